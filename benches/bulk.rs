@@ -256,7 +256,7 @@ async fn sender(args: &[String], mib: u64) -> Result<()> {
         let transport = pathmark::transport_config(&Algorithm::parse("cubic")?);
         let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
         let endpoint = Endpoint::client(local)?;
-        let connection = endpoint.connect(config, address, "receiver")?.await?;
+        let connection = endpoint.connect_with(config, address, "receiver")?.await?;
         let begun = now();
         let mut stream = connection.open_uni().await?;
         for _ in 0..chunks {

@@ -135,7 +135,7 @@ async fn serve(
 
 async fn upload(config: ClientConfig, server: SocketAddr, chunks: usize) -> Result<()> {
     let endpoint = Endpoint::client("127.0.0.1:0".parse()?)?;
-    let connection = endpoint.connect(config, server, "server")?.await?;
+    let connection = endpoint.connect_with(config, server, "server")?.await?;
     let mut stream = connection.open_uni().await?;
     for _ in 0..chunks {
         stream.write_chunk(Bytes::from_static(&ZEROS)).await?;

@@ -130,7 +130,7 @@ impl Path {
             let download = async {
                 let endpoint = Endpoint::new(socket, None)?;
                 let connection = endpoint
-                    .connect(config, (SENDER, 4433).into(), "sender")?
+                    .connect_with(config, (SENDER, 4433).into(), "sender")?
                     .await?;
                 let mut stream = connection.accept_uni().await?;
                 while let Some(chunk) = stream.read_chunk().await? {

@@ -103,7 +103,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = Endpoint::client("127.0.0.1:0".parse()?)?;
     let tls = TlsClientConfig::new(trust, &[ALPN])?;
     let config = ClientConfig::new(Arc::new(tls), transport);
-    let connection = client.connect(config, address, "localhost")?.await?;
+    let connection = client.connect_with(config, address, "localhost")?.await?;
     let mut stream = connection.open_uni().await?;
     stream.write_all(&vec![0; 50 << 20]).await?;
     stream.finish()?;

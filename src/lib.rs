@@ -43,7 +43,7 @@
 //! let client = Endpoint::client("127.0.0.1:0".parse()?)?;
 //! let tls = tls::TlsClientConfig::new(trust, &[b"hello"])?;
 //! let config = ClientConfig::new(Arc::new(tls), transport);
-//! let connection = client.connect(config, address, "localhost")?.await?;
+//! let connection = client.connect_with(config, address, "localhost")?.await?;
 //! let mut stream = connection.open_uni().await?;
 //! stream.write_all(b"hello, path").await?;
 //! stream.finish()?;
@@ -77,12 +77,18 @@ pub use pathmark_transport as transport;
 pub use pathmark_transport::connection::{
     BoundShares, ConnectionError, EarlyData, PathReport, Stats,
 };
-pub use pathmark_transport::crypto::tls;
+pub use pathmark_transport::crypto::{ExportError, HandshakeData, SharedEndpointKey, tls};
 pub use pathmark_transport::driver::{
-    Accept, ClientConfig, ConnectError, Connecting, Connection, Endpoint, Incoming, ReadError,
-    ReadToEndError, RecvStream, SendStream, ServerConfig, SocketBuffers, WriteError, ZeroRtt,
+    Accept, ClientConfig, ConnectError, Connecting, Connection, Endpoint, Incoming, IncomingFuture,
+    ReadError, ReadToEndError, RecvStream, SendDatagramError, SendStream, ServerConfig,
+    SocketBuffers, Stopped, WeakConnection, WriteError, ZeroRtt, now,
 };
-pub use pathmark_transport::{ControllerFactory, Signal, TransportConfig};
+pub use pathmark_transport::endpoint::{AcceptError, EndpointConfig, EndpointStats, RetryPolicy};
+pub use pathmark_transport::streams::{Dir, Side, StreamId, StreamsConfig};
+pub use pathmark_transport::wire::{TransportError, TransportErrorCode};
+pub use pathmark_transport::{
+    ControllerFactory, DatagramsConfig, Duration, Instant, Signal, TransportConfig, VarInt,
+};
 
 /// Transport settings for a named law: its controllers, and the signal that it listens to.
 ///

@@ -96,6 +96,7 @@ fn files_come_and_go_whole() {
     assert_eq!(names(here.path()), ["big", "empty"]);
     assert_eq!(said["bytes_down"], 3_000_000);
     assert!(said["bounded_by"]["application"].is_number());
+    assert!(said["bounded_by"]["streams"].is_number());
     let files = said["files"].as_array().unwrap();
     assert_eq!(files.len(), 2);
     let empty = files.iter().find(|file| file["name"] == "empty").unwrap();

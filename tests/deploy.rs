@@ -10,7 +10,7 @@
 mod cards;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -159,7 +159,8 @@ impl Reader {
                 self.unit(SETUP_UNIT, "ExecStop=");
             }
             "reload vcp-router" => {
-                let reload = "ExecReload=/usr/bin/vcp-router check --config /etc/vcp-router.toml\n";
+                let reload = "ExecReload=/usr/bin/vcp-router check --offline --config \
+                              /etc/vcp-router.toml\n";
                 assert!(UNIT.contains(reload));
                 self.unit(UNIT, "ExecReload=/usr");
                 self.cards.reload();
@@ -244,6 +245,7 @@ fn perf_server(cards: &Cards) -> pathmark_testbed::ChildGuard {
 }
 
 const START: &str = "Cards, forwarding, configuration";
+const AWAY: &str = "What takes the steering away";
 const END: &str = "What happens when it ends";
 const STATE: &str = "ip -o link | cut -d: -f2; ip rule; ip -6 rule; \
                      (ip -4 route show table all; ip -6 route show table all) | grep -v -e fe80 -e \
@@ -265,6 +267,7 @@ fn two_cards_routed_from_the_documents_text() {
         );
         passes(&reader.cards);
         closed(&mut reader.cards);
+        the_steering_is_watched(&mut reader);
 
         // An endpoint asks, the router answers.
         let _server = perf_server(&reader.cards);
@@ -289,6 +292,47 @@ fn two_cards_routed_from_the_documents_text() {
         assert_eq!(shell(&reader.cards.kernel, STATE).out, before);
         both(|v6| reader.cards.udp(v6).until_past());
     });
+}
+
+/// The section's drop-in is the package's. `show` reports what networkd removes, and nothing passes
+/// by.
+fn the_steering_is_watched(reader: &mut Reader) {
+    reader.follow(AWAY);
+    let drop_in = reader
+        .cards
+        .path("etc/systemd/networkd.conf.d/10-vcp-router.conf");
+    let drop_in = fs::read_to_string(drop_in).unwrap();
+    let packaged = include_str!("../crates/router/packaging/networkd.conf");
+    let keys = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(keys(&drop_in), keys(packaged));
+    let away = "ip rule delete priority 11800; ip -6 rule delete priority 11800; \
+                ip route delete unreachable default table 11801";
+    assert_eq!(shell(&reader.cards.kernel, away).code, Some(0));
+    let begun = Instant::now();
+    while reader.cards.link("lan")["steering"]["ok"] != false {
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "show reports nothing"
+        );
+    }
+    if has_nft() {
+        let udp = reader.cards.udp(false);
+        for _ in 0..50 {
+            udp.probe();
+            assert_eq!(udp.next(Duration::from_millis(2)), None, "passes by");
+        }
+    }
+    let config = "/etc/vcp-router.toml";
+    let mend = reader.here(&format!("vcp-router setup --config {config}"));
+    let said = reader.shell(&reader.cards.kernel, &mend);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    while reader.cards.link("lan")["steering"]["ok"] != true {
+        assert!(begun.elapsed() < Duration::from_secs(10), "not back");
+    }
+    both(|v6| _ = reader.cards.udp(v6).until_it_passes());
 }
 
 /// Data flows again within a second after a killed router is back.
@@ -383,10 +427,46 @@ fn a_bridge_from_the_documents_text() {
             reader.execute(block);
         }
         passes(&reader.cards);
+        a_tagged_frame_stays_on_the_bridge(&reader.cards);
         closed(&mut reader.cards);
         reader.execute(back);
         both(|v6| reader.cards.udp(v6).until_past());
     });
+}
+
+/// An IPv4 packet behind a VLAN tag, which the box is not to route, crosses as it came.
+fn a_tagged_frame_stays_on_the_bridge(cards: &Cards) {
+    let address = |node: &Node| -> Vec<u8> {
+        let said = shell(node, "ip -o link show dev eth0").out;
+        let text = said.split("link/ether ").nth(1).unwrap();
+        let text = text.split(' ').next().unwrap();
+        let byte = |byte| u8::from_str_radix(byte, 16).unwrap();
+        text.split(':').map(byte).collect()
+    };
+    let [from, to] = [&cards.lan, &cards.wan].map(|node| node.frames("eth0").unwrap());
+    let [from, to] = [from, to].map(socket2::Socket::from);
+    let mut frame = [address(&cards.wan), address(&cards.lan)].concat();
+    // 802.1Q with VLAN 5, then IPv4: a datagram for a port that nothing listens to.
+    frame.extend([0x81, 0, 0, 5, 8, 0]);
+    let marker = b"behind a tag";
+    frame.extend([
+        0x45, 0, 0, 40, 0, 1, 0, 0, 64, 17, 0x64, 0x9f, 10, 0, 1, 2, 10, 0, 1, 254,
+    ]);
+    frame.extend([0, 9, 0, 9, 0, 20, 0, 0]);
+    frame.extend(marker);
+    to.set_read_timeout(Some(Duration::from_millis(100)))
+        .unwrap();
+    let start = Instant::now();
+    let mut buffer = [0; 2048];
+    loop {
+        from.send(&frame).unwrap();
+        let len = (&to).read(&mut buffer).unwrap_or(0);
+        if buffer[..len].ends_with(marker) {
+            return;
+        }
+        let late = start.elapsed() > Duration::from_secs(10);
+        assert!(!late, "a tagged frame is lost");
+    }
 }
 
 /// Whatever is written as a command is run by one of the tests above.
@@ -394,6 +474,7 @@ fn a_bridge_from_the_documents_text() {
 fn no_block_is_left_out() {
     let run = [
         START,
+        AWAY,
         END,
         "With NAT and a firewall",
         "Between hosts of one network (bridged)",

@@ -272,7 +272,9 @@ impl Path {
     /// A connection; `sent` bytes are on their way over it from the server, which is the first of
     /// the pair.
     async fn download(&self, bytes: usize) -> (Connection, tokio::task::JoinHandle<usize>) {
-        let connecting = self.client.connect(self.config.clone(), self.at, "sender");
+        let connecting = self
+            .client
+            .connect_with(self.config.clone(), self.at, "sender");
         let accepting = async { self.server.accept().await.unwrap().accept().unwrap().await };
         let (ours, theirs) = tokio::try_join!(connecting.unwrap(), accepting).unwrap();
         let sender = theirs.clone();

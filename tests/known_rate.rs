@@ -40,7 +40,9 @@ async fn meet(known_to_client: bool, early: bool) -> Vec<(u64, u64)> {
     let mut seen = Vec::new();
     for _ in 0..3 {
         let address = server.local_address();
-        let connecting = client.connect(config.clone(), address, "known").unwrap();
+        let connecting = client
+            .connect_with(config.clone(), address, "known")
+            .unwrap();
         let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
         let (ours, theirs) = tokio::try_join!(connecting, accepting).unwrap();
         // Behind the token and the session.

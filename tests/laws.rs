@@ -272,7 +272,11 @@ fn nothing_is_taken_for_lost_where_nothing_is() {
         500,
         "vcp+bise[paper,t_rho=1.25s]",
         "",
-        &flows("vcp+bise[paper,t_rho=1.25s]", 10, ""),
+        &flows(
+            "vcp+bise[beta=0.875,ai=constant,ai_clamp=no,mi_cap=no,t_rho=1.25s]",
+            10,
+            "",
+        ),
     ));
     assert_eq!(bottleneck(&result).drops, 0);
     for flow in &result.flows {

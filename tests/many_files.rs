@@ -37,7 +37,7 @@ async fn connected(directory: &TempDir) -> (Endpoint, Connection) {
     let tls = TlsClientConfig::new(Trust::Anyone, alpn).unwrap();
     let endpoint = Endpoint::client(loopback).unwrap();
     let config = ClientConfig::new(Arc::new(tls), transport);
-    let connecting = endpoint.connect(config, server.local_address(), "localhost");
+    let connecting = endpoint.connect_with(config, server.local_address(), "localhost");
     (server, connecting.unwrap().await.unwrap())
 }
 

@@ -46,7 +46,7 @@ async fn a_get_goes_on_at_other_sockets() {
         let tls = tls::TlsClientConfig::new(trust, &[file::ALPN]).unwrap();
         let transport = Arc::new(pathmark::transport_config(&law.parse().unwrap()));
         let config = ClientConfig::new(Arc::new(tls), transport);
-        let connecting = endpoint.connect(config, address, "any.test").unwrap();
+        let connecting = endpoint.connect_with(config, address, "any.test").unwrap();
         let connection = connecting.await.unwrap();
         let here = TempDir::new().unwrap();
         let target = here.path().join("big");

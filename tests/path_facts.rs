@@ -48,7 +48,7 @@ async fn sender(algorithm: &str, mtu: u32, controllers: &[&str]) -> Connection {
     let client = Endpoint::new(socket, None).unwrap();
     let tls = TlsClientConfig::new(trust, &[ALPN]).unwrap();
     let config = ClientConfig::new(Arc::new(tls), transport);
-    let connecting = client.connect(config, at, "sender").unwrap();
+    let connecting = client.connect_with(config, at, "sender").unwrap();
     let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
     let (receiver, sender) = tokio::try_join!(connecting, accepting).unwrap();
     let sending = async {

@@ -85,7 +85,7 @@ async fn pair(algorithm: &str, weather: Weather) -> Pair {
     let (server, pin) = server(algorithm);
     let proxy = Proxy::start(server.local_address(), weather, 1).await;
     let (client, config) = client(algorithm, pin);
-    let connecting = client.connect(config, proxy.address(), NAME).unwrap();
+    let connecting = client.connect_with(config, proxy.address(), NAME).unwrap();
     let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
     let (ours, theirs) = tokio::try_join!(connecting, accepting).unwrap();
     Pair {
@@ -231,7 +231,7 @@ async fn each_side_sends_by_its_own_law() {
         let (server, pin) = server("vcp+bise+wlte");
         let proxy = Proxy::start(server.local_address(), WEATHER, 1).await;
         let (client, config) = client("xcp", pin);
-        let connecting = client.connect(config, proxy.address(), NAME).unwrap();
+        let connecting = client.connect_with(config, proxy.address(), NAME).unwrap();
         let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
         let (ours, theirs) = tokio::try_join!(connecting, accepting).unwrap();
         one_way(&ours, &theirs, 1).await;
@@ -326,7 +326,7 @@ async fn a_server_that_is_plain_quic_gets_plain_quic() {
         let config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
         let server = quinn::Endpoint::server(config, loopback()).unwrap();
         let (client, config) = client("vcp+bise+wlte", pin);
-        let connecting = client.connect(config, server.local_addr().unwrap(), NAME);
+        let connecting = client.connect_with(config, server.local_addr().unwrap(), NAME);
         let accepting = async { server.accept().await.unwrap().await.unwrap() };
         let (ours, theirs) = tokio::join!(connecting.unwrap(), accepting);
         let ours = ours.unwrap();

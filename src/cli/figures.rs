@@ -26,6 +26,8 @@ pub(super) struct Transfer {
     pub(super) rtt_ms: Rtt,
     pub(super) cpu_s: f64,
     pub(super) bounded_by: BoundedBy,
+    /// What became of ECN marks.
+    pub(super) ecn: String,
     pub(super) router_id: Option<u16>,
     pub(super) approved_bps: Option<f64>,
     pub(super) start: Option<String>,
@@ -47,6 +49,7 @@ impl Transfer {
         self.packets_lost = sender.packets_lost;
         self.rtt_ms = sender.rtt_ms;
         self.bounded_by = sender.bounded_by;
+        self.ecn.clone_from(&sender.ecn);
         self.router_id = sender.router_id;
         self.approved_bps = sender.approved_bps;
         self.start.clone_from(&sender.start);

@@ -335,7 +335,7 @@ fn attempt<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
     let begun = match opened {
         Ok(endpoint) => {
             let prepared = before(&endpoint, address);
-            let connecting = endpoint.connect(config, address, &target.host);
+            let connecting = endpoint.connect_with(config, address, &target.host);
             let connecting = connecting.map_err(Failure::usage)?;
             Ok((endpoint, prepared, connecting))
         }

@@ -49,8 +49,8 @@ struct Marker;
 impl Owner<Datagram> for Marker {
     fn mark(&mut self, packet: &mut Datagram, answer: &Answer) {
         let bytes = packet.ip_bytes();
-        // A datagram without a shim is left alone.
-        let _ = shim::write(&mut packet.bytes, answer, bytes, &ROUTER, 1);
+        // A datagram without a shim is left alone. The loopback interface takes nothing off a TTL.
+        let _ = shim::write(&mut packet.bytes, answer, bytes, &ROUTER, 0);
     }
 
     fn dropped(&mut self, _packet: Datagram, _cause: DropCause) {}

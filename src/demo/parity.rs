@@ -220,7 +220,9 @@ async fn transfer(
     let tls = TlsClientConfig::new(Trust::Pin(pin), &[ALPN])?;
     let sender = Endpoint::new(ends.from, None)?;
     let config = ClientConfig::new(Arc::new(tls), transport);
-    let connection = sender.connect(config, ends.address, "localhost")?.await?;
+    let connection = sender
+        .connect_with(config, ends.address, "localhost")?
+        .await?;
     let mut stream = connection.open_uni().await?;
     let mut left = bytes;
     static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];

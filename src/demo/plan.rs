@@ -56,6 +56,9 @@ impl Plan {
         let Some(first) = scenario.flows.first() else {
             bail!("there are no flows");
         };
+        if !scenario.stalls.is_empty() {
+            bail!("the test bed stops no routers or hosts: leave out [[stall]]");
+        }
         let [there, back] = &first.path;
         let forward = limited(scenario, there)?;
         let mut reverse = limited(scenario, back)?;

@@ -100,7 +100,7 @@ pub async fn transfer(
         let target = here.path().join(index.to_string());
         fetches.spawn(async move {
             let endpoint = Endpoint::new(socket, None)?;
-            let connection = endpoint.connect(config, address, "localhost")?.await?;
+            let connection = endpoint.connect_with(config, address, "localhost")?.await?;
             let name = index.to_string();
             let fetched = client::get(&connection, &name, &target, None, |progress| {
                 if let Progress::Bytes(bytes) = progress {

@@ -23,6 +23,11 @@ pub struct SenderReport {
     /// `ttl-rewritten`, `hidden-hop`, `ecn-mark`, `loss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
+    /// What became of ECN marks on its path: `capable` where they survive; the reason why packets
+    /// leave without them (`dropped`, `all-ce`, `bleached`, `remarked`, `backwards`, `missing`);
+    /// `testing` or `unknown` before the first answer; `off`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ecn: String,
     /// The router that bounds the flow, if routers answer.
     pub router_id: Option<u16>,
     /// The rate to start with that routers approved and that was used, in bits per second.
@@ -60,6 +65,9 @@ pub struct BoundedBy {
     pub application: f64,
     /// The peer's flow control.
     pub peer: f64,
+    /// The peer's limit of streams. Senders before it existed report none.
+    #[serde(default)]
+    pub streams: f64,
     /// The sender's own buffers.
     pub buffers: f64,
     /// The congestion window, steered by loss.
@@ -106,10 +114,12 @@ impl SenderReport {
             bounded_by: BoundedBy {
                 application: shares.application,
                 peer: shares.peer,
+                streams: shares.streams,
                 buffers: shares.buffers,
                 window: shares.window,
                 router: shares.router,
             },
+            ecn: report.ecn.name().to_owned(),
             router_id: report.router,
             approved_bps: asked
                 .filter(|asked| asked.granted > 0)
@@ -133,6 +143,7 @@ impl SenderReport {
             (b.router, router),
             (b.window, format!("the window of {}", self.algorithm)),
             (b.peer, "the receiver's flow control".to_owned()),
+            (b.streams, "the peer's limit of streams".to_owned()),
             (b.buffers, "the sender's buffers".to_owned()),
             (b.application, "the application".to_owned()),
         ];

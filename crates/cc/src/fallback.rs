@@ -166,6 +166,12 @@ impl Startable for Fallback {
         }
     }
 
+    fn give_back(&mut self, now: Instant, window: u64) {
+        if !self.modelled {
+            self.cubic.give_back(now, window);
+        }
+    }
+
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
         if !self.modelled {
             self.cubic.give_up(now, window, threshold, last_sent);

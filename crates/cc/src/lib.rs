@@ -44,9 +44,12 @@ mod loss_rule;
 mod newreno;
 mod offered;
 mod passive;
+#[cfg(test)]
+mod published_tests;
 mod quick_start;
 mod recent_rtt;
 mod registry;
+mod retransmission;
 mod slow_start;
 #[cfg(test)]
 mod testing;

@@ -288,20 +288,15 @@ pub trait LinkController: Send + fmt::Debug {
     fn room_percent(&self) -> u64 {
         0
     }
-    /// True if what flows have in a start lasts: the port then takes part of what it granted back
-    /// for others who asked within a round trip.
-    fn evens_starts(&self) -> bool {
-        false
-    }
     /// The port has granted a flow that starts `bytes_per_second`. Until
     /// [`on_grant_over`](Self::on_grant_over) that is part of what the law's link will carry.
     fn on_granted(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
         let _ = (now, flow_hash, bytes_per_second);
     }
-    /// Of what was granted `bytes_per_second` have been given back before anything of it came: they
-    /// are granted to others now.
-    fn on_given_back(&mut self, now: Instant, bytes_per_second: u64) {
-        let _ = (now, bytes_per_second);
+    /// The port has granted a flow that starts `bytes_per_second` of what another one gives back.
+    /// Its traffic comes as the other's ends, so it is no more than what the law was told of.
+    fn on_dealt_out(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
+        let _ = (now, flow_hash, bytes_per_second);
     }
     /// Packets of what was granted have begun to arrive, or (`came` is false) do not come.
     fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, came: bool) {

@@ -135,7 +135,7 @@ fn start(sender: &'static str, port: &'static str, mbit: f64, packet: u32) -> Si
 fn start_up_takes_as_long_as_the_paper_says_and_less_with_our_rules() {
     for (mbit, published) in [(10.0, 4.1), (100.0, 5.7), (1000.0, 7.6)] {
         let paper = start(
-            "vcp+bise+wlte[paper,iw=2]",
+            "vcp+bise+wlte[beta=0.875,ai=constant,ai_clamp=no,mi_cap=no,iw=2]",
             "vcp+bise[paper,t_rho=1.25s,marking=carried]",
             mbit,
             1040,

@@ -162,7 +162,7 @@ impl LinkController for Grim {
 
 #[test]
 fn a_port_of_ones_own_is_obeyed() {
-    let flows = [Flow::new("v").algorithm("vcp[paper,t_rho=200ms]")];
+    let flows = [Flow::new("v").algorithm("vcp[ai=constant,ai_clamp=no,mi_cap=no,t_rho=200ms]")];
     let trial = || Trial::over(&path().port("vcp"), &flows, TIME).unwrap();
     let grim = |_: Instant, rate: u64| -> Box<dyn LinkController> {
         assert_eq!(rate, 1_250_000);

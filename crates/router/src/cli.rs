@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::config::{Config, Span};
-use crate::daemon::{Query, RunError, RunOptions, ask, missing, probe, run};
-use crate::setup::{SetupError, Whose, setup, teardown};
+use crate::daemon::{Query, RunError, RunOptions, ask, doubtful, missing, probe, run};
+use crate::setup::{SetupError, SetupOptions, Whose, setup, teardown};
 use crate::show;
 use crate::tell::tell;
 
@@ -53,6 +53,9 @@ enum Command {
         /// Tries all that `run` would do before it forwards, with the same rights, and undoes it.
         #[arg(long)]
         probe: bool,
+        /// Reads the file alone, and nothing of this machine: the file is for another one.
+        #[arg(long, conflicts_with = "probe")]
+        offline: bool,
     },
     /// Makes what the kernel needs around the router: interfaces, routes and rules. Root's, once
     /// per boot.
@@ -63,6 +66,13 @@ enum Command {
         /// Prints the commands that are needed, and runs none.
         #[arg(long)]
         dry_run: bool,
+        /// Takes over interfaces of another configuration, and removes those that are in use.
+        #[arg(long)]
+        force: bool,
+        /// Warns, where it would fail, of interfaces of `from` that are not there and of rules that
+        /// come before its own: at boot, interfaces come later.
+        #[arg(long)]
+        boot: bool,
     },
     /// Takes away what `setup` made, by the marks that it bears: of all configurations, unless one
     /// is named.
@@ -76,6 +86,9 @@ enum Command {
         /// Prints the commands that are needed, and runs none.
         #[arg(long)]
         dry_run: bool,
+        /// Removes interfaces of another configuration too, and those that are in use.
+        #[arg(long)]
+        force: bool,
     },
     /// Writes manual pages and completions for shells, for packages.
     #[command(hide = true)]
@@ -142,23 +155,42 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             config,
             json,
             probe,
-        } => check_command(config, json, probe),
+            offline,
+        } => check_command(config, json, probe, offline),
         Command::Pages { directory } => match pages::write(&directory, Arguments::command()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(1, &error),
         },
-        Command::Setup { config, dry_run } => setup_command(setup(&config, dry_run)),
+        Command::Setup {
+            config,
+            dry_run,
+            force,
+            boot,
+        } => {
+            let options = SetupOptions {
+                dry_run,
+                force,
+                boot,
+            };
+            setup_command(setup(&config, options))
+        }
         Command::Teardown {
             config,
             table,
             dry_run,
+            force,
         } => {
             let whose = match (&config, table) {
                 (Some(file), _) => Whose::File(file),
                 (None, Some(table)) => Whose::Table(table),
                 (None, None) => Whose::Everybody,
             };
-            setup_command(teardown(whose, dry_run))
+            let options = SetupOptions {
+                dry_run,
+                force,
+                boot: false,
+            };
+            setup_command(teardown(whose, options))
         }
         Command::Show {
             socket,
@@ -197,7 +229,7 @@ fn setup_command(result: Result<(), SetupError>) -> ExitCode {
     }
 }
 
-fn check_command(path: PathBuf, json: bool, try_it: bool) -> ExitCode {
+fn check_command(path: PathBuf, json: bool, try_it: bool, offline: bool) -> ExitCode {
     let name = path.display().to_string();
     let (mut code, mut errors, mut good) = (2, Vec::new(), String::new());
     let mut warnings = Vec::new();
@@ -206,8 +238,11 @@ fn check_command(path: PathBuf, json: bool, try_it: bool) -> ExitCode {
             let (ports, routes) = (config.ports.len(), config.routes.len());
             good = format!("{name}: good, {ports} ports and {routes} routes");
             warnings = config.warnings();
-            let missing = missing(&config).into_iter();
-            errors.extend(missing.map(|problem| format!("{name}: {problem}")));
+            if !offline {
+                let missing = missing(&config).into_iter();
+                errors.extend(missing.map(|problem| format!("{name}: {problem}")));
+                warnings.extend(doubtful(&config, &path));
+            }
         }
         Err(error) => errors.push(error.to_string()),
     }

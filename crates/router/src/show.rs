@@ -96,8 +96,8 @@ fn interfaces(state: &Value) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "{:<16} {:<16} {:<8} {:>6} {:>10} {:>9} DROPS BY CAUSE",
-        "LINK", "INTERFACE", "STATE", "MTU", "IN DROPS", "MEMORY"
+        "{:<16} {:<16} {:<8} {:<8} {:>6} {:>10} {:>9} DROPS BY CAUSE",
+        "LINK", "INTERFACE", "STATE", "STEERING", "MTU", "IN DROPS", "MEMORY"
     );
     for link in links(state) {
         let text = |key: &str| link.get(key).and_then(Value::as_str).unwrap_or("?");
@@ -108,10 +108,15 @@ fn interfaces(state: &Value) -> String {
         let memory = link.get("memory_bytes").and_then(Value::as_u64);
         let _ = write!(
             out,
-            "{:<16} {:<16} {:<8} {:>6} {:>10} {:>9}",
+            "{:<16} {:<16} {:<8} {:<8} {:>6} {:>10} {:>9}",
             text("name"),
             text("interface"),
             text("interface_state"),
+            match link.pointer("/steering/ok").and_then(Value::as_bool) {
+                Some(true) => "ok",
+                Some(false) => "missing",
+                None => "-",
+            },
             count("interface_mtu"),
             count("interface_drops"),
             ByteCount(memory.unwrap_or(0)).to_string(),
@@ -123,6 +128,12 @@ fn interfaces(state: &Value) -> String {
             }
         }
         out.push('\n');
+    }
+    for link in links(state) {
+        if let Some(reason) = link.pointer("/steering/reason").and_then(Value::as_str) {
+            let name = link.get("name").and_then(Value::as_str).unwrap_or("?");
+            let _ = writeln!(out, "steering of {name} is missing: {reason}");
+        }
     }
     out
 }

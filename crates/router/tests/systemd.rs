@@ -140,10 +140,38 @@ fn the_unit_comes_back() {
     assert!(system.answers());
 }
 
+/// A rule that another program removes is made again: the router, which has no right to, asks the
+/// unit that has it. After the end nothing is.
+#[test]
+fn the_unit_repairs_steering() {
+    let Some(system) = System::boot() else {
+        return;
+    };
+    system.says("ip link add lan0 type veth peer name peer0");
+    let steer = "printf '[[steer]]\\nfrom = \"lan0\"\\nport = \"lan\"\\n' >> /etc/vcp-router.toml";
+    system.says(&format!("{steer}; {START}"));
+    let rule = "ip rule show iif lan0 | grep -q 11801";
+    assert!(system.asks(rule));
+    system.says("ip rule delete iif lan0");
+    let took = system.until("a rule again", |system| system.asks(rule));
+    println!("a deleted rule is there again after {took:?}");
+    assert!(system.journal().contains("steering of port lan is missing"));
+    let ok = "vcp-router show --metrics | grep -q 'steering_ok{port=\"lan\"} 1'";
+    system.until("shown as mended", |system| system.asks(ok));
+    system.says("systemctl disable --now vcp-router vcp-router-setup");
+    assert!(!system.asks(rule), "made again after the end");
+    assert_eq!(system.property("Result"), "success");
+}
+
 /// systemd finds nothing wrong with the units, where it is installed.
 #[test]
 fn the_units_hold_together() {
-    let units = ["vcp-router.service", "vcp-router-setup.service"];
+    let units = [
+        "vcp-router.service",
+        "vcp-router-setup.service",
+        "vcp-router-repair.service",
+        "vcp-router-repair.path",
+    ];
     let dir = tempfile::tempdir().unwrap();
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=no"]);

@@ -345,7 +345,7 @@ fn no_thread_keeps_a_privilege() {
         }
         assert_eq!(field("NoNewPrivs:"), 1, "{status}");
     }
-    assert_eq!(threads, 4, "packets, clients, interfaces, record");
+    assert_eq!(threads, 5, "packets, clients, interfaces, steering, record");
 }
 
 #[test]

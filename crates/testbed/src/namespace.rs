@@ -220,6 +220,24 @@ impl Node {
         self.sysctl("net.ipv6.conf.all.forwarding", "1")
     }
 
+    /// A socket that sends and receives whole Ethernet frames on one interface (packet(7)).
+    ///
+    /// # Errors
+    /// [`Error::Configure`] if the kernel refuses, [`Error::InterfaceName`].
+    pub fn frames(&self, interface: &str) -> Result<OwnedFd, Error> {
+        let name = interface_name(interface)?;
+        let protocol = i32::from((libc::ETH_P_ALL as u16).to_be());
+        let socket = self.socket(libc::AF_PACKET, libc::SOCK_RAW, protocol)?;
+        sys::interface_index(socket.as_fd(), &name)
+            .and_then(|index| sys::bind_frames(socket.as_fd(), index))
+            .map_err(|source| Error::Configure {
+                what: format!("bind a socket to {interface}"),
+                node: self.inner.name.clone(),
+                source,
+            })?;
+        Ok(socket)
+    }
+
     /// A socket that lives on this node, whichever thread uses it (`libc`'s constants).
     ///
     /// # Errors

@@ -136,6 +136,18 @@ pub(crate) fn interface_index(
     }
 }
 
+/// Binds a packet socket to the interface of this index.
+pub(crate) fn bind_frames(socket: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+    // SAFETY: an all-zero sockaddr_ll is valid.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as libc::sa_family_t;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = libc::c_int::try_from(index).unwrap_or(0);
+    let len = std::mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the address outlives the call, and the length is its own.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
+}
+
 /// Sends one datagram on a connected or netlink socket.
 pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: `bytes` is readable for its length.

@@ -9,7 +9,7 @@ use pathmark_cc::PacketState;
 use pathmark_transport::{
     Duration, Ecn, Instant,
     ack::{AckDelay, ReceivedRanges},
-    recovery::{Pacer, Probe, Recovery, SentPacket},
+    recovery::{Pacer, PathNumber, Probe, Recovery, SentPacket},
     wire::SpaceId,
 };
 
@@ -63,7 +63,7 @@ impl Flow {
             in_flight: true,
             shim: true,
             probe: Probe::Nothing,
-            off_path: false,
+            path: PathNumber::default(),
             ecn: Ecn::NotEct,
             frames: [self.next; 3],
         };

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use pathmark_cc::Controller;
+use pathmark_cc::{Algorithm, Controller};
 
 use crate::datagrams::DatagramsConfig;
 use crate::path::{BASE_MTU, LEAST_BASE};
@@ -129,6 +129,18 @@ impl TransportConfig {
     /// Initial packets in smaller ones.
     pub(crate) fn full_datagram(&self) -> usize {
         MIN_INITIAL_DATAGRAM.min(self.initial_mtu.max(LEAST_BASE).into())
+    }
+}
+
+impl Default for TransportConfig {
+    /// The defaults with the library's choice of a control law, [`Algorithm::default()`], and no
+    /// signal: plain QUIC on CUBIC. Routers' answers come in by a signal, and this crate knows no
+    /// signal: `pathmark::transport_config` adds those of the law.
+    fn default() -> Self {
+        let law = Algorithm::default();
+        Self::new(Arc::new(move |now: Instant, mtu: u16| {
+            law.controller(now, mtu)
+        }))
     }
 }
 

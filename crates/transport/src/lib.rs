@@ -19,6 +19,12 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+#[cfg(all(feature = "rustls", not(any(feature = "aws-lc-rs", feature = "ring"))))]
+compile_error!(
+    "pathmark-transport: features `rustls` and `tokio` need a cryptography provider: enable \
+     `aws-lc-rs` (the default) or `ring`"
+);
+
 pub mod ack;
 pub mod cid;
 mod config;
@@ -36,6 +42,7 @@ pub mod wire;
 
 pub use config::{ControllerFactory, TransportConfig};
 pub use connection::Connection;
-pub use datagrams::{DatagramsConfig, SendDatagramError};
+pub use datagrams::{DatagramError, DatagramsConfig};
 pub use pathmark_cc::{Duration, Instant};
 pub use signal::{Arrived, BadFeedback, Breach, Counters, Ecn, MAX_COUNTERS, Meter, Signal};
+pub use wire::VarInt;

@@ -50,7 +50,7 @@ async fn connect(
     config: ClientConfig,
     server: &Endpoint,
 ) -> (Connection, Connection) {
-    let connecting = client.connect(config, server.local_address(), "localhost");
+    let connecting = client.connect_with(config, server.local_address(), "localhost");
     let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
     let ends = tokio::try_join!(connecting.unwrap(), accepting).unwrap();
     ends.0.confirmed().await.unwrap();
@@ -161,7 +161,7 @@ async fn clients_that_ask_while_the_socket_changes_are_answered_where_they_asked
         let address = server.local_address();
         let connect = || {
             client
-                .connect(config.clone(), address, "localhost")
+                .connect_with(config.clone(), address, "localhost")
                 .unwrap()
         };
         let connecting = async { tokio::join!(connect(), connect(), connect()) };

@@ -58,7 +58,7 @@ async fn connections_take_no_descriptors() {
         let mut connections = Vec::new();
         for _ in 0..CONNECTIONS {
             let config = client_config.clone();
-            let connecting = client.connect(config, address, "localhost").unwrap();
+            let connecting = client.connect_with(config, address, "localhost").unwrap();
             connections.push(connecting.await.unwrap());
         }
         // Enough that its packets are paced: each waits for its timer again and again.

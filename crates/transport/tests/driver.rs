@@ -46,7 +46,7 @@ async fn pair() -> ((Endpoint, Connection), (Endpoint, Connection)) {
     let server = Endpoint::server(server_config, loopback()).unwrap();
     let client = Endpoint::client(loopback()).unwrap();
     let connecting = client
-        .connect(client_config, server.local_address(), "localhost")
+        .connect_with(client_config, server.local_address(), "localhost")
         .unwrap();
     let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
     let (ours, theirs) = tokio::join!(connecting, accepting);
@@ -121,11 +121,11 @@ async fn closing_tells_the_peer_why() {
         reason: Bytes::from_static(b"enough"),
     };
     assert_eq!(theirs.closed().await, expected);
-    assert_eq!(ours.closed().await, ConnectionError::Closed);
+    assert_eq!(ours.closed().await, ConnectionError::LocallyClosed);
     while let Ok(Some(_)) = recv.read_chunk().await {}
     assert!(matches!(
         send.write(b"more").await,
-        Err(WriteError::ConnectionLost(ConnectionError::Closed))
+        Err(WriteError::ConnectionLost(ConnectionError::LocallyClosed))
     ));
     let limit = Duration::from_secs(10);
     tokio::time::timeout(limit, client.wait_idle())
@@ -180,7 +180,7 @@ async fn one_endpoint_serves_many_connections_and_streams() {
     let mut connections = Vec::new();
     for _ in 0..20 {
         let connecting = client
-            .connect(client_config.clone(), address, "localhost")
+            .connect_with(client_config.clone(), address, "localhost")
             .unwrap();
         connections.push(connecting.await.unwrap());
     }
@@ -225,7 +225,7 @@ async fn begun_at_once(count: usize) {
     let mut connecting: Vec<_> = (0..count)
         .map(|_| {
             let config = client_config.clone();
-            client.connect(config, address, "localhost").unwrap()
+            client.connect_with(config, address, "localhost").unwrap()
         })
         .collect();
     let mut at = 0;
@@ -302,7 +302,9 @@ async fn an_endpoint_outlives_what_icmp_says() {
         tokio::task::yield_now().await;
     }
     let server = Endpoint::server(server_config, address).unwrap();
-    let connecting = client.connect(client_config, address, "localhost").unwrap();
+    let connecting = client
+        .connect_with(client_config, address, "localhost")
+        .unwrap();
     let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
     let both = async { tokio::join!(connecting, accepting) };
     let limit = Duration::from_secs(10);
@@ -316,7 +318,7 @@ async fn a_server_that_refuses_is_heard() {
     let server = Endpoint::server(server_config, loopback()).unwrap();
     let client = Endpoint::client(loopback()).unwrap();
     let connecting = client
-        .connect(client_config, server.local_address(), "localhost")
+        .connect_with(client_config, server.local_address(), "localhost")
         .unwrap();
     let refusing = async { server.accept().await.unwrap().refuse() };
     let (result, ()) = tokio::join!(connecting, refusing);
@@ -331,7 +333,7 @@ async fn the_wrong_certificate_is_not_believed() {
     let server = Endpoint::server(server_config, loopback()).unwrap();
     let client = Endpoint::client(loopback()).unwrap();
     let connecting = client
-        .connect(other_client, server.local_address(), "localhost")
+        .connect_with(other_client, server.local_address(), "localhost")
         .unwrap();
     let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
     let (ours, theirs) = tokio::join!(connecting, accepting);

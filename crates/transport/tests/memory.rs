@@ -42,11 +42,47 @@ fn main() {
         // What test runners ask of a test program.
         Some("--list") => println!("memory: test"),
         _ => {
+            endpoints_at_rest_are_small();
             connections_at_rest_are_small();
             a_flood_costs_bounded_memory_and_the_server_goes_on_serving();
             as_many_half_open_handshakes_as_are_allowed_are_bounded_too();
         }
     }
+}
+
+/// Endpoints at rest, and what each may cost: its tasks and timers, and not the room for a whole
+/// receive batch (2 MiB), which is never touched.
+const ENDPOINTS: usize = 200;
+const ENDPOINT: usize = 300 * KIB;
+
+/// Also where the allocator hands out memory that was used before.
+fn endpoints_at_rest_are_small() {
+    runtime().block_on(async {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let make = |count| -> Vec<Endpoint> {
+            let endpoints = (0..count).map(|_| Endpoint::client(address).expect("a socket"));
+            endpoints.collect()
+        };
+        // From here on the allocator takes large pieces from its heap.
+        for _ in 0..4 {
+            drop(make(2));
+            while tokio::runtime::Handle::current()
+                .metrics()
+                .num_alive_tasks()
+                > 0
+            {
+                tokio::task::yield_now().await;
+            }
+        }
+        let before = resident("self");
+        let endpoints = make(ENDPOINTS);
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        let each = resident("self").saturating_sub(before) / endpoints.len();
+        println!("endpoints at rest: {each} bytes each");
+        assert!(each <= ENDPOINT, "{each} bytes for each endpoint");
+    });
 }
 
 /// Bytes of this process that are in memory.
@@ -203,7 +239,7 @@ fn client() -> (Endpoint, ClientConfig) {
 }
 
 async fn connect(endpoint: &Endpoint, config: &ClientConfig, server: SocketAddr) -> Connection {
-    let connecting = endpoint.connect(config.clone(), server, "server.test");
+    let connecting = endpoint.connect_with(config.clone(), server, "server.test");
     connecting.expect("begun").await.expect("connected")
 }
 
@@ -262,7 +298,7 @@ fn first_packets(count: usize) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         let mut buffer = [0; 2048];
         while packets.len() < count {
-            let connecting = endpoint.connect(config.clone(), target, "server.test");
+            let connecting = endpoint.connect_with(config.clone(), target, "server.test");
             let length = trap.recv(&mut buffer).await.expect("a datagram");
             packets.push(buffer[..length].to_vec());
             drop(connecting.expect("begun"));

@@ -64,7 +64,7 @@ impl Server {
     /// The two ends of a connection from `client`, its handshake confirmed.
     async fn connect(&self, client: &Endpoint) -> (Connection, Connection) {
         let address = self.endpoint.local_address();
-        let connecting = client.connect(self.client.clone(), address, "localhost");
+        let connecting = client.connect_with(self.client.clone(), address, "localhost");
         let ends = tokio::try_join!(connecting.unwrap(), self.accept()).unwrap();
         ends.0.confirmed().await.unwrap();
         ends
@@ -182,7 +182,7 @@ async fn a_handshake_under_way_is_completed_and_moves_afterwards() {
         let server = Server::new(transport());
         let client = Endpoint::client(loopback()).unwrap();
         let address = server.endpoint.local_address();
-        let connecting = client.connect(server.client.clone(), address, "localhost");
+        let connecting = client.connect_with(server.client.clone(), address, "localhost");
         // Nothing has been sent yet: the endpoint's tasks have had no turn.
         client.rebind(socket()).unwrap();
         let (ours, theirs) = tokio::try_join!(connecting.unwrap(), server.accept()).unwrap();
@@ -311,7 +311,11 @@ async fn a_server_changes_its_certificate_while_it_runs() {
         let old = server.client.clone();
         // One that waits to be accepted gets the new configuration as well.
         let address = server.endpoint.local_address();
-        let waiting = tokio::spawn(client.connect(old.clone(), address, "localhost").unwrap());
+        let waiting = tokio::spawn(
+            client
+                .connect_with(old.clone(), address, "localhost")
+                .unwrap(),
+        );
         let incoming = server.endpoint.accept().await.unwrap();
         let (config, pin) = server_config(transport());
         server.endpoint.set_server_config(config).unwrap();
@@ -328,7 +332,7 @@ async fn a_server_changes_its_certificate_while_it_runs() {
         );
         assert_ne!(ours.peer_certificates(), new_ours.peer_certificates());
 
-        let connecting = client.connect(old, address, "localhost").unwrap();
+        let connecting = client.connect_with(old, address, "localhost").unwrap();
         let accepting = async {
             server
                 .endpoint

@@ -128,8 +128,6 @@ impl quic::RecvStream for RecvStream {
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
         match ready!(self.0.poll_read_chunk(cx)) {
             Ok(data) => Poll::Ready(Ok(data)),
-            // It may ask again after the end.
-            Err(driver::ReadError::Closed) => Poll::Ready(Ok(None)),
             Err(error) => Poll::Ready(Err(read_error(error))),
         }
     }

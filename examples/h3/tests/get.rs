@@ -64,7 +64,9 @@ fn server() -> (SocketAddr, ClientConfig) {
 }
 
 async fn connect(endpoint: &Endpoint, to: &(SocketAddr, ClientConfig)) -> Connection {
-    let connecting = endpoint.connect(to.1.clone(), to.0, "localhost").unwrap();
+    let connecting = endpoint
+        .connect_with(to.1.clone(), to.0, "localhost")
+        .unwrap();
     connecting.await.unwrap()
 }
 

@@ -84,7 +84,7 @@ impl Stack for Ours {
 
     async fn handshake(&self) {
         let config = self.config.clone();
-        let connecting = self.client.connect(config, self.server, NAME);
+        let connecting = self.client.connect_with(config, self.server, NAME);
         let connection = connecting.expect("it began").await.expect("it is ready");
         connection.close(0, b"");
     }

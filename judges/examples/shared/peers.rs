@@ -119,7 +119,8 @@ impl Client {
     ) -> Result<Connection, Fault> {
         match self {
             Self::Ours(endpoint) => {
-                let connecting = endpoint.connect(options.our_client(), server, options.name)?;
+                let connecting =
+                    endpoint.connect_with(options.our_client(), server, options.name)?;
                 Ok(Connection::Ours(connecting.await?))
             }
             Self::Theirs(client) => Ok(Connection::Theirs(client.connect(server, options).await?)),
@@ -150,7 +151,7 @@ impl Returning {
     pub(crate) async fn connect(&self, server: SocketAddr) -> Connection {
         match self {
             Self::Ours(endpoint, config) => {
-                let connecting = endpoint.connect(config.clone(), server, NAME).unwrap();
+                let connecting = endpoint.connect_with(config.clone(), server, NAME).unwrap();
                 Connection::Ours(connecting.await.unwrap())
             }
             Self::Theirs(client) => Connection::Theirs(client.connect(server).await.unwrap()),
@@ -162,7 +163,7 @@ impl Returning {
     pub(crate) fn connect_early(&self, server: SocketAddr) -> (Connection, Taken) {
         match self {
             Self::Ours(endpoint, config) => {
-                let connecting = endpoint.connect(config.clone(), server, NAME).unwrap();
+                let connecting = endpoint.connect_with(config.clone(), server, NAME).unwrap();
                 let (connection, taken) = connecting.into_0rtt().expect("a ticket");
                 let taken = async { taken.await.unwrap() };
                 (Connection::Ours(connection), Box::pin(taken))

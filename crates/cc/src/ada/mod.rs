@@ -17,6 +17,6 @@ impl Ada {
     /// bytes of IP packets per second.
     pub(crate) fn ada(mtu: u16, initial: Option<u32>, rate: Option<u64>) -> Self {
         let law = LossBased::new(mtu, initial, Reno::default(), SlowStart);
-        Self::new(Some("ada"), mtu, rate, AfterGrant::Avoidance, law)
+        Self::new(Some("ada"), mtu, rate, AfterGrant::Avoidance, law).asking_once()
     }
 }

@@ -419,13 +419,6 @@ impl Startable for AutoSender {
         self.law.controller_mut().wait_for_measure(now, rounds);
     }
 
-    /// The first answer to a question comes while XCP's language is asked in, and often before it
-    /// is known whose law the port runs. One of XCP's takes nothing back of what it is asked about.
-    fn may_have_to_share(&self) -> bool {
-        let strange = !self.native || self.strange.is_some();
-        strange || self.law.controller().may_have_to_share()
-    }
-
     fn give_back(&mut self, now: Instant, window: u64) {
         self.law.controller_mut().give_back(now, window);
     }

@@ -48,6 +48,6 @@ impl Cubiq {
         let start = Limited::new(Ending::new(params.hystart), params.limited);
         let law = LossBased::new(mtu, params.initial_window, Cubic::default(), start)
             .with_pace(params.paced);
-        Self::new(Some("cubiq"), mtu, params.rate, params.after, law)
+        Self::new(Some("cubiq"), mtu, params.rate, params.after, law).asking_once()
     }
 }

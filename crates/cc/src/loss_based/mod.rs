@@ -136,6 +136,13 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         self.window = self.window.max(window).min(MAX_BYTES);
     }
 
+    /// Goes on with `window` bytes, if that is less, in congestion avoidance.
+    pub(crate) fn cap(&mut self, window: u64) {
+        if window < self.window {
+            self.take_over(window);
+        }
+    }
+
     /// Begins anew with `window` bytes in slow start up to `threshold`, in a recovery period that
     /// lasts until a packet after `last_sent` is acknowledged.
     pub(crate) fn fall_back(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {

@@ -70,7 +70,7 @@ impl<C: Startable> QuickStart<C> {
 
     /// Who was granted all may give part of it back: asks again.
     fn ask_for_share(&mut self) {
-        if self.again < DENIED_AGAIN && self.law.may_have_to_share() {
+        if self.shares && self.again < DENIED_AGAIN {
             self.again += 1;
             self.state = State::Ready;
             self.first_asked = None;
@@ -100,14 +100,17 @@ impl<C: Startable> QuickStart<C> {
         }
         self.metrics.granted = granted;
         self.metrics.outcome = QuickStartOutcome::Used;
-        let steered = if self.repeats > 0 {
+        // What is dealt out anew is a share of all, with what headers were granted before.
+        let steered = if self.repeats > 0 || self.again > 0 {
             self.law.begin_again_with(now, window)
         } else {
+            // The first packet of a flight behind the handshake begins a start at the port: it has
+            // the law's header.
+            if self.shares && !question.ahead {
+                self.keep = Keep::Due;
+            }
             self.law.begin_with(now, window)
         };
-        if steered && self.again == 0 && self.law.may_have_to_share() {
-            self.keep = Keep::Due;
-        }
         self.state = State::Flight(Flight {
             pace,
             window,
@@ -153,7 +156,12 @@ impl<C: Startable> QuickStart<C> {
                     self.metrics.outcome = QuickStartOutcome::Lowered;
                     let window =
                         mul_div(self.of_payload(rate), nanos(acked.min_rtt), 1_000_000_000);
-                    self.law.give_back(now, window.max(self.initial));
+                    let window = window.max(self.initial);
+                    if let State::Flight(flight) = &mut self.state {
+                        flight.pace = mul_div(flight.pace, window, flight.window.max(1));
+                        flight.window = flight.window.min(window);
+                    }
+                    self.law.give_back(now, window);
                 }
                 return;
             }

@@ -60,12 +60,11 @@ impl<C: Startable> QuickStart<C> {
         let unwanted = self.last_limit == Limit::Application && used < flight.window / 2;
         // Routers whose first words come only now steer from here on.
         let late = !flight.steered && self.law.begin_with(now, used);
-        if late && self.again == 0 && self.law.may_have_to_share() {
-            self.keep = Keep::Due;
-        }
         let steered = flight.steered || late;
         if !steered || unwanted {
-            let (granted, shown) = (flight.window, self.law.shown());
+            // A share of all leaves no more than its part of what ports never grant.
+            let shown = self.law.shown().filter(|_| self.again == 0);
+            let granted = flight.window;
             let threshold = self.after.threshold(used, granted, shown);
             // The peer's flow control, which grows by what arrives, may have held the flight back.
             // Then the window is what was granted, and slow start is over.
@@ -98,9 +97,6 @@ impl<C: Startable> QuickStart<C> {
         };
         if flight.steered || !self.law.begin_with(now, flight.window) {
             return;
-        }
-        if self.again == 0 && self.law.may_have_to_share() {
-            self.keep = Keep::Due;
         }
         self.state = State::Flight(Flight {
             steered: true,

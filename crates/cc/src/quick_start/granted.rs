@@ -45,13 +45,6 @@ impl Granted {
         self.rate = self.rate.saturating_sub(rate);
     }
 
-    /// `rate` of it was given back, and goes to others: in the running interval, which began at
-    /// `started`, nothing of it has come.
-    pub(crate) fn take_back(&mut self, now: Instant, started: Instant, rate: u64) {
-        self.settle(now);
-        self.forget(now, started, rate);
-    }
-
     /// `rate` of it that began to come at `began` does not come after all: in the running interval,
     /// which began at `started`, nothing of it counts.
     pub(crate) fn forget(&mut self, began: Instant, started: Instant, rate: u64) {
@@ -124,22 +117,5 @@ mod tests {
         granted.begin(at(2000));
         granted.forget(at(1200), at(2000), 10_000);
         assert_eq!(granted.until(at(2100)), 100);
-    }
-
-    /// The first of some flows that begin together is granted 10,000 and gives 8,000 back, which go
-    /// to others: with its flight that is no more than what was granted at first.
-    #[test]
-    fn what_goes_from_one_to_others_counts_once() {
-        let at = Instant::from_millis;
-        let mut granted = Granted::new(at(0));
-        granted.begin(at(1000));
-        granted.add(at(1200), at(1000), 10_000);
-        granted.take(at(1600), 10_000);
-        granted.take_back(at(1600), at(1000), 8_000);
-        granted.add(at(1600), at(1000), 8_000);
-        // 2,000 until its flight began, which is counted as it comes.
-        assert_eq!(granted.until(at(2000)), 1_200 + 8_000);
-        granted.take_back(at(2000), at(1000), u64::MAX);
-        assert_eq!(granted.until(at(2000)), 0);
     }
 }

@@ -4,7 +4,8 @@ use super::*;
 use crate::testing::{acked, lost, ms, sent};
 use crate::{
     Answer, Arrival, Bise, BiseParams, Carried, Controller, Feedback, Halving, Instant, Limits,
-    LinkController, Passive, VcpFeedback, VcpLink, VcpLinkParams, VcpParams, VcpSender,
+    LinkController, Passive, VcpFeedback, VcpLink, VcpLinkParams, VcpParams, VcpSender, XcpLink,
+    XcpLinkParams,
 };
 
 /// 100 Mbit/s in bytes per second.
@@ -36,7 +37,7 @@ fn question(flow: u32, rate: u64, keeps: bool) -> Arrival {
 }
 
 /// What is approved. `None`: the question was left alone.
-fn ask(port: &mut impl LinkController, millis: u64, question: &Arrival) -> Option<u64> {
+fn ask(port: &mut (impl LinkController + ?Sized), millis: u64, question: &Arrival) -> Option<u64> {
     port.on_arrival(at(millis), question, 0);
     match port.on_departure(at(millis), question, 0) {
         Answer::QuickStart(answer) => Some(answer.approved),
@@ -129,12 +130,36 @@ fn alone_a_flow_keeps_what_it_has_and_strangers_are_left_alone() {
     assert_eq!(ask(&mut port, 110, &question(0, 5000, true)), Some(5000));
     assert_eq!(ask(&mut port, 120, &question(5, all, true)), None);
     assert_eq!(ask(&mut port, 130, &question(0, 0, true)), None);
-    // A port whose law evens out starts by itself takes nothing back.
-    let mut port = QuickStartLink::new(at(0), CAPACITY, 7, Passive);
-    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
-    ask(&mut port, 10, &question(1, u64::MAX, false));
-    assert_eq!(ask(&mut port, 100, &question(0, all, true)), Some(all));
-    assert_eq!(port.metrics().grants.unwrap().lowered, 0);
+}
+
+/// Whatever law a port runs: a start that XCP was to even out by itself left one of five files at
+/// 16 s and four at 22 s.
+#[test]
+fn every_port_shares_a_start() {
+    let xcp = XcpLink::new(at(0), CAPACITY, XcpLinkParams::default());
+    let ports: [Box<dyn LinkController>; 3] = [
+        Box::new(vcp()),
+        Box::new(QuickStartLink::beside(at(0), CAPACITY, 7, xcp)),
+        Box::new(QuickStartLink::new(at(0), CAPACITY, 7, Passive)),
+    ];
+    for (kind, mut port) in ports.into_iter().enumerate() {
+        let port = &mut *port;
+        let all = ask(port, 0, &question(0, u64::MAX, false)).unwrap();
+        for flow in 1..5 {
+            assert_eq!(ask(port, 10, &question(flow, u64::MAX, false)), Some(0));
+        }
+        let share = CAPACITY * 85 / 100 / 5;
+        assert_eq!(
+            ask(port, 100, &question(0, all, true)),
+            Some(share),
+            "{kind}"
+        );
+        for flow in 1..5 {
+            let got = ask(port, 101, &question(flow, u64::MAX, false));
+            assert_eq!(got, Some(share), "{kind} {flow}");
+        }
+        assert_eq!(port.metrics().grants.unwrap().lowered, 1, "{kind}");
+    }
 }
 
 #[test]

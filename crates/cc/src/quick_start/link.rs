@@ -126,6 +126,8 @@ impl<L: LinkController> QuickStartLink<L> {
         let free = approve(self.capacity, used, counting, u64::MAX);
         let credit = self.credit();
         let dealt = self.burst.given_back(now);
+        // It has a share of what another flow gives back.
+        let shared = dealt.is_some_and(|(since, _)| self.waiting.has(flow, since));
         answer.approved = match dealt {
             None => free.min(wanted),
             Some(left) => self.share_given_back(flow, left, free).min(wanted),
@@ -146,7 +148,10 @@ impl<L: LinkController> QuickStartLink<L> {
                 let rtt = asked.rtt.map(|rtt| self.pending.believed(rtt));
                 self.burst.on_grant(now, of, rtt);
             }
-            let told = self.kept.part(answer.approved);
+            let told = match shared {
+                true => 0,
+                false => self.kept.part(answer.approved),
+            };
             let grant = Granting {
                 rate: answer.approved,
                 told,
@@ -155,7 +160,12 @@ impl<L: LinkController> QuickStartLink<L> {
             };
             self.pending.put(now, flow, asked.source, grant, asked.rtt);
             self.calm_until = Instant::ZERO;
-            self.law.on_granted(now, flow, told);
+            if shared {
+                let own = self.kept.part(answer.approved);
+                self.law.on_dealt_out(now, flow, own);
+            } else {
+                self.law.on_granted(now, flow, told);
+            }
         } else {
             self.metrics.denied_busy += 1;
         }
@@ -195,23 +205,15 @@ impl<L: LinkController> QuickStartLink<L> {
             return Answer::None;
         };
         let mut approved = asked.rate;
-        if self.law.evens_starts() {
-            // Others are worth what they wanted, and an equal share each at most.
-            let (others, unmet) = self.waiting.beside(flow, grant.at);
-            let share = grant.of / (others + 1);
-            let left = share.max(grant.rate.saturating_sub(unmet));
-            if left < approved {
-                approved = left;
-                self.metrics.lowered += 1;
-                self.pending.lower(flow, left);
-                let back = mul_div(
-                    grant.told,
-                    grant.rate.saturating_sub(left),
-                    grant.rate.max(1),
-                );
-                self.law.on_given_back(now, back);
-                self.burst.on_given_back(grant.at);
-            }
+        // Others are worth what they wanted, and an equal share each at most.
+        let (others, unmet) = self.waiting.beside(flow, grant.at);
+        let share = grant.of / (others + 1);
+        let left = share.max(grant.rate.saturating_sub(unmet));
+        if left < approved {
+            approved = left;
+            self.metrics.lowered += 1;
+            self.pending.lower(flow, left);
+            self.burst.on_given_back(grant.at);
         }
         Answer::QuickStart(QuickStartAnswer {
             approved,

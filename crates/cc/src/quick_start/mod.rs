@@ -51,5 +51,6 @@ pub use exchange::{
 pub(crate) use granted::Granted;
 pub use link::{GrantMetrics, QuickStartLink};
 pub use metrics::{QuickStartMetrics, QuickStartOutcome};
+pub(crate) use params::FIRST_WINDOW;
 pub use sender::QuickStart;
 pub use startable::{AfterGrant, Startable};

@@ -49,6 +49,8 @@ pub struct QuickStart<C> {
     /// The rate to ask for at most, in bytes of IP packets per second.
     pub(super) wanted: u64,
     pub(super) after: AfterGrant,
+    /// It asks again: whether it may keep what it was granted, and for what others give back.
+    pub(super) shares: bool,
     pub(super) srtt: Option<Duration>,
     pub(super) state: State,
     pub(super) keep: Keep,
@@ -92,6 +94,7 @@ impl<C: Startable> QuickStart<C> {
             mtu: u64::from(mtu.max(1)),
             wanted: wanted.unwrap_or(u64::MAX),
             after,
+            shares: true,
             srtt: None,
             state: State::Ready,
             keep: Keep::No,
@@ -107,6 +110,15 @@ impl<C: Startable> QuickStart<C> {
             last_sent: (0, Instant::ZERO),
             last_limit: Limit::Window,
             metrics: QuickStartMetrics::default(),
+        }
+    }
+
+    /// Asks once, as RFC 4782 does: keeps what it is granted, and takes a denial for an answer.
+    #[must_use]
+    pub fn asking_once(self) -> Self {
+        Self {
+            shares: false,
+            ..self
         }
     }
 

@@ -85,16 +85,8 @@ pub trait Startable: Controller {
         let _ = (now, rounds);
     }
 
-    /// True if routers may take part of a granted window back for others who asked meanwhile,
-    /// because the law itself would take long to. Asked once a flight begins that routers steer.
-    fn may_have_to_share(&self) -> bool {
-        false
-    }
-
     /// Routers leave `window` bytes of what they granted.
-    fn give_back(&mut self, now: Instant, window: u64) {
-        let _ = (now, window);
-    }
+    fn give_back(&mut self, now: Instant, window: u64);
 
     /// What [`begin_with`](Self::begin_with) was told of is not sent: its time was over before, or
     /// nothing came back.
@@ -127,6 +119,10 @@ impl<W: Avoidance, S: StartRule> Startable for LossBased<W, S> {
             Some(threshold) if window > self.window() => self.begin_at(window, threshold),
             Some(_) => {}
         }
+    }
+
+    fn give_back(&mut self, _now: Instant, window: u64) {
+        self.cap(window);
     }
 
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {

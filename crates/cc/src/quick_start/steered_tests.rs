@@ -187,6 +187,9 @@ impl Startable for Told {
         true
     }
     fn start_with(&mut self, _now: Instant, _window: u64, _threshold: Option<u64>) {}
+    fn give_back(&mut self, _now: Instant, window: u64) {
+        self.window = window;
+    }
     fn give_up(&mut self, _now: Instant, _window: u64, _threshold: u64, _last_sent: u64) {
         self.given_up += 1;
     }

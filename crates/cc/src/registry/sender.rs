@@ -13,9 +13,11 @@ use super::xcp;
 use crate::ada::Ada;
 use crate::auto::AutoSender;
 use crate::cubiq::{Cubiq, CubiqParams};
+use crate::vcp::{PublishedLoss, PublishedVcp};
+use crate::xcp::PublishedXcp;
 use crate::{
-    AfterGrant, Bbr, Carrier, Controller, Cubic, CubicController, Halving, Instant, LossBased,
-    NewReno, QuickStart, SlowStart, Startable, VcpSender, XcpForm, XcpParams, XcpSender,
+    AfterGrant, Bbr, Carrier, Controller, Cubic, CubicController, FallbackLaw, Halving, Instant,
+    LossBased, NewReno, QuickStart, SlowStart, Startable, VcpSender, XcpForm, XcpParams, XcpSender,
 };
 
 /// Most packets that an initial window may have.
@@ -268,14 +270,9 @@ impl Algorithm {
             "vcp+bise" => Law::Vcp(vcp_family(VcpConfig::new(true, false), options)?),
             "vcp+wlte" => Law::Vcp(vcp_family(VcpConfig::new(false, true), options)?),
             "vcp+bise+wlte" => Law::Vcp(vcp_family(VcpConfig::new(true, true), options)?),
-            "xcp" => {
-                let mut params = XcpParams::default();
-                knob::apply("xcp", &[xcp::SENDER], &mut params, options)?;
-                Law::Xcp(params)
-            }
+            "xcp" => Law::Xcp(xcp::sender("xcp", options)?),
             "xcp-i" => {
-                let mut params = XcpParams::default();
-                knob::apply("xcp-i", &[xcp::SENDER], &mut params, options)?;
+                let params = xcp::sender("xcp-i", options)?;
                 if params.form != XcpForm::Full {
                     return Err(ParseError::Conflict {
                         why: "the compact form has no room for a router's address: write \
@@ -380,6 +377,13 @@ impl Algorithm {
             Law::Vcp(config) => {
                 let params = config.params.clone();
                 let (name, asks) = (self.name(), config.asks_start);
+                if config.published {
+                    let loss = PublishedLoss {
+                        wlte: config.wlte.is_some(),
+                        sack: config.sack,
+                    };
+                    return Box::new(PublishedVcp::new(name, now, mtu, params, loss));
+                }
                 match config.wlte {
                     Some(wlte) => started(asks, mtu, VcpSender::new(name, now, mtu, params, wlte)),
                     None => started(asks, mtu, VcpSender::new(name, now, mtu, params, Halving)),
@@ -393,6 +397,9 @@ impl Algorithm {
                 } else {
                     Box::new(law)
                 }
+            }
+            Law::Xcp(params) | Law::XcpI(params) if params.published => {
+                Box::new(PublishedXcp::new(now, mtu, params.clone()))
             }
             Law::Xcp(params) | Law::XcpI(params) => {
                 let law = XcpSender::new(now, mtu, params.clone());
@@ -426,6 +433,11 @@ fn vcp_family(mut config: VcpConfig, options: Option<&str>) -> Result<VcpConfig,
         return Err(ParseError::Conflict {
             why: "the ECN field has no room for BISE's r and no proof of a router for WLTE: write \
                 `vcp[carrier=ecn]`",
+        });
+    }
+    if config.published && (config.asks_start || config.params.fallback != FallbackLaw::Cubic) {
+        return Err(ParseError::Conflict {
+            why: "`paper` is the papers' sender: leave `fallback` and `start` out",
         });
     }
     Ok(config)

@@ -118,7 +118,7 @@ fn paper_spells_out_what_it_means() {
     let sender = Algorithm::parse("vcp+bise+wlte[paper,pure]").unwrap();
     assert_eq!(
         sender.to_string(),
-        "vcp+bise+wlte[beta=0.875,ai=constant,ai_clamp=no,mi_cap=no,pure=yes]"
+        "vcp+bise+wlte[paper=yes,iw=2,beta=0.875,ai=constant,ai_clamp=no,mi_cap=no,pure=yes]"
     );
     let link = LinkAlgorithm::parse("vcp+bise[paper,t_rho=1.25s]").unwrap();
     assert_eq!(

@@ -16,6 +16,10 @@ pub(super) struct VcpConfig {
     pub(super) wlte: Option<Wlte>,
     /// Asks routers for a rate to start with.
     pub(super) asks_start: bool,
+    /// The papers' sender, without any rule of this library's.
+    pub(super) published: bool,
+    /// That sender runs on a TCP with SACK.
+    pub(super) sack: bool,
 }
 
 impl VcpConfig {
@@ -28,6 +32,8 @@ impl VcpConfig {
             },
             wlte: wlte.then(Wlte::default),
             asks_start: false,
+            published: false,
+            sack: false,
         }
     }
 
@@ -45,15 +51,28 @@ impl VcpConfig {
 pub(super) const COMMON: &[Knob<VcpConfig>] = &[
     Knob {
         key: "paper",
-        expects: "nothing: `paper` selects the papers' own rules; options after it may still \
-            differ",
+        expects: "nothing: `paper` selects the papers' sender, without any rule of this library's; \
+            options after it may still differ",
         set: |config, text| {
             if switch(text)? {
                 config.params.as_published();
+                config.published = true;
             }
             Some(())
         },
-        show: |_| String::new(),
+        show: |config| show_switch(config.published),
+    },
+    Knob {
+        key: "sack",
+        expects: "after `paper`: `yes` (the timeout of a TCP with SACK) or `no` (of one without)",
+        set: |config, text| {
+            if !config.published {
+                return None;
+            }
+            config.sack = switch(text)?;
+            Some(())
+        },
+        show: |config| show_switch(config.sack),
     },
     Knob {
         key: "iw",

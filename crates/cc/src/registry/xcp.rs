@@ -1,6 +1,7 @@
 //! Options of XCP senders and ports.
 
-use super::knob::{Knob, Knobs};
+use super::error::ParseError;
+use super::knob::{self, Knob, Knobs};
 use super::sender::{
     INITIAL_WINDOW, PACE, START, asks_start, initial_window, show_asks_start, show_initial_window,
 };
@@ -14,6 +15,30 @@ use crate::{
 
 /// Options of a sender.
 pub(super) const SENDER: &[Knob<XcpParams>] = &[
+    Knob {
+        key: "paper",
+        expects: "nothing: `paper` selects the papers' sender, without any rule of this library's; \
+            options after it may still differ",
+        set: |params, text| {
+            if switch(text)? {
+                params.as_published();
+            }
+            Some(())
+        },
+        show: |params| show_switch(params.published),
+    },
+    Knob {
+        key: "sack",
+        expects: "after `paper`: `yes` (the timeout of a TCP with SACK) or `no` (of one without)",
+        set: |params, text| {
+            if !params.published {
+                return None;
+            }
+            params.sack = switch(text)?;
+            Some(())
+        },
+        show: |params| show_switch(params.sack),
+    },
     Knob {
         key: "iw",
         expects: INITIAL_WINDOW,
@@ -115,6 +140,22 @@ pub(super) const SENDER: &[Knob<XcpParams>] = &[
     },
 ];
 
+/// A sender's parameters.
+///
+/// # Errors
+/// As the options', and where options of this library's rules stand with `paper`.
+pub(super) fn sender(name: &'static str, options: Option<&str>) -> Result<XcpParams, ParseError> {
+    let mut params = XcpParams::default();
+    knob::apply(name, &[SENDER], &mut params, options)?;
+    let ours = params.loss != XcpLoss::default() || params.naive || params.asks_start;
+    if params.published && ours {
+        return Err(ParseError::Conflict {
+            why: "`paper` is the papers' sender: leave `loss`, `naive` and `start` out",
+        });
+    }
+    Ok(params)
+}
+
 /// Options of a port.
 pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
     Knob {
@@ -125,10 +166,13 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
             if switch(text)? {
                 params.guard = false;
                 params.police = false;
+                if let Some(clouds) = &mut params.clouds {
+                    clouds.published = true;
+                }
             }
             Some(())
         },
-        show: |_| String::new(),
+        show: |params| show_switch(params.clouds.is_some_and(|clouds| clouds.published)),
     },
     Knob {
         key: "capacity",

@@ -55,14 +55,13 @@ impl<L: LossRule> Startable for VcpSender<L> {
         self.held_until = Some(now + self.steering.t_rho() + rounds);
     }
 
-    fn may_have_to_share(&self) -> bool {
-        true
-    }
-
     fn give_back(&mut self, now: Instant, window: u64) {
         if self.explicit() {
             self.steering.cap(window);
             self.wait_for_measure(now, 1);
+        } else {
+            self.hidden.allow(window, self.rtt());
+            self.fallback.give_back(now, window);
         }
     }
 

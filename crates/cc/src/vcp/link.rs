@@ -419,19 +419,10 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         70
     }
 
-    fn evens_starts(&self) -> bool {
-        true
-    }
-
     fn on_granted(&mut self, now: Instant, _flow_hash: u32, bytes_per_second: u64) {
         let started = self.meter.started();
         self.granted.add(now, started, bytes_per_second);
         self.foresee();
-    }
-
-    fn on_given_back(&mut self, now: Instant, bytes_per_second: u64) {
-        let started = self.meter.started();
-        self.granted.take_back(now, started, bytes_per_second);
     }
 
     fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, _came: bool) {

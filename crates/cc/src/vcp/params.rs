@@ -130,6 +130,7 @@ impl VcpParams {
         self.mi_cap = false;
         self.beta_ppm = 875_000;
         self.beta_again_ppm = 875_000;
+        self.initial_window = Some(2);
     }
 }
 

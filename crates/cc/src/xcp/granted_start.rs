@@ -55,15 +55,16 @@ impl Startable for XcpSender {
         }
     }
 
-    /// Of a port of another law, which `auto` has yet to follow.
     fn give_back(&mut self, now: Instant, window: u64) {
         if self.explicit() {
             self.steering.cap(window);
             self.steering.keep_until(now);
+            self.shared_until = Some(self.last_sent);
             let srtt = self.srtt.unwrap_or_default();
             self.hidden.allow(window, srtt);
         } else {
             self.stated = self.stated.min(window);
+            self.fallback.give_back(now, window);
         }
     }
 

@@ -123,6 +123,21 @@ pub struct XcpParams {
     /// Spread a window over its round trip. Off, for comparison: what the window lets go leaves at
     /// once, as the papers' senders do.
     pub paced: bool,
+    /// The papers' sender, without any rule of this library's: `loss`, `naive` and `asks_start` do
+    /// not apply.
+    pub published: bool,
+    /// The papers' sender runs on a TCP with SACK (the XCP Linux paper, section II-C.4), and not on
+    /// one without, as in the simulator of the two other papers.
+    pub sack: bool,
+}
+
+impl XcpParams {
+    /// The papers' own sender: two packets at first, and no pacing.
+    pub const fn as_published(&mut self) {
+        self.published = true;
+        self.paced = false;
+        self.initial_window = Some(2);
+    }
 }
 
 /// No rate above 1 TB/s.
@@ -139,6 +154,8 @@ impl Default for XcpParams {
             desired: MOST_DESIRED,
             asks_start: false,
             paced: true,
+            published: false,
+            sack: false,
         }
     }
 }

@@ -66,7 +66,10 @@ impl XcpILink {
         queue: u64,
     ) -> Answer {
         let through = self.through(packet, header);
-        let Some(virtual_answer) = self.table.on_departure(now, cloud.upstream, &through) else {
+        let Some(virtual_answer) = self
+            .table
+            .on_departure(now, cloud.upstream, &through, queue)
+        else {
             self.unknown += 1;
             let answer = self.own.on_departure(now, packet, queue);
             return with_cloud(answer, CloudAnswer::Unknown { hops: cloud.hops });
@@ -120,7 +123,7 @@ impl LinkController for XcpILink {
         self.covered.count(now, arrival);
         if let Some((header, cloud)) = cloud_of(arrival) {
             let through = self.through(arrival, header);
-            if !self.table.on_arrival(now, cloud.upstream, &through) {
+            if !self.table.on_arrival(now, cloud.upstream, &through, queue) {
                 self.refused += 1;
             }
         }
@@ -176,12 +179,12 @@ impl LinkController for XcpILink {
         self.own.room_percent()
     }
 
-    fn evens_starts(&self) -> bool {
-        self.own.evens_starts()
-    }
-
     fn on_granted(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
         self.own.on_granted(now, flow_hash, bytes_per_second);
+    }
+
+    fn on_dealt_out(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
+        self.own.on_dealt_out(now, flow_hash, bytes_per_second);
     }
 
     fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, came: bool) {

@@ -30,6 +30,9 @@ pub struct CloudParams {
     pub exact: Option<ExactEstimate>,
     /// Somebody measures them, with packets through the cloud.
     pub measured: bool,
+    /// The paper's virtual router: its equation 1 as it stands, with the bandwidth of the latest
+    /// estimate and the port's own queue, and no rule for clouds that others share or fill.
+    pub published: bool,
 }
 
 /// An estimate of somebody who knows: for the XCP-i paper's experiments (its section IV).

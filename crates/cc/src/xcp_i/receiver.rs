@@ -67,10 +67,10 @@ impl ReceiverClouds {
                 ..*header
             }),
         };
-        if !self.table.on_arrival(now, upstream, &packet) {
+        if !self.table.on_arrival(now, upstream, &packet, 0) {
             self.refused += 1;
         }
-        let Some(answer) = self.table.on_departure(now, upstream, &packet) else {
+        let Some(answer) = self.table.on_departure(now, upstream, &packet, 0) else {
             self.unknown += 1;
             return XcpAnswer {
                 delta: header.delta,

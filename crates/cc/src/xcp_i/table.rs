@@ -154,6 +154,11 @@ impl Table {
         self.entries.get_mut(self.latest)
     }
 
+    /// Virtual routers are the paper's: the queue that counts is the port's own.
+    fn is_published(&self) -> bool {
+        self.params.clouds.is_some_and(|clouds| clouds.published)
+    }
+
     /// The entry of an upstream router from which a packet came; `None` if there is no room for it.
     #[inline]
     fn enter(&mut self, now: Instant, upstream: Upstream) -> Option<&mut Entry> {
@@ -202,10 +207,12 @@ impl Table {
         now: Instant,
         upstream: Upstream,
         arrival: &Arrival,
+        queue: u64,
     ) -> bool {
         if now - self.swept >= INACTIVE {
             self.sweep(now);
         }
+        let published = self.is_published();
         let Some(entry) = self.enter(now, upstream) else {
             return false;
         };
@@ -213,7 +220,8 @@ impl Table {
         entry.bytes = entry.bytes.saturating_add(u64::from(arrival.bytes));
         entry.total = entry.total.saturating_add(u64::from(arrival.bytes));
         if let Some(link) = &mut entry.link {
-            link.on_arrival(now, arrival, entry.queue);
+            let queue = if published { queue } else { entry.queue };
+            link.on_arrival(now, arrival, queue);
         }
         true
     }
@@ -226,8 +234,9 @@ impl Table {
         now: Instant,
         upstream: Upstream,
         packet: &Arrival,
+        queue: u64,
     ) -> Option<XcpAnswer> {
-        let estimated = self.estimated;
+        let (estimated, published) = (self.estimated, self.is_published());
         let entry = self.find(upstream)?;
         let Some(link) = &mut entry.link else {
             let awaited = estimated && now - entry.since < PATIENCE;
@@ -236,7 +245,8 @@ impl Table {
         if now > entry.until || entry.crowd.is_there() {
             return None;
         }
-        match link.on_departure(now, packet, entry.queue) {
+        let queue = if published { queue } else { entry.queue };
+        match link.on_departure(now, packet, queue) {
             Answer::Xcp(answer) => {
                 if answer.bounding {
                     entry.refused = Some(now);
@@ -249,7 +259,7 @@ impl Table {
 
     /// An estimate of the cloud behind `upstream`. Nothing, unless packets come from there.
     pub(crate) fn on_estimate(&mut self, now: Instant, upstream: Upstream, told: &CloudEstimate) {
-        let params = &self.params;
+        let (params, published) = (&self.params, self.is_published());
         let Some(entry) = self
             .entries
             .iter_mut()
@@ -257,6 +267,15 @@ impl Table {
         else {
             return;
         };
+        if published {
+            entry.until = now + told.valid_for;
+            let capacity = told.capacity.max(1);
+            let link = entry
+                .link
+                .get_or_insert_with(|| Box::new(XcpLink::new(now, capacity, params.clone())));
+            link.set_spare(told.available);
+            return;
+        }
         let elapsed = u128::from(ns_since(now, entry.bytes_since).max(1));
         let own = u128::from(entry.bytes) * 1_000_000_000 / elapsed;
         let own = i64::try_from(own).unwrap_or(i64::MAX);

@@ -32,7 +32,14 @@ impl Engine {
             return Ok(());
         };
         let way = self.ways.get(to as usize).map_or(&[][..], Vec::as_slice);
-        let Some(&index) = way.get(usize::from(hop)) else {
+        let next = way.get(usize::from(hop)).copied();
+        if !self.stalls.is_empty()
+            && let Some(node) = self.place(to, next)
+            && self.stalls.hold(self.now, node, packet)
+        {
+            return Ok(());
+        }
+        let Some(index) = next else {
             return self.deliver(to, packet);
         };
         if let Some(link) = self.links.get_mut(index as usize) {
@@ -41,6 +48,45 @@ impl Engine {
             self.note_link(index);
         }
         Ok(())
+    }
+
+    /// The node at which a packet for `to` is before it enters link `next`.
+    fn place(&self, to: u32, next: Option<u32>) -> Option<usize> {
+        match next {
+            Some(link) => Some(self.scenario.links.get(link as usize)?.from),
+            None => self.home(to),
+        }
+    }
+
+    /// The node of an endpoint. `None`: it is a router that measures a cloud.
+    pub(super) fn home(&self, endpoint: u32) -> Option<usize> {
+        let flow = self.scenario.flows.get(endpoint as usize / 2)?;
+        Some(if endpoint % 2 == 0 {
+            flow.from
+        } else {
+            flow.to
+        })
+    }
+
+    /// Nodes whose stalls end go on with what has come meanwhile.
+    pub(super) fn end_stalls(&mut self) -> Result<(), RunError> {
+        while let Some(held) = self.stalls.poll(self.now) {
+            for packet in held {
+                self.forward(packet)?;
+            }
+            self.answer();
+        }
+        Ok(())
+    }
+
+    /// Endpoints that got datagrams do what they can.
+    pub(super) fn answer(&mut self) {
+        while let Some(endpoint) = self.touched.pop() {
+            if let Some(end) = self.endpoints.get_mut(endpoint as usize) {
+                end.react(self.now);
+            }
+            self.flush(endpoint);
+        }
     }
 
     #[inline]

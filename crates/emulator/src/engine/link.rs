@@ -6,6 +6,7 @@ use pathmark_router::forward::Identity;
 
 use super::packet::{Marking, PacketId, Pool};
 use super::ramp::Ramp;
+use super::stalls::Pauses;
 
 /// One direction of a link: the router's, unchanged, and gauges beside it.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(super) struct MeasuredLink {
     router: Identity,
     /// The medium that it shares.
     medium: Option<u32>,
+    /// When its router does nothing.
+    pauses: Pauses,
     /// Packets that come out of it are shown to the observer.
     captured: bool,
     ramp: Ramp,
@@ -38,6 +41,7 @@ impl MeasuredLink {
             link,
             router,
             medium,
+            pauses: Pauses::default(),
             captured: false,
             ramp,
             reached: Instant::ZERO,
@@ -65,6 +69,7 @@ impl MeasuredLink {
         loop {
             // A packet that finds the transmitter ready leaves now, not when that became ready.
             let at = self.link.next_step().max(self.reached);
+            let at = self.pauses.resume(at);
             if at > now {
                 break;
             }
@@ -97,7 +102,12 @@ impl MeasuredLink {
     /// No packet comes out before this.
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let at = self.link.next_arrival();
+        let mut at = self.link.next_arrival();
+        let resumes = self.pauses.resume(self.reached);
+        if resumes > self.reached {
+            let arrives = self.link.wire().deadline();
+            at = at.max(resumes).min(arrives.unwrap_or(Instant::FAR_FUTURE));
+        }
         (at < Instant::FAR_FUTURE).then_some(at)
     }
 
@@ -110,8 +120,15 @@ impl MeasuredLink {
     /// Its rate in bytes per second, if it has something to send now.
     pub(super) fn wants(&self, now: Instant) -> Option<u64> {
         let port = self.link.port();
-        let waits = port.depth().packets > 0 && port.ready_at() <= now;
+        let runs = self.pauses.resume(now) == now;
+        let waits = runs && port.depth().packets > 0 && port.ready_at() <= now;
         port.rate().filter(|rate| waits && *rate > 0)
+    }
+
+    /// Its router does nothing meanwhile.
+    pub(super) fn with_pauses(mut self, pauses: Pauses) -> Self {
+        self.pauses = pauses;
+        self
     }
 
     /// Shows packets that come out of it to the observer.

@@ -26,8 +26,8 @@ enum State {
     Idle,
     /// Contention ends, and it is this link's turn.
     Won(u32, Instant),
-    /// Somebody transmits until then.
-    Busy(Instant),
+    /// This link transmits until then.
+    Busy(u32, Instant),
 }
 
 impl Medium {
@@ -46,7 +46,7 @@ impl Medium {
         waiting: impl FnMut(u32) -> bool,
     ) -> Option<Instant> {
         match self.state {
-            State::Won(_, at) | State::Busy(at) => Some(at),
+            State::Won(_, at) | State::Busy(_, at) => Some(at),
             State::Idle => self.links.iter().copied().any(waiting).then_some(now),
         }
     }
@@ -58,7 +58,7 @@ impl Medium {
         now: Instant,
         mut rate: impl FnMut(u32) -> Option<u64>,
     ) -> Option<u32> {
-        if let State::Busy(until) = self.state
+        if let State::Busy(_, until) = self.state
             && until <= now
         {
             self.state = State::Idle;
@@ -86,9 +86,18 @@ impl Medium {
         }
     }
 
-    /// Somebody transmits until then.
-    pub(super) fn occupy(&mut self, until: Instant) {
-        self.state = State::Busy(until);
+    /// `link` transmits until then.
+    pub(super) fn occupy(&mut self, link: u32, until: Instant) {
+        self.state = State::Busy(link, until);
+    }
+
+    /// If `link` transmits, it does until `until`: its rate may have changed.
+    pub(super) fn retime(&mut self, link: u32, until: Instant) {
+        if let State::Busy(busy, at) = &mut self.state
+            && *busy == link
+        {
+            *at = until;
+        }
     }
 }
 
@@ -146,7 +155,10 @@ mod tests {
             medium.poll(ms(0), |link| (link == 5).then_some(1000)),
             Some(5)
         );
-        medium.occupy(ms(10));
+        medium.occupy(5, ms(1000));
+        medium.retime(3, ms(7));
+        assert_eq!(medium.deadline(ms(5), |_| true), Some(ms(1000)));
+        medium.retime(5, ms(10));
         assert_eq!(medium.poll(ms(5), |_| Some(1000)), None);
         assert_eq!(medium.deadline(ms(5), |_| true), Some(ms(10)));
         let mut at = ms(10);

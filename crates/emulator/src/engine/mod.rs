@@ -32,6 +32,7 @@ mod setup;
 mod shares;
 mod sink;
 mod source;
+mod stalls;
 mod udp;
 mod windows;
 
@@ -48,6 +49,7 @@ use medium::Medium;
 use packet::{Label, Pool};
 use sampler::Sampler;
 use shares::Shares;
+use stalls::Stalls;
 use windows::Windows;
 
 pub(crate) use own::{Own, OwnLaw};
@@ -69,6 +71,8 @@ struct Engine {
     links: Vec<MeasuredLink>,
     /// What links share.
     media: Vec<Medium>,
+    /// Nodes that do nothing for a while.
+    stalls: Stalls,
     /// What ports are told of links that they do not see.
     clouds: Clouds,
     /// Routers that measure them.
@@ -131,6 +135,7 @@ impl Engine {
             self.events += u64::from(component != CLOCK);
             match component {
                 CLOCK => {
+                    self.end_stalls()?;
                     self.catch_up(self.now);
                     self.turn_windows(self.now, false);
                     self.turn_shares(self.now);
@@ -188,6 +193,7 @@ impl Engine {
             self.windows.deadline(),
             self.shares.deadline(),
             self.sampler.deadline(),
+            self.stalls.deadline(),
         ];
         self.agenda.set(CLOCK, at.into_iter().flatten().min());
     }
@@ -219,7 +225,13 @@ impl Engine {
             let component = u32::try_from(before)
                 .unwrap_or(u32::MAX)
                 .saturating_add(index);
-            self.agenda.set(component, endpoint.deadline());
+            let mut at = endpoint.deadline();
+            if !self.stalls.is_empty()
+                && let Some(node) = self.home(index)
+            {
+                at = at.map(|at| self.stalls.resume(node, at.max(self.now)));
+            }
+            self.agenda.set(component, at);
         }
     }
 
@@ -238,19 +250,16 @@ impl Engine {
         if let Some(link) = self.links.get(index as usize) {
             self.agenda.set(index + 1, link.deadline());
         }
-        let medium = self
-            .links
-            .get(index as usize)
-            .and_then(MeasuredLink::medium);
-        if let Some(medium) = medium {
+        if let Some(link) = self.links.get(index as usize)
+            && let Some(medium) = link.medium()
+        {
+            let until = link.ready_at();
+            if let Some(medium) = self.media.get_mut(medium as usize) {
+                medium.retime(index, until);
+            }
             self.note_medium(medium);
         }
-        while let Some(endpoint) = self.touched.pop() {
-            if let Some(end) = self.endpoints.get_mut(endpoint as usize) {
-                end.react(self.now);
-            }
-            self.flush(endpoint);
-        }
+        self.answer();
         Ok(())
     }
 
@@ -266,7 +275,7 @@ impl Engine {
             self.run_link(link, observer)?;
             let sent_until = self.links.get(link as usize).map(MeasuredLink::ready_at);
             if let (Some(medium), Some(until)) = (self.media.get_mut(index as usize), sent_until) {
-                medium.occupy(until);
+                medium.occupy(link, until);
             }
         }
         self.note_medium(index);

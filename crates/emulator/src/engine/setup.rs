@@ -28,6 +28,7 @@ use super::sampler::Sampler;
 use super::shares::Shares;
 use super::sink::Sink;
 use super::source::Source;
+use super::stalls::{Pauses, Stalls};
 use super::udp::Emitter;
 use super::windows::Windows;
 use super::{Engine, Flow, Own, OwnLaw, RunError};
@@ -80,6 +81,7 @@ impl Engine {
             let rtt = setup.rtt.unwrap_or(Duration::from_millis(100));
             let medium = setup.medium.and_then(|medium| u32::try_from(medium).ok());
             let link = MeasuredLink::new(link, router, medium, Ramp::new(rtt));
+            let link = link.with_pauses(Pauses::of(scenario, setup.from));
             links.push(link.with_capture(capture && setup.capture));
         }
         let media = media(scenario);
@@ -90,6 +92,7 @@ impl Engine {
             agenda: Agenda::new(2 + links.len() + media.len() + 2 * scenario.flows.len()),
             links,
             media,
+            stalls: Stalls::new(scenario),
             clouds: Clouds::new(scenario, hosts.clone(), address),
             edges: Edges::default(),
             endpoints: Vec::with_capacity(2 * scenario.flows.len()),
@@ -246,6 +249,8 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     if grants || algorithm.asks_start() {
         config.streams = config.streams.with_room_for_grants();
     }
+    // No scenario sends any: the handshake's bytes are those of plain streams.
+    config.datagrams.receive_bytes = 0;
     // The largest packet is known, so nothing has to be discovered.
     let payload = packet.saturating_sub(HEADER);
     config.initial_mtu = payload;

@@ -56,6 +56,8 @@ pub struct Scenario {
     pub links: Vec<LinkSetup>,
     /// Flows, each one sender.
     pub flows: Vec<FlowSetup>,
+    /// Times in which nodes do nothing, those of one node in order.
+    pub stalls: Vec<Stall>,
     /// Sets of changes that it is run with, one after the other; empty: it is run as it is.
     pub variants: Vec<Variant>,
     /// Values that it is run with, in all combinations.
@@ -90,6 +92,17 @@ pub struct LinkSetup {
     /// Longest propagation round trip of the flows that cross it, in either role: what `1bdp`
     /// means.
     pub rtt: Option<Duration>,
+}
+
+/// A time in which a node does nothing: its router or host gets no processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// Index of the node.
+    pub node: usize,
+    /// When it stops.
+    pub from: Duration,
+    /// When it goes on.
+    pub until: Duration,
 }
 
 /// One flow.

@@ -33,6 +33,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) flow: Vec<FileFlow>,
     #[serde(default)]
+    pub(super) stall: Vec<FileStall>,
+    #[serde(default)]
     pub(super) variant: Vec<FileVariant>,
     #[serde(default)]
     pub(super) sweep: Table,
@@ -42,6 +44,15 @@ pub(super) struct File {
     pub(super) paper: Vec<Spanned<Reference>>,
     #[serde(default)]
     pub(super) plot: Vec<Plot>,
+}
+
+/// `[[stall]]`: a router or host that does nothing for a while.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileStall {
+    pub(super) node: Spanned<String>,
+    pub(super) at: Spanned<Span>,
+    pub(super) lasts: Spanned<Span>,
 }
 
 /// `[[variant]]`: keys that are changed together, under a name.

@@ -21,6 +21,30 @@ fn plain_bottlenecks_are_as_good_as_xcp_routers() {
     }
 }
 
+/// Figure 2: behind a plain router the paper's sender overloads the narrow link and times out, and
+/// has less of it than TCP. No rule of this library's has its window.
+#[test]
+fn the_papers_sender_collapses_behind_a_plain_router() {
+    let tcp = utilization(&run("xcp-i-fig2", "tcp", &[]), "bottleneck");
+    for (variant, most) in [("xcp-paper", 0.85), ("xcp-paper, SACK", 0.9)] {
+        let result = run("xcp-i-fig2", variant, &[]);
+        let used = utilization(&result, "bottleneck");
+        assert!(used <= most * tcp, "{variant}: {used} of {tcp}");
+        assert!(drops(&result) >= 10_000, "{variant}: {}", drops(&result));
+        assert_eq!(result.flows[0].fallback, None, "{variant}");
+    }
+}
+
+/// Equation 1 as it stands, with an estimate in about each interval, drops nothing either.
+#[test]
+fn equation_1_as_it_stands() {
+    let result = run("xcp-i-fig2", "xcp-i, paper", &[]);
+    let used = late(&result, "bottleneck");
+    assert!(used >= 0.99, "{used}");
+    assert_eq!((drops(&result), timeouts(&result)), (0, 0));
+    assert_eq!(result.flows[0].fallback, None);
+}
+
 /// Figure 8: two clouds into one link of the sum of their rates; the mean over seeds.
 #[test]
 fn two_clouds_merge() {

@@ -122,20 +122,22 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
     let mut seen = HashSet::new();
     for route in file.route {
         let prefix = *route.prefix.get_ref();
-        if !seen.insert(prefix) {
+        let named = |name: &Spanned<String>| {
+            let (span, name) = (name.span(), name.get_ref().as_str());
+            names.get(name).copied().ok_or_else(|| {
+                let meant = nearest(name, names.keys().map(String::as_str));
+                let hint =
+                    meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
+                source.fault(Some(span), format!("no port is called `{name}`{hint}"))
+            })
+        };
+        let port = named(&route.port)?;
+        let from = route.from.as_ref().map(named).transpose()?;
+        if !seen.insert((prefix, from)) {
             let message = format!("two routes lead to {prefix}");
             return Err(source.fault(Some(route.prefix.span()), message));
         }
-        let name = route.port.get_ref().as_str();
-        let Some(&port) = names.get(name) else {
-            let meant = nearest(name, names.keys().map(String::as_str));
-            let hint = meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
-            return Err(source.fault(
-                Some(route.port.span()),
-                format!("no port is called `{name}`{hint}"),
-            ));
-        };
-        routes.push(RouteSpec { prefix, port });
+        routes.push(RouteSpec { prefix, port, from });
     }
     check_clouds(source, file.xcp_i.as_ref(), measuring, &ports)?;
     let steers = steer::steers(source, file.steer, &ports, &names)?;

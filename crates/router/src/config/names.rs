@@ -19,6 +19,14 @@ pub(super) fn is_interface_name(name: &str) -> bool {
         && !name.starts_with('-')
 }
 
+/// True for the name of an interface, or for the start of one with `*` behind it.
+pub(super) fn is_interface_pattern(name: &str) -> bool {
+    match name.strip_suffix('*') {
+        Some(start) => is_interface_name(start),
+        None => is_interface_name(name),
+    }
+}
+
 /// True for a port's name that can be told in a line: on the status socket, in a message, in a
 /// table.
 pub(crate) fn is_port_name(name: &str) -> bool {

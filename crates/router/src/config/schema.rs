@@ -126,6 +126,8 @@ pub struct RouteSpec {
     pub prefix: Prefix,
     /// Index of the port.
     pub port: usize,
+    /// Of packets that came in on the port with this index only.
+    pub from: Option<usize>,
 }
 
 impl Config {
@@ -232,6 +234,7 @@ pub(super) struct FileRoute {
     #[serde(deserialize_with = "spanned_prefix")]
     pub(super) prefix: Spanned<Prefix>,
     pub(super) port: Spanned<String>,
+    pub(super) from: Option<Spanned<String>>,
 }
 
 /// A controller's name in a file; `none` is no controller.

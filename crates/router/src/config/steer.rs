@@ -7,8 +7,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::error::{ConfigError, Source};
-use super::names::{is_hosts, is_interface_name};
-use super::schema::{Interface, PortSpec};
+use super::names::{is_hosts, is_interface_pattern};
+use super::schema::{Config, Interface, PortSpec};
 use super::suggest::nearest;
 use crate::ip::Prefix;
 
@@ -47,7 +47,7 @@ pub struct HostSpec {
 /// `[[steer]]`: packets that the kernel hands to a port instead of forwarding them itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SteerSpec {
-    /// Interface that they come in on.
+    /// Interface that they come in on; with `*` at its end: all whose names begin so.
     pub from: Option<String>,
     /// Firewall mark that they bear.
     pub mark: Option<u32>,
@@ -55,6 +55,32 @@ pub struct SteerSpec {
     pub to: Vec<Prefix>,
     /// Index of the port.
     pub port: usize,
+}
+
+impl Config {
+    /// The routing table of a port that packets are steered into.
+    #[cfg(feature = "daemon")]
+    pub(crate) fn table_of(&self, port: usize) -> u32 {
+        self.table + u32::try_from(port).unwrap_or(0)
+    }
+
+    /// The interfaces that `from` means, of those with these `names`; its own name where it is no
+    /// pattern. A pattern means neither the loopback interface nor an interface of a port.
+    #[cfg(feature = "daemon")]
+    pub(crate) fn cards<'a>(&self, from: &'a str, names: &[&'a str]) -> Vec<&'a str> {
+        let Some(start) = from.strip_suffix('*') else {
+            return vec![from];
+        };
+        let own = |name: &str| {
+            let is =
+                |port: &PortSpec| matches!(&port.interface, Interface::Tun(tun) if tun == name);
+            name == "lo" || self.ports.iter().any(is)
+        };
+        let names = names.iter().copied();
+        names
+            .filter(|name| name.starts_with(start) && !own(name))
+            .collect()
+    }
 }
 
 /// `[[steer]]` as it is written.
@@ -111,10 +137,10 @@ pub(super) fn steers(
         }
         if let Some(from) = &steer.from {
             let name = from.get_ref();
-            if !is_interface_name(name) {
-                let message =
-                    "an interface name has 1 to 15 letters, digits, '-', '_' or '.'".to_owned();
-                return fail(from.span(), message);
+            if !is_interface_pattern(name) {
+                let message = "an interface name has 1 to 15 letters, digits, '-', '_' or '.'; a \
+                    `*` at its end means all names that begin so";
+                return fail(from.span(), message.to_owned());
             }
             let own =
                 |port: &PortSpec| matches!(&port.interface, Interface::Tun(tun) if tun == name);

@@ -187,7 +187,7 @@ impl<P: 'static> Link<P> {
             None => {}
         }
         if let Some(rate) = change.rate {
-            self.port.set_rate(now, Some(rate));
+            self.set_rate(now, Some(rate));
         }
         if let Some(delay) = change.delay {
             self.wire.set_delay(delay);
@@ -253,6 +253,13 @@ impl<P: 'static> Link<P> {
     /// The port, to change it.
     pub fn port_mut(&mut self) -> &mut Port<P> {
         &mut self.port
+    }
+
+    /// Changes the rate, in bytes per second: the packet in transmission arrives accordingly.
+    pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) {
+        if let Some(retimed) = self.port.set_rate(now, rate) {
+            self.wire.retime(retimed);
+        }
     }
 
     /// The wire.

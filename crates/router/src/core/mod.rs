@@ -20,6 +20,8 @@ mod port;
 #[cfg(test)]
 mod port_tests;
 pub mod queue;
+#[cfg(test)]
+mod rate_tests;
 mod schedule;
 mod separation;
 mod shaper;
@@ -37,7 +39,7 @@ pub use link::{Link, LinkConfig};
 pub use port::{Departure, Port, Rebuild};
 pub use schedule::{Change, Restart, Schedule};
 pub use separation::Separation;
-pub use shaper::Shaper;
+pub use shaper::{Retimed, Shaper};
 pub use stats::{DropCause, Drops, LinkStats};
 
 /// Whoever owns the packets that pass through a port: writes marks into them and takes back dropped

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod law;
+mod pulse;
 mod queues;
 mod restart;
 mod settings;
@@ -14,6 +15,7 @@ use super::impair::Code;
 use super::queue::{Popped, Pushed, Queue, Queued};
 use super::{DropCause, LinkStats, Owner, Separation, Shaper};
 use law::Law;
+use pulse::Pulse;
 use queues::Queues;
 
 pub use restart::Rebuild;
@@ -24,6 +26,7 @@ pub use restart::Rebuild;
 /// returns `None`, then again at [`deadline`](Self::deadline).
 pub struct Port<P> {
     law: Law,
+    pulse: Pulse,
     queues: Queues<P>,
     shaper: Shaper,
     /// What there is to reckon with where that is less than the rate, or there is no rate.
@@ -81,10 +84,8 @@ impl<P> Port<P> {
     fn build(now: Instant, queues: Queues<P>, shaper: Shaper) -> Self {
         let stats = LinkStats::new(now, shaper.rate());
         Self {
-            law: Law {
-                controller: None,
-                timer: Instant::FAR_FUTURE,
-            },
+            law: Law::none(),
+            pulse: Pulse::new(),
             queues,
             shaper,
             hint: None,
@@ -100,7 +101,7 @@ impl<P> Port<P> {
     /// Puts a control law in charge, told the port's rate as its capacity.
     #[must_use]
     pub fn with_controller(mut self, now: Instant, controller: Box<dyn LinkController>) -> Self {
-        self.law.controller = Some(controller);
+        self.law.replace(Some(controller));
         self.law.on_capacity(now, self.capacity());
         self.law.on_buffer(self.queues.limit());
         self
@@ -142,6 +143,7 @@ impl<P> Port<P> {
         owner: &mut dyn Owner<P>,
     ) {
         self.advance(now);
+        self.pulse.on_arrival(now);
         if self.queues.depth().packets == 0 {
             self.shaper.idle_until(now);
         }
@@ -284,6 +286,12 @@ impl<P> Port<P> {
     /// Runs what is due without sending anything.
     #[inline(always)]
     pub fn advance(&mut self, now: Instant) {
+        if self.pulse.due() <= now {
+            let stalled = self.pulse.beat(now);
+            if stalled > 0 {
+                self.law.on_stall(stalled);
+            }
+        }
         while let Some((at, rate)) = self.shaper.turn(now) {
             self.stats.on_rate(at, Some(rate));
             if self.follow.is_none() {
@@ -303,7 +311,7 @@ impl<P> Port<P> {
             && let Some(rate) = capacity::told(self.follow.as_deref(), &self.shaper, self.hint)
             && let Some(capacity) = separation.capacity(now, rate)
         {
-            if let Some(law) = &self.law.controller {
+            if let Some(law) = self.law.controller() {
                 separation.set_interval(law.metrics().interval);
             }
             if separation.has_set_aside() {
@@ -328,6 +336,9 @@ impl<P> Port<P> {
     #[inline]
     pub(super) fn due(&self) -> Instant {
         let mut timer = self.law.timer.min(self.shaper.turns_at());
+        if self.has_controller() {
+            timer = timer.min(self.pulse.due());
+        }
         if let Some(follow) = &self.follow {
             timer = timer.min(follow.due());
         }
@@ -362,7 +373,7 @@ impl<P> core::fmt::Debug for Port<P> {
         f.debug_struct("Port")
             .field("depth", &self.depth())
             .field("rate", &self.rate())
-            .field("controller", &self.law.controller)
+            .field("controller", &self.law.controller())
             .finish_non_exhaustive()
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use pathmark_cc::Instant;
+use pathmark_cc::{Duration, Instant};
 
-use super::trace::{Cursor, Trace};
+use super::trace::{Cursor, OPPORTUNITY, Trace};
 
 const NANOS: u64 = 1_000_000_000;
 
@@ -24,8 +24,24 @@ pub struct Shaper {
     free_at: Instant,
     /// Byte-nanoseconds, less than `rate`, that the last transmission took beyond `free_at`.
     remainder: u64,
+    /// Byte-nanoseconds of the packet in transmission that an outage left over.
+    stopped: u128,
     /// Whose opportunities are used instead of a rate's.
     trace: Option<Box<Cursor>>,
+}
+
+/// A transmission whose end a change of the rate moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retimed {
+    /// When it was to end.
+    pub was: Instant,
+    /// When it ends.
+    pub is: Instant,
+}
+
+/// Nanoseconds from `earlier` to `now`, 0 if `earlier` is later.
+fn ns_since(now: Instant, earlier: Instant) -> u64 {
+    now.as_nanos().saturating_sub(earlier.as_nanos())
 }
 
 impl Shaper {
@@ -36,9 +52,10 @@ impl Shaper {
             rate: None,
             free_at: Instant::ZERO,
             remainder: 0,
+            stopped: 0,
             trace: None,
         };
-        shaper.set_rate(Instant::ZERO, rate);
+        let _ = shaper.set_rate(Instant::ZERO, rate);
         shaper
     }
 
@@ -50,6 +67,7 @@ impl Shaper {
             rate: Some(cursor.rate()),
             free_at: cursor.at(),
             remainder: 0,
+            stopped: 0,
             trace: Some(Box::new(cursor)),
         }
     }
@@ -60,17 +78,50 @@ impl Shaper {
         self.rate
     }
 
-    /// Changes the rate. A packet already in transmission ends as it would have. A trace is
-    /// followed no longer.
-    pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) {
+    /// Changes the rate. What is left of the packet in transmission leaves at the new rate; during
+    /// an outage it waits. A trace is followed no longer. Returns when that transmission was to end
+    /// and when it ends now; `None` if nothing is in transmission, or nothing changes.
+    pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) -> Option<Retimed> {
+        let (was, left) = self.in_transmission(now);
         self.trace = None;
-        if rate == Some(0) {
-            self.free_at = Instant::FAR_FUTURE;
-        } else if self.free_at == Instant::FAR_FUTURE {
-            self.free_at = now;
-        }
         self.rate = rate;
         self.remainder = 0;
+        self.stopped = 0;
+        self.free_at = match rate {
+            None => now,
+            Some(0) => {
+                self.stopped = left;
+                Instant::FAR_FUTURE
+            }
+            Some(rate) => {
+                let nanos = left.div_ceil(u128::from(rate));
+                now + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+            }
+        };
+        let retimed = Retimed {
+            was,
+            is: self.free_at,
+        };
+        (left > 0 && retimed.was != retimed.is).then_some(retimed)
+    }
+
+    /// When the packet in transmission ends, and the byte-nanoseconds that are left of it.
+    fn in_transmission(&self, now: Instant) -> (Instant, u128) {
+        if let Some(trace) = &self.trace {
+            let ends = trace.delivers_until();
+            let left = u128::from(OPPORTUNITY) * u128::from(NANOS);
+            return (ends, if ends > now { left } else { 0 });
+        }
+        let left = match self.rate {
+            None => 0,
+            Some(0) => self.stopped,
+            Some(rate) => {
+                let nanos = u128::from(ns_since(self.free_at, now));
+                nanos * u128::from(rate) + u128::from(self.remainder)
+            }
+        };
+        let busy = self.free_at > now;
+        (self.free_at, if busy { left } else { 0 })
     }
 
     /// When the next transmission can start.
@@ -182,8 +233,47 @@ mod tests {
     fn rate_zero_is_an_outage() {
         let mut shaper = Shaper::new(Some(0));
         assert_eq!(shaper.ready_at(), Instant::FAR_FUTURE);
-        shaper.set_rate(Instant::from_millis(7), Some(1000));
+        assert_eq!(shaper.set_rate(Instant::from_millis(7), Some(1000)), None);
         assert_eq!(shaper.ready_at(), Instant::from_millis(7));
+    }
+
+    /// 1000 bytes at 1 byte/s would take 1000 s; after 500 s the rate is 1 MB/s, and 500 bytes are
+    /// left. An outage stops the transmission, and it goes on where it was.
+    #[test]
+    fn what_is_left_of_a_packet_leaves_at_the_new_rate() {
+        let s = |seconds: u64| Instant::from_millis(1000 * seconds);
+        let left = Duration::from_micros(500);
+        for outage in [false, true] {
+            let mut shaper = Shaper::new(Some(1));
+            assert_eq!(shaper.transmit(s(0), s(0), 1000), s(1000));
+            let (mut now, mut was) = (s(500), s(1000));
+            if outage {
+                let is = Instant::FAR_FUTURE;
+                let stopped = shaper.set_rate(now, Some(0));
+                assert_eq!(stopped, Some(Retimed { was, is }));
+                (now, was) = (s(600), is);
+            }
+            let is = now + left;
+            let retimed = shaper.set_rate(now, Some(1_000_000));
+            assert_eq!(retimed, Some(Retimed { was, is }));
+            assert_eq!(shaper.ready_at(), is);
+            let next = shaper.transmit(is, now, 1000);
+            assert_eq!(next, is + Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn an_opportunity_that_is_far_away_is_waited_for_no_longer() {
+        let trace = Trace::new(vec![1_000_000, 3_600_000_000_000]).unwrap();
+        let mut shaper = Shaper::following(Arc::new(trace), Instant::ZERO);
+        let t = Instant::from_millis(1);
+        assert_eq!(shaper.transmit(t, t, 1000), t);
+        let ends = shaper.transmit(t, t, 1000);
+        assert_eq!(ends, Instant::from_millis(3_600_000));
+        let now = Instant::from_millis(10);
+        let is = now + Duration::from_micros(1500);
+        let retimed = shaper.set_rate(now, Some(1_000_000));
+        assert_eq!(retimed, Some(Retimed { was: ends, is }));
     }
 
     proptest! {

@@ -182,6 +182,8 @@ pub(super) struct Cursor {
     base: u64,
     index: usize,
     left: u32,
+    /// When what was delivered last is through.
+    through: Instant,
     window: Window,
 }
 
@@ -202,6 +204,7 @@ impl Cursor {
             base: start,
             index: 0,
             left: OPPORTUNITY,
+            through: now,
             window: Window {
                 end: start,
                 rate: 0,
@@ -238,10 +241,16 @@ impl Cursor {
         }
         self.left -= bytes;
         let at = self.at();
+        self.through = at;
         if self.left == 0 {
             self.next();
         }
         at
+    }
+
+    /// When the packet that was delivered last is through.
+    pub(super) const fn delivers_until(&self) -> Instant {
+        self.through
     }
 
     fn next(&mut self) {

@@ -107,6 +107,8 @@ pub(super) struct Plan {
     /// By port; `None` for one that keeps its queue.
     built: Vec<Option<Link<Frame>>>,
     table: RouteTable<Target>,
+    /// By port of entry.
+    entries: Vec<Option<RouteTable<Target>>>,
     /// Random numbers for this one.
     seeds: clouds::Seeds,
 }
@@ -141,19 +143,33 @@ pub(super) fn plan(
             _ => Some(link(port, &new, now, &seeds)?),
         });
     }
-    let mut routes = Routes::new();
-    for route in &new.routes {
-        routes.insert(route.prefix, Target::Port(route.port));
-    }
-    let own = new.ports.iter().flat_map(|port| &port.addresses);
-    let table = route_table(routes, own);
+    let (table, entries) = tables(&new);
     Ok(Plan {
         config: new,
         opened,
         built,
         table,
+        entries,
         seeds,
     })
+}
+
+/// The common table, and those of ports for whose packets there are routes of their own.
+fn tables(config: &Config) -> (RouteTable<Target>, Vec<Option<RouteTable<Target>>>) {
+    let table = |entry: Option<usize>| {
+        let mut routes = Routes::new();
+        // In this order, so that a route of the entry takes the place of a common one.
+        for from in [None, entry] {
+            for route in config.routes.iter().filter(|route| route.from == from) {
+                routes.insert(route.prefix, Target::Port(route.port));
+            }
+        }
+        let own = config.ports.iter().flat_map(|port| &port.addresses);
+        route_table(routes, own)
+    };
+    let own = |entry| config.routes.iter().any(|route| route.from == Some(entry));
+    let entries = (0..config.ports.len()).map(|entry| own(entry).then(|| table(Some(entry))));
+    (table(None), entries.collect())
 }
 
 fn by_name(config: Option<&Config>) -> HashMap<&str, (usize, &PortSpec)> {
@@ -165,7 +181,7 @@ fn by_name(config: Option<&Config>) -> HashMap<&str, (usize, &PortSpec)> {
 }
 
 /// What a plan has replaced, for a thread with time to drop it.
-pub(super) type Replaced = (RouteTable<Target>, Vec<Option<Device>>);
+pub(super) type Replaced = (Vec<Option<RouteTable<Target>>>, Vec<Option<Device>>);
 
 /// Puts a plan in force. Ports whose name stays keep their interface, and their queue and counters
 /// as far as the queue stays the same kind of queue. Takes no time that grows with the routes. It
@@ -182,6 +198,7 @@ pub(super) fn put_in_force(
         opened,
         built,
         table,
+        entries,
         seeds,
     } = plan;
     let ports = driver.router_mut().take_ports();
@@ -230,8 +247,10 @@ pub(super) fn put_in_force(
     }
     configure(router, old.is_none(), &new, &seeds);
     let (_, table) = router.install(next_ports, table);
+    let mut tables = router.set_entries(entries);
+    tables.push(Some(table));
     let (_, deaf) = driver.set_devices(next_devices);
-    (new, (table, devices), deaf)
+    (new, (tables, devices), deaf)
 }
 
 fn open(interface: &Interface, port: &PortSpec) -> Result<Device, AssembleError> {
@@ -319,9 +338,7 @@ fn adjust(
     let (a, b) = (&old.link, &new.link);
     let context = context(new, config, now);
     if a.rate != b.rate {
-        port.link
-            .port_mut()
-            .set_rate(now, b.rate.map(|rate| rate.bytes()));
+        port.link.set_rate(now, b.rate.map(|rate| rate.bytes()));
     }
     if a.capacity != b.capacity {
         port.link
@@ -354,6 +371,35 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "[[port]]\nname = \"a\"\ntun = \"a\"\n";
+
+    /// What comes in on a port may have routes of its own; for all else the common ones hold.
+    #[test]
+    fn a_route_of_one_entry_is_for_that_entry_alone() {
+        let text = format!(
+            "{TEXT}[[port]]\nname = \"b\"\ntun = \"b\"\naddresses = [\"192.0.2.1\"]\n\
+             [[route]]\nprefix = \"0.0.0.0/0\"\nport = \"a\"\n\
+             [[route]]\nprefix = \"10.1.0.0/16\"\nport = \"b\"\n\
+             [[route]]\nfrom = \"a\"\nprefix = \"0.0.0.0/0\"\nport = \"b\"\n"
+        );
+        let config = Config::parse(std::path::Path::new("a.toml"), &text).unwrap();
+        let (common, entries) = tables(&config);
+        let lookup =
+            |table: &RouteTable<Target>, to: &str| table.lookup(to.parse().unwrap()).copied();
+        assert!(entries[1].is_none());
+        let entry = entries[0].as_ref().unwrap();
+        for (to, all, from_a) in [("198.51.100.1", 0, 1), ("10.1.2.3", 1, 1)] {
+            assert_eq!(lookup(&common, to), Some(Target::Port(all)), "{to}");
+            assert_eq!(lookup(entry, to), Some(Target::Port(from_a)), "{to}");
+        }
+        assert_eq!(lookup(entry, "192.0.2.1"), Some(Target::Local));
+        let twice =
+            format!("{text}[[route]]\nfrom = \"a\"\nprefix = \"0.0.0.0/0\"\nport = \"a\"\n");
+        let error = Config::parse(std::path::Path::new("a.toml"), &twice).unwrap_err();
+        assert!(error.to_string().contains("two routes lead to 0.0.0.0/0"));
+        let unknown = text.replace("from = \"a\"", "from = \"c\"");
+        let error = Config::parse(std::path::Path::new("a.toml"), &unknown).unwrap_err();
+        assert!(error.to_string().contains("no port is called `c`"));
+    }
 
     /// Two starts of one file, whose seed is the default.
     #[test]

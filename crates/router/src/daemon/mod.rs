@@ -20,14 +20,16 @@ mod run_error;
 mod server;
 mod snapshot;
 mod socket;
+mod steering;
 
 pub use ask::ask;
 pub use assemble::AssembleError;
 pub use clouds::{CloudView, MeterView};
-pub use probe::{missing, probe};
+pub use probe::{doubtful, missing, probe};
 pub use query::{Hint, Query};
 pub use rates::Rates;
 pub use run::{RunOptions, run};
 pub use run_error::RunError;
 pub use snapshot::{Build, Lately, LinkView, QueueView, Reload, Snapshot};
 pub use socket::ControlError;
+pub use steering::SteeringState;

@@ -1,11 +1,14 @@
 //! What a configuration needs of the machine that it is to run on.
 
 use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use super::run::{RunOptions, prepare};
 use super::run_error::RunError;
 use super::socket::{self, ControlError};
 use crate::config::{Config, Interface};
+use crate::setup::{FaultKind, addresses, look};
 use crate::tun::{LinkKind, find, sys};
 
 /// Everything that is plainly not there, or not what the configuration takes it for, one line each.
@@ -60,6 +63,65 @@ pub fn missing(config: &Config) -> Vec<String> {
             port.name
         ));
     }
+    found.extend(taken_addresses(config));
+    // Where the kernel cannot be asked, `setup` will tell.
+    let faults = look(config).unwrap_or_default();
+    let others = faults
+        .iter()
+        .filter(|fault| matches!(fault.kind, FaultKind::Card | FaultKind::Shadow));
+    found.extend(others.map(|fault| fault.told(config)));
+    found
+}
+
+/// Addresses of ports that other interfaces have: the kernel keeps what is for them.
+fn taken_addresses(config: &Config) -> Vec<String> {
+    let others = addresses().unwrap_or_default();
+    let mut found = Vec::new();
+    for port in &config.ports {
+        for address in &port.addresses {
+            let taken = others.iter().find(|(_, other)| other == address);
+            let own = |name: &str| {
+                config
+                    .ports
+                    .iter()
+                    .any(|port| matches!(&port.interface, Interface::Tun(tun) if tun == name))
+            };
+            if let Some((name, _)) = taken.filter(|(name, _)| !own(name)) {
+                found.push(format!(
+                    "port {}: addresses: {address} is an address of the interface {name}, so \
+                     packets for it never reach the router: choose one that no interface has",
+                    port.name
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// What is likely not meant, or not done yet, one line each.
+#[must_use]
+pub fn doubtful(config: &Config, path: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mode = std::fs::metadata(path).map(|file| file.permissions().mode());
+    if config.xcp_i.is_some() && mode.is_ok_and(|mode| mode & 0o004 != 0) {
+        found.push(format!(
+            "[xcp_i] secret: every user of this machine can read it: chmod 0640 {}",
+            path.display()
+        ));
+    }
+    let faults = look(config).unwrap_or_default();
+    // Where nothing was set up yet, everything is missing.
+    let is_set_up = config.ports.iter().any(|port| match &port.interface {
+        Interface::Tun(name) => find(name).is_ok_and(|link| link.is_some()),
+        Interface::Fd(_) => false,
+    });
+    let worth = |kind| match kind {
+        FaultKind::Exception => true,
+        FaultKind::Missing => is_set_up,
+        FaultKind::Card | FaultKind::Shadow => false,
+    };
+    let faults = faults.iter().filter(|fault| worth(fault.kind));
+    found.extend(faults.map(|fault| fault.told(config)));
     found
 }
 

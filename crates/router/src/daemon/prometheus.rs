@@ -291,6 +291,18 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
     }
     head(
         out,
+        "steering_ok",
+        "gauge",
+        "1 if packets are steered into the port as the configuration asks for, else 0.",
+    )?;
+    for link in &snapshot.links {
+        if let Some(steering) = &link.steering {
+            let (port, ok) = (escaped(&link.name), u8::from(steering.ok));
+            writeln!(out, "vcp_router_steering_ok{{port=\"{port}\"}} {ok}")?;
+        }
+    }
+    head(
+        out,
         "link_drops_total",
         "counter",
         "Dropped packets by cause.",

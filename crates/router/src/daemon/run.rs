@@ -23,6 +23,7 @@ use super::run_error::{RunError, system};
 use super::server::{Door, Server};
 use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
 use super::socket::{self, Socket};
+use super::steering::Steering;
 use crate::config::Config;
 use crate::tell::tell;
 use crate::tun::sys::{self, Signal, Signals};
@@ -167,10 +168,14 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         .map_err(system("start a thread"))?;
     let history = History::new(driver.router(), driver.now());
     let supervisor = Supervisor::from_environment(driver.now());
+    let config = Arc::new(config);
+    let steering =
+        Steering::start(Arc::clone(&config)).map_err(system("watch rules and routes"))?;
     let mut daemon = Daemon {
         options,
         supervisor,
-        config: Arc::new(config),
+        config,
+        steering,
         driver,
         signals,
         desk,
@@ -192,6 +197,7 @@ struct Daemon<'a> {
     options: &'a RunOptions,
     supervisor: Supervisor,
     config: Arc<Config>,
+    steering: Steering,
     driver: Driver,
     signals: Signals,
     desk: Desk,
@@ -342,6 +348,7 @@ impl Daemon<'_> {
             history: &self.history,
             reload: &self.reloads,
             metrics: self.metrics,
+            steering: &self.steering.states(),
         };
         Snapshot::take(self.driver.router(), self.driver.now(), around)
     }

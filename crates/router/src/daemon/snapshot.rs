@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::clouds::MeterView;
 use super::kernel::{Looks, Watches};
 use super::rates::{History, Rates};
+use super::steering::{States, SteeringState};
 use crate::core::{DropCause, Summary};
 use crate::forward::{Router, RouterPort};
 use crate::law_view::LawView;
@@ -160,6 +161,9 @@ pub struct LinkView {
     pub interface_mtu: Option<u32>,
     /// Packets that the interface dropped before this router could read them: its queue was full.
     pub interface_drops: Option<u64>,
+    /// Whether packets are steered into the port as the configuration asks for; `None`: nothing is
+    /// to be, or the first look is still to come.
+    pub steering: Option<SteeringState>,
     /// Packets whose shim the port did not believe, and took for plain traffic.
     pub shims_not_believed: u64,
     /// How often flows were set aside because they went on with too much; newcomers together count
@@ -209,6 +213,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) history: &'a History,
     pub(super) reload: &'a Reload,
     pub(super) metrics: Option<SocketAddr>,
+    /// By name.
+    pub(super) steering: &'a States,
 }
 
 impl Snapshot {
@@ -225,6 +231,7 @@ impl Snapshot {
                 },
                 watch: device.and_then(Device::watched),
                 memory_bytes: router.held(port),
+                steering: around.steering.get(&port.settings.name).cloned(),
                 shims_not_believed: port.not_believed(),
                 rates: Lately {
                     second: over(Duration::from_secs(1)),

@@ -23,6 +23,9 @@ counters! {
     received,
     /// Routed to a port, segments counted.
     forwarded,
+    /// Forwarded by the port that they came in on, so by the shaper of the other direction: most
+    /// often no route names their destination.
+    hairpin,
     /// Written to interfaces; a super-packet counts as one.
     written,
     /// Not an IP packet, or one that contradicts itself.

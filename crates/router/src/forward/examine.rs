@@ -52,7 +52,7 @@ impl Router {
         {
             return Err(Refusal::SourceCheck);
         }
-        let port = match self.routes.lookup(destination) {
+        let port = match self.routes_of(from).lookup(destination) {
             Some(Target::Local) if is_neighbour(source) => return Err(Refusal::Local),
             _ if !is_source(source) || !is_destination(destination) => {
                 return Err(Refusal::NotForwardable);
@@ -73,6 +73,10 @@ impl Router {
         let fits = largest <= mtu as usize;
         if !fits && layout.dont_fragment(bytes) {
             return Err(Refusal::Icmp(IcmpError::TooBig(mtu)));
+        }
+        if port == from {
+            let packets = whole.as_ref().map_or(1, Super::segments);
+            self.counters.hairpin += u64::try_from(packets).unwrap_or(u64::MAX);
         }
         Ok(Route {
             port,

@@ -13,6 +13,8 @@ mod cut;
 mod deadlines;
 #[cfg(test)]
 mod duty_tests;
+#[cfg(test)]
+mod entry_tests;
 mod examine;
 mod frame;
 #[cfg(test)]

@@ -47,6 +47,8 @@ pub struct RouterConfig {
 pub struct Router {
     pub(super) ports: Vec<RouterPort>,
     pub(super) routes: RouteTable<Target>,
+    /// By port, the table for packets that come in there, where it is one of their own.
+    entries: Vec<Option<RouteTable<Target>>>,
     pub(super) classifier: Classifier,
     pub(super) icmp: TokenBucket,
     pub(super) counters: Counters,
@@ -98,6 +100,7 @@ impl Router {
         Self {
             ports: Vec::new(),
             routes: RouteTable::default(),
+            entries: Vec::new(),
             classifier: config.classifier,
             icmp: config.icmp,
             counters: Counters::default(),
@@ -347,6 +350,24 @@ impl Router {
             frame,
             known,
         );
+    }
+
+    /// Replaces the tables for packets by the port that they come in on (`None`: the common one),
+    /// and hands the previous ones out.
+    pub fn set_entries(
+        &mut self,
+        entries: Vec<Option<RouteTable<Target>>>,
+    ) -> Vec<Option<RouteTable<Target>>> {
+        std::mem::replace(&mut self.entries, entries)
+    }
+
+    /// The routes of packets that come in on port `from`.
+    #[inline]
+    pub(super) fn routes_of(&self, from: usize) -> &RouteTable<Target> {
+        match self.entries.get(from) {
+            Some(Some(table)) => table,
+            _ => &self.routes,
+        }
     }
 
     /// Where packets to `destination` go.

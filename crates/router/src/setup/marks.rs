@@ -8,19 +8,41 @@ use serde::Deserialize;
 
 use super::SetupError;
 use super::plan::SPAN;
-use super::state::{MAIN, State};
-use crate::config::{DEFAULT_TABLE, read};
+use super::state::{Link, MAIN, State};
+use crate::config::{DEFAULT_TABLE, read_regular};
 
 const ALIAS: &str = "vcp-router:";
 
-/// The alias by which an interface of the configuration with this `table` is known again.
-pub(super) fn alias(table: u32) -> String {
-    format!("{ALIAS}{table}")
+/// Longest part of a path in an alias, in bytes; an alias has at most 255 (`IFALIASZ`).
+const LONGEST: usize = 200;
+
+/// The alias by which an interface of the configuration `file` with this `table` is known again.
+pub(super) fn alias(table: u32, file: &str) -> String {
+    format!("{ALIAS}{table}:{file}")
 }
 
-/// The other way round; `None` for an alias of somebody else's.
+/// The path of a configuration as an alias has it.
+pub(super) fn file(path: &Path) -> String {
+    let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let whole = whole.to_string_lossy().replace(char::is_control, "?");
+    let mut start = whole.len().saturating_sub(LONGEST);
+    while !whole.is_char_boundary(start) {
+        start += 1;
+    }
+    whole.get(start..).unwrap_or_default().to_owned()
+}
+
+/// The `table` in an alias; `None` for an alias of another program's.
 pub(super) fn table_of(alias: &str) -> Option<u32> {
-    alias.strip_prefix(ALIAS)?.parse().ok()
+    let rest = alias.strip_prefix(ALIAS)?;
+    rest.split(':').next()?.parse().ok()
+}
+
+/// The configuration that a link was made for, if it is another one than `file` and is still there,
+/// or a program has the link open.
+pub(super) fn other_file<'a>(link: &'a Link, file: &str) -> Option<&'a str> {
+    let (_, owner) = link.alias.strip_prefix(ALIAS)?.split_once(':')?;
+    (owner != file && (link.held || Path::new(owner).exists())).then_some(owner)
 }
 
 /// The `table` of each configuration that has left marks. Where no interface tells it any more it
@@ -31,6 +53,7 @@ pub(super) fn tables(state: &State) -> BTreeSet<u32> {
     let rules = state.rules.iter().filter(|rule| rule.ours);
     let routes = state.routes.iter().map(|route| route.table);
     let shown = rules.map(|rule| rule.table).chain(routes);
+    let shown = shown.chain(state.closed.keys().copied());
     // In order, so that the lowest comes first.
     for table in shown
         .filter(|table| *table != MAIN)
@@ -84,7 +107,7 @@ fn default_table() -> u32 {
 /// # Errors
 /// [`SetupError::Unclear`] if that could be several.
 pub(super) fn tables_for(path: &Path, state: &State) -> Result<BTreeSet<u32>, SetupError> {
-    let text = read(path).map_err(|error| error.to_string());
+    let text = read_regular(path).map_err(|error| error.to_string());
     let marks = text.and_then(|text| {
         toml::from_str::<Marks>(&text).map_err(|error| error.message().to_owned())
     });

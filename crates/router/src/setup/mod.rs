@@ -18,8 +18,11 @@
 //! plan is made from the configuration and the kernel's present state (`plan`); its steps are
 //! commands of iproute2 and writes of sysctls (`step`).
 
+mod closed;
+mod faults;
 mod marks;
 mod plan;
+mod sight;
 mod state;
 mod step;
 #[cfg(test)]
@@ -33,6 +36,8 @@ use crate::config::{Config, ConfigError};
 use crate::tell::tell;
 use crate::tun::sys;
 
+pub(crate) use faults::{Fault, FaultKind, look};
+pub(crate) use sight::{addresses, messages, table_of};
 pub use step::Step;
 
 /// Whose things are taken away.
@@ -56,11 +61,13 @@ pub enum SetupError {
     /// No such user.
     #[error("user: there is no user `{}`: create it, or change `user`", .0.escape_debug())]
     User(String),
-    /// iproute2 is not installed, or another `ip` is.
-    #[error("cannot run `{command}`: {source}; install iproute2")]
+    /// iproute2 or nftables is not installed.
+    #[error("cannot run `{command}`: {source}; install {package}")]
     Missing {
         /// The command.
         command: String,
+        /// The package that has it.
+        package: &'static str,
         /// Why not.
         source: io::Error,
     },
@@ -127,17 +134,54 @@ pub enum SetupError {
         /// What there is.
         tables: String,
     },
+    /// Another configuration's interface would be changed or removed.
+    #[error(
+        "interface {name} belongs to {file} (`table = {table}`): give this configuration another \
+         `table` and other names, or take it over with --force"
+    )]
+    OtherFile {
+        /// The interface.
+        name: String,
+        /// The configuration that it was made for.
+        file: String,
+        /// That configuration's `table`.
+        table: u32,
+    },
+    /// A program has an interface open that would be removed.
+    #[error(
+        "interface {0} is in use by a program, most likely a running router: stop it first, or \
+         remove the interface nevertheless with --force"
+    )]
+    Held(String),
+    /// What set-up cannot mend keeps packets from being steered.
+    #[error("set up, but packets are not steered as they should: {}", .0.join("; "))]
+    Steering(Vec<String>),
+    /// The kernel cannot be asked.
+    #[error("cannot ask the kernel for links, rules and routes: {0}")]
+    Kernel(io::Error),
     /// Standard output takes nothing.
     #[error("cannot print: {0}")]
     Print(io::Error),
 }
 
-/// Sets up what `path` asks for, and removes what it does not ask for any more; with `dry_run` only
-/// prints the commands. Each is printed as a shell would take it, before it runs.
+/// How [`setup`] and [`teardown`] go about it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetupOptions {
+    /// Only prints the commands.
+    pub dry_run: bool,
+    /// Takes over and removes what belongs to another configuration, or is in use.
+    pub force: bool,
+    /// Steering that set-up cannot mend is a warning: cards may come later.
+    pub boot: bool,
+}
+
+/// Sets up what `path` asks for, and removes what it does not ask for any more. Each command is
+/// printed as a shell would take it, before it runs.
 ///
 /// # Errors
 /// [`SetupError`]; what was done until then stays, and the next call goes on from there.
-pub fn setup(path: &Path, dry_run: bool) -> Result<(), SetupError> {
+pub fn setup(path: &Path, options: SetupOptions) -> Result<(), SetupError> {
+    let dry_run = options.dry_run;
     let config = Config::load(path)?;
     let owner = config.user.as_deref().unwrap_or("root");
     let uid = sys::user(owner)
@@ -145,30 +189,71 @@ pub fn setup(path: &Path, dry_run: bool) -> Result<(), SetupError> {
         .user;
     let mut state = state::State::read(&plan::named(&config))?;
     state.foreign = state::foreign(&plan::routes(&config, state.ipv6))?;
-    let steps = plan::up(&config, &plan::Owner { name: owner, uid }, &state)?;
+    let file = marks::file(path);
+    let owner = plan::Owner {
+        name: owner,
+        uid,
+        file: &file,
+        force: options.force,
+    };
+    let steps = plan::up(&config, &owner, &state)?;
     run(&steps, dry_run, &mut io::stdout().lock())?;
     for warning in plan::warnings(&config, &state) {
         tell!("{warning}");
     }
-    Ok(())
+    let mut wrong = Vec::new();
+    for fault in look(&config).map_err(SetupError::Kernel)? {
+        // Before the commands have run, what they make is missing.
+        if dry_run && fault.kind == FaultKind::Missing {
+            continue;
+        }
+        let text = fault.told(&config);
+        match options.boot || fault.kind == FaultKind::Exception {
+            true => tell!("{text}"),
+            false => wrong.push(text),
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(SetupError::Steering(wrong)),
+    }
 }
 
 /// Takes away what [`setup`] made, by the marks that it bears, in the same way.
 ///
 /// # Errors
 /// As for [`setup`].
-pub fn teardown(whose: Whose<'_>, dry_run: bool) -> Result<(), SetupError> {
+pub fn teardown(whose: Whose<'_>, options: SetupOptions) -> Result<(), SetupError> {
     let state = state::State::read(&BTreeSet::new())?;
     let tables = match whose {
         Whose::File(path) => marks::tables_for(path, &state)?,
         Whose::Table(table) => BTreeSet::from([table]),
         Whose::Everybody => marks::tables(&state),
     };
+    if !options.force {
+        let concerned = |link: &&state::Link| {
+            marks::table_of(&link.alias).is_some_and(|table| tables.contains(&table))
+        };
+        for link in state.links.iter().filter(concerned) {
+            if let Whose::File(path) = whose
+                && let Some(file) = marks::other_file(link, &marks::file(path))
+            {
+                return Err(SetupError::OtherFile {
+                    name: link.name.clone(),
+                    file: file.to_owned(),
+                    table: marks::table_of(&link.alias).unwrap_or_default(),
+                });
+            }
+            if link.held {
+                return Err(SetupError::Held(link.name.clone()));
+            }
+        }
+    }
     let steps: Vec<_> = tables
         .into_iter()
         .flat_map(|table| plan::down(table, &state))
         .collect();
-    run(&steps, dry_run, &mut io::stdout().lock())
+    run(&steps, options.dry_run, &mut io::stdout().lock())
 }
 
 /// Does `steps`, or with `dry_run` only prints them. A reader of `out` that goes away, or a full

@@ -7,14 +7,14 @@ mod wanted;
 use std::collections::BTreeSet;
 
 use super::SetupError;
-use super::marks::{alias, former};
+use super::closed::{self, closed};
+use super::marks::{former, other_file, table_of};
 use super::state::{Link, MAIN, Route, Rule, State, sysctl};
 use super::step::Step;
-use crate::config::{Config, SteerSpec};
+use crate::config::{Config, PortSpec, SteerSpec};
 pub(super) use interface::Owner;
 use interface::interface;
-use wanted::{Wanted, tun, wanted};
-pub(super) use wanted::{named, routes, sysctls};
+pub(super) use wanted::{Wanted, named, routes, sysctls, tun, wanted};
 
 /// Tables and priorities that belong to one configuration, from its first on.
 pub(super) const SPAN: u32 = 256;
@@ -32,9 +32,19 @@ pub(super) fn up(
     owner: &Owner<'_>,
     state: &State,
 ) -> Result<Vec<Step>, SetupError> {
-    let wanted = wanted(config, state.ipv6);
+    let names: Vec<&str> = state.links.iter().map(|link| link.name.as_str()).collect();
+    let mut wanted = wanted(config, state.ipv6, &names);
+    wanted.closed = closed(config, &state.links);
     taken(config, state, &wanted)?;
+    if !owner.force {
+        others(config, owner, state)?;
+    }
     let mut steps = Vec::new();
+    if let (Some(closed), None) = (&wanted.closed, &state.no_nft)
+        && state.closed.get(&config.table) != Some(&closed.comments())
+    {
+        steps.push(closed.replace());
+    }
     // Routes of an interface end with it.
     let mut gone = BTreeSet::new();
     let missing = |route: &Route, gone: &BTreeSet<&str>| {
@@ -70,10 +80,12 @@ pub(super) fn up(
             .map(Rule::add),
     );
     let named = named(config);
-    steps.extend(remove(config.table, &named, state, &wanted));
+    let mtus = shrinking(config, state);
+    let keeps = |link: &Link| link.held && !owner.force;
+    steps.extend(remove(config.table, &named, state, &wanted, &mtus, &keeps));
     // What the configuration had made before its `table` was changed.
     for table in former(state, config.table, &named) {
-        let before = remove(table, &named, state, &wanted);
+        let before = remove(table, &named, state, &wanted, &mtus, &keeps);
         let new: Vec<_> = before.filter(|step| !steps.contains(step)).collect();
         steps.extend(new);
     }
@@ -85,8 +97,10 @@ pub(super) fn down(table: u32, state: &State) -> Vec<Step> {
     let nothing = Wanted {
         rules: Vec::new(),
         routes: Vec::new(),
+        closed: None,
     };
-    remove(table, &BTreeSet::new(), state, &nothing).collect()
+    let none = BTreeSet::new();
+    remove(table, &none, state, &nothing, &none, &|_| false).collect()
 }
 
 /// What the operator should know besides.
@@ -125,19 +139,53 @@ pub(super) fn warnings(config: &Config, state: &State) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let cards: BTreeSet<&str> = config
-        .steers
-        .iter()
-        .filter_map(|steer| steer.from.as_deref())
-        .collect();
-    for card in cards {
-        if state.link(card).is_none() {
-            warnings.push(format!(
-                "there is no interface {card}: packets are steered once there is"
-            ));
-        }
+    if let (Some(why), Some(_)) = (&state.no_nft, closed(config, &state.links)) {
+        warnings.push(format!(
+            "{why}: closed ports hang on rules and routes alone, which other programs may remove"
+        ));
+    }
+    let named = named(config);
+    let stays = |link: &&Link| {
+        let ours = table_of(&link.alias) == Some(config.table);
+        ours && link.held && !named.contains(link.name.as_str())
+    };
+    for link in state.links.iter().filter(stays) {
+        warnings.push(format!(
+            "{} stays, for a program has it open: reload the router, then set up again",
+            link.name
+        ));
     }
     warnings
+}
+
+/// Interfaces whose MTU falls below the least of IPv6: the kernel takes their IPv6 routes away.
+fn shrinking<'a>(config: &'a Config, state: &State) -> BTreeSet<&'a str> {
+    let shrinks = |port: &&PortSpec| {
+        let link = tun(port).and_then(|name| state.link(name));
+        link.is_some_and(|link| link.mtu >= LEAST_IPV6_MTU && port.mtu < LEAST_IPV6_MTU)
+    };
+    let ports = config.ports.iter().filter(shrinks);
+    ports.filter_map(tun).collect()
+}
+
+/// Fails if an interface that would be changed or removed is another configuration's, or a program
+/// has it open whose configuration is gone.
+fn others(config: &Config, owner: &Owner<'_>, state: &State) -> Result<(), SetupError> {
+    let named = named(config);
+    let concerned = |link: &&Link| {
+        let table = table_of(&link.alias);
+        table == Some(config.table) || table.is_some() && named.contains(link.name.as_str())
+    };
+    for link in state.links.iter().filter(concerned) {
+        if let Some(file) = other_file(link, owner.file) {
+            return Err(SetupError::OtherFile {
+                name: link.name.clone(),
+                file: file.to_owned(),
+                table: table_of(&link.alias).unwrap_or(config.table),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// True if packets of this version of IP are steered.
@@ -184,13 +232,23 @@ fn remove(
     named: &BTreeSet<&str>,
     state: &State,
     wanted: &Wanted,
+    shrinking: &BTreeSet<&str>,
+    keeps: &dyn Fn(&Link) -> bool,
 ) -> impl Iterator<Item = Step> + use<> {
     let mut steps = Vec::new();
-    let alias = alias(table);
+    let is_ours = |link: &Link| table_of(&link.alias) == Some(table);
     let ours: BTreeSet<&str> = state
         .links
         .iter()
-        .filter(|link| link.alias == alias)
+        .filter(|link| is_ours(link))
+        .map(|link| link.name.as_str())
+        .collect();
+    let stale_link =
+        |link: &&Link| is_ours(link) && !named.contains(link.name.as_str()) && !keeps(link);
+    let removed: BTreeSet<&str> = state
+        .links
+        .iter()
+        .filter(stale_link)
         .map(|link| link.name.as_str())
         .collect();
     let rules = state.rules.iter();
@@ -208,7 +266,10 @@ fn remove(
     let stale = |route: &&Route| {
         // Those of an interface that is removed end with it, and a wanted one may have taken its
         // place.
-        let ends = |device: &str| ours.contains(device) && !named.contains(device);
+        let ends = |device: &str| {
+            let shrinks = route.v6 && shrinking.contains(device);
+            shrinks || removed.contains(device)
+        };
         !wanted.routes.iter().any(|other| other.replaces(route))
             && !route.device.as_deref().is_some_and(ends)
     };
@@ -220,8 +281,14 @@ fn remove(
             .filter(stale)
             .map(Route::delete),
     );
-    let stale = |link: &&Link| link.alias == alias && !named.contains(link.name.as_str());
-    steps.extend(state.links.iter().filter(stale).map(delete));
+    steps.extend(state.links.iter().filter(stale_link).map(delete));
+    let in_place = wanted
+        .closed
+        .as_ref()
+        .is_some_and(|closed| closed.is_of(table));
+    if state.closed.contains_key(&table) && !in_place {
+        steps.push(closed::delete(table));
+    }
     steps.into_iter()
 }
 

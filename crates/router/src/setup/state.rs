@@ -10,7 +10,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::SetupError;
-use super::step::{Step, ip};
+use super::closed;
+use super::sight::has_ipv6;
+use super::step::{Step, ip, nft};
 
 /// Protocol number of our rules and routes: free in iproute2's list of 6.1
 /// (`/etc/iproute2/rt_protos`).
@@ -31,14 +33,21 @@ pub(super) struct State {
     pub(super) sysctls: BTreeMap<PathBuf, String>,
     /// True if new interfaces have IPv6.
     pub(super) ipv6: bool,
+    /// Comments of the rules in tables of nftables that are ours, by `table`.
+    pub(super) closed: BTreeMap<u32, Vec<String>>,
+    /// Why nftables cannot be asked.
+    pub(super) no_nft: Option<String>,
 }
 
 /// An interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) name: String,
+    pub(super) index: u32,
     pub(super) alias: String,
     pub(super) up: bool,
+    /// It has a carrier: of a TUN interface, a program has it open.
+    pub(super) held: bool,
     pub(super) mtu: u32,
     pub(super) txqueuelen: u32,
     pub(super) addresses: Vec<IpNet>,
@@ -86,10 +95,7 @@ impl State {
             links: links.into_iter().map(RawLink::link).collect(),
             ..Self::default()
         };
-        state.ipv6 = ["all", "default"].iter().all(|conf| {
-            let file = format!("/proc/sys/net/ipv6/conf/{conf}/disable_ipv6");
-            fs::read_to_string(file).is_ok_and(|value| value.trim() == "0")
-        });
+        state.ipv6 = has_ipv6();
         let families: &[(bool, &str)] = if state.ipv6 {
             &[(false, "-4"), (true, "-6")]
         } else {
@@ -105,6 +111,10 @@ impl State {
             state
                 .routes
                 .extend(routes.iter().filter_map(|raw| raw.route(v6)));
+        }
+        match tables() {
+            Ok(closed) => state.closed = closed,
+            Err(error) => state.no_nft = Some(error.to_string()),
         }
         let mut files = vec![
             sysctl("ipv4/ip_forward"),
@@ -152,6 +162,51 @@ pub(super) fn foreign(wanted: &[Route]) -> Result<Vec<Route>, SetupError> {
     Ok(found)
 }
 
+/// The tables of nftables that are ours: comments of their rules.
+fn tables() -> Result<BTreeMap<u32, Vec<String>>, SetupError> {
+    let list = |words: &[&str]| {
+        let output = nft(words)?;
+        let read: Ruleset =
+            serde_json::from_slice(&output).map_err(|error| SetupError::Output {
+                command: format!("nft {}", words.join(" ")),
+                message: error.to_string(),
+            })?;
+        Ok::<_, SetupError>(read.nftables)
+    };
+    let mut found = BTreeMap::new();
+    for entry in list(&["-j", "list", "tables", "inet"])? {
+        let name = entry.table.unwrap_or_default().name;
+        if let Some(table) = closed::table_of(&name) {
+            let rules = list(&["-j", "list", "table", "inet", &name])?;
+            let comments = rules.into_iter().filter_map(|entry| entry.rule?.comment);
+            found.insert(table, comments.collect());
+        }
+    }
+    Ok(found)
+}
+
+/// What `nft -j` prints, as far as it concerns us.
+#[derive(Debug, Deserialize)]
+struct Ruleset {
+    nftables: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Entry {
+    table: Option<NftTable>,
+    rule: Option<NftRule>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct NftTable {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct NftRule {
+    comment: Option<String>,
+}
+
 /// The file of a sysctl under `net`.
 pub(super) fn sysctl(key: &str) -> PathBuf {
     Path::new("/proc/sys/net").join(key)
@@ -176,6 +231,8 @@ pub(super) fn parse<T: DeserializeOwned>(output: &[u8]) -> Result<Vec<T>, serde_
 
 #[derive(Debug, Deserialize)]
 pub(super) struct RawLink {
+    #[serde(default)]
+    ifindex: u32,
     ifname: Option<String>,
     #[serde(default)]
     flags: Vec<String>,
@@ -228,8 +285,10 @@ impl RawLink {
         let address = |raw: &RawAddress| IpNet::new(raw.local?, raw.prefixlen?).ok();
         Link {
             name: self.ifname.unwrap_or_default(),
+            index: self.ifindex,
             alias: self.ifalias,
             up: self.flags.iter().any(|flag| flag == "UP"),
+            held: self.flags.iter().any(|flag| flag == "LOWER_UP"),
             mtu: self.mtu,
             txqueuelen: self.txqlen,
             addresses: self.addr_info.iter().filter_map(address).collect(),

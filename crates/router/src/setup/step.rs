@@ -1,4 +1,4 @@
-//! One thing to do: a command of iproute2, or a sysctl to write.
+//! One thing to do: a command of iproute2 or nftables, or a sysctl to write.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,6 +11,8 @@ use super::SetupError;
 pub enum Step {
     /// `ip` with these arguments.
     Ip(Vec<String>),
+    /// `nft` with these commands.
+    Nft(String),
     /// A sysctl, by its file.
     Sysctl(PathBuf, String),
 }
@@ -26,6 +28,7 @@ impl Step {
     pub(super) fn run(&self) -> Result<(), SetupError> {
         match self {
             Self::Ip(arguments) => ip(arguments).map(drop),
+            Self::Nft(commands) => nft(&[commands.as_str()]).map(drop),
             Self::Sysctl(path, value) => {
                 std::fs::write(path, value).map_err(|source| SetupError::Write {
                     path: path.clone(),
@@ -38,8 +41,22 @@ impl Step {
 
 /// Runs `ip` to its end; what it printed.
 pub(super) fn ip(arguments: &[String]) -> Result<Vec<u8>, SetupError> {
-    let mut command = Command::new("ip");
-    // Where it lives is not in everybody's path.
+    program("ip", "iproute2", arguments)
+}
+
+/// The same with `nft`.
+pub(super) fn nft(arguments: &[&str]) -> Result<Vec<u8>, SetupError> {
+    let arguments: Vec<_> = arguments.iter().map(|word| (*word).to_owned()).collect();
+    program("nft", "nftables", &arguments)
+}
+
+fn program(
+    name: &'static str,
+    package: &'static str,
+    arguments: &[String],
+) -> Result<Vec<u8>, SetupError> {
+    let mut command = Command::new(name);
+    // Not every user has the directories of system programs in the path.
     // An empty element would be the current directory.
     const PLACES: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
     let path = match std::env::var("PATH") {
@@ -48,13 +65,17 @@ pub(super) fn ip(arguments: &[String]) -> Result<Vec<u8>, SetupError> {
     };
     command.env("PATH", path);
     command.args(arguments).stdin(Stdio::null());
-    let shown = || Step::Ip(arguments.to_vec()).to_string();
+    let shown = || {
+        let words = arguments.iter().map(|word| format!(" {}", Quoted(word)));
+        format!("{name}{}", words.collect::<String>())
+    };
     let Output {
         status,
         stdout,
         stderr,
     } = command.output().map_err(|source| SetupError::Missing {
         command: shown(),
+        package,
         source,
     })?;
     if status.success() {
@@ -82,6 +103,7 @@ impl fmt::Display for Step {
                     .iter()
                     .try_for_each(|word| write!(f, " {}", Quoted(word)))
             }
+            Self::Nft(commands) => write!(f, "nft {}", Quoted(commands)),
             Self::Sysctl(path, value) => {
                 let path = path.display().to_string();
                 write!(f, "echo {} > {}", Quoted(value), Quoted(&path))

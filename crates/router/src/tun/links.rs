@@ -212,11 +212,11 @@ fn request(sequence: u32, index: u32, name: &str) -> Vec<u8> {
     message
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
@@ -242,7 +242,7 @@ fn answer(message: &[u8], sequence: u32) -> Option<io::Result<LinkState>> {
 }
 
 /// Attributes and their values, up to the first that is cut short.
-fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (len, kind) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)?);
         let value = rest.get(4..len)?;
@@ -267,7 +267,7 @@ fn kind_of(info: &[u8]) -> LinkKind {
 
 /// A name without its terminating zero. The kernel takes nearly any bytes for one; what a terminal
 /// would act upon becomes `?`.
-fn printable(name: &[u8]) -> String {
+pub(crate) fn printable(name: &[u8]) -> String {
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     let shown = |c: char| if c.is_control() { '?' } else { c };
     String::from_utf8_lossy(name).chars().map(shown).collect()

@@ -13,7 +13,7 @@ mod device;
 mod driver;
 mod egress;
 mod ingress;
-mod links;
+pub(crate) mod links;
 mod poller;
 mod presence;
 pub(crate) mod sys;

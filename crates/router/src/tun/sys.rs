@@ -6,6 +6,7 @@
 
 mod identity;
 mod interface;
+mod netlink;
 mod process;
 mod unix;
 mod wait;
@@ -17,6 +18,7 @@ pub(crate) use interface::Offloads;
 pub(crate) use interface::{
     Unfit, adopt_tun, bring_up, namespace_of, open_tun, route_socket, set_offloads,
 };
+pub(crate) use netlink::{filter_lists, route_events};
 pub(crate) use process::{
     Signal, Signals, give_way, monotonic_micros, precise_timers, raise_descriptor_limit, random,
     return_memory,

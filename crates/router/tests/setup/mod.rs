@@ -107,7 +107,7 @@ fn setup_touches_nothing_of_others() {
             .replace("fd00:9", "fd00:8"),
     )
     .unwrap();
-    let said = cards.tool("setup", &[]);
+    let said = cards.tool("setup", &["--boot"]);
     assert!(said.err.contains("there is no interface lan1"), "{said:?}");
     assert_eq!(said.code, Some(0));
     let said = cards.tool("teardown", &[]);

@@ -57,7 +57,9 @@ END
 printf 'passwd: files\ngroup: files\n' > etc/nsswitch.conf
 echo 0123456789abcdef0123456789abcdef > etc/machine-id
 cp /etc/ld.so.cache etc/
-cp "$units/vcp-router.service" "$units/vcp-router-setup.service" etc/systemd/system/
+cp "$units"/*.service "$units"/*.path etc/systemd/system/
+mkdir etc/systemd/networkd.conf.d
+cp "$units/networkd.conf" etc/systemd/networkd.conf.d/10-vcp-router.conf
 cp "$units/vcp-router.toml" etc/
 # No more than what units stand on, and what they are wanted by.
 cat > etc/systemd/system/test.target <<'END'

@@ -7,11 +7,11 @@ use super::carried::Carried;
 use super::control::{Control, ControlFrame};
 use super::handshake::Handshake;
 use super::received::Received;
-use super::route::Route;
+use super::route::{Address, Route};
 use super::stats::Stats;
 use super::{Connection, of};
 use crate::ack::AckRequest;
-use crate::path::Sample;
+use crate::path::{EcnAck, EcnFailure, EcnState, Sample};
 use crate::recovery::{AckError, AckOutcome, Fate, LossOutcome, Probe, SentPacket, Timeout};
 use crate::streams::{AckedRun, Streams};
 use crate::wire::frame::{Ack, feedback, types};
@@ -33,6 +33,8 @@ pub(super) struct Heard {
     marked: u64,
     /// The path was found to swallow shims.
     turned_plain: bool,
+    /// The path was found to mark all packets with CE.
+    misled: bool,
 }
 
 /// The parts that hear of the fate of what they had sent.
@@ -45,6 +47,7 @@ struct Owners<'a> {
     control: &'a mut Control,
     ack_request: &'a mut AckRequest,
     received: &'a mut Received,
+    address: &'a mut Address,
     route: &'a mut Route,
     stats: &'a mut Stats,
     mtu_changed: bool,
@@ -77,10 +80,11 @@ impl Owners<'_> {
                 frame => self.control.on_acked(*frame),
             }
         }
-        if self.space == SpaceId::Data && !packet.off_path {
-            self.route.proved_at = self.now;
+        if self.space == SpaceId::Data && !packet.is_off_path() {
+            self.address.on_acked(self.now, number);
             self.mtu_changed |= self.route.mtud.on_acked(self.now, number, packet.size);
             if packet.ack_eliciting {
+                self.route.ecn.on_acked(number, packet.ecn);
                 self.route.plain.on_acked(number, packet.shim);
             }
         }
@@ -104,12 +108,12 @@ impl Owners<'_> {
             self.stats.packets_lost += 1;
             self.stats.bytes_lost += u64::from(packet.size);
         }
-        if self.space == SpaceId::Data && !packet.off_path {
+        if self.space == SpaceId::Data && !packet.is_off_path() {
             let route = &mut *self.route;
             route
                 .mtud
                 .on_lost(self.now, number, packet.size, packet.sent_at);
-            route.ecn.on_lost(packet.ecn);
+            route.ecn.on_lost(self.now, number, packet.ecn);
             if packet.ack_eliciting && packet.probe != Probe::Mtu {
                 route.plain.on_lost(self.now, number, packet.shim);
             }
@@ -133,6 +137,7 @@ impl Connection {
             control: &mut self.control,
             ack_request: &mut self.ack_request,
             received: of(&mut self.received, space),
+            address: &mut self.address,
             route: &mut self.route,
             stats: &mut self.stats,
             mtu_changed: false,
@@ -214,7 +219,17 @@ impl Connection {
     ) {
         let newly = &outcome.newly;
         if newly.advanced && self.feedback.signal().is_none_or(|s| s.ecn().is_none()) {
-            heard.marked = self.route.ecn.on_ack(newly.ect0, newly.ect1, ack.ecn);
+            let told = EcnAck {
+                ect0: newly.ect0,
+                ect1: newly.ect1,
+                counts: ack.ecn,
+                largest: ack.largest,
+                next: self.recovery.space(SpaceId::Data).sent().next_number(),
+            };
+            let all_ce = EcnState::Failed(EcnFailure::AllCe);
+            let before = self.route.ecn.state();
+            heard.marked = self.route.ecn.on_ack(now, &told);
+            heard.misled |= before != all_ce && self.route.ecn.state() == all_ce;
         }
         let narrower = self.route.mtud.settle();
         self.stats.mtu_black_holes += u64::from(narrower);
@@ -239,6 +254,7 @@ impl Connection {
             outcome,
             marked,
             turned_plain,
+            misled,
         } = core::mem::take(heard);
         let told = [feedback, answer];
         if space != SpaceId::Data || (told == [None; 2] && outcome.is_none()) {
@@ -290,6 +306,8 @@ impl Connection {
         }
         if turned_plain {
             self.begin_plain(now);
+        } else if misled {
+            self.begin_unmarked(now);
         }
         self.after_controller(now);
     }
@@ -367,6 +385,7 @@ impl Connection {
             Timeout::Probe(space) => {
                 self.stats.probe_timeouts += 1;
                 self.route.controller.on_probe_timeout(now);
+                self.route.ecn.on_probe_timeout(self.recovery.pto_count());
                 self.prepare_probes(now, space);
                 self.after_controller(now);
             }

@@ -48,7 +48,7 @@ impl Connection {
             return None;
         }
         self.memory.told = true;
-        self.route.limit.is_validated().then(|| ShownPath {
+        self.address.limit.is_validated().then(|| ShownPath {
             path: self.route.arrivals.known(),
             asked: self.route.asked,
         })
@@ -70,7 +70,7 @@ impl Connection {
         };
         keys && !self.is_complete()
             && self.feedback.question_len() > 0
-            && self.route.limit.is_validated()
+            && self.address.limit.is_validated()
             && self.route.controller.asks()
     }
 
@@ -128,8 +128,8 @@ impl Connection {
         let len = w.position();
         self.on_datagram_sent(len);
         Some(Transmit {
-            remote: self.route.remote,
-            local: self.route.local,
+            remote: self.address.remote,
+            local: self.address.local,
             ecn,
             len,
             segment_size: len,

@@ -2,15 +2,18 @@
 
 use pathmark_cc::Limit;
 
-use crate::{Duration, Instant};
+use crate::Instant;
 
 /// Shares of time that each limit bounded the sender, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BoundShares {
     /// The application had nothing to send.
     pub application: f64,
-    /// The peer's flow control.
+    /// The peer's flow control of data (MAX_DATA, MAX_STREAM_DATA).
     pub peer: f64,
+    /// The peer's limit of streams (MAX_STREAMS): the application waited to open one, and had
+    /// nothing else to send.
+    pub streams: f64,
     /// This side's own send buffer.
     pub buffers: f64,
     /// The congestion window (or its pacer), steered by loss or delay alone.
@@ -24,6 +27,7 @@ pub struct BoundShares {
 pub(super) enum Bound {
     Application,
     Peer,
+    Streams,
     Buffers,
     Window,
     Router,
@@ -31,9 +35,10 @@ pub(super) enum Bound {
 
 impl Bound {
     /// The reporter's view of a controller's: the window belongs to the routers while they steer
-    /// it.
-    pub(super) const fn new(limit: Limit, explicit: bool) -> Self {
+    /// it. `opening`: the application waits to open a stream.
+    pub(super) const fn new(limit: Limit, explicit: bool, opening: bool) -> Self {
         match limit {
+            Limit::Application if opening => Self::Streams,
             Limit::Application => Self::Application,
             Limit::Peer => Self::Peer,
             Limit::Buffer => Self::Buffers,
@@ -43,12 +48,17 @@ impl Bound {
     }
 }
 
+fn nanos(now: Instant, since: Instant) -> u64 {
+    now.as_nanos().saturating_sub(since.as_nanos())
+}
+
 /// Sums the time under each bound.
 #[derive(Debug)]
 pub(super) struct Bounds {
     current: Bound,
     since: Instant,
-    spent: [Duration; 5],
+    /// Nanoseconds.
+    spent: [u64; 6],
 }
 
 impl Bounds {
@@ -56,7 +66,7 @@ impl Bounds {
         Self {
             current: Bound::Application,
             since: now,
-            spent: [Duration::ZERO; 5],
+            spent: [0; 6],
         }
     }
 
@@ -71,7 +81,7 @@ impl Bounds {
 
     fn settle(&mut self, now: Instant) {
         if let Some(spent) = self.spent.get_mut(self.current as usize) {
-            *spent = spent.saturating_add(now.saturating_since(self.since));
+            *spent = spent.saturating_add(nanos(now, self.since));
         }
         self.since = now;
     }
@@ -81,13 +91,14 @@ impl Bounds {
         let time = |bound: Bound| {
             let mut spent = self.spent.get(bound as usize).copied().unwrap_or_default();
             if bound == self.current {
-                spent = spent.saturating_add(now.saturating_since(self.since));
+                spent = spent.saturating_add(nanos(now, self.since));
             }
-            spent.as_secs_f64()
+            spent as f64
         };
         let all = [
             time(Bound::Application),
             time(Bound::Peer),
+            time(Bound::Streams),
             time(Bound::Buffers),
             time(Bound::Window),
             time(Bound::Router),
@@ -96,10 +107,11 @@ impl Bounds {
         if total <= 0.0 {
             return BoundShares::default();
         }
-        let [application, peer, buffers, window, router] = all.map(|t| t / total);
+        let [application, peer, streams, buffers, window, router] = all.map(|t| t / total);
         BoundShares {
             application,
             peer,
+            streams,
             buffers,
             window,
             router,
@@ -116,14 +128,16 @@ mod tests {
         let at = Instant::from_millis;
         let mut bounds = Bounds::new(at(0));
         assert_eq!(bounds.shares(at(0)), BoundShares::default());
-        bounds.set(at(100), Bound::new(Limit::Window, false));
-        bounds.set(at(300), Bound::new(Limit::Window, true));
-        bounds.set(at(350), Bound::new(Limit::Window, true));
-        bounds.set(at(400), Bound::new(Limit::Peer, true));
+        bounds.set(at(100), Bound::new(Limit::Window, false, false));
+        bounds.set(at(300), Bound::new(Limit::Window, true, true));
+        bounds.set(at(350), Bound::new(Limit::Window, true, false));
+        bounds.set(at(400), Bound::new(Limit::Peer, true, true));
+        bounds.set(at(700), Bound::new(Limit::Application, true, true));
         let shares = bounds.shares(at(1000));
         assert!((shares.application - 0.1).abs() < 1e-9);
         assert!((shares.window - 0.2).abs() < 1e-9);
         assert!((shares.router - 0.1).abs() < 1e-9);
-        assert!((shares.peer - 0.6).abs() < 1e-9);
+        assert!((shares.peer - 0.3).abs() < 1e-9);
+        assert!((shares.streams - 0.3).abs() < 1e-9);
     }
 }

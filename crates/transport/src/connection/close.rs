@@ -29,7 +29,14 @@ pub enum ConnectionError {
     },
     /// This side's application closed the connection.
     #[error("closed by this side's application")]
-    Closed,
+    LocallyClosed,
+    /// The tokio runtime that this side's connection or endpoint was in has ended.
+    #[error("the runtime of this side's connection has ended")]
+    RuntimeEnded,
+    /// This side's connection panicked, in its congestion controller for example. The peer received
+    /// a CONNECTION_CLOSE with INTERNAL_ERROR.
+    #[error("this side's connection panicked, in its congestion controller perhaps")]
+    Panicked,
     /// The peer knows nothing of the connection any more (RFC 9000 §10.3).
     #[error("reset by the peer")]
     Reset,

@@ -10,7 +10,7 @@ use super::{Connection, Event, Transmit};
 use crate::Instant;
 use crate::wire::frame::{ApplicationClose, ConnectionClose};
 use crate::wire::packet::TAG_LEN;
-use crate::wire::{Frame, SpaceId, TransportError, Writer};
+use crate::wire::{Frame, SpaceId, TransportError, TransportErrorCode, Writer};
 
 /// Most bytes of a reason that are sent: a CONNECTION_CLOSE fits into any datagram, three of them
 /// even.
@@ -25,13 +25,23 @@ impl Connection {
 
     pub(super) fn close_by_application(&mut self, now: Instant, code: u64, reason: Bytes) {
         let reason = CloseReason::Application { code, reason };
-        self.close_with(now, reason, ConnectionError::Closed);
+        self.close_with(now, reason, ConnectionError::LocallyClosed);
     }
 
     /// The peer broke the rules, or the connection cannot go on: tell it and close.
     pub(super) fn fail(&mut self, now: Instant, error: TransportError) {
         let reason = CloseReason::Transport(error.clone());
         self.close_with(now, reason, ConnectionError::Transport(error));
+    }
+
+    /// After a panic that may have left the connection half changed: the datagram that tells the
+    /// peer of it (INTERNAL_ERROR), the last one. Of the connection only its keys, addresses and
+    /// packet numbers are used, and no congestion controller. The batch that was being built as it
+    /// panicked must not leave: its last packet's number may be used again here.
+    pub fn close_after_panic(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let error = TransportError::new(TransportErrorCode::INTERNAL_ERROR, "");
+        self.close.close(CloseReason::Transport(error));
+        self.transmit_close(now, buffer)
     }
 
     fn close_with(&mut self, now: Instant, reason: CloseReason, error: ConnectionError) {
@@ -98,7 +108,8 @@ impl Connection {
         let reason = self.close.due()?.clone();
         let full = self.full_datagram();
         let room = buffer.get_mut(..full)?;
-        if self.route.limit.available() < full as u64 {
+        let limit = &self.address.limit;
+        if !limit.is_validated() && limit.available() < full as u64 {
             return None;
         }
         let mut building = Building::new(room, Permit::AcksOnly);
@@ -126,8 +137,8 @@ impl Connection {
         }
         self.on_datagram_sent(len);
         Some(Transmit {
-            remote: self.route.remote,
-            local: self.route.local,
+            remote: self.address.remote,
+            local: self.address.local,
             ecn: crate::Ecn::NotEct,
             len,
             segment_size: len,

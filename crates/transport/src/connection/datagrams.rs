@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Connection, Event};
 use crate::cid::LOCAL_ID_LEN;
-use crate::datagrams::SendDatagramError;
+use crate::datagrams::DatagramError;
 use crate::wire::frame::types;
 use crate::wire::packet::TAG_LEN;
 use crate::wire::{TransportError, TransportErrorCode, varint};
@@ -30,7 +30,7 @@ impl Connection {
             let data = bytes.saturating_sub(1);
             data.saturating_sub(varint::len(data as u64))
         };
-        let shim = self.feedback.longest_shim(self.route.is_ipv6());
+        let shim = self.feedback.longest_shim(self.address.is_ipv6());
         let id = self.control.remote_ids.current().id.len();
         let packet = usize::from(self.route.mtud.mtu());
         // 0-RTT packets have long headers.
@@ -49,13 +49,11 @@ impl Connection {
     /// ([`Stats::datagram_frames_unsent`](super::Stats::datagram_frames_unsent)).
     ///
     /// # Errors
-    /// [`SendDatagramError`].
-    pub fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
-        let max = self
-            .max_datagram_size()
-            .ok_or(SendDatagramError::Unsupported)?;
+    /// [`DatagramError`].
+    pub fn send_datagram(&mut self, data: Bytes) -> Result<(), DatagramError> {
+        let max = self.max_datagram_size().ok_or(DatagramError::Unsupported)?;
         if data.len() > max {
-            return Err(SendDatagramError::TooLong(max));
+            return Err(DatagramError::TooLong(max));
         }
         if self.close.is_open() {
             self.datagrams.send(data);
@@ -63,10 +61,33 @@ impl Connection {
         Ok(())
     }
 
+    /// The same without dropping: false if there is no room in the queue, and
+    /// [`Event::DatagramRoom`] says when to try again.
+    ///
+    /// # Errors
+    /// [`DatagramError`].
+    pub fn try_send_datagram(&mut self, data: &Bytes) -> Result<bool, DatagramError> {
+        let max = self.max_datagram_size().ok_or(DatagramError::Unsupported)?;
+        if data.len() > max {
+            return Err(DatagramError::TooLong(max));
+        }
+        Ok(!self.close.is_open() || self.datagrams.try_send(data))
+    }
+
+    /// Bytes of one more datagram for which none in the queue has to be dropped.
+    #[must_use]
+    pub const fn datagram_send_room(&self) -> usize {
+        self.datagrams.send_room()
+    }
+
     /// The oldest datagram that arrived and was not read. After `None`,
     /// [`Event::DatagramReceived`] says when to ask again.
     pub fn read_datagram(&mut self) -> Option<Bytes> {
-        self.datagrams.read()
+        let before = self.datagrams.unread_bytes();
+        let data = self.datagrams.read();
+        let after = self.datagrams.unread_bytes();
+        self.streams.on_kept_beside(before, after);
+        data
     }
 
     pub(super) fn on_datagram_frame(&mut self, data: &[u8]) -> Result<(), TransportError> {
@@ -78,7 +99,12 @@ impl Connection {
             )
             .in_frame(types::DATAGRAM));
         }
-        if self.datagrams.on_datagram(data) && !self.events.contains(&Event::DatagramReceived) {
+        let before = self.datagrams.unread_bytes();
+        let scarce = self.streams.holds_all_it_may();
+        let first = self.datagrams.on_datagram(data, scarce);
+        let after = self.datagrams.unread_bytes();
+        self.streams.on_kept_beside(before, after);
+        if first && !self.events.contains(&Event::DatagramReceived) {
             self.events.push_back(Event::DatagramReceived);
         }
         Ok(())

@@ -22,6 +22,9 @@ pub enum Event {
     /// A datagram arrived where none waited to be read
     /// ([`Connection::read_datagram`](super::Connection::read_datagram)).
     DatagramReceived,
+    /// There is room to send datagrams again
+    /// ([`Connection::try_send_datagram`](super::Connection::try_send_datagram)).
+    DatagramRoom,
     /// A token for a later connection to this server (NEW_TOKEN).
     NewToken(Bytes),
     /// The peer now answers from another address, or over another path of this side.

@@ -122,7 +122,7 @@ impl Connection {
             self.follow_peer(now, &carrier.received, &found.dcid);
         }
         let on_route = self
-            .route
+            .address
             .is(carrier.received.remote, carrier.received.local);
         if carrier.first && on_route && summary.ack_eliciting && self.feedback.offered() {
             let arrived = Arrived {
@@ -272,7 +272,7 @@ impl Connection {
             Frame::PathChallenge(_)
                 if at.ty == PacketType::ZeroRtt
                     && !self
-                        .route
+                        .address
                         .is(at.carrier.received.remote, at.carrier.received.local) => {}
             Frame::PathChallenge(data) => {
                 self.on_path_challenge(&at.carrier.received, *data, at.carrier.bytes);
@@ -319,7 +319,7 @@ impl Connection {
             )
         });
         if closed {
-            self.drain(now, ConnectionError::Closed);
+            self.drain(now, ConnectionError::LocallyClosed);
         }
     }
 }

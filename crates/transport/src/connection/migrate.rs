@@ -3,19 +3,36 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::route::{OffPath, OldPath, Route};
+use super::route::{Address, Left, OffPath, OldPath, Route};
 use super::{Connection, Event, Received};
 use crate::Instant;
 use crate::path::{AmplificationLimit, PathResponses, PathValidation};
-use crate::recovery::INITIAL_RTT;
+use crate::recovery::{INITIAL_RTT, PathRecovery};
 use crate::wire::{ConnectionId, SpaceId};
+
+/// Where a change of address leads to.
+enum Next {
+    /// A path of which nothing is known.
+    New,
+    /// The path that was left a while ago.
+    Back(Box<Left>),
+    /// The path in use, to another port of the same host.
+    Same,
+}
+
+/// What may be sent without proof to an address that the peer has left, also when it seems to be
+/// back: an initial window (RFC 9002 §7.2).
+fn initial_window(mtu: u16) -> u64 {
+    let mtu = u64::from(mtu);
+    (10 * mtu).min((2 * mtu).max(14_720))
+}
 
 impl Connection {
     /// Client: from now on datagrams leave from another address of ours (the driver has rebound its
     /// socket). The path is validated anew, with a controller of its own. False if that is not
     /// possible: the handshake is not confirmed, or the server forbids it (RFC 9000 §9.1).
     pub fn migrate(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
-        let moves = self.leave_for(now, local).is_some();
+        let moves = self.leave_for(now, local, false).is_some();
         if moves {
             // There is no way back.
             self.fallback = None;
@@ -27,20 +44,29 @@ impl Connection {
     /// connection goes on at the last that worked, where it stood; if none is known to work, at the
     /// one before. If nobody answers there either, both are tried by turns.
     pub fn try_address(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
-        let Some(mut left) = self.leave_for(now, local) else {
+        let is_new = self.fallback.is_none() || self.address.validation.is_none();
+        let Some((mut address, path)) = self.leave_for(now, local, is_new) else {
             return false;
         };
-        if left.validation.take().is_none() || self.fallback.is_none() {
+        if is_new {
+            address.validation = None;
             self.fallback = Some(OldPath {
-                route: left,
+                address,
+                path,
                 id: None,
             });
         }
         true
     }
 
-    /// Begins a path from `local`; the one before is returned. `None`: that is not possible.
-    fn leave_for(&mut self, now: Instant, local: Option<IpAddr>) -> Option<Route> {
+    /// Begins a path from `local`; what was left is returned. `keep`: the connection may go back
+    /// there. `None`: that is not possible.
+    fn leave_for(
+        &mut self,
+        now: Instant,
+        local: Option<IpAddr>,
+        keep: bool,
+    ) -> Option<(Address, Option<Box<Left>>)> {
         if !self.handshake.is_confirmed() || self.is_migration_forbidden() {
             return None;
         }
@@ -49,9 +75,10 @@ impl Connection {
         if !id.id.is_empty() && !self.control.remote_ids.switch() {
             return None;
         }
-        let mut route = Route::new(now, self.route.remote, local, true, &self.config);
-        route.validation = Some(self.validation(now));
-        let left = self.change_route(now, route);
+        let limit = AmplificationLimit::validated();
+        let mut address = Address::new(now, self.address.remote, local, limit);
+        address.validation = Some(self.validation(now));
+        let left = self.change_address(now, address, Next::New, keep);
         self.feedback.on_new_incoming_path();
         Some(left)
     }
@@ -76,15 +103,15 @@ impl Connection {
     /// that is another path, the connection moves there (RFC 9000 §9.3).
     pub(super) fn follow_peer(&mut self, now: Instant, received: &Received, dcid: &ConnectionId) {
         // What comes while a path is new may be late, and have gone to the address that was left.
-        if self.route.local.is_none() && self.route.validation.is_none() {
-            self.route.local = received.local;
+        if self.address.local.is_none() && self.address.validation.is_none() {
+            self.address.local = received.local;
         }
-        if self.route.is(received.remote, received.local) {
+        if self.address.is(received.remote, received.local) {
             self.local_id_in_use = *dcid;
             return;
         }
         if self.side.is_client()
-            || !self.config.migration && received.remote.ip() != self.route.remote.ip()
+            || !self.config.migration && received.remote.ip() != self.address.remote.ip()
         {
             return;
         }
@@ -97,36 +124,59 @@ impl Connection {
         if self.return_to_old_path(now, received, on_purpose) {
             return;
         }
-        let mut route = Route::new(now, received.remote, received.local, false, &self.config);
-        let probed = self.off_path.take_if(|off| off.remote == received.remote);
-        let adopted = match probed {
-            Some(off) => {
-                route.limit = off.limit;
-                route.responses = off.responses;
-                // Where no other was to be had, it is the one in use.
-                let ids = &mut self.control.remote_ids;
-                ids.current().sequence != off.id.sequence && ids.adopt(off.id.sequence)
-            }
-            None => {
-                route.limit = self.stray_limit(received.remote);
-                false
-            }
+        let (limit, next) = match self.port_limit(now, received) {
+            Some(limit) => (limit, Next::Same),
+            None => (AmplificationLimit::new(), Next::New),
         };
+        let mut address = Address::new(now, received.remote, received.local, limit);
+        address.limit.on_received(self.take_stray(received.remote));
+        let probed = self.off_path.take_if(|off| off.remote == received.remote);
+        let adopted = probed.is_some_and(|off| {
+            if matches!(next, Next::New) {
+                address.limit = off.limit;
+            }
+            address.responses = off.responses;
+            // Where no other was to be had, it is the one in use.
+            let ids = &mut self.control.remote_ids;
+            ids.current().sequence != off.id.sequence && ids.adopt(off.id.sequence)
+        });
         if on_purpose && !adopted {
             // Answer with another id of the peer's too (RFC 9000 §9.5).
             self.control.remote_ids.switch();
         }
-        route.validation = Some(self.validation(now));
-        let left = self.change_route(now, route);
-        self.leave(now, left, on_purpose);
+        address.validation = Some(self.validation(now));
+        self.leave_by(now, address, next, on_purpose);
     }
 
-    /// True if the peer is back on the path that it left a while ago: that goes on where it stood.
+    /// Where nothing but the peer's port has changed, it is most likely a NAT that rebinds:
+    /// congestion control, RTT and bytes in flight stand, and the transfer goes on while the
+    /// address is validated (RFC 9000 §9.4). The limit of the new port: a window, since what is in
+    /// flight to former ports fills it, too. `None`: this is another host, or nothing proves that
+    /// the peer is there.
+    fn port_limit(&self, now: Instant, received: &Received) -> Option<AmplificationLimit> {
+        let is_here = |known: &Address| {
+            known.is_known(now) && known.is_same_host(received.remote, received.local)
+        };
+        let mut before = self.fallback.iter().filter(|old| old.path.is_none());
+        if !is_here(&self.address) && !before.any(|old| is_here(&old.address)) {
+            return None;
+        }
+        let limit = self.address.limit;
+        Some(match limit.is_lifted() {
+            true => AmplificationLimit::lending(self.route.controller.window()),
+            false => AmplificationLimit::lending(limit.available()),
+        })
+    }
+
+    /// True if the peer is back where it left a while ago: that path goes on where it stood, with
+    /// what is in flight there. Anyone may have sent a copy of its packets from there, so without
+    /// proof an initial window is sent at most.
     fn return_to_old_path(&mut self, now: Instant, received: &Received, on_purpose: bool) -> bool {
-        let there = self
-            .fallback
-            .take_if(|old| old.is_known(now) && old.route.is(received.remote, received.local));
-        let Some(old) = there else {
+        let there = self.fallback.take_if(|old| {
+            let address = &old.address;
+            address.is_known(now) && address.is(received.remote, received.local)
+        });
+        let Some(mut old) = there else {
             return false;
         };
         match old.id {
@@ -140,64 +190,107 @@ impl Connection {
         if let Some(off) = probed {
             self.control.remote_ids.give_up(off.id.sequence);
         }
-        let left = self.change_route(now, old.route);
-        self.leave(now, left, on_purpose);
+        let bytes = self.take_stray(received.remote);
+        old.address.limit.on_received(bytes);
+        let next = old.path.map_or(Next::Same, Next::Back);
+        self.leave_by(now, old.address, next, on_purpose);
         true
     }
 
-    /// The path `left` was the current one. If it worked it is kept, and challenged: where the
-    /// packet that moved the connection was a stranger's copy, the peer answers from there (RFC
-    /// 9000 §9.3.3).
-    fn leave(&mut self, now: Instant, mut left: Route, on_purpose: bool) {
-        if !left.limit.is_validated() {
+    /// Server: moves to `address`. If the peer has proved the one that is left, that is kept, and
+    /// challenged: where the packet that moved the connection was a stranger's copy, the peer
+    /// answers from there (RFC 9000 §9.3.3). Until it proves to be there, what is sent to that
+    /// address has a limit, after a return as well.
+    fn leave_by(&mut self, now: Instant, address: Address, next: Next, on_purpose: bool) {
+        let keep = self.address.limit.is_validated();
+        let shared = self.fallback.as_ref().is_some_and(|old| old.path.is_none());
+        let (mut address, path) = self.change_address(now, address, next, keep || shared);
+        if !keep {
+            // What it shared with the last address that worked belongs to that one now.
+            if let (true, Some(path), Some(old)) = (shared, path, &mut self.fallback) {
+                old.path = Some(path);
+            }
             return;
         }
         if let Some(id) = self.fallback.take().and_then(|older| older.id) {
             self.control.remote_ids.give_up(id.sequence);
         }
+        let route = path.as_ref().map_or(&self.route, |left| &left.route);
+        if address.limit.lend(initial_window(route.mtud.mtu())) {
+            address.proved_from = self.recovery.space(SpaceId::Data).sent().next_number();
+        }
         let id = match on_purpose {
             true => self.control.remote_ids.allot(),
             false => None,
         };
-        left.validation = (!on_purpose || id.is_some()).then(|| {
+        address.validation = (!on_purpose || id.is_some()).then(|| {
             // A peer that moves to and fro is not challenged each time (RFC 9000 §8.2.1).
             let mut validation = self.validation(now);
-            if let Some(last) = left.challenged_at {
+            if let Some(last) = address.challenged_at {
                 validation.wait_since(last);
             }
             validation
         });
-        self.fallback = Some(OldPath { route: left, id });
+        self.fallback = Some(OldPath { address, path, id });
     }
 
-    /// Moves to `route`; the old one is returned.
-    fn change_route(&mut self, now: Instant, mut route: Route) -> Route {
-        self.bound_mtu(&mut route.mtud);
-        route.ecn.follow(&self.route.ecn);
-        route
+    /// Moves to `address`; what was left is returned, with its path if that is another. `keep`: the
+    /// connection may go back there.
+    fn change_address(
+        &mut self,
+        now: Instant,
+        mut address: Address,
+        next: Next,
+        keep: bool,
+    ) -> (Address, Option<Box<Left>>) {
+        address
             .validation
-            .take_if(|_| route.limit.is_validated() && self.side.is_server());
-        let mut old = core::mem::replace(&mut self.route, route);
-        old.on_left();
+            .take_if(|_| address.limit.is_validated() && self.side.is_server());
+        let left = core::mem::replace(&mut self.address, address);
+        let path = match next {
+            Next::Same => None,
+            Next::New => {
+                let mut route = Route::new(now, &self.config);
+                self.bound_mtu(&mut route.mtud);
+                Some(self.change_route(now, route, None, keep))
+            }
+            Next::Back(back) => Some(self.change_route(now, back.route, Some(back.recovery), keep)),
+        };
         self.tokens_moved = true;
-        self.recovery.on_path_change(now);
         self.recovery.set_amplification_blocked(now, false);
-        let next = self.recovery.space(SpaceId::Data).sent().next_number();
-        self.feedback.on_new_outgoing_path(next);
-        self.route.on_mtu_change(now);
-        self.after_controller(now);
         self.events.push_back(Event::PathChanged);
         // A server follows packets with more than probing frames in them (RFC 9000 §9.2): here is
         // one, also where there is nothing to say.
         self.control.ping |= self.side.is_client();
-        old
+        (left, path)
+    }
+
+    /// `route` is the current one; the one before is returned.
+    fn change_route(
+        &mut self,
+        now: Instant,
+        mut route: Route,
+        recovery: Option<PathRecovery>,
+        keep: bool,
+    ) -> Box<Left> {
+        route.ecn.follow(&self.route.ecn);
+        let mut before = core::mem::replace(&mut self.route, route);
+        before.on_left();
+        let recovery = self.recovery.change_path(now, recovery, keep);
+        let next = self.recovery.space(SpaceId::Data).sent().next_number();
+        self.feedback.on_new_outgoing_path(next);
+        self.route.on_mtu_change(now);
+        self.after_controller(now);
+        Box::new(Left {
+            route: before,
+            recovery,
+        })
     }
 
     /// The path was found to swallow shims. Their losses were no sign of congestion, of a path that
     /// drops ECN marks or of too large a datagram: all this is learnt anew, from plain packets.
     pub(super) fn begin_plain(&mut self, now: Instant) {
-        let (remote, local) = (self.route.remote, self.route.local);
-        let mut fresh = Route::new(now, remote, local, true, &self.config);
+        let mut fresh = Route::new(now, &self.config);
         self.bound_mtu(&mut fresh.mtud);
         fresh.ecn.follow(&self.route.ecn);
         let route = &mut self.route;
@@ -209,11 +302,21 @@ impl Connection {
         self.recovery.disown_in_flight();
     }
 
+    /// The path was found to mark all packets with CE. What the controller took for congestion was
+    /// none: it begins again.
+    pub(super) fn begin_unmarked(&mut self, now: Instant) {
+        let fresh = Route::new(now, &self.config);
+        self.route.controller = fresh.controller;
+        self.route.pacer = fresh.pacer;
+        self.route.on_mtu_change(now);
+        self.recovery.disown_in_flight();
+    }
+
     /// A datagram came in: it feeds the amplification limit of its address.
     pub(super) fn note_received_bytes(&mut self, now: Instant, received: &Received, bytes: usize) {
         let bytes = bytes as u64;
-        if self.route.is(received.remote, received.local) {
-            self.route.limit.on_received(bytes);
+        if self.address.is(received.remote, received.local) {
+            self.address.limit.on_received(bytes);
             self.recovery.set_amplification_blocked(now, false);
         } else if let Some(off) = &mut self.off_path
             && off.remote == received.remote
@@ -224,23 +327,20 @@ impl Connection {
         }
     }
 
-    /// The limit of a new address, which the datagram at hand has fed.
-    fn stray_limit(&mut self, remote: SocketAddr) -> AmplificationLimit {
-        let mut limit = AmplificationLimit::new();
-        if let Some((from, bytes)) = self.stray.take()
-            && from == remote
-        {
-            limit.on_received(bytes);
-        }
-        limit
+    /// Bytes of the datagram at hand, if it is from `remote` and no limit has been fed with it.
+    fn take_stray(&mut self, remote: SocketAddr) -> u64 {
+        let stray = self.stray.take();
+        stray
+            .filter(|(from, _)| *from == remote)
+            .map_or(0, |(_, bytes)| bytes)
     }
 
     /// A PATH_CHALLENGE arrived, in a datagram of `bytes`.
     pub(super) fn on_path_challenge(&mut self, received: &Received, data: [u8; 8], bytes: usize) {
         self.stats.path_challenges += 1;
         let full_size = bytes >= self.full_datagram();
-        if self.route.is(received.remote, received.local) {
-            self.route.responses.on_challenge(data, full_size);
+        if self.address.is(received.remote, received.local) {
+            self.address.responses.on_challenge(data, full_size);
             // Whoever sends by a new path challenges it: from here on its shims tell of that one.
             self.feedback.on_new_incoming_path();
             return;
@@ -257,10 +357,12 @@ impl Connection {
                 return;
             };
             self.tokens_moved = true;
+            let mut limit = AmplificationLimit::new();
+            limit.on_received(self.take_stray(received.remote));
             self.off_path = Some(OffPath {
                 remote: received.remote,
                 local: received.local,
-                limit: self.stray_limit(received.remote),
+                limit,
                 responses: PathResponses::new(),
                 id,
             });
@@ -272,26 +374,25 @@ impl Connection {
 
     /// A PATH_RESPONSE arrived. It comes to where its challenge left from (RFC 9000 §8.2.2).
     pub(super) fn on_path_response(&mut self, now: Instant, received: &Received, data: [u8; 8]) {
-        let answered = |route: &Route| {
-            let validation = route.validation.as_ref();
+        let answered = |address: &Address| {
+            let validation = address.validation.as_ref();
             validation.and_then(|validation| validation.on_response(now, data))
         };
-        let Some(validated) = answered(&self.route) else {
+        let Some(validated) = answered(&self.address) else {
             if let Some(old) = &mut self.fallback
-                && answered(&old.route).is_some()
+                && answered(&old.address).is_some()
             {
-                old.route.validation = None;
-                old.route.proved_at = now;
+                old.address.validation = None;
+                old.address.prove(now);
             }
             return;
         };
-        self.route.proved_at = now;
-        self.route.local = self.route.local.or(received.local);
-        self.route.limit.validate();
+        self.address.local = self.address.local.or(received.local);
+        self.address.prove(now);
         self.recovery.set_amplification_blocked(now, false);
         // Too small a challenge proves the address, but not that the path carries QUIC (RFC 9000
         // §8.2.1).
-        self.route.validation = (!validated.full_size).then(|| self.validation(now));
+        self.address.validation = (!validated.full_size).then(|| self.validation(now));
         if validated.full_size {
             self.stats.migrations += 1;
             if self.side.is_client() {
@@ -302,33 +403,32 @@ impl Connection {
 
     /// A path that nobody answers on is given up for the last one that worked.
     pub(super) fn check_validation(&mut self, now: Instant) {
-        let failed = self
-            .route
-            .validation
-            .as_ref()
-            .is_some_and(|v| v.failed(now));
-        if !failed {
+        let failed = |validation: &mut PathValidation| validation.failed(now);
+        if self.address.validation.take_if(failed).is_none() {
             return;
         }
-        self.route.validation = None;
-        if self.side.is_server() && self.route.limit.is_validated() {
+        if self.side.is_server() && self.address.limit.is_validated() {
             return;
         }
-        if let Some(old) = self.fallback.take() {
-            if let Some(id) = old.id {
-                self.control.remote_ids.adopt(id.sequence);
-            }
-            let left = self.change_route(now, old.route);
-            if self.side.is_client() {
-                self.control.remote_ids.switch();
-                self.feedback.on_new_incoming_path();
-                // Perhaps nothing works for a while: then they are tried by turns.
-                self.route.validation = Some(self.validation(now));
-                self.fallback = Some(OldPath {
-                    route: left,
-                    id: None,
-                });
-            }
+        let Some(old) = self.fallback.take() else {
+            return;
+        };
+        if let Some(id) = old.id {
+            self.control.remote_ids.adopt(id.sequence);
+        }
+        let next = old.path.map_or(Next::Same, Next::Back);
+        let keep = self.side.is_client();
+        let (address, path) = self.change_address(now, old.address, next, keep);
+        if self.side.is_client() {
+            self.control.remote_ids.switch();
+            self.feedback.on_new_incoming_path();
+            // Perhaps nothing works for a while: then they are tried by turns.
+            self.address.validation = Some(self.validation(now));
+            self.fallback = Some(OldPath {
+                address,
+                path,
+                id: None,
+            });
         }
     }
 }

@@ -95,7 +95,7 @@ use handshake::Handshake;
 use idle::Idle;
 use keys::LevelKeys;
 use parameters::Parameters;
-use route::{OffPath, OldPath, Route};
+use route::{Address, OffPath, OldPath, Route};
 use timers::{Timer, Timers};
 use zero_rtt::ZeroRtt;
 
@@ -155,6 +155,7 @@ pub struct Connection {
     datagrams: Datagrams,
     control: Control,
     feedback: Feedback,
+    address: Address,
     route: Route,
     /// Largest datagram of the interface, bytes of UDP payload, if the driver knows.
     interface_mtu: Option<u16>,
@@ -218,6 +219,7 @@ impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
             .field("side", &self.side)
+            .field("address", &self.address)
             .field("route", &self.route)
             .field("close", &self.close)
             .finish_non_exhaustive()
@@ -242,6 +244,9 @@ impl Connection {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
+        if self.datagrams.take_unblocked() {
+            return Some(Event::DatagramRoom);
+        }
         self.streams.poll_event().map(Event::Stream)
     }
 
@@ -262,10 +267,10 @@ impl Connection {
         let current = self.control.remote_ids.current().token;
         let old = self.fallback.as_ref().map(|old| {
             let token = old.id.map_or(current, |id| id.token);
-            (old.route.remote, token)
+            (old.address.remote, token)
         });
         let off = self.off_path.as_ref().map(|off| (off.remote, off.id.token));
-        core::iter::once((self.route.remote, current))
+        core::iter::once((self.address.remote, current))
             .chain(old)
             .chain(off)
             .filter_map(|(remote, token)| Some((remote, token?)))
@@ -414,13 +419,13 @@ impl Connection {
     /// The peer's address.
     #[must_use]
     pub const fn remote_address(&self) -> SocketAddr {
-        self.route.remote
+        self.address.remote
     }
 
     /// Our address, where the driver tells it.
     #[must_use]
     pub const fn local_address(&self) -> Option<IpAddr> {
-        self.route.local
+        self.address.local
     }
 
     /// Asks the peer for a sign of life.

@@ -11,7 +11,7 @@ use super::parameters::ACK_DELAY_EXPONENT;
 use super::transmit::Permit;
 use super::{Connection, of};
 use crate::crypto::Random;
-use crate::recovery::{Probe, SentPacket};
+use crate::recovery::{PathNumber, Probe, SentPacket};
 use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, TruncatedNumber};
 use crate::wire::{ConnectionId, Frame, PacketType, SpaceId, Writer};
 use crate::{Ecn, Instant};
@@ -105,14 +105,10 @@ impl Connection {
 
     /// The ECN field of the datagram as it stands.
     fn ecn_of(&self, building: &Building<'_>) -> Ecn {
-        if building.long {
+        if building.long || !building.eliciting {
             return Ecn::NotEct;
         }
-        let signal = self.feedback.signal();
-        if !building.eliciting && signal.is_some_and(|s| s.ecn().is_some()) {
-            return Ecn::NotEct;
-        }
-        self.route.ecn(signal)
+        self.route.ecn(self.feedback.signal())
     }
 
     /// Writes a header, and keeps room for the tag. `None` if what is left would not do for the
@@ -337,6 +333,9 @@ impl Connection {
         let size = u16::try_from(len + shim.len()).unwrap_or(u16::MAX);
         let shimmed = shim != Rider::Nothing;
         let in_flight = (eliciting || padded) && !off_path;
+        // Where a signal claims the field, there is nothing to validate.
+        let claimed = self.feedback.signal().is_some_and(|s| s.ecn().is_some());
+        let mark = if claimed { Ecn::NotEct } else { ecn };
         let mut packet = SentPacket {
             sent_at: now,
             state: PacketState::default(),
@@ -346,11 +345,16 @@ impl Connection {
             shim: shimmed,
             probe: match () {
                 () if mtu_probe => Probe::Mtu,
+                () if mark != Ecn::NotEct && self.route.ecn.is_tried() => Probe::Ecn,
                 () if shimmed && self.route.plain.is_tried() => Probe::Shim,
                 () if matches!(shim, Rider::Question(_)) => Probe::Question,
                 () => Probe::Nothing,
             },
-            off_path,
+            path: if off_path {
+                PathNumber::OTHER
+            } else {
+                PathNumber::default()
+            },
             ecn,
             frames: carried,
         };
@@ -359,8 +363,7 @@ impl Connection {
         if space == SpaceId::Data && number > self.skip_number {
             self.skip_number = next_skipped(number, &mut self.random);
         }
-        let signal =
-            shimmed || (eliciting && self.feedback.signal().is_some_and(|s| s.ecn().is_some()));
+        let signal = shimmed || (eliciting && claimed);
         if in_flight {
             self.route.pacer.on_sent(now, u64::from(size));
             self.route.last_sent = Some(now);
@@ -369,8 +372,8 @@ impl Connection {
             }
         }
         if space == SpaceId::Data && !off_path {
-            self.route.ecn.on_sent(ecn);
             if eliciting {
+                self.route.ecn.on_sent(number, mark);
                 self.route.cadence.on_sent(now, signal);
             }
             if eliciting && !mtu_probe {

@@ -26,11 +26,11 @@ impl Connection {
         buffer: &mut [u8],
     ) -> Option<Transmit> {
         let old = self.fallback.as_ref()?;
-        let validation = old.route.validation.as_ref()?;
+        let validation = old.address.validation.as_ref()?;
         if !validation.wants_challenge(now) || !self.keys.has(SpaceId::Data) {
             return None;
         }
-        let (remote, local, id) = (old.route.remote, old.route.local, old.id);
+        let (remote, local, id) = (old.address.remote, old.address.local, old.id);
         let remote_ids = &self.control.remote_ids;
         let dcid = match id {
             None => remote_ids.current().id,
@@ -38,18 +38,25 @@ impl Connection {
             // The peer asked for it back.
             Some(_) => {
                 let fallback = self.fallback.as_mut()?;
-                fallback.route.validation = None;
+                fallback.address.validation = None;
                 return None;
             }
         };
         let data = self.random.bytes();
         let challenge = Frame::PathChallenge(data);
         let full = self.full_datagram();
-        let transmit = self.transmit_probe(now, buffer, full, &dcid, &challenge)?;
-        let route = &mut self.fallback.as_mut()?.route;
-        route.challenged_at = Some(now);
-        if let Some(validation) = &mut route.validation {
-            validation.on_challenge_sent(now, data, true);
+        // Where the peer's last return was not proved, challenges are part of what it is lent.
+        let available = usize::try_from(old.address.limit.available()).unwrap_or(usize::MAX);
+        let size = full.min(available);
+        if size < SMALL {
+            return None;
+        }
+        let transmit = self.transmit_probe(now, buffer, size, &dcid, &challenge)?;
+        let address = &mut self.fallback.as_mut()?.address;
+        address.limit.on_sent(transmit.len as u64);
+        address.challenged_at = Some(now);
+        if let Some(validation) = &mut address.validation {
+            validation.on_challenge_sent(now, data, size >= full);
         }
         Some(Transmit {
             remote,
@@ -68,8 +75,8 @@ impl Connection {
     /// there is room for nothing beside it: it comes before acknowledgements, what they tell of
     /// shims, and a shim. Without an answer nothing else will ever have room there.
     pub(super) fn challenges_first(&self, now: Instant) -> bool {
-        let validation = self.route.validation.as_ref();
-        !self.route.limit.is_validated() && validation.is_some_and(|v| v.wants_challenge(now))
+        let validation = self.address.validation.as_ref();
+        !self.address.limit.is_validated() && validation.is_some_and(|v| v.wants_challenge(now))
     }
 
     /// PATH_CHALLENGE and PATH_RESPONSE of the current path. Some want the datagram to be of full
@@ -83,19 +90,19 @@ impl Connection {
         let start = w.position();
         let mut pads = false;
         let full_size = w.limit() + TAG_LEN >= self.full_datagram();
-        if let Some(validation) = &mut self.route.validation
+        if let Some(validation) = &mut self.address.validation
             && validation.wants_challenge(now)
         {
             let data = self.random.bytes();
             if Frame::PathChallenge(data).encode(w).is_ok() {
                 validation.on_challenge_sent(now, data, full_size);
-                self.route.challenged_at = Some(now);
+                self.address.challenged_at = Some(now);
                 pads = true;
                 self.feedback.on_challenge_sent();
             }
         }
         while w.remaining() >= PATH_FRAME
-            && let Some(owed) = self.route.responses.pop()
+            && let Some(owed) = self.address.responses.pop()
         {
             pads |= owed.full_size;
             let _ = Frame::PathResponse(owed.data).encode(w);
@@ -167,8 +174,8 @@ impl Connection {
         self.stats.datagrams_sent += 1;
         self.stats.bytes_sent += len as u64;
         Some(Transmit {
-            remote: self.route.remote,
-            local: self.route.local,
+            remote: self.address.remote,
+            local: self.address.local,
             ecn: Ecn::NotEct,
             len,
             segment_size: len,

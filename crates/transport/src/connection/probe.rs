@@ -3,8 +3,8 @@
 use super::building::{Building, Contents};
 use super::transmit::Permit;
 use super::{Connection, Transmit};
-use crate::Instant;
 use crate::wire::{Frame, SpaceId};
+use crate::{Ecn, Instant};
 
 impl Connection {
     /// A probe for a larger datagram: PING and padding, and nothing that would be missed. None is
@@ -20,7 +20,7 @@ impl Connection {
         }
         if !self.route.carries_data
             || !self.handshake.is_confirmed()
-            || self.route.validation.is_some()
+            || self.address.validation.is_some()
             || self.probes != [0; 3]
         {
             return None;
@@ -28,7 +28,8 @@ impl Connection {
         let window = self.route.controller.window();
         let in_flight = self.recovery.bytes_in_flight();
         let size = self.route.mtud.poll_probe(now)?;
-        if in_flight + u64::from(size) > window || u64::from(size) > self.route.limit.available() {
+        if in_flight + u64::from(size) > window || u64::from(size) > self.address.limit.available()
+        {
             return None;
         }
         let room = buffer.get_mut(..usize::from(size))?;
@@ -39,7 +40,11 @@ impl Connection {
         Frame::Ping.encode(&mut building.w).ok()?;
         let rest = building.w.remaining();
         building.w.put_zeros(rest).ok()?;
-        let ecn = self.route.ecn(self.feedback.signal());
+        // A packet that is to find out about two things tells of neither.
+        let ecn = match self.route.ecn.is_tried() {
+            true => Ecn::NotEct,
+            false => self.route.ecn(self.feedback.signal()),
+        };
         let number = open.number;
         let contents = Contents {
             eliciting: true,
@@ -54,8 +59,8 @@ impl Connection {
         let len = building.len();
         self.on_datagram_sent(len);
         Some(Transmit {
-            remote: self.route.remote,
-            local: self.route.local,
+            remote: self.address.remote,
+            local: self.address.local,
             ecn,
             len,
             segment_size: len,

@@ -104,7 +104,7 @@ impl Connection {
 
     /// A client knows where its server is (RFC 9000 §9).
     fn is_from_a_stranger(&self, received: &Received) -> bool {
-        self.side.is_client() && received.remote != self.route.remote
+        self.side.is_client() && received.remote != self.address.remote
     }
 
     /// True if the packet opened.
@@ -203,7 +203,7 @@ impl Connection {
         if self.side.is_server() && space == SpaceId::Handshake {
             // The client's address is its own, and it has the Handshake keys (RFC 9000 §8.1, RFC
             // 9001 §4.9.1).
-            self.route.limit.validate();
+            self.address.limit.validate();
             self.discard(now, SpaceId::Initial);
         }
         let payload = packet

@@ -84,8 +84,8 @@ impl Connection {
             _ => None,
         };
         PathReport {
-            remote: self.route.remote,
-            local: self.route.local,
+            remote: self.address.remote,
+            local: self.address.local,
             controller: self.route.controller.metrics(),
             pace: self.route.pacer.rate(),
             in_flight: self.recovery.bytes_in_flight(),
@@ -105,7 +105,7 @@ impl Connection {
             receive_limited: self.streams.receive_limited(),
             ecn: self.route.ecn.state(),
             bounded_by: self.bounds.shares(now),
-            validated: self.route.limit.is_validated(),
+            validated: self.address.limit.is_validated(),
             known_path: self.route.asked,
         }
     }

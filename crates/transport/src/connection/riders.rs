@@ -30,7 +30,7 @@ impl Connection {
         // The controller hears of 1-RTT packets alone; the handshake has measured the path before
         // the first of them.
         request.min_rtt = request.min_rtt.or_else(|| self.recovery.rtt().min());
-        request.ipv6 = self.route.is_ipv6();
+        request.ipv6 = self.address.is_ipv6();
         if let Some(wanted) = request.signal {
             let next = self.recovery.space(SpaceId::Data).sent().next_number();
             self.feedback.choose(wanted, next);
@@ -58,7 +58,7 @@ impl Connection {
         if len == 0
             || probe.is_some()
             || !self.is_complete()
-            || !self.route.limit.is_validated()
+            || !self.address.limit.is_validated()
             || !self.route.controller.asks()
             || !self.route.plain.wants_shim(now, None)
         {

@@ -1,4 +1,4 @@
-//! The path in use, with everything that is learnt about it.
+//! The peer's address in use, and the path there with everything that is learnt about it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,15 +10,92 @@ use crate::path::{
     AmplificationLimit, ArrivalRate, Cadence, ETHERNET_MTU, EcnValidation, Mtud, OneWayDelay,
     PathResponses, PathValidation, PlainPath,
 };
-use crate::recovery::Pacer;
+use crate::recovery::{Pacer, PathRecovery};
 use crate::{Duration, Ecn, Instant, Signal};
 
-/// The current path. A change of path begins with a new one.
+/// Where the peer is, and what it has proved of that.
 #[derive(Debug)]
-pub(super) struct Route {
+pub(super) struct Address {
     pub(super) remote: SocketAddr,
     pub(super) local: Option<IpAddr>,
     pub(super) limit: AmplificationLimit,
+    pub(super) responses: PathResponses,
+    /// While the address is being validated.
+    pub(super) validation: Option<PathValidation>,
+    /// When the peer was last challenged here, if ever.
+    pub(super) challenged_at: Option<Instant>,
+    /// When the peer last showed that it gets what is sent here.
+    pub(super) proved_at: Instant,
+    /// An acknowledgement of a packet from this number on proves that the peer is back here.
+    pub(super) proved_from: u64,
+}
+
+impl Address {
+    pub(super) const fn new(
+        now: Instant,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        limit: AmplificationLimit,
+    ) -> Self {
+        Self {
+            remote,
+            local,
+            limit,
+            responses: PathResponses::new(),
+            validation: None,
+            challenged_at: None,
+            proved_at: now,
+            proved_from: 0,
+        }
+    }
+
+    /// Whether its packets are of IPv6.
+    #[inline]
+    pub(super) const fn is_ipv6(&self) -> bool {
+        // A socket of both versions writes IPv4 addresses as IPv4-mapped.
+        self.remote.ip().to_canonical().is_ipv6()
+    }
+
+    /// Whether `remote` and `local` (as far as it is known) are this one's.
+    #[inline]
+    pub(super) fn is(&self, remote: SocketAddr, local: Option<IpAddr>) -> bool {
+        self.remote == remote && self.is_from(local)
+    }
+
+    /// Whether nothing but the port tells `remote` and `local` from this one's.
+    pub(super) fn is_same_host(&self, remote: SocketAddr, local: Option<IpAddr>) -> bool {
+        self.remote.ip() == remote.ip() && self.is_from(local)
+    }
+
+    fn is_from(&self, local: Option<IpAddr>) -> bool {
+        self.local.is_none() || local.is_none() || self.local == local
+    }
+
+    /// True if the address is the peer's, as it has shown not long ago.
+    pub(super) fn is_known(&self, now: Instant) -> bool {
+        self.limit.is_validated() && now.saturating_since(self.proved_at) < KNOWN
+    }
+
+    /// The peer has shown that it is here, by something that it could not know otherwise.
+    pub(super) const fn prove(&mut self, now: Instant) {
+        self.proved_at = now;
+        self.limit.validate();
+    }
+
+    /// The path in use goes here. Packet `number` was acknowledged.
+    #[inline]
+    pub(super) fn on_acked(&mut self, now: Instant, number: u64) {
+        self.proved_at = now;
+        if self.limit.is_validated() && number >= self.proved_from {
+            self.limit.validate();
+        }
+    }
+}
+
+/// What is learnt of a path. Another path begins with a new one, but for one to another port of the
+/// same host, which shares it (RFC 9000 §9.4).
+#[derive(Debug)]
+pub(super) struct Route {
     pub(super) controller: Box<dyn Controller>,
     pub(super) pacer: Pacer,
     pub(super) mtud: Mtud,
@@ -33,13 +110,6 @@ pub(super) struct Route {
     pub(super) arrivals: ArrivalRate,
     /// Routers were asked for what was known of it beforehand.
     pub(super) asked: bool,
-    pub(super) responses: PathResponses,
-    /// While the path is being validated.
-    pub(super) validation: Option<PathValidation>,
-    /// When the peer was last challenged over it, if ever.
-    pub(super) challenged_at: Option<Instant>,
-    /// When the peer last showed that it gets what is sent here.
-    pub(super) proved_at: Instant,
     /// The application had data to send: larger datagrams are worth a search.
     pub(super) carries_data: bool,
     /// When something that counts towards bytes in flight last left.
@@ -47,24 +117,11 @@ pub(super) struct Route {
 }
 
 impl Route {
-    pub(super) fn new(
-        now: Instant,
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        validated: bool,
-        config: &TransportConfig,
-    ) -> Self {
+    pub(super) fn new(now: Instant, config: &TransportConfig) -> Self {
         let mark = if config.ecn { Ecn::Ect0 } else { Ecn::NotEct };
         let mtud = Mtud::with_base(config.initial_mtu, config.max_mtu.unwrap_or(ETHERNET_MTU));
         let mtu = mtud.mtu();
         Self {
-            remote,
-            local,
-            limit: if validated {
-                AmplificationLimit::validated()
-            } else {
-                AmplificationLimit::new()
-            },
             controller: config.controller.build(now, mtu),
             pacer: Pacer::new(now, mtu),
             mtud,
@@ -74,10 +131,6 @@ impl Route {
             one_way: OneWayDelay::new(),
             arrivals: ArrivalRate::default(),
             asked: false,
-            responses: PathResponses::new(),
-            validation: None,
-            challenged_at: None,
-            proved_at: now,
             carries_data: false,
             last_sent: None,
         }
@@ -106,43 +159,34 @@ impl Route {
         self.ecn.test_again();
         self.plain.forget_trial();
     }
-
-    /// Whether its packets are of IPv6.
-    #[inline]
-    pub(super) const fn is_ipv6(&self) -> bool {
-        // A socket of both versions writes IPv4 addresses as IPv4-mapped.
-        self.remote.ip().to_canonical().is_ipv6()
-    }
-
-    /// Whether `remote` and `local` (as far as it is known) are this path's.
-    #[inline]
-    pub(super) fn is(&self, remote: SocketAddr, local: Option<IpAddr>) -> bool {
-        self.remote == remote && (self.local.is_none() || local.is_none() || self.local == local)
-    }
 }
 
-/// How long a path counts as known after the peer has shown that it gets what is sent there: its
-/// address is the peer's, and what was learnt of it holds (RFC 9000 §9.3, §9.4).
+/// How long an address counts as known after the peer has shown that it gets what is sent there:
+/// it is the peer's, and what was learnt of the path holds (RFC 9000 §9.3, §9.4).
 const KNOWN: Duration = Duration::from_secs(60);
 
-/// The last path that worked. It is challenged when it is left, since the peer may still be there
-/// (RFC 9000 §9.3.3).
+/// A path that was left: what belongs to it.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub(super) route: Route,
+    pub(super) recovery: PathRecovery,
+}
+
+/// The last address that worked. It is challenged when it is left, since the peer may still be
+/// there (RFC 9000 §9.3.3).
 #[derive(Debug)]
 pub(super) struct OldPath {
-    pub(super) route: Route,
+    pub(super) address: Address,
+    /// The path there. `None`: it is the current one, which leads to another port.
+    pub(super) path: Option<Box<Left>>,
     /// The peer's id that our packets over it carry, if not the current one.
     pub(super) id: Option<RemoteId>,
 }
 
 impl OldPath {
-    /// True if the peer may come back to it as if it had never left.
-    pub(super) fn is_known(&self, now: Instant) -> bool {
-        now.saturating_since(self.route.proved_at) < KNOWN
-    }
-
     /// When a challenge is due.
     pub(super) fn challenge_at(&self) -> Option<Instant> {
-        let validation = self.route.validation.as_ref();
+        let validation = self.address.validation.as_ref();
         validation.and_then(PathValidation::next_challenge)
     }
 }

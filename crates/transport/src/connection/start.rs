@@ -13,7 +13,7 @@ use super::idle::Idle;
 use super::keys::LevelKeys;
 use super::parameters::{self, Parameters, ServerIds};
 use super::received::Received;
-use super::route::Route;
+use super::route::{Address, Route};
 use super::stats::Stats;
 use super::timers::{Timer, Timers};
 use super::zero_rtt::ZeroRtt;
@@ -26,6 +26,7 @@ use crate::crypto::{
     SharedEndpointKey, Side, StartError,
 };
 use crate::datagrams::Datagrams;
+use crate::path::AmplificationLimit;
 use crate::recovery::Recovery;
 use crate::streams::Streams;
 use crate::wire::transport_parameters::HandshakeIds;
@@ -228,7 +229,12 @@ impl Connection {
         let mut timers = Timers::default();
         timers.set(Timer::Handshake, now + config.handshake_timeout);
         let zero_rtt = ZeroRtt::new(parts.session.may_take_early_data());
-        let route = Route::new(now, parts.remote, parts.local, parts.validated, &config);
+        let limit = match parts.validated {
+            true => AmplificationLimit::validated(),
+            false => AmplificationLimit::new(),
+        };
+        let address = Address::new(now, parts.remote, parts.local, limit);
+        let route = Route::new(now, &config);
         let mut recovery = Recovery::new(side.is_client(), now);
         let idle_timeout = parameters::idle_timeout(&config);
         recovery.set_idle_timeout(idle_timeout);
@@ -247,6 +253,7 @@ impl Connection {
             datagrams: Datagrams::new(config.datagrams),
             control: Control::new(parts.local_id, LocalIds::new(parts.local_id), remote_ids),
             feedback: Feedback::new(&config.signals),
+            address,
             route,
             interface_mtu: None,
             fallback: None,

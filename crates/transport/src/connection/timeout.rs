@@ -78,7 +78,7 @@ impl Connection {
         });
         let mtu = self.route.mtud.deadline();
         let mut next = acks.chain(mtu).filter(later).min();
-        if let Some(validation) = &self.route.validation {
+        if let Some(validation) = &self.address.validation {
             next = sooner(next, validation.next_challenge().filter(later));
             next = sooner(next, Some(validation.deadline()));
         }

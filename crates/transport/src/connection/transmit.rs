@@ -82,7 +82,7 @@ impl Connection {
                 Some(batch) => (batch.len, batch.segment_size),
                 None => (0, usize::from(self.datagram_limit())),
             };
-            let Some(size) = self.unvalidated_size(now, size) else {
+            let Some(size) = self.limited_size(now, size) else {
                 break;
             };
             let Some(room) = buffer.get_mut(done..done + size) else {
@@ -94,8 +94,8 @@ impl Connection {
             };
             self.on_datagram_sent(built.len);
             let transmit = batch.get_or_insert(Transmit {
-                remote: self.route.remote,
-                local: self.route.local,
+                remote: self.address.remote,
+                local: self.address.local,
                 ecn: built.ecn,
                 len: 0,
                 segment_size: built.len,
@@ -124,10 +124,23 @@ impl Connection {
 
     /// What the amplification limit makes of a datagram of `size` bytes (RFC 9000 §8.1). `None`: it
     /// forbids it.
-    fn unvalidated_size(&mut self, now: Instant, size: usize) -> Option<usize> {
-        let available = usize::try_from(self.route.limit.available()).unwrap_or(usize::MAX);
+    fn limited_size(&mut self, now: Instant, size: usize) -> Option<usize> {
+        let limit = &self.address.limit;
+        if limit.is_lifted() {
+            return Some(size);
+        }
+        let available = usize::try_from(limit.available()).unwrap_or(usize::MAX);
         let least = self.least_challenge().max(MIN_UNVALIDATED);
-        let validation = self.route.validation.as_ref();
+        if limit.is_validated() {
+            // The peer may only receive, and all that was lent may be lost: a probe that holds
+            // little but a PING asks whether it is there.
+            let probes = self.probes != [0; 3];
+            return match available {
+                available if available >= least => Some(size.min(available)),
+                _ => probes.then_some(least),
+            };
+        }
+        let validation = self.address.validation.as_ref();
         let allowed = match validation {
             None => available,
             Some(validation) => match available.checked_sub(RESERVE) {
@@ -148,6 +161,7 @@ impl Connection {
     /// Before a batch: keys that want renewal, and the restart after a pause.
     fn prepare(&mut self, now: Instant) {
         self.prepare_datagrams();
+        self.route.ecn.poll(now);
         if self.streams.prepare(now) {
             self.ask_for_refused(now);
         }
@@ -236,9 +250,9 @@ impl Connection {
         self.has_data()
             || self.control.is_due()
             || self.ack_request.immediate_due()
-            || !self.route.responses.is_empty()
+            || !self.address.responses.is_empty()
             || self
-                .route
+                .address
                 .validation
                 .as_ref()
                 .is_some_and(|v| v.wants_challenge(now))
@@ -292,7 +306,7 @@ impl Connection {
     pub(super) fn on_datagram_sent(&mut self, len: usize) {
         self.stats.datagrams_sent += 1;
         self.stats.bytes_sent += len as u64;
-        self.route.limit.on_sent(len as u64);
+        self.address.limit.on_sent(len as u64);
     }
 
     /// Nothing more leaves: notes why.
@@ -304,6 +318,7 @@ impl Connection {
             self.recovery.note_not_window_limited();
         }
         let explicit = self.route.controller.metrics().explicit;
-        self.bounds.set(now, Bound::new(limit, explicit));
+        let opening = self.streams.waits_to_open();
+        self.bounds.set(now, Bound::new(limit, explicit, opening));
     }
 }

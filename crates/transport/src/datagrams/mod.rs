@@ -18,9 +18,11 @@ const OVERHEAD: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramsConfig {
     /// Memory for datagrams that arrived and were not read yet, bytes; each counts 64 more than its
-    /// own. 0, the default: DATAGRAM frames are not offered to the peer, and one is an error.
+    /// own, and as received data to the endpoint's memory
+    /// ([`EndpointConfig::receive_memory`](crate::endpoint::EndpointConfig::receive_memory)). 1 MiB
+    /// by default. 0: DATAGRAM frames are not offered to the peer, and one is an error.
     pub receive_bytes: usize,
-    /// The same for datagrams that were not sent yet.
+    /// The same for datagrams that were not sent yet. 1 MiB by default.
     pub send_bytes: usize,
 }
 
@@ -34,7 +36,7 @@ impl DatagramsConfig {
 impl Default for DatagramsConfig {
     fn default() -> Self {
         Self {
-            receive_bytes: 0,
+            receive_bytes: 1 << 20,
             send_bytes: 1 << 20,
         }
     }
@@ -43,7 +45,7 @@ impl Default for DatagramsConfig {
 /// A datagram cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum SendDatagramError {
+pub enum DatagramError {
     /// The peer takes no DATAGRAM frames, or has not said so yet.
     #[error("the peer takes no datagrams")]
     Unsupported,
@@ -98,6 +100,10 @@ pub(crate) struct Datagrams {
     receive: Queue,
     /// The last packet had one: if streams wait too, the next one is theirs.
     had_turn: bool,
+    /// The application waits for room to send, or for what there was to go.
+    waits: bool,
+    /// It had to wait, and room was made.
+    unblocked: bool,
     counts: Counts,
 }
 
@@ -108,6 +114,8 @@ impl Datagrams {
             send: Queue::default(),
             receive: Queue::default(),
             had_turn: false,
+            waits: false,
+            unblocked: false,
             counts: Counts::default(),
         }
     }
@@ -126,6 +134,34 @@ impl Datagrams {
         self.counts.unsent += self.send.push(data, self.config.send_bytes);
     }
 
+    /// Bytes of one more datagram that needs no other to go.
+    pub(crate) const fn send_room(&self) -> usize {
+        let taken = self.send.bytes.saturating_add(OVERHEAD);
+        self.config.send_bytes.saturating_sub(taken)
+    }
+
+    /// Queues a datagram if none has to go for it. False: the application waits, and
+    /// [`take_unblocked`](Self::take_unblocked) says when to try again. One that is larger than the
+    /// queue waits for an empty one, and is dropped as [`send`](Self::send) does.
+    pub(crate) fn try_send(&mut self, data: &Bytes) -> bool {
+        if data.len() > self.send_room() && !self.send.waiting.is_empty() {
+            self.waits = true;
+            return false;
+        }
+        self.send(data.clone());
+        true
+    }
+
+    /// True once after room was made that the application waits for.
+    pub(crate) fn take_unblocked(&mut self) -> bool {
+        core::mem::take(&mut self.unblocked)
+    }
+
+    /// Datagrams left the queue for sending.
+    fn made_room(&mut self) {
+        self.unblocked |= core::mem::take(&mut self.waits);
+    }
+
     #[inline]
     pub(crate) fn wants_to_send(&self) -> bool {
         !self.send.waiting.is_empty()
@@ -136,6 +172,7 @@ impl Datagrams {
         while self.send.waiting.front().is_some_and(|d| d.len() > max) {
             self.send.pop();
             self.counts.unsent += 1;
+            self.made_room();
         }
     }
 
@@ -143,6 +180,7 @@ impl Datagrams {
     pub(crate) fn drop_unsent(&mut self) {
         self.counts.unsent += self.send.waiting.len() as u64;
         self.send = Queue::default();
+        self.made_room();
     }
 
     /// True if it is for streams to fill the next packet first: each kind has every other one.
@@ -161,14 +199,16 @@ impl Datagrams {
             self.send.pop();
             self.had_turn = true;
             self.counts.sent += 1;
+            self.made_room();
         }
     }
 
-    /// One arrived. True if nothing waited to be read before it.
-    pub(crate) fn on_datagram(&mut self, data: &[u8]) -> bool {
+    /// One arrived. True if nothing waited to be read before it. It is not kept where memory is
+    /// `scarce`.
+    pub(crate) fn on_datagram(&mut self, data: &[u8], scarce: bool) -> bool {
         let first = self.receive.waiting.is_empty();
         self.counts.received += 1;
-        if data.len() + OVERHEAD > self.config.receive_bytes {
+        if scarce || data.len() + OVERHEAD > self.config.receive_bytes {
             self.counts.unread += 1;
             return false;
         }
@@ -180,6 +220,11 @@ impl Datagrams {
     /// The oldest that arrived.
     pub(crate) fn read(&mut self) -> Option<Bytes> {
         self.receive.pop()
+    }
+
+    /// Memory of what arrived and was not read, bytes.
+    pub(crate) const fn unread_bytes(&self) -> usize {
+        self.receive.bytes
     }
 
     /// The connection is over: nothing is sent any more. What has arrived can still be read.

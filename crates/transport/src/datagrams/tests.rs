@@ -12,7 +12,7 @@ fn a_full_queue_drops_its_oldest_and_counts_them() {
     let mut datagrams = queues(10 * (100 + OVERHEAD));
     for n in 0..25 {
         datagrams.send(Bytes::from(vec![n; 100]));
-        let woken = datagrams.on_datagram(&[n; 100]);
+        let woken = datagrams.on_datagram(&[n; 100], false);
         assert_eq!(woken, n == 0);
     }
     assert_eq!(datagrams.memory(), 20 * (100 + OVERHEAD));
@@ -37,7 +37,7 @@ fn a_full_queue_drops_its_oldest_and_counts_them() {
 fn empty_datagrams_are_bounded_too() {
     let mut datagrams = queues(1000);
     for _ in 0..100_000 {
-        datagrams.on_datagram(&[]);
+        datagrams.on_datagram(&[], false);
         datagrams.send(Bytes::new());
     }
     assert!(datagrams.memory() <= 2000);
@@ -47,8 +47,8 @@ fn empty_datagrams_are_bounded_too() {
 #[test]
 fn one_that_no_queue_can_hold_is_dropped_alone() {
     let mut datagrams = queues(1000);
-    assert!(datagrams.on_datagram(b"small"));
-    assert!(!datagrams.on_datagram(&[0; 2000]));
+    assert!(datagrams.on_datagram(b"small", false));
+    assert!(!datagrams.on_datagram(&[0; 2000], false));
     assert_eq!(datagrams.read().unwrap(), &b"small"[..]);
     assert_eq!(datagrams.counts().unread, 1);
 }
@@ -66,4 +66,31 @@ fn what_the_path_carries_no_more_is_out_of_the_way() {
     datagrams.write(&mut w);
     assert_eq!(w.position(), datagram_len(100));
     assert!(datagrams.yields() && !datagrams.yields());
+}
+
+/// Who waits for room is told once there is some, and no older datagram goes for a newer one.
+#[test]
+fn what_waits_for_room_drops_nothing() {
+    let mut datagrams = queues(1000);
+    let data = Bytes::from_static(&[7; 300]);
+    assert_eq!(datagrams.send_room(), 1000 - OVERHEAD);
+    assert!(datagrams.try_send(&data) && datagrams.try_send(&data));
+    assert_eq!(
+        datagrams.send_room(),
+        1000 - 2 * (300 + OVERHEAD) - OVERHEAD
+    );
+    assert!(!datagrams.try_send(&data) && !datagrams.take_unblocked());
+    let mut packet = [0; 350];
+    datagrams.write(&mut Writer::new(&mut packet));
+    assert!(datagrams.take_unblocked() && !datagrams.take_unblocked());
+    assert!(datagrams.try_send(&data));
+    // One that never fits does not wait for ever.
+    let large = Bytes::from_static(&[7; 2000]);
+    assert!(!datagrams.try_send(&large));
+    datagrams.drop_unsent();
+    assert!(datagrams.take_unblocked() && datagrams.try_send(&large));
+    assert!(!datagrams.wants_to_send());
+    // Where memory is short nothing is kept.
+    assert!(!datagrams.on_datagram(b"scarce", true));
+    assert_eq!(datagrams.unread_bytes(), 0);
 }

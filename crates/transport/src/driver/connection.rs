@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -13,11 +13,12 @@ use super::clock;
 use super::opening::Places;
 use super::shared::{Awaited, Shared};
 use super::socket::SocketBuffers;
-use crate::Signal;
 use crate::config::ControllerFactory;
 use crate::connection::{ConnectionError, EarlyData, PathReport, Stats};
 use crate::crypto::{ExportError, HandshakeData};
 use crate::path::LARGEST_MTU;
+use crate::streams::Dir;
+use crate::{Signal, VarInt};
 
 /// Bytes of one send batch: with segmentation offload, one system call takes what one datagram may
 /// have.
@@ -43,12 +44,12 @@ impl Connection {
         &self.shared
     }
 
-    /// Ends the connection at once, with an application error code and a reason for people. What is
-    /// not yet delivered is lost: wait with [`SendStream::stopped`](super::SendStream::stopped) for
-    /// what matters.
-    pub fn close(&self, code: u32, reason: &[u8]) {
-        self.shared
-            .close(code.into(), Bytes::copy_from_slice(reason));
+    /// Ends the connection at once, with an application error code below 2^62 and a reason for
+    /// people. What is not yet delivered is lost: wait with
+    /// [`SendStream::stopped`](super::SendStream::stopped) for what matters.
+    pub fn close(&self, code: impl Into<VarInt>, reason: &[u8]) {
+        let code = code.into().into_inner();
+        self.shared.close(code, Bytes::copy_from_slice(reason));
     }
 
     /// Waits until the connection is over, and says why.
@@ -98,6 +99,48 @@ impl Connection {
         // An IPv6 socket names IPv4 addresses in a form of its own.
         address.set_ip(address.ip().to_canonical());
         address
+    }
+
+    /// This side's address, by which the peer's packets come, where the system tells it; `None`
+    /// before the first one. IPv4 addresses are not IPv4-mapped.
+    #[must_use]
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        let local = self.shared.lock().core.local_address();
+        local.map(|ip| ip.to_canonical())
+    }
+
+    /// A number that no other connection of this process has as long as a handle of this one, weak
+    /// ones and streams included, is held.
+    #[must_use]
+    pub fn stable_id(&self) -> usize {
+        Arc::as_ptr(&self.shared).addr()
+    }
+
+    /// A handle that does not keep the connection open.
+    #[must_use]
+    pub fn weak_handle(&self) -> WeakConnection {
+        WeakConnection(Arc::downgrade(&self.shared))
+    }
+
+    /// Sets how many bidirectional streams the peer may have open at once, in place of
+    /// [`StreamsConfig::max_bidi_streams`](crate::streams::StreamsConfig::max_bidi_streams). A
+    /// lower number holds as streams end: what the peer was promised stays.
+    pub fn set_max_concurrent_bi_streams(&self, streams: impl Into<VarInt>) {
+        self.set_max_concurrent(Dir::Bi, streams.into());
+    }
+
+    /// Sets how many unidirectional streams the peer may have open at once, in place of
+    /// [`StreamsConfig::max_uni_streams`](crate::streams::StreamsConfig::max_uni_streams). A lower
+    /// number holds as streams end: what the peer was promised stays.
+    pub fn set_max_concurrent_uni_streams(&self, streams: impl Into<VarInt>) {
+        self.set_max_concurrent(Dir::Uni, streams.into());
+    }
+
+    fn set_max_concurrent(&self, dir: Dir, streams: VarInt) {
+        let mut state = self.shared.lock();
+        let streams = streams.into_inner();
+        state.core.streams().set_max_concurrent(dir, streams);
+        state.wake_driver();
     }
 
     /// Smoothed round-trip time; `None` before the first sample.
@@ -202,6 +245,25 @@ impl Connection {
         let mut state = self.shared.lock();
         state.core.ping();
         state.wake_driver();
+    }
+}
+
+/// A handle of a [`Connection`] that does not keep it open.
+#[derive(Clone, Debug)]
+pub struct WeakConnection(Weak<Shared>);
+
+impl WeakConnection {
+    /// The connection, unless its last [`Connection`] was dropped, which closed it.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Connection> {
+        let shared = self.0.upgrade()?;
+        let one_more = |users: usize| (users > 0).then(|| users + 1);
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        let counted = shared.users.fetch_update(order.0, order.1, one_more);
+        counted.is_ok().then(|| Connection {
+            shared,
+            places: Places::default(),
+        })
     }
 }
 

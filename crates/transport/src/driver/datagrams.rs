@@ -9,18 +9,30 @@ use super::connection::Connection;
 use super::shared::{Awaited, Shared};
 use super::waiters::Place;
 use crate::connection::ConnectionError;
-use crate::datagrams;
+use crate::datagrams::DatagramError;
 
 /// A datagram was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendDatagramError {
-    /// It cannot be sent now.
-    #[error(transparent)]
-    Refused(#[from] datagrams::SendDatagramError),
+    /// The peer takes no DATAGRAM frames, or has not said so yet.
+    #[error("the peer takes no datagrams")]
+    Unsupported,
+    /// It is longer than this, which is what the path and the peer take now.
+    #[error("a datagram may have {0} bytes at most now")]
+    TooLong(usize),
     /// The connection is over.
     #[error("the connection is over: {0}")]
     ConnectionLost(#[from] ConnectionError),
+}
+
+impl From<DatagramError> for SendDatagramError {
+    fn from(error: DatagramError) -> Self {
+        match error {
+            DatagramError::Unsupported => Self::Unsupported,
+            DatagramError::TooLong(most) => Self::TooLong(most),
+        }
+    }
 }
 
 /// The next datagram, or a place among those who wait for one.
@@ -59,6 +71,39 @@ impl Connection {
         state.core.send_datagram(data)?;
         state.wake_driver();
         Ok(())
+    }
+
+    /// Sends a datagram as [`send_datagram`](Self::send_datagram) does, once there is room for it
+    /// in the queue: no older one is dropped. Of several callers any may get the room first. A
+    /// dropped future sends nothing.
+    ///
+    /// # Errors
+    /// [`SendDatagramError`].
+    pub async fn send_datagram_wait(&self, data: Bytes) -> Result<(), SendDatagramError> {
+        let mut waiting = self.shared.waiting(Awaited::DatagramRoom);
+        poll_fn(|cx| {
+            let mut state = self.shared.lock();
+            if let Some(error) = state.lost() {
+                return Poll::Ready(Err(error.into()));
+            }
+            match state.core.try_send_datagram(&data) {
+                Ok(true) => state.wake_driver(),
+                Ok(false) => {
+                    waiting.wait(&mut state, cx);
+                    return Poll::Pending;
+                }
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
+    /// Bytes of one more datagram that [`send_datagram`](Self::send_datagram) takes without
+    /// dropping an older one from the queue.
+    #[must_use]
+    pub fn datagram_send_buffer_space(&self) -> usize {
+        self.shared.lock().core.datagram_send_room()
     }
 
     /// The next datagram of the peer's, the oldest that is there. Those that are not read in time

@@ -95,7 +95,7 @@ async fn ecn_holds_between_two_hosts() {
         let (a, b) = joined(1500);
         let server = sink(&b, at);
         let endpoint = Endpoint::new(a.udp(from.parse().unwrap()).unwrap(), None).unwrap();
-        let connecting = endpoint.connect(client(None), at.parse().unwrap(), "server.test");
+        let connecting = endpoint.connect_with(client(None), at.parse().unwrap(), "server.test");
         let connection = bounded(connecting.unwrap()).await.unwrap();
         bounded(upload(&connection, 4_000_000)).await;
         assert_eq!(connection.path_report().ecn, EcnState::Capable, "{at}");

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use rand::Rng as _;
 use rustc_hash::FxHashMap;
+use tokio::runtime::Handle;
 
 use super::clock;
 use super::config::{ClientConfig, ServerConfig};
@@ -23,10 +24,10 @@ use super::receive::ReceiveTask;
 use super::socket::{Socket, SocketBuffers};
 use super::timers::{TimerTask, Timers};
 use super::waiters::{Place, WaitList};
-use crate::Instant;
 use crate::crypto::tls::EndpointSecret;
 use crate::crypto::{Random, SharedEndpointKey, gather_entropy};
 use crate::endpoint::{self as core, EndpointConfig, EndpointStats};
+use crate::{Instant, VarInt};
 
 /// The cryptography library was told to gather entropy.
 static ENTROPY: Once = Once::new();
@@ -41,6 +42,9 @@ pub enum ConnectError {
          socket's"
     )]
     Address(SocketAddr),
+    /// The endpoint has no default configuration for clients.
+    #[error("the endpoint has no default client configuration: set one, or connect with one")]
+    NoDefaultClientConfig,
     /// The endpoint was closed.
     #[error("the endpoint is closed")]
     Closed,
@@ -51,8 +55,13 @@ pub enum ConnectError {
 
 /// A UDP socket with QUIC connections on it, as client, server or both. Cheap to clone.
 ///
-/// When the last clone is dropped, no further connection is accepted; those there are go on. All of
-/// them end with the tokio runtime that the endpoint was made in, whichever they began in.
+/// When the last clone is dropped, no further connection is accepted; those there are go on.
+///
+/// An endpoint is made inside a tokio runtime that has I/O enabled
+/// ([`enable_all`](tokio::runtime::Builder::enable_all)). A connection's task runs in the runtime
+/// that it is begun in, or in the endpoint's where [`connect`](Self::connect) or
+/// [`Incoming::accept`](super::Incoming::accept) is called outside any. All connections end with
+/// the endpoint's runtime.
 pub struct Endpoint {
     pub(super) shared: Arc<EndpointShared>,
 }
@@ -61,7 +70,7 @@ impl Endpoint {
     /// An endpoint that connects only, bound to `address` (port 0: any).
     ///
     /// # Errors
-    /// If the socket cannot be had.
+    /// If the socket cannot be had, or outside a tokio runtime.
     pub fn client(address: SocketAddr) -> io::Result<Self> {
         Self::new(std::net::UdpSocket::bind(address)?, None)
     }
@@ -69,7 +78,7 @@ impl Endpoint {
     /// An endpoint that accepts connections and may connect too.
     ///
     /// # Errors
-    /// If the socket cannot be had.
+    /// If the socket cannot be had, or outside a tokio runtime.
     pub fn server(config: ServerConfig, address: SocketAddr) -> io::Result<Self> {
         Self::new(std::net::UdpSocket::bind(address)?, Some(config))
     }
@@ -77,8 +86,22 @@ impl Endpoint {
     /// An endpoint on a socket that is bound already.
     ///
     /// # Errors
-    /// If the socket cannot be used.
+    /// If the socket cannot be used, or outside a tokio runtime.
     pub fn new(socket: std::net::UdpSocket, server: Option<ServerConfig>) -> io::Result<Self> {
+        Self::with_config(socket, server, |_| {})
+    }
+
+    /// An endpoint whose configuration `adjust` changes: it is given the defaults with what
+    /// `server` says, and may change limits, lifetimes of tokens and memory.
+    ///
+    /// # Errors
+    /// If the socket cannot be used, or outside a tokio runtime.
+    pub fn with_config(
+        socket: std::net::UdpSocket,
+        server: Option<ServerConfig>,
+        adjust: impl FnOnce(&mut EndpointConfig),
+    ) -> io::Result<Self> {
+        let runtime = Handle::try_current().map_err(io::Error::other)?;
         let mut seed = [0; 32];
         draw(&mut seed);
         let now = clock::now();
@@ -96,8 +119,10 @@ impl Endpoint {
             config.remembered_tokens = tokens.unwrap_or(config.remembered_tokens);
             config.server = Some(server.into_core());
         }
+        adjust(&mut config);
         let socket = Arc::new(Socket::new(socket)?);
         let shared = Arc::new(EndpointShared {
+            runtime,
             timers: Arc::new(Timers::new()?),
             state: Mutex::new(EndpointState {
                 socket: Arc::clone(&socket),
@@ -109,6 +134,7 @@ impl Endpoint {
                 idle: WaitList::default(),
                 receiving: WaitList::default(),
                 closed: false,
+                client: None,
                 tokens: FxHashMap::default(),
             }),
             interfaces: Interfaces::default(),
@@ -124,13 +150,36 @@ impl Endpoint {
         Ok(Self { shared })
     }
 
+    /// Begins a connection to `address` with the
+    /// [default configuration](Self::set_default_client_config), as
+    /// [`connect_with`](Self::connect_with) does.
+    ///
+    /// # Errors
+    /// [`ConnectError::NoDefaultClientConfig`] without one; otherwise as
+    /// [`connect_with`](Self::connect_with).
+    pub fn connect(
+        &self,
+        address: SocketAddr,
+        server_name: &str,
+    ) -> Result<Connecting, ConnectError> {
+        let config = self.shared.lock().client.clone();
+        let config = config.ok_or(ConnectError::NoDefaultClientConfig)?;
+        self.connect_with(config, address, server_name)
+    }
+
+    /// Sets what [`connect`](Self::connect) begins connections with, for all clones of this
+    /// endpoint. Connections that are begun already keep what they began with.
+    pub fn set_default_client_config(&self, config: ClientConfig) {
+        self.shared.lock().client = Some(config);
+    }
+
     /// Begins a connection to `address`, whose certificate must fit `server_name`. An endpoint
     /// bound to `[::]` connects to IPv4 addresses too, where the system's sockets take both
     /// versions (on Linux).
     ///
     /// # Errors
     /// [`ConnectError`].
-    pub fn connect(
+    pub fn connect_with(
         &self,
         config: ClientConfig,
         address: SocketAddr,
@@ -147,7 +196,7 @@ impl Endpoint {
         if !Arc::ptr_eq(&socket, &state.socket) {
             // It was replaced in the meantime.
             drop(state);
-            return self.connect(config, address, server_name);
+            return self.connect_with(config, address, server_name);
         }
         if state.closed {
             return Err(ConnectError::Closed);
@@ -261,15 +310,17 @@ impl Endpoint {
         self.shared.lock().alive
     }
 
-    /// Ends all connections with an application error code and a reason, and accepts none any more.
-    pub fn close(&self, code: u32, reason: &[u8]) {
+    /// Ends all connections with an application error code below 2^62 and a reason, and accepts
+    /// none any more.
+    pub fn close(&self, code: impl Into<VarInt>, reason: &[u8]) {
+        let code = code.into().into_inner();
         let mut state = self.shared.lock();
         let accepting = state.stop_accepting();
         let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
         drop(state);
         accepting.for_each(Waker::wake);
         for connection in connections {
-            connection.close(code.into(), Bytes::copy_from_slice(reason));
+            connection.close(code, Bytes::copy_from_slice(reason));
         }
     }
 

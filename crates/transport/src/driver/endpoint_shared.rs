@@ -9,8 +9,10 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
+use tokio::runtime::Handle;
 
 use super::clock;
+use super::config::ClientConfig;
 use super::connecting::Connecting;
 use super::connection::{BATCH_BYTES, Connection};
 use super::interfaces::Interfaces;
@@ -34,6 +36,8 @@ const REMEMBERED_SERVERS: usize = 64;
 const LONGEST_TOKEN: usize = 512;
 
 pub(super) struct EndpointShared {
+    /// That the endpoint was made in.
+    pub(super) runtime: Handle,
     pub(super) timers: Arc<Timers>,
     pub(super) state: Mutex<EndpointState>,
     pub(super) interfaces: Interfaces,
@@ -78,6 +82,8 @@ pub(super) struct EndpointState {
     /// The tasks that receive, one for each socket.
     pub(super) receiving: WaitList,
     pub(super) closed: bool,
+    /// What connections begin with unless they are given a configuration.
+    pub(super) client: Option<ClientConfig>,
     /// By server name.
     pub(super) tokens: FxHashMap<String, Bytes>,
 }
@@ -130,6 +136,11 @@ impl EndpointShared {
     pub(super) fn lock(&self) -> MutexGuard<'_, EndpointState> {
         // A panic elsewhere does not make the endpoint's own state any worse.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The runtime of the caller, or the endpoint's for a caller outside any.
+    pub(super) fn runtime(&self) -> Handle {
+        Handle::try_current().unwrap_or_else(|_| self.runtime.clone())
     }
 
     /// The socket that connections begin at.
@@ -216,7 +227,7 @@ impl EndpointShared {
         if let Some(group) = refused {
             shared.receive_group(clock::now(), group);
         }
-        tokio::spawn(task);
+        self.runtime().spawn(task);
         connecting
     }
 

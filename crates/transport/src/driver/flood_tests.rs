@@ -42,7 +42,7 @@ async fn connect(server: &Endpoint) -> (Endpoint, Arc<Shared>, Connection, Conne
     let crypto = Arc::new(testing::client(Trust::Anyone, &[b"test"]));
     let config = ClientConfig::new(crypto, transport());
     let connecting = endpoint
-        .connect(config, server.local_address(), "server.test")
+        .connect_with(config, server.local_address(), "server.test")
         .unwrap();
     let shared = Arc::clone(connecting.shared());
     let accepting = async { server.accept().await.unwrap().accept().unwrap().await };

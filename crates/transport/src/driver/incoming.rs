@@ -1,6 +1,6 @@
 //! Clients that ask for a connection.
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -8,12 +8,15 @@ use std::task::{Context, Poll};
 
 use super::clock;
 use super::connecting::Connecting;
+use super::connection::Connection;
 use super::endpoint::Endpoint;
 use super::endpoint_shared::{EndpointShared, respond};
 use super::socket::Socket;
 use super::waiters::Place;
 use crate::Instant;
+use crate::connection::ConnectionError;
 use crate::endpoint::{self as core, AcceptError, DatagramEvent};
+use crate::wire::{TransportError, TransportErrorCode};
 
 /// A client that asks for a connection. Dropped, it is refused.
 #[derive(Debug)]
@@ -152,6 +155,40 @@ impl Incoming {
         drop(state);
         if let (DatagramEvent::Respond, Some(socket)) = (event, self.socket.upgrade()) {
             respond(&socket, to, from, &answer);
+        }
+    }
+}
+
+/// Accepts and waits for the handshake: `incoming.await` is [`accept`](Incoming::accept) and its
+/// [`Connecting`] in one, with one type of errors.
+impl IntoFuture for Incoming {
+    type Output = Result<Connection, ConnectionError>;
+    type IntoFuture = IncomingFuture;
+
+    fn into_future(self) -> IncomingFuture {
+        IncomingFuture(self.accept().map_err(|error| match error {
+            AcceptError::Expired => ConnectionError::HandshakeTimedOut,
+            AcceptError::NoServer => ConnectionError::LocallyClosed,
+            AcceptError::Connection(error) => {
+                let code = TransportErrorCode::INTERNAL_ERROR;
+                ConnectionError::Transport(TransportError::new(code, error.to_string()))
+            }
+        }))
+    }
+}
+
+/// A client's connection while its handshake is under way: see [`Incoming`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct IncomingFuture(Result<Connecting, ConnectionError>);
+
+impl Future for IncomingFuture {
+    type Output = Result<Connection, ConnectionError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Ok(connecting) => Pin::new(connecting).poll(cx),
+            Err(error) => Poll::Ready(Err(error.clone())),
         }
     }
 }

@@ -98,7 +98,7 @@ async fn trains_of_segments_go_on_where_an_interface_becomes_narrower() {
         let endpoint = Endpoint::new(socket, None).unwrap();
         assert!(endpoint.shared.socket().max_segments() > 1, "no offload");
         let at = at.parse().unwrap();
-        let connecting = endpoint.connect(client(Some(8952)), at, "server.test");
+        let connecting = endpoint.connect_with(client(Some(8952)), at, "server.test");
         let connection = bounded(connecting.unwrap()).await.unwrap();
         bounded(upload(&connection, BYTES)).await;
         assert_eq!(connection.path_report().mtu, 8952);
@@ -131,7 +131,7 @@ fn uploading_client() {
         let endpoint = Endpoint::client(any.parse().unwrap()).unwrap();
         for line in std::io::stdin().lines() {
             assert_eq!(line.unwrap(), "upload");
-            let connecting = endpoint.connect(client(None), at, "server.test");
+            let connecting = endpoint.connect_with(client(None), at, "server.test");
             let connection = connecting.unwrap().await.unwrap();
             upload(&connection, BYTES).await;
             let (mtu, lost) = (

@@ -32,6 +32,8 @@ mod rebind;
 mod receive;
 #[cfg(target_os = "linux")]
 mod refusals;
+mod send_stream;
+mod senders;
 mod shared;
 mod socket;
 mod streams;
@@ -41,6 +43,8 @@ mod timers;
 mod unopened;
 mod waiters;
 
+#[cfg(all(test, feature = "aws-lc-rs"))]
+mod api_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod attack_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
@@ -59,6 +63,8 @@ mod odd_tests;
 mod refusal_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod scarce_tests;
+#[cfg(all(test, feature = "aws-lc-rs"))]
+mod runtime_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod sending_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
@@ -81,9 +87,10 @@ mod woken;
 pub use clock::now;
 pub use config::{ClientConfig, ServerConfig};
 pub use connecting::{Connecting, ZeroRtt};
-pub use connection::Connection;
+pub use connection::{Connection, WeakConnection};
 pub use datagrams::SendDatagramError;
 pub use endpoint::{ConnectError, Endpoint};
-pub use incoming::{Accept, Incoming};
+pub use incoming::{Accept, Incoming, IncomingFuture};
+pub use send_stream::{SendStream, Stopped};
 pub use socket::SocketBuffers;
-pub use streams::{ReadError, ReadToEndError, RecvStream, SendStream, WriteError};
+pub use streams::{ReadError, ReadToEndError, RecvStream, WriteError};

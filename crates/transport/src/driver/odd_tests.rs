@@ -29,7 +29,7 @@ async fn connected(transport: TransportConfig) -> (Connection, Connection, Endpo
     let server = server(transport.clone(), "127.0.0.1:0");
     let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     let connecting = endpoint
-        .connect(client(transport), server.local_address(), "server.test")
+        .connect_with(client(transport), server.local_address(), "server.test")
         .unwrap();
     let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
     let (near, far) = tokio::try_join!(connecting, accepting).unwrap();
@@ -82,7 +82,7 @@ fn a_task_that_waits_for_an_endpoint_may_end_as_it_is_woken() {
         leave_waiting(async move { drop(waiting.accept().await) });
         let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
         let config = client(transport());
-        let connecting = endpoint.connect(config, server.local_address(), "server.test");
+        let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
         let connecting = tokio::spawn(connecting.unwrap());
         let incoming = server.accept().await.unwrap();
         let far = incoming.accept().unwrap().await.unwrap();
@@ -147,7 +147,7 @@ fn a_task_may_end_as_its_waker_is_forgotten() {
         });
         ends("waits for a stream", async move {
             let (near, _far, _server) = connected(transport()).await;
-            let (mut send, mut recv) = near.open_bi().await.unwrap();
+            let (send, mut recv) = near.open_bi().await.unwrap();
             let held = near.open_uni().await.unwrap();
             forget_waker(held, recv.read(&mut [0; 10]), replaced);
             let held = near.open_uni().await.unwrap();
@@ -196,7 +196,7 @@ async fn what_the_kernel_refuses_as_too_long_leaves_as_less() {
             read.ok()
         });
         let config = client(transport);
-        let connecting = endpoint.connect(config, server.local_address(), "server.test");
+        let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
         let ended = async {
             let near = connecting.unwrap().await?;
             let mut stream = near.open_uni().await?;
@@ -293,7 +293,7 @@ async fn a_controller_that_panics_as_it_is_made_ends_its_connection() {
     });
     assert!(made.join().is_err());
     let ended = tokio::time::timeout(Duration::from_secs(5), waiting).await;
-    assert_eq!(ended.expect("it ends").unwrap(), ConnectionError::Closed);
+    assert_eq!(ended.expect("it ends").unwrap(), ConnectionError::Panicked);
 }
 
 /// The flow label and the interface that an address names are not the peer's (RFC 3493 §3.3).
@@ -317,7 +317,7 @@ async fn an_address_with_a_flow_label_or_a_scope_connects() {
         let to = SocketAddrV6::new(*v6.ip(), v6.port(), flow, scope);
         let mut transport = transport();
         transport.handshake_timeout = Duration::from_secs(3);
-        let connecting = endpoint.connect(client(transport), to.into(), "server.test");
+        let connecting = endpoint.connect_with(client(transport), to.into(), "server.test");
         if let Err(error) = connecting.unwrap().await {
             wrong.push((flow, scope, error));
         }
@@ -334,7 +334,7 @@ async fn a_connection_that_cannot_begin_takes_no_token() {
     let endpoint = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
     endpoint.set_token("server.test", bytes::Bytes::from_static(b"token"));
     let to = "127.0.0.1:9".parse().unwrap();
-    let refused = endpoint.connect(client(transport()), to, "server.test");
+    let refused = endpoint.connect_with(client(transport()), to, "server.test");
     assert!(refused.is_err());
     assert!(endpoint.take_token("server.test").is_some());
 }

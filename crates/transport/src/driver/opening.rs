@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use super::connection::Connection;
+use super::send_stream::SendStream;
 use super::shared::{Awaited, Shared, State};
-use super::streams::{RecvStream, SendStream};
+use super::streams::RecvStream;
 use super::waiters::Place;
 use crate::connection::ConnectionError;
 use crate::streams::{Dir, OpenError, StreamId};

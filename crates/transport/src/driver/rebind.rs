@@ -24,6 +24,9 @@ impl Endpoint {
     /// # Errors
     /// If the socket cannot be used; then nothing has changed.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
+        let runtime = self.shared.runtime();
+        // The socket's events come by this runtime.
+        let _entered = runtime.enter();
         let mut socket = Socket::new(socket)?;
         // They may be others now.
         self.shared.interfaces.forget();

@@ -326,7 +326,7 @@ impl Future for ReceiveTask {
         if this.shared.timers.are_gone() {
             drop(state);
             // The runtime of the endpoint has ended, and this socket came to it in another.
-            this.fail(&ConnectionError::Closed);
+            this.fail(&ConnectionError::RuntimeEnded);
             this.over = true;
             return Poll::Ready(());
         }
@@ -369,8 +369,11 @@ impl Future for ReceiveTask {
 impl Drop for ReceiveTask {
     fn drop(&mut self) {
         if !self.over {
-            // Its runtime has ended, or it panicked: nobody listens at the socket any more.
-            self.fail(&ConnectionError::Closed);
+            // No task reads the socket any more.
+            self.fail(&match std::thread::panicking() {
+                true => ConnectionError::Panicked,
+                false => ConnectionError::RuntimeEnded,
+            });
         }
         let _forgotten = self.shared.lock().receiving.leave(&mut self.place);
     }

@@ -51,7 +51,7 @@ fn closed_port(at: &str) -> SocketAddr {
 
 /// Why there is no connection. Far less than the 30 s of the handshake.
 async fn why(endpoint: &Endpoint, to: SocketAddr) -> ConnectionError {
-    let connecting = endpoint.connect(client(), to, "server").unwrap();
+    let connecting = endpoint.connect_with(client(), to, "server").unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(2), connecting).await;
     let ended = ended.unwrap_or_else(|_| panic!("{to}: no end within 2 s"));
     ended.expect_err("there is no server")
@@ -84,17 +84,17 @@ async fn a_refusal_ends_the_attempts_that_it_is_about_and_no_others() {
     let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     let there = server(UdpSocket::bind("127.0.0.1:0").unwrap());
     let address = there.local_address();
-    let connection = endpoint.connect(client(), address, "server").unwrap();
+    let connection = endpoint.connect_with(client(), address, "server").unwrap();
     let connection = connection.await.unwrap();
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let waits = endpoint
-        .connect(client(), silent.local_addr().unwrap(), "server")
+        .connect_with(client(), silent.local_addr().unwrap(), "server")
         .unwrap();
     tokio::pin!(waits);
     let refused = ConnectionError::Unreachable(std::io::ErrorKind::ConnectionRefused);
     for _ in 0..20 {
         assert_eq!(why(&endpoint, closed_port("127.0.0.1:0")).await, refused);
-        let another = endpoint.connect(client(), address, "server").unwrap();
+        let another = endpoint.connect_with(client(), address, "server").unwrap();
         another.await.unwrap();
     }
     let silence = tokio::time::timeout(Duration::from_millis(10), &mut waits).await;
@@ -146,12 +146,12 @@ async fn a_report_of_icmp_ends_no_established_connection() {
             raw.send_to(&port_unreachable(local, to), at(0)).unwrap();
         }
     };
-    let connecting = endpoint.connect(client(), there.local_address(), "server");
+    let connecting = endpoint.connect_with(client(), there.local_address(), "server");
     let connection = connecting.unwrap().await.unwrap();
 
     let silent = socket();
     let silent = silent.local_addr().unwrap();
-    let waits = endpoint.connect(client(), silent, "server").unwrap();
+    let waits = endpoint.connect_with(client(), silent, "server").unwrap();
     // The queue is on meanwhile, and has these reports in it too.
     forge(there.local_address());
     forge(silent);

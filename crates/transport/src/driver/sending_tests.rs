@@ -40,7 +40,7 @@ pub(super) async fn connected_from(
     let any = SocketAddr::new(endpoint.local_address().ip(), 0);
     let server = Endpoint::server(config, any).unwrap();
     let connecting = endpoint
-        .connect(client(transport), server.local_address(), "server.test")
+        .connect_with(client(transport), server.local_address(), "server.test")
         .unwrap();
     let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
     tokio::try_join!(connecting, accepting).unwrap()
@@ -67,7 +67,7 @@ async fn what_the_kernel_refuses_to_send_is_the_reason_that_is_told() {
     let endpoint = Endpoint::client("0.0.0.0:0".parse().unwrap()).unwrap();
     // Broadcasts need an option (socket(7)).
     let broadcast = "255.255.255.255:9".parse().unwrap();
-    let connecting = endpoint.connect(client(transport), broadcast, "server.test");
+    let connecting = endpoint.connect_with(client(transport), broadcast, "server.test");
     let error = connecting.unwrap().await.unwrap_err();
     let refused = ConnectionError::Socket(std::io::ErrorKind::PermissionDenied);
     assert_eq!(error, refused);
@@ -118,7 +118,7 @@ async fn a_socket_for_both_versions_connects_to_either() {
         let server = Endpoint::server(config, to.parse().unwrap()).unwrap();
         let address = server.local_address();
         let endpoint = Endpoint::client(from.parse().unwrap()).unwrap();
-        let connecting = endpoint.connect(client(transport()), address, "server.test");
+        let connecting = endpoint.connect_with(client(transport()), address, "server.test");
         if !reached {
             assert_eq!(connecting.unwrap_err(), ConnectError::Address(address));
             continue;
@@ -167,7 +167,7 @@ mod linux {
         transport.dscp = dscp;
         let endpoint = Endpoint::client(SocketAddr::new(at.ip(), 0)).unwrap();
         let to = receiver.local_addr().unwrap();
-        let connecting = endpoint.connect(client(transport), to, "server.test");
+        let connecting = endpoint.connect_with(client(transport), to, "server.test");
         let mut messages = Messages::new(2048, CONTROL);
         receiver.readable().await.unwrap();
         messages.receive(receiver.as_fd()).unwrap();

@@ -15,7 +15,8 @@ use rustc_hash::FxHashMap;
 use super::clock;
 use super::endpoint_shared::EndpointShared;
 use super::guard::{Guard, Later};
-use super::socket::Socket;
+use super::senders::Sender;
+use super::socket::{Outgoing, Socket};
 use super::unopened::{Group, Inbox};
 use super::waiters::{Place, WaitList, Wakers, replace};
 use crate::Instant;
@@ -62,6 +63,8 @@ pub(super) struct State {
     opening: [WaitList; 2],
     /// Waiting for a datagram.
     reading: WaitList,
+    /// Waiting for room to send a datagram.
+    sending: WaitList,
     /// What is to be done with wakers once the state is free.
     pub(super) later: Later,
 }
@@ -73,6 +76,7 @@ pub(super) enum Awaited {
     Accept(Dir),
     Open(Dir),
     Datagram,
+    DatagramRoom,
 }
 
 /// A place among those who wait for something; dropped, it is given back.
@@ -101,14 +105,6 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A sending part that the application holds.
-#[derive(Debug, Default)]
-pub(super) struct Sender {
-    pub(super) waker: Option<Waker>,
-    /// How it ended: delivered, or stopped with a code.
-    pub(super) end: Option<Option<u64>>,
-}
-
 impl Shared {
     pub(super) fn new(
         core: Box<core::Connection>,
@@ -134,6 +130,7 @@ impl Shared {
                 accepting: Default::default(),
                 opening: Default::default(),
                 reading: WaitList::default(),
+                sending: WaitList::default(),
                 later: Later::default(),
             }),
             endpoint,
@@ -168,6 +165,28 @@ impl Shared {
     /// ends it.
     pub(super) fn is_broken(&self) -> bool {
         self.state.is_poisoned()
+    }
+
+    /// Ends a broken connection: its peer is to hear of it at once, not by its idle timeout.
+    pub(super) fn end_broken(&self, socket: &Socket, dscp: u8) {
+        let mut buffer = self.endpoint.take_buffer();
+        // The half of the connection that this uses may be the one that panicked.
+        let close = catch_unwind(AssertUnwindSafe(|| {
+            let core = &mut self.lock().core;
+            core.close_after_panic(clock::now(), &mut buffer)
+        }));
+        if let Ok(Some(transmit)) = close {
+            socket.send(&Outgoing {
+                to: transmit.remote,
+                from: transmit.local,
+                ecn: transmit.ecn,
+                dscp,
+                bytes: buffer.get(..transmit.len).unwrap_or(&[]),
+                segment: transmit.segment_size,
+            });
+        }
+        self.endpoint.give_buffer(buffer);
+        self.lock().settle(&ConnectionError::Panicked);
     }
 
     /// The handshake is not complete: whoever has the lock perhaps signs, or checks signatures.
@@ -284,7 +303,7 @@ impl Shared {
     pub(super) fn close(&self, code: u64, reason: Bytes) {
         let mut state = self.lock();
         state.core.close(clock::now(), code, reason);
-        state.settle(&ConnectionError::Closed);
+        state.settle(&ConnectionError::LocallyClosed);
         state.wake_driver();
     }
 }
@@ -294,7 +313,8 @@ impl State {
     #[cfg(test)]
     pub(super) fn waiting_places(&self) -> usize {
         let both = self.accepting.iter().chain(&self.opening);
-        self.progress.len() + self.reading.len() + both.map(WaitList::len).sum::<usize>()
+        let others = [&self.progress, &self.reading, &self.sending].map(WaitList::len);
+        others.iter().sum::<usize>() + both.map(WaitList::len).sum::<usize>()
     }
 
     pub(super) fn waiting(&mut self, awaited: Awaited) -> &mut WaitList {
@@ -303,6 +323,7 @@ impl State {
             Awaited::Accept(dir) => by_dir(&mut self.accepting, dir),
             Awaited::Open(dir) => by_dir(&mut self.opening, dir),
             Awaited::Datagram => &mut self.reading,
+            Awaited::DatagramRoom => &mut self.sending,
         }
     }
 
@@ -319,7 +340,14 @@ impl State {
 
     /// Whoever has `place` waits no longer.
     pub(super) fn leave(&mut self, awaited: Awaited, place: &mut Place) {
-        let forgotten = self.waiting(awaited).leave(place);
+        let waiting = self.waiting(awaited);
+        let forgotten = waiting.leave(place);
+        if let Awaited::Open(dir) = awaited
+            && forgotten.is_some()
+            && waiting.is_empty()
+        {
+            self.core.streams().give_up_opening(dir);
+        }
         self.later.forget(forgotten);
     }
 
@@ -327,19 +355,6 @@ impl State {
     pub(super) fn forget_reader(&mut self, id: StreamId) {
         let forgotten = self.readers.remove(&id);
         self.later.forget(forgotten);
-    }
-
-    /// Nobody waits for a sending part any more.
-    pub(super) fn forget_writer(&mut self, id: StreamId) {
-        let sender = self.senders.get_mut(&id);
-        let forgotten = sender.and_then(|sender| sender.waker.take());
-        self.later.forget(forgotten);
-    }
-
-    /// Nobody holds a sending part any more.
-    pub(super) fn forget_sender(&mut self, id: StreamId) {
-        let sender = self.senders.remove(&id);
-        self.later.forget(sender.and_then(|sender| sender.waker));
     }
 
     /// Wakes who waits for it.
@@ -374,15 +389,6 @@ impl State {
         }
     }
 
-    pub(super) fn wait_to_write(&mut self, id: StreamId, cx: &Context<'_>) {
-        let waker = &mut self.senders.entry(id).or_default().waker;
-        let replaced = match waker {
-            Some(waker) => replace(waker, cx),
-            none => none.replace(cx.waker().clone()),
-        };
-        self.later.forget(replaced);
-    }
-
     pub(super) fn wait_to_read(&mut self, id: StreamId, cx: &Context<'_>) {
         let replaced = match self.readers.entry(id) {
             Entry::Occupied(mut known) => replace(known.get_mut(), cx),
@@ -401,6 +407,7 @@ impl State {
                 self.later.wake(self.progress.wakers());
             }
             Event::DatagramReceived => self.later.wake(self.reading.wakers()),
+            Event::DatagramRoom => self.later.wake(self.sending.wakers()),
             Event::Lost(error) => self.settle(&error),
             // The task passes tokens on to the endpoint; who asks for the address gets the new one.
             Event::NewToken(_) | Event::PathChanged => {}
@@ -413,7 +420,9 @@ impl State {
             StreamEvent::Available(dir) => self.wake_waiting(Awaited::Open(dir)),
             StreamEvent::Readable(id) => self.later.wake(self.readers.remove(&id)),
             StreamEvent::Writable(id) => self.wake_sender(id, None),
-            StreamEvent::Finished(id) => self.wake_sender(id, Some(None)),
+            StreamEvent::Finished(id) | StreamEvent::ResetAcked(id) => {
+                self.wake_sender(id, Some(None));
+            }
             StreamEvent::Stopped(id, code) => {
                 if id.dir() == Dir::Bi
                     && id.initiator() != self.core.side()
@@ -435,13 +444,6 @@ impl State {
         }
     }
 
-    fn wake_sender(&mut self, id: StreamId, end: Option<Option<u64>>) {
-        if let Some(sender) = self.senders.get_mut(&id) {
-            sender.end = sender.end.or(end);
-            self.later.wake(sender.waker.take());
-        }
-    }
-
     /// The connection is over: everyone who waits hears of it.
     pub(super) fn settle(&mut self, error: &ConnectionError) {
         let error = match (error, self.send_error) {
@@ -453,13 +455,11 @@ impl State {
         };
         self.lost.get_or_insert(error);
         let lists = self.accepting.iter_mut().chain(&mut self.opening);
-        let lists = lists.chain([&mut self.progress, &mut self.reading]);
+        let lists = lists.chain([&mut self.progress, &mut self.reading, &mut self.sending]);
         self.later.wake(lists.flat_map(WaitList::wakers));
         self.later
             .wake(self.readers.drain().map(|(_, waker)| waker));
-        let senders = self.senders.values_mut();
-        self.later
-            .wake(senders.filter_map(|sender| sender.waker.take()));
+        self.wake_senders();
     }
 }
 

@@ -211,7 +211,7 @@ fn tls() -> TlsServerConfig {
 
 fn connect(endpoint: &Endpoint, server: &Endpoint) -> Connecting {
     let config = client(transport());
-    let connecting = endpoint.connect(config, server.local_address(), "server.test");
+    let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
     connecting.unwrap()
 }
 
@@ -277,7 +277,7 @@ async fn who_receives_for_a_client_waits_for_no_handshake() {
     let (crypto, opener) = Slow::new(testing::client(Trust::Anyone, &[b"test"]), 1, 0);
     let config = ClientConfig::new(crypto, Arc::new(transport()));
     let endpoint = Endpoint::client(loopback()).unwrap();
-    let connecting = endpoint.connect(config, server.local_address(), "server.test");
+    let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
     let accepted = server.accept().await.unwrap().accept().unwrap();
     opener.0.reached(1).await;
     goes_on(&endpoint, &server).await;

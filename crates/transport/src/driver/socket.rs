@@ -385,25 +385,35 @@ fn not_sent(outgoing: &Outgoing<'_>, error: &io::Error) -> Sent {
     }
 }
 
-/// What kernels and interfaces say that segment nothing (EIO, EINVAL, EOPNOTSUPP).
-fn is_unsupported(error: &io::Error) -> bool {
+/// Error numbers of the system that say something of one datagram. Systems that are neither Unix
+/// nor Windows have none.
+mod numbers {
     #[cfg(unix)]
-    let unsupported = matches!(
-        error.raw_os_error(),
-        Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)
-    );
-    #[cfg(not(unix))]
-    let unsupported = true;
-    unsupported
+    pub(super) const UNSUPPORTED: &[i32] = &[libc::EIO, libc::EINVAL, libc::EOPNOTSUPP];
+    #[cfg(unix)]
+    pub(super) const TOO_LONG: &[i32] = &[libc::EMSGSIZE];
+    /// WSAEINVAL and WSAEOPNOTSUPP (Windows Sockets Error Codes).
+    #[cfg(windows)]
+    pub(super) const UNSUPPORTED: &[i32] = &[10_022, 10_045];
+    /// WSAEMSGSIZE.
+    #[cfg(windows)]
+    pub(super) const TOO_LONG: &[i32] = &[10_040];
+    #[cfg(not(any(unix, windows)))]
+    pub(super) const UNSUPPORTED: &[i32] = &[];
+    #[cfg(not(any(unix, windows)))]
+    pub(super) const TOO_LONG: &[i32] = &[];
 }
 
-/// EMSGSIZE, where there is such a number.
+/// What kernels and interfaces say that segment nothing.
+fn is_unsupported(error: &io::Error) -> bool {
+    let number = error.raw_os_error();
+    number.is_some_and(|number| numbers::UNSUPPORTED.contains(&number))
+}
+
+/// The datagram is larger than the interface carries.
 fn is_too_long(error: &io::Error) -> bool {
-    #[cfg(unix)]
-    let too_long = error.raw_os_error() == Some(libc::EMSGSIZE);
-    #[cfg(not(unix))]
-    let too_long = false;
-    too_long
+    let number = error.raw_os_error();
+    number.is_some_and(|number| numbers::TOO_LONG.contains(&number))
 }
 
 /// Asks for large buffers, and for less until the kernel agrees (it clamps silently or refuses).

@@ -75,7 +75,9 @@ async fn deadlines_hold_where_nothing_leaves() {
     transport.handshake_timeout = Duration::from_millis(500);
     let connect = |transport: &TransportConfig| {
         let config = client(transport.clone());
-        endpoint.connect(config, nobody, "server.test").unwrap()
+        endpoint
+            .connect_with(config, nobody, "server.test")
+            .unwrap()
     };
     let (first, second) = (connect(&transport), connect(&transport));
     assert_eq!(
@@ -102,7 +104,7 @@ fn endpoints_end_with_their_runtime() {
         let server = server();
         let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
         let config = client(transport());
-        let connecting = endpoint.connect(config, server.local_address(), "server.test");
+        let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
         let connection = soon("connecting", connecting.unwrap()).await.unwrap();
         let left = [&endpoint, &server].map(|end| Arc::downgrade(&end.shared));
         (left, connection)
@@ -135,18 +137,18 @@ fn connections_end_with_the_runtime_of_their_endpoint() {
             }
             let connect = || {
                 let config = client(transport());
-                endpoint.connect(config, server.local_address(), "server.test")
+                endpoint.connect_with(config, server.local_address(), "server.test")
             };
             let connection = soon("connecting", connect().unwrap()).await.unwrap();
             connection.confirmed().await.unwrap();
             endpoints.shutdown_background();
             let ended = soon("closed", connection.closed()).await;
-            assert_eq!(ended, ConnectionError::Closed);
+            assert_eq!(ended, ConnectionError::RuntimeEnded);
             soon("wait_idle", endpoint.wait_idle()).await;
             // Where the socket is not read any more, or was not yet seen to be of no use.
             if let Ok(connecting) = connect() {
                 let ended = soon("connecting", connecting).await;
-                assert_eq!(ended.unwrap_err(), ConnectionError::Closed);
+                assert_eq!(ended.unwrap_err(), ConnectionError::RuntimeEnded);
             }
             let left = Arc::downgrade(&endpoint.shared);
             drop((connection, endpoint));
@@ -208,7 +210,8 @@ async fn panicking(receiving: bool) {
     let server = server();
     let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     let connect = |transport| {
-        let connecting = endpoint.connect(client(transport), server.local_address(), "server.test");
+        let connecting =
+            endpoint.connect_with(client(transport), server.local_address(), "server.test");
         soon("connecting", connecting.unwrap())
     };
     let honest = connect(transport()).await.unwrap();
@@ -276,7 +279,7 @@ async fn panics_on_several_threads_end_their_connections_alone() {
     let downloads: Vec<_> = (0..48)
         .map(|n: u8| {
             let config = client(config.clone());
-            let connecting = endpoint.connect(config, server.local_address(), "server.test");
+            let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
             tokio::spawn(async move {
                 let connection = connecting.unwrap().await.unwrap();
                 let told = [0, 1, HONEST][usize::from(n % 3)];

@@ -78,7 +78,7 @@ async fn a_server_that_is_closed_while_a_session_starts_accepts_nobody() {
     crypto.endpoint.set(server.clone()).unwrap();
     let endpoint = Endpoint::client(loopback()).unwrap();
     let address = server.local_address();
-    let connecting = endpoint.connect(client(transport()), address, "server.test");
+    let connecting = endpoint.connect_with(client(transport()), address, "server.test");
     let connecting = connecting.unwrap();
     let incoming = server.accept().await.unwrap();
     assert_eq!(incoming.accept().unwrap_err(), AcceptError::NoServer);
@@ -98,7 +98,9 @@ async fn a_client_that_is_closed_while_a_session_starts_connects_to_nobody() {
         Arc::new(transport()),
     );
     let nobody = "127.0.0.1:9".parse().unwrap();
-    let error = endpoint.connect(config, nobody, "server.test").unwrap_err();
+    let error = endpoint
+        .connect_with(config, nobody, "server.test")
+        .unwrap_err();
     assert!(matches!(error, ConnectError::Closed), "{error}");
     endpoint.wait_idle().await;
 }

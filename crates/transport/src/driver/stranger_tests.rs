@@ -97,7 +97,7 @@ async fn a_train_of_first_packets_keeps_no_task_from_its_turn() {
     let client = Endpoint::client(loopback()).unwrap();
     let crypto = Arc::new(testing::client(Trust::Anyone, &[b"test"]));
     let config = ClientConfig::new(crypto, transport());
-    let connecting = client.connect(config, server.local_address(), "server.test");
+    let connecting = client.connect_with(config, server.local_address(), "server.test");
     let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
     tokio::try_join!(connecting.unwrap(), accepting).unwrap();
 }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -250,10 +251,27 @@ impl Future for ConnectionTask {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
+        // After a panic the state serves to end the connection, and for nothing else.
+        let polled = catch_unwind(AssertUnwindSafe(|| this.turn(cx)));
+        if polled.is_err() {
+            tracing::error!("a connection panicked, and ends");
+        }
+        if polled.is_err() || this.shared.is_broken() {
+            this.shared.end_broken(&this.socket, this.dscp);
+            return Poll::Ready(());
+        }
+        polled.unwrap_or(Poll::Ready(()))
+    }
+}
+
+impl ConnectionTask {
+    /// One turn of the task.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self;
         // Whoever changes the connection from here on wakes this task again.
         this.shared.lock().driver = Some(cx.waker().clone());
         if this.shared.is_broken() || this.timer.is_gone() {
-            // As after a panic of this task, or the end of its runtime.
+            // As after the end of its runtime.
             return Poll::Ready(());
         }
         this.shared.inbox.wait(cx.waker());
@@ -286,7 +304,9 @@ impl Future for ConnectionTask {
                 state.wake_later(idle);
                 if state.lost().is_none() {
                     // It has had to make room, and is refused only after this: who waits hears it.
-                    state.settle(&ConnectionError::Closed);
+                    state.core.refuse(now);
+                    let refused = state.core.error().cloned();
+                    state.settle(&refused.unwrap_or(ConnectionError::LocallyClosed));
                 }
                 return Poll::Ready(());
             }
@@ -319,9 +339,9 @@ impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.shared.inbox.close();
         if !self.over {
-            // Its runtime has ended, or something panicked: who waits elsewhere hears of it, and
-            // the endpoint lets go of the connection, which would hold it in turn.
-            self.shared.lock().settle(&ConnectionError::Closed);
+            // Its runtime has ended, or it panicked: tasks elsewhere that wait hear of it, and the
+            // endpoint lets go of the connection, which would hold it in turn.
+            self.shared.lock().settle(&ConnectionError::RuntimeEnded);
             self.shared.endpoint.abandon(self.shared.handle);
         }
     }

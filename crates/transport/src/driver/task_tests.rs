@@ -156,3 +156,62 @@ async fn a_connection_that_moves_tries_what_the_next_interface_carries() {
     tokio::time::timeout(limit, moves).await.unwrap();
     assert_eq!(ends.0.path_report().mtu, 8972);
 }
+
+/// What a server gives for the next connection is kept up to a bound, of a bounded number of
+/// servers.
+#[tokio::test]
+async fn tokens_are_remembered_up_to_a_bound() {
+    let endpoint = endpoint();
+    let kept = |server: &str, length: usize| {
+        endpoint.shared.remember(server, vec![7; length].into());
+        let token = endpoint.shared.lock().tokens.get(server).cloned();
+        token.map_or(0, |token| token.len())
+    };
+    assert_eq!(kept("short", 512), 512);
+    assert_eq!(kept("short", 513), 512);
+    assert_eq!(kept("long", 513), 0);
+    for n in 1..64 {
+        assert_eq!(kept(&n.to_string(), 100), 100);
+    }
+    assert_eq!((kept("one more", 100), kept("short", 200)), (0, 200));
+}
+
+/// Tasks of an endpoint and of its connections end with them.
+#[test]
+fn an_endpoint_leaves_no_task_behind() {
+    for threads in [1, 2] {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let tasks = || {
+                tokio::runtime::Handle::current()
+                    .metrics()
+                    .num_alive_tasks()
+            };
+            let none = async || {
+                // Nothing tells when a task has ended: it is asked again and again.
+                let ended = async {
+                    while tasks() > 0 {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                let limit = std::time::Duration::from_secs(30);
+                let ended = tokio::time::timeout(limit, ended).await;
+                assert!(ended.is_ok(), "{} tasks", tasks());
+            };
+            drop(endpoint());
+            none().await;
+            let client = endpoint();
+            let ends = connected_from(&client, transport()).await;
+            upload(&ends, 50_000).await;
+            assert!(tasks() >= 6, "{} tasks", tasks());
+            ends.0.close(1, b"over");
+            ends.1.closed().await;
+            drop((ends, client));
+            none().await;
+        });
+    }
+}

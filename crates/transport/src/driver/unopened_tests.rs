@@ -39,7 +39,7 @@ fn content(number: usize) -> Vec<u8> {
 /// Sends its content at once, and waits until it has arrived.
 async fn upload(server: SocketAddr, number: usize) {
     let endpoint = Endpoint::client(loopback()).unwrap();
-    let connecting = endpoint.connect(client(transport()), server, "server.test");
+    let connecting = endpoint.connect_with(client(transport()), server, "server.test");
     let connection = connecting.unwrap().await.unwrap();
     let mut stream = connection.open_uni().await.unwrap();
     stream.write_all(&[number as u8]).await.unwrap();
@@ -82,7 +82,7 @@ async fn packets_of_many_connections_are_opened_by_their_tasks() {
             let endpoint = Endpoint::client(loopback()).unwrap();
             let mut config = transport();
             config.max_idle_timeout = Some(Duration::from_secs(2));
-            let connecting = endpoint.connect(client(config), address, "server.test");
+            let connecting = endpoint.connect_with(client(config), address, "server.test");
             let connection = connecting.unwrap().await.unwrap();
             let mut stream = connection.open_uni().await.unwrap();
             stream.write_all(&content(0)[..BYTES / 2]).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_task_that_does_not_run_holds_up_nobody() {
     let server = server();
     let address = server.local_address();
     let endpoint = Endpoint::client(loopback()).unwrap();
-    let connecting = endpoint.connect(client(transport()), address, "server.test");
+    let connecting = endpoint.connect_with(client(transport()), address, "server.test");
     let connecting = tokio::spawn(connecting.unwrap());
     let incoming = server.accept().await.unwrap();
     let (stuck, runtime) = std::thread::spawn(move || {
@@ -203,7 +203,7 @@ async fn a_connection_at_work_holds_up_nobody() {
     let server = server();
     let address = server.local_address();
     let endpoint = Endpoint::client(loopback()).unwrap();
-    let connecting = endpoint.connect(client(transport()), address, "server.test");
+    let connecting = endpoint.connect_with(client(transport()), address, "server.test");
     let connecting = connecting.unwrap();
     let incoming = server.accept().await.unwrap();
     // So that the handshake is not over before the server's lock is held.
@@ -242,7 +242,7 @@ async fn a_handshake_whose_last_message_waits_makes_no_room() {
     let greedy = Endpoint::client(loopback()).unwrap();
     let mut under_way = Vec::new();
     for n in 1..=2 {
-        let connecting = greedy.connect(client(transport()), address, "server.test");
+        let connecting = greedy.connect_with(client(transport()), address, "server.test");
         let connecting = connecting.unwrap();
         let incoming = server.accept().await.unwrap();
         let (go_on, client_holder) = hold(connecting.shared());
@@ -256,7 +256,7 @@ async fn a_handshake_whose_last_message_waits_makes_no_room() {
         under_way.push((release, holder, connecting, accepting));
     }
     let other = Endpoint::client("127.0.0.2:0".parse().unwrap()).unwrap();
-    let other_end = other.connect(client(transport()), address, "server.test");
+    let other_end = other.connect_with(client(transport()), address, "server.test");
     let other_end = tokio::spawn(other_end.unwrap());
     until(|| server.stats().dropped_full > 0).await;
     for (release, holder, connecting, accepting) in under_way {

@@ -76,6 +76,11 @@ impl WaitList {
         self.wakers().for_each(Waker::wake);
     }
 
+    /// True if no task waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Those who wait.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {

@@ -72,7 +72,7 @@ async fn connecting() -> (Connecting, Connecting) {
     let crypto = Arc::new(testing::client(Trust::Anyone, &[b"test"]));
     let config = ClientConfig::new(crypto, transport);
     let client = Endpoint::client(loopback).unwrap();
-    let connecting = client.connect(config, server.local_address(), "server.test");
+    let connecting = client.connect_with(config, server.local_address(), "server.test");
     let incoming = server.accept().await.unwrap();
     (connecting.unwrap(), incoming.accept().unwrap())
 }
@@ -118,7 +118,7 @@ async fn a_stop_that_comes_before_its_stream_is_accepted_is_heard() {
     later.finish().unwrap();
     let mut arrived = theirs.accept_uni().await.unwrap();
     assert_eq!(arrived.read_to_end(10).await.unwrap(), b"later");
-    let (mut stopped, _question) = theirs.accept_bi().await.unwrap();
+    let (stopped, _question) = theirs.accept_bi().await.unwrap();
     let limit = Duration::from_secs(10);
     let end = tokio::time::timeout(limit, stopped.stopped()).await;
     assert_eq!(end.expect("it is heard"), Ok(Some(9)));
@@ -223,7 +223,7 @@ async fn a_future_that_is_dropped_leaves_no_waker_behind() {
     let crypto = Arc::new(testing::client(Trust::Anyone, &[b"test"]));
     let config = ClientConfig::new(crypto, transport);
     let connecting = endpoint
-        .connect(config, silent.local_addr().unwrap(), "server.test")
+        .connect_with(config, silent.local_addr().unwrap(), "server.test")
         .unwrap();
     let shared = Arc::clone(connecting.shared());
     let connection = Connection::new(Arc::clone(&shared));

@@ -7,6 +7,10 @@ const FACTOR: u64 = 3;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AmplificationLimit {
     validated: bool,
+    /// The limit does not hold: the peer gets what is sent to the address.
+    lifted: bool,
+    /// What may be sent beyond three times what came.
+    lent: u64,
     received: u64,
     sent: u64,
 }
@@ -15,8 +19,17 @@ impl AmplificationLimit {
     /// Of an address that a stranger may have forged.
     #[must_use]
     pub const fn new() -> Self {
+        Self::lending(0)
+    }
+
+    /// The same of another port of a host that is known to be the peer's: `bytes` may be sent there
+    /// beyond three times what came.
+    #[must_use]
+    pub const fn lending(bytes: u64) -> Self {
         Self {
             validated: false,
+            lifted: false,
+            lent: bytes,
             received: 0,
             sent: 0,
         }
@@ -27,9 +40,24 @@ impl AmplificationLimit {
     pub const fn validated() -> Self {
         Self {
             validated: true,
+            lifted: true,
+            lent: 0,
             received: 0,
             sent: 0,
         }
+    }
+
+    /// A packet came from the validated address that the peer had left, but a stranger may have
+    /// forged it (RFC 9000 §9.3): until the peer proves that it is back, `bytes` may be sent beyond
+    /// three times what came from now on. Returns without proof add nothing. True if there was no
+    /// limit before.
+    pub const fn lend(&mut self, bytes: u64) -> bool {
+        let was_lifted = self.lifted;
+        if was_lifted {
+            *self = Self::lending(bytes);
+            self.validated = true;
+        }
+        was_lifted
     }
 
     /// A datagram came from the address.
@@ -44,9 +72,18 @@ impl AmplificationLimit {
         self.sent = self.sent.saturating_add(bytes);
     }
 
-    /// The address is the peer's: a token, a Handshake packet or a PATH_RESPONSE proved it.
+    /// The address is the peer's: a token, a Handshake packet or a PATH_RESPONSE proved it, or,
+    /// where it was validated before, an acknowledgement.
     pub const fn validate(&mut self) {
         self.validated = true;
+        self.lifted = true;
+    }
+
+    /// True if no limit holds.
+    #[must_use]
+    #[inline]
+    pub const fn is_lifted(&self) -> bool {
+        self.lifted
     }
 
     /// True if the address was validated.
@@ -59,11 +96,12 @@ impl AmplificationLimit {
     #[must_use]
     #[inline]
     pub const fn available(&self) -> u64 {
-        if self.validated {
+        if self.lifted {
             u64::MAX
         } else {
             self.received
                 .saturating_mul(FACTOR)
+                .saturating_add(self.lent)
                 .saturating_sub(self.sent)
         }
     }
@@ -88,5 +126,22 @@ mod tests {
         limit.validate();
         assert_eq!(limit.available(), u64::MAX);
         assert!(limit.is_validated() && AmplificationLimit::validated().is_validated());
+    }
+
+    #[test]
+    fn returns_without_proof_add_nothing() {
+        let mut limit = AmplificationLimit::validated();
+        limit.on_sent(1_000_000);
+        assert!(limit.lend(12_000));
+        limit.on_received(31);
+        limit.on_sent(5_000);
+        assert!(!limit.lend(12_000) && limit.is_validated() && !limit.is_lifted());
+        assert_eq!(limit.available(), 7_000 + 93);
+        limit.validate();
+        assert_eq!(limit.available(), u64::MAX);
+        let mut port = AmplificationLimit::lending(30_000);
+        assert_eq!(port.available(), 30_000);
+        assert!(!port.is_validated() && !port.lend(12_000));
+        assert_eq!(port.available(), 30_000);
     }
 }

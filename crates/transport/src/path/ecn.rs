@@ -1,6 +1,6 @@
 //! ECN counting and validation (RFC 9000 §13.4, Appendix A.4).
 
-use crate::{Ecn, wire::frame::EcnCounts};
+use crate::{Duration, Ecn, Instant, wire::frame::EcnCounts};
 
 /// The receiver's counts of one packet number space.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,30 +54,107 @@ pub enum EcnFailure {
     /// Counts ran backwards.
     #[error("ECN counts run backwards")]
     Backwards,
-    /// None of the first marked packets arrived: the path drops them.
+    /// Marked packets do not arrive, while others do: the path drops them.
     #[error("packets with ECN marks are dropped on the path")]
     Dropped,
+    /// Every marked packet comes back with CE, however little is sent.
+    #[error("every packet with an ECN mark is marked CE on the path")]
+    AllCe,
 }
 
 /// Where validation stands (RFC 9000 Appendix A.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnState {
+    /// Nothing is marked: [`TransportConfig::ecn`](crate::TransportConfig::ecn) says so.
+    Off,
     /// The first packets are sent with marks.
     Testing,
-    /// Enough were sent; their acknowledgement is awaited, without marks.
+    /// The fate of marked packets is awaited, without marks: enough were sent for the test, or
+    /// three probe timeouts in a row brought no acknowledgement.
     Unknown,
     /// Marks survive.
     Capable,
-    /// They do not.
+    /// They do not. From time to time one packet is sent with a mark, to see.
     Failed(EcnFailure),
+}
+
+impl EcnState {
+    /// The state in a word, for reports and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Testing => "testing",
+            Self::Unknown => "unknown",
+            Self::Capable => "capable",
+            Self::Failed(EcnFailure::Missing) => "missing",
+            Self::Failed(EcnFailure::Bleached) => "bleached",
+            Self::Failed(EcnFailure::Remarked) => "remarked",
+            Self::Failed(EcnFailure::Backwards) => "backwards",
+            Self::Failed(EcnFailure::Dropped) => "dropped",
+            Self::Failed(EcnFailure::AllCe) => "all-ce",
+        }
+    }
 }
 
 /// Packets sent with marks before the first acknowledgement.
 const TEST_PACKETS: u64 = 10;
+/// Probe timeouts in a row, without an acknowledgement, after which marks may be the cause.
+const SILENT_TIMEOUTS: u32 = 3;
+/// So many marked packets in a row that all came back with CE, over so many round trips, are no
+/// sign of congestion: a window that is reduced eight times by 30 % is at 6 %.
+const CE_PACKETS: u64 = 64;
+const CE_ROUNDS: u32 = 8;
+/// First wait until marks are tried again; every failure doubles it. As of a plain path.
+const FIRST_RETRY: Duration = Duration::from_secs(30);
+const LONGEST_RETRY: Duration = Duration::from_secs(600);
 
-/// The sender's validation of one path. Counts are per packet number space; the spaces of the
-/// handshake may share one value only if their counts are summed, so mark 1-RTT packets alone or
-/// keep one value for each space.
+/// A packet that tries whether marks survive by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trial {
+    None,
+    /// The next packet is one.
+    Due,
+    /// It is under way.
+    Out,
+}
+
+/// Marked packets in a row that all came back with CE.
+#[derive(Clone, Copy, Debug)]
+struct CeRun {
+    packets: u64,
+    rounds: u32,
+    /// A round ends when a packet from this number on is acknowledged.
+    round_ends: u64,
+}
+
+impl CeRun {
+    const NONE: Self = Self {
+        packets: 0,
+        rounds: 0,
+        round_ends: 0,
+    };
+}
+
+/// What an ACK frame that raised the largest acknowledged number (others may be reordered and are
+/// not to be judged) says of marks.
+#[derive(Clone, Copy, Debug)]
+pub struct EcnAck {
+    /// Packets of this path that it newly acknowledged and that were sent with ECT(0).
+    pub ect0: u64,
+    /// The same with ECT(1).
+    pub ect1: u64,
+    /// The counts that it reports.
+    pub counts: Option<EcnCounts>,
+    /// The largest acknowledged number.
+    pub largest: u64,
+    /// The number of the next packet.
+    pub next: u64,
+}
+
+/// The sender's validation of one path, which goes on as long as marks are sent (RFC 9000 §13.4.2).
+/// Counts are per packet number space; the spaces of the handshake may share one value only if
+/// their counts are summed, so mark 1-RTT packets alone or keep one value for each space.
 #[derive(Clone, Debug)]
 pub struct EcnValidation {
     state: EcnState,
@@ -86,9 +163,18 @@ pub struct EcnValidation {
     sent: u64,
     /// Those of this path.
     tested: u64,
-    lost: u64,
-    acked: bool,
+    /// Those of this path that wait for an acknowledgement, from number `since` on.
+    open: u64,
+    since: u64,
+    /// The number after the last packet.
+    next: u64,
+    /// One of those was acknowledged.
+    heard: bool,
     counts: EcnCounts,
+    ce: CeRun,
+    trial: Trial,
+    retry: Duration,
+    retry_at: Option<Instant>,
 }
 
 impl EcnValidation {
@@ -96,17 +182,26 @@ impl EcnValidation {
     #[must_use]
     pub const fn new(mark: Ecn) -> Self {
         Self {
-            state: EcnState::Testing,
+            state: match mark {
+                Ecn::NotEct => EcnState::Off,
+                _ => EcnState::Testing,
+            },
             mark,
             sent: 0,
             tested: 0,
-            lost: 0,
-            acked: false,
+            open: 0,
+            since: 0,
+            next: 0,
+            heard: false,
             counts: EcnCounts {
                 ect0: 0,
                 ect1: 0,
                 ce: 0,
             },
+            ce: CeRun::NONE,
+            trial: Trial::None,
+            retry: FIRST_RETRY,
+            retry_at: None,
         }
     }
 
@@ -120,84 +215,189 @@ impl EcnValidation {
     /// Nobody will be told what becomes of the marks under way: those of a test that has no result
     /// yet are sent again.
     pub const fn test_again(&mut self) {
+        self.forget_open();
         if matches!(self.state, EcnState::Testing | EcnState::Unknown) {
             self.state = EcnState::Testing;
             self.tested = 0;
-            self.lost = 0;
+        }
+        if matches!(self.trial, Trial::Out) {
+            self.trial = Trial::Due;
         }
     }
 
-    /// The codepoint of the next packet.
+    const fn forget_open(&mut self) {
+        self.open = 0;
+        self.since = self.next;
+        self.heard = false;
+    }
+
+    /// The codepoint of the next packet that asks for an acknowledgement. Others leave without a
+    /// mark (as in RFC 3168 §6.1.4): nothing would tell that the path drops them.
     #[must_use]
     #[inline]
     pub const fn mark(&self) -> Ecn {
         match self.state {
             EcnState::Testing | EcnState::Capable => self.mark,
-            EcnState::Unknown | EcnState::Failed(_) => Ecn::NotEct,
+            EcnState::Failed(_) if matches!(self.trial, Trial::Due) => self.mark,
+            EcnState::Off | EcnState::Unknown | EcnState::Failed(_) => Ecn::NotEct,
         }
     }
 
     /// Where validation stands.
     #[must_use]
+    #[inline]
     pub const fn state(&self) -> EcnState {
         self.state
     }
 
-    /// A packet left with `mark`.
+    /// Data is to be sent: if it is time, the next packet tries marks again.
     #[inline]
-    pub fn on_sent(&mut self, mark: Ecn) {
+    pub fn poll(&mut self, now: Instant) {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+            self.trial = Trial::Due;
+        }
+    }
+
+    /// True if the next marked packet is a trial: nothing but a mark is to make it fail.
+    #[must_use]
+    #[inline]
+    pub const fn is_tried(&self) -> bool {
+        matches!(self.trial, Trial::Due)
+    }
+
+    /// Packet `number`, which asks for an acknowledgement, left with `mark`.
+    #[inline]
+    pub fn on_sent(&mut self, number: u64, mark: Ecn) {
+        self.next = number + 1;
         if mark == Ecn::NotEct {
             return;
         }
         self.sent += 1;
         self.tested += 1;
+        self.open += 1;
+        if self.is_tried() {
+            self.trial = Trial::Out;
+        }
         if self.state == EcnState::Testing && self.tested >= TEST_PACKETS {
             self.state = EcnState::Unknown;
         }
     }
 
-    /// A packet that left with a mark was lost. If all of the test packets are, the path drops them
-    /// (RFC 9000 §13.4.2.2).
-    pub fn on_lost(&mut self, mark: Ecn) {
-        if mark == Ecn::NotEct || self.acked {
-            return;
-        }
-        self.lost += 1;
-        if self.state == EcnState::Unknown && self.lost >= self.tested {
-            self.state = EcnState::Failed(EcnFailure::Dropped);
+    /// Packet `number`, which left with `mark`, was acknowledged.
+    #[inline]
+    pub fn on_acked(&mut self, number: u64, mark: Ecn) {
+        if mark != Ecn::NotEct && number >= self.since {
+            self.open = self.open.saturating_sub(1);
+            self.heard = true;
+            self.test_on();
         }
     }
 
-    /// An ACK frame that raised the largest acknowledged number (others may be reordered and are
-    /// not to be judged) newly acknowledged `ect0` and `ect1` packets of this path that were sent
-    /// with these marks, and reports `counts`. Returns the new CE marks; 0 when validation fails or
-    /// has failed.
-    pub fn on_ack(&mut self, ect0: u64, ect1: u64, counts: Option<EcnCounts>) -> u64 {
-        if matches!(self.state, EcnState::Failed(_)) {
+    /// Nothing is awaited any more, and something arrived: unless an ACK frame says more, that is
+    /// no result.
+    fn test_on(&mut self) {
+        if self.open > 0 {
+            return;
+        }
+        if self.state == EcnState::Unknown {
+            self.state = EcnState::Testing;
+            self.tested = 0;
+        }
+        if self.trial == Trial::Out {
+            self.trial = Trial::Due;
+        }
+    }
+
+    /// Packet `number`, which left with `mark`, was lost. If all marked packets are whose fate was
+    /// awaited, the path drops them (RFC 9000 §13.4.2.2).
+    pub fn on_lost(&mut self, now: Instant, number: u64, mark: Ecn) {
+        if mark == Ecn::NotEct || number < self.since {
+            return;
+        }
+        self.open = self.open.saturating_sub(1);
+        let awaited = self.state == EcnState::Unknown || self.trial == Trial::Out;
+        if !awaited || self.open > 0 {
+            return;
+        }
+        match self.heard {
+            true => self.test_on(),
+            false => self.fail(now, EcnFailure::Dropped),
+        }
+    }
+
+    /// A probe timeout fired, the `count`th in a row without an acknowledgement. From the third on,
+    /// packets leave without marks until the fate of those with marks is known.
+    pub fn on_probe_timeout(&mut self, count: u32) {
+        let marks = matches!(self.state, EcnState::Testing | EcnState::Capable);
+        if count >= SILENT_TIMEOUTS && marks && self.open > 0 {
+            self.state = EcnState::Unknown;
+            self.heard = false;
+        }
+    }
+
+    /// An ACK frame arrived. Returns the new CE marks; 0 when validation fails or has failed.
+    pub fn on_ack(&mut self, now: Instant, ack: &EcnAck) -> u64 {
+        let marked = ack.ect0 + ack.ect1 > 0;
+        let tried = self.trial != Trial::None && marked;
+        if matches!(self.state, EcnState::Failed(_)) && !tried {
             // For the next path.
-            self.counts = counts.unwrap_or(self.counts);
+            self.counts = ack.counts.unwrap_or(self.counts);
             return 0;
         }
-        let Some(counts) = counts else {
-            if ect0 + ect1 > 0 {
-                self.state = EcnState::Failed(EcnFailure::Missing);
+        let Some(counts) = ack.counts else {
+            if marked {
+                self.fail(now, EcnFailure::Missing);
             }
             return 0;
         };
-        match self.check(ect0, ect1, counts) {
-            Ok(ce) => {
-                self.counts = counts;
-                if ect0 + ect1 > 0 {
-                    self.acked = true;
-                    self.state = EcnState::Capable;
-                }
-                ce
-            }
+        let checked = self.check(ack.ect0, ack.ect1, counts);
+        let intact = counts.ect0 > self.counts.ect0 || counts.ect1 > self.counts.ect1;
+        if checked.is_ok() || tried {
+            self.counts = counts;
+        }
+        let ce = match checked {
+            Ok(ce) => ce,
             Err(failure) => {
-                self.state = EcnState::Failed(failure);
-                0
+                self.fail(now, failure);
+                return 0;
+            }
+        };
+        let all = self.run_of_ce(ack, ce, intact);
+        let again = tried && !intact && self.state == EcnState::Failed(EcnFailure::AllCe);
+        if all || again {
+            self.fail(now, EcnFailure::AllCe);
+            return 0;
+        }
+        if marked {
+            self.heard = true;
+            self.trial = Trial::None;
+            self.state = EcnState::Capable;
+        }
+        ce
+    }
+
+    /// True if marked packets have come back with CE for so long that this tells nothing.
+    fn run_of_ce(&mut self, ack: &EcnAck, ce: u64, intact: bool) -> bool {
+        if intact {
+            self.ce = CeRun::NONE;
+        } else if ce > 0 {
+            self.ce.packets = self.ce.packets.saturating_add(ce);
+            if ack.largest >= self.ce.round_ends {
+                self.ce.rounds += 1;
+                self.ce.round_ends = ack.next;
             }
         }
+        self.ce.packets >= CE_PACKETS && self.ce.rounds >= CE_ROUNDS
+    }
+
+    fn fail(&mut self, now: Instant, failure: EcnFailure) {
+        self.state = EcnState::Failed(failure);
+        self.forget_open();
+        self.ce = CeRun::NONE;
+        self.trial = Trial::None;
+        self.retry_at = Some(now + self.retry);
+        self.retry = (self.retry * 2).min(LONGEST_RETRY);
     }
 
     fn check(&self, ect0: u64, ect1: u64, new: EcnCounts) -> Result<u64, EcnFailure> {
@@ -222,145 +422,5 @@ impl EcnValidation {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const fn counts(ect0: u64, ect1: u64, ce: u64) -> Option<EcnCounts> {
-        Some(EcnCounts { ect0, ect1, ce })
-    }
-
-    fn tested(packets: u64) -> EcnValidation {
-        let mut v = EcnValidation::new(Ecn::Ect0);
-        for _ in 0..packets {
-            let mark = v.mark();
-            v.on_sent(mark);
-        }
-        v
-    }
-
-    #[test]
-    fn marks_that_survive() {
-        let mut v = tested(12);
-        assert_eq!((v.state(), v.mark()), (EcnState::Unknown, Ecn::NotEct));
-        assert_eq!(v.on_ack(4, 0, counts(4, 0, 0)), 0);
-        assert_eq!((v.state(), v.mark()), (EcnState::Capable, Ecn::Ect0));
-        assert_eq!(v.on_ack(6, 0, counts(7, 0, 3)), 3);
-        // An ACK got lost: counts rise by more than this one acknowledges.
-        v.on_sent(Ecn::Ect0);
-        v.on_sent(Ecn::Ect0);
-        assert_eq!(v.on_ack(1, 0, counts(8, 0, 4)), 1);
-        assert_eq!(v.state(), EcnState::Capable);
-        let mut received = EcnReceived::default();
-        assert_eq!(received.counts(), None);
-        for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ce, Ecn::Ect0, Ecn::Ect1] {
-            received.on_packet(ecn);
-        }
-        assert_eq!(received.counts(), counts(2, 1, 1));
-    }
-
-    #[test]
-    fn paths_that_meddle() {
-        let fails = |ect0, reported, failure| {
-            let mut v = tested(10);
-            assert_eq!(v.on_ack(ect0, 0, reported), 0);
-            assert_eq!(
-                (v.state(), v.mark()),
-                (EcnState::Failed(failure), Ecn::NotEct)
-            );
-            assert_eq!(v.on_ack(1, 0, counts(100, 0, 100)), 0);
-        };
-        fails(4, None, EcnFailure::Missing);
-        fails(4, counts(3, 0, 0), EcnFailure::Bleached);
-        fails(4, counts(0, 4, 0), EcnFailure::Remarked);
-        fails(4, counts(11, 0, 0), EcnFailure::Remarked);
-        fails(4, counts(5, 0, 6), EcnFailure::Remarked);
-        let mut v = tested(10);
-        v.on_ack(5, 0, counts(5, 0, 0));
-        v.on_ack(1, 0, counts(4, 0, 2));
-        assert_eq!(v.state(), EcnState::Failed(EcnFailure::Backwards));
-    }
-
-    #[test]
-    fn counts_go_on_over_a_change_of_path() {
-        let mut old = tested(12);
-        old.on_ack(8, 0, counts(7, 0, 1));
-        let mut new = EcnValidation::new(Ecn::Ect0);
-        new.follow(&old);
-        for _ in 0..10 {
-            assert_eq!(new.mark(), Ecn::Ect0);
-            new.on_sent(Ecn::Ect0);
-        }
-        assert_eq!(new.state(), EcnState::Unknown);
-        // Two of the old path's arrive late, beside three of the new one's.
-        assert_eq!(new.on_ack(3, 0, counts(11, 0, 2)), 1);
-        assert_eq!(new.state(), EcnState::Capable);
-
-        // A path that failed counts on for the next.
-        let mut failed = tested(10);
-        failed.on_ack(10, 0, counts(0, 10, 0));
-        failed.on_ack(0, 0, counts(0, 10, 0));
-        let mut new = EcnValidation::new(Ecn::Ect0);
-        new.follow(&failed);
-        new.on_sent(Ecn::Ect0);
-        assert_eq!(new.on_ack(1, 0, counts(0, 11, 0)), 0);
-        assert!(matches!(new.state(), EcnState::Failed(_)));
-    }
-
-    #[test]
-    fn a_path_that_drops_marked_packets() {
-        let mut v = tested(10);
-        for _ in 0..9 {
-            v.on_lost(Ecn::Ect0);
-        }
-        v.on_lost(Ecn::NotEct);
-        assert_eq!(v.state(), EcnState::Unknown);
-        v.on_lost(Ecn::Ect0);
-        assert_eq!(v.state(), EcnState::Failed(EcnFailure::Dropped));
-    }
-
-    /// The same with the other codepoint.
-    #[test]
-    fn paths_are_validated_with_either_codepoint() {
-        let sent = || {
-            let mut v = EcnValidation::new(Ecn::Ect1);
-            for _ in 0..12 {
-                let mark = v.mark();
-                v.on_sent(mark);
-            }
-            assert_eq!(v.state(), EcnState::Unknown);
-            v
-        };
-        for (reported, state) in [
-            (counts(0, 4, 0), EcnState::Capable),
-            (counts(0, 1, 3), EcnState::Capable),
-            (None, EcnState::Failed(EcnFailure::Missing)),
-            (counts(0, 3, 0), EcnState::Failed(EcnFailure::Bleached)),
-            (counts(4, 0, 0), EcnState::Failed(EcnFailure::Remarked)),
-        ] {
-            let mut v = sent();
-            v.on_ack(0, 4, reported);
-            assert_eq!(v.state(), state, "{reported:?}");
-        }
-    }
-
-    /// RFC 9000 §A.4: a path is capable once a marked packet of it was acknowledged, and not by
-    /// counts of the path before.
-    #[test]
-    fn acknowledgements_of_other_packets_validate_nothing() {
-        let mut old = tested(12);
-        old.on_ack(8, 0, counts(8, 0, 0));
-        let mut new = EcnValidation::new(Ecn::Ect0);
-        new.follow(&old);
-        for _ in 0..10 {
-            new.on_sent(Ecn::Ect0);
-        }
-        assert_eq!(new.on_ack(0, 0, counts(9, 0, 1)), 1);
-        assert_eq!(new.on_ack(0, 0, None), 0);
-        assert_eq!(new.state(), EcnState::Unknown);
-        // So its marks may still turn out to be dropped.
-        for _ in 0..10 {
-            new.on_lost(Ecn::Ect0);
-        }
-        assert_eq!(new.state(), EcnState::Failed(EcnFailure::Dropped));
-    }
-}
+#[path = "ecn_tests.rs"]
+mod tests;

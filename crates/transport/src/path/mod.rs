@@ -22,7 +22,7 @@ mod plain_tests;
 pub use amplification::AmplificationLimit;
 pub use arrival_rate::ArrivalRate;
 pub use cadence::Cadence;
-pub use ecn::{EcnFailure, EcnReceived, EcnState, EcnValidation};
+pub use ecn::{EcnAck, EcnFailure, EcnReceived, EcnState, EcnValidation};
 pub use feedback::{Counting, Disbelieved, Returned};
 pub(crate) use mtud::LEAST_BASE;
 pub use mtud::{BASE_MTU, ETHERNET_MTU, LARGEST_MTU, Mtud};

@@ -3,7 +3,7 @@
 use core::ops::RangeInclusive;
 
 use super::{
-    AckError, Newly, NewlyLost, Probe, RttEstimator, SentPacket, SentPackets,
+    AckError, Newly, NewlyLost, PathNumber, Probe, RttEstimator, SentPacket, SentPackets,
     holes::Holes,
     overtaking::Overtaking,
     persistent::{self, Run},
@@ -115,8 +115,7 @@ impl<F> LossDetector<F> {
                     if newly.advanced && packet.is_none_or(|p| p.probe != Probe::Question) {
                         self.overtaking.raise(last);
                     }
-                    let here = |p: &&SentPacket<F>| !p.off_path && !self.sent.has_left(last);
-                    if let Some(packet) = packet.filter(here) {
+                    if let Some(packet) = packet.filter(|p| self.sent.is_on_path(p)) {
                         newly.largest_sent_at = Some(packet.sent_at);
                     }
                 }
@@ -178,10 +177,7 @@ impl<F> LossDetector<F> {
             match self.sent.get(number) {
                 None => continue,
                 // Nobody waits for it: neither the window nor a retransmission.
-                Some(packet)
-                    if !packet.ack_eliciting
-                        && (!packet.in_flight || self.sent.has_left(number)) =>
-                {
+                Some(packet) if self.sent.is_forgettable(packet) => {
                     self.sent.remove(number);
                     continue;
                 }
@@ -257,7 +253,7 @@ impl<F> LossDetector<F> {
             if follows_ack {
                 self.run.interrupt();
             }
-            if !packet.off_path && packet.probe == Probe::Nothing {
+            if !packet.is_off_path() && packet.probe == Probe::Nothing {
                 event |= self.losses.push(now, number, cause, last_sent);
                 let congested = (rtt.pto_base_at(sent_at) + max_ack_delay) * persistent::THRESHOLD;
                 lost.persistent_congestion |= packet.ack_eliciting
@@ -299,7 +295,7 @@ impl<F> LossDetector<F> {
             self.questions.pop();
             if let Some(packet) = self.sent.remove(number) {
                 lost.packets += 1;
-                if !packet.off_path {
+                if !packet.is_off_path() {
                     lost.question = Some(number);
                 }
                 sink(number, packet);
@@ -353,13 +349,18 @@ impl<F> LossDetector<F> {
         self.losses.len()
     }
 
-    /// The connection leaves its path: what is in flight counts no longer, and what was learnt is
-    /// forgotten.
-    pub fn leave_path(&mut self) {
-        self.sent.leave_path();
+    /// The connection changes to `path`: see [`SentPackets::change_path`]. What was learnt of
+    /// reordering is forgotten.
+    pub fn change_path(&mut self, path: PathNumber, keep: bool) {
+        self.sent.change_path(path, keep);
         self.losses.clear();
         self.reordering = Reordering::new();
         self.run = Run::default();
+    }
+
+    /// See [`SentPackets::forget_left`].
+    pub fn forget_left(&mut self) {
+        self.sent.forget_left();
     }
 
     /// Takes every unresolved packet out, oldest first, as neither acknowledged nor lost: the

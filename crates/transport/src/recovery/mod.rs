@@ -38,5 +38,5 @@ pub use pacer::Pacer;
 pub use pto::ProbeTimeout;
 pub use reordering::Reordering;
 pub use rtt::{GRANULARITY, INITIAL_RTT, RttEstimator};
-pub use sent::{Probe, SentPacket, SentPackets};
-pub use spaces::{AckOutcome, LossOutcome, Recovery, Timeout};
+pub use sent::{PathNumber, Probe, SentPacket, SentPackets};
+pub use spaces::{AckOutcome, LossOutcome, PathRecovery, Recovery, Timeout};

@@ -80,7 +80,7 @@ impl Newly {
     pub(super) fn count<F>(&mut self, number: u64, packet: &SentPacket<F>) {
         self.packets += 1;
         self.ack_eliciting |= packet.ack_eliciting;
-        if packet.off_path {
+        if packet.is_off_path() {
             return;
         }
         match packet.ecn {

@@ -66,6 +66,11 @@ impl ProbeTimeout {
         self.count = self.count.saturating_add(1);
     }
 
+    /// Another path is the current one, whose timeout fired as often in a row.
+    pub const fn set_count(&mut self, count: u32) {
+        self.count = count;
+    }
+
     /// Something came back, or a space is gone.
     pub const fn reset(&mut self) {
         self.count = 0;

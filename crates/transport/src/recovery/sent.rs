@@ -17,6 +17,8 @@ pub enum Probe {
     Mtu,
     /// Whether a path that swallowed shims lets them pass now.
     Shim,
+    /// Whether a path where ECN marks failed lets them pass now.
+    Ecn,
     /// What rate routers grant to start with. Their ports may keep it in another queue than the
     /// packets before and behind it.
     Question,
@@ -39,12 +41,55 @@ pub struct SentPacket<F> {
     pub shim: bool,
     /// What it is to find out.
     pub probe: Probe,
-    /// It went over another path than the current one: neither RTT nor congestion follow from it.
-    pub off_path: bool,
+    /// The path that it went over: that of a packet that is inserted is the current one, or
+    /// [`PathNumber::OTHER`]; of one that comes out, neither RTT nor congestion follow from the
+    /// latter.
+    pub path: PathNumber,
     /// The ECN field it left with.
     pub ecn: Ecn,
     /// What it carried.
     pub frames: F,
+}
+
+/// A path of the connection. Packets bear it, so that a change of path touches none of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathNumber(u8);
+
+impl PathNumber {
+    /// Another one than the current path.
+    pub const OTHER: Self = Self(0);
+
+    /// The number after this one; the first one after the last.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        match self.0.checked_add(1) {
+            Some(number) => Self(number),
+            None => Self(1),
+        }
+    }
+}
+
+impl Default for PathNumber {
+    /// The first.
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl<F> SentPacket<F> {
+    /// It went over another path than the current one.
+    #[must_use]
+    #[inline]
+    pub fn is_off_path(&self) -> bool {
+        self.path == PathNumber::OTHER
+    }
+}
+
+/// A path that was left and that the connection may return to.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    path: PathNumber,
+    bytes_in_flight: u64,
 }
 
 /// A ring of sent packets, indexed by packet number.
@@ -61,9 +106,11 @@ pub struct SentPackets<F> {
     ring: VecDeque<Option<SentPacket<F>>>,
     /// Older packets that wait for an acknowledgement.
     aside: BTreeMap<u64, SentPacket<F>>,
-    /// Packets below this went over a path that was left, whatever their records say.
-    left_below: u64,
+    /// The current path.
+    path: PathNumber,
     bytes_in_flight: u64,
+    /// The path before, with what is in flight there.
+    kept: Option<Kept>,
     ack_eliciting: u64,
     /// Longest the ring was since it was last empty, to give memory back after a burst.
     peak: usize,
@@ -97,8 +144,9 @@ impl<F> SentPackets<F> {
             base: 0,
             ring: VecDeque::new(),
             aside: BTreeMap::new(),
-            left_below: 0,
+            path: PathNumber(1),
             bytes_in_flight: 0,
+            kept: None,
             ack_eliciting: 0,
             peak: 0,
             skipped: VecDeque::new(),
@@ -143,10 +191,13 @@ impl<F> SentPackets<F> {
     /// Records packet `number`, which must be at least [`next_number`](Self::next_number); numbers
     /// left out count as never sent. False, and nothing recorded, if it is not.
     #[inline]
-    pub fn insert(&mut self, number: u64, packet: SentPacket<F>) -> bool {
+    pub fn insert(&mut self, number: u64, mut packet: SentPacket<F>) -> bool {
         let next = self.next_number();
         if number != next && !self.skip(next, number) {
             return false;
+        }
+        if !packet.is_off_path() {
+            packet.path = self.path;
         }
         if packet.in_flight {
             self.bytes_in_flight += u64::from(packet.size);
@@ -187,15 +238,29 @@ impl<F> SentPackets<F> {
                 .any(|&(from, to)| first <= to && last >= from)
     }
 
-    /// True if packet `number` went over a path that was left since: it is neither in flight nor of
-    /// the current path.
-    #[must_use]
+    /// True if `packet` counts towards bytes in flight, here or on the path that is kept.
     #[inline]
-    pub const fn has_left(&self, number: u64) -> bool {
-        number < self.left_below
+    fn is_counted(&self, packet: &SentPacket<F>) -> bool {
+        let is_kept = |kept: &Kept| kept.path == packet.path;
+        packet.in_flight && (packet.path == self.path || self.kept.as_ref().is_some_and(is_kept))
     }
 
-    /// Packet `number`, if unresolved, as it was sent: see [`has_left`](Self::has_left).
+    /// True if nothing waits for the fate of `packet`: neither a window nor a retransmission.
+    #[must_use]
+    #[inline]
+    pub fn is_forgettable(&self, packet: &SentPacket<F>) -> bool {
+        !packet.ack_eliciting && !self.is_counted(packet)
+    }
+
+    /// True if `packet` went over the current path.
+    #[must_use]
+    #[inline]
+    pub fn is_on_path(&self, packet: &SentPacket<F>) -> bool {
+        packet.path == self.path
+    }
+
+    /// Packet `number`, if unresolved, as it was sent: see
+    /// [`is_on_path`](Self::is_on_path).
     #[must_use]
     #[inline]
     pub fn get(&self, number: u64) -> Option<&SentPacket<F>> {
@@ -213,7 +278,7 @@ impl<F> SentPackets<F> {
         };
         let index = usize::try_from(index).ok()?;
         let packet = self.ring.get_mut(index)?.take()?;
-        let packet = self.uncount(number, packet);
+        let packet = self.uncount(packet);
         if index == 0 {
             self.trim();
         }
@@ -223,20 +288,28 @@ impl<F> SentPackets<F> {
     #[cold]
     fn remove_aside(&mut self, number: u64) -> Option<SentPacket<F>> {
         let packet = self.aside.remove(&number)?;
-        Some(self.uncount(number, packet))
+        Some(self.uncount(packet))
     }
 
-    /// Packet `number` as it is now.
+    /// The packet as it is now.
     #[inline]
-    fn uncount(&mut self, number: u64, mut packet: SentPacket<F>) -> SentPacket<F> {
-        if self.has_left(number) {
-            packet.in_flight = false;
-            packet.off_path = true;
-        }
-        if packet.in_flight {
-            self.bytes_in_flight -= u64::from(packet.size);
-        }
+    fn uncount(&mut self, mut packet: SentPacket<F>) -> SentPacket<F> {
         self.ack_eliciting -= u64::from(packet.ack_eliciting);
+        let size = u64::from(packet.size);
+        if packet.path == self.path {
+            if packet.in_flight {
+                self.bytes_in_flight = self.bytes_in_flight.saturating_sub(size);
+            }
+            return packet;
+        }
+        if packet.in_flight
+            && let Some(kept) = &mut self.kept
+            && kept.path == packet.path
+        {
+            kept.bytes_in_flight = kept.bytes_in_flight.saturating_sub(size);
+        }
+        packet.in_flight = false;
+        packet.path = PathNumber::OTHER;
         packet
     }
 
@@ -253,25 +326,48 @@ impl<F> SentPackets<F> {
     /// Takes everything out, oldest first.
     pub fn drain(&mut self, mut each: impl FnMut(u64, SentPacket<F>)) {
         while let Some((number, packet)) = self.aside.pop_first() {
-            let packet = self.uncount(number, packet);
+            let packet = self.uncount(packet);
             each(number, packet);
         }
         while let Some(slot) = self.ring.pop_front() {
             let number = self.base;
             self.base += 1;
             if let Some(packet) = slot {
-                let packet = self.uncount(number, packet);
+                let packet = self.uncount(packet);
                 each(number, packet);
             }
         }
         self.shrink();
     }
 
-    /// The connection leaves the path: what is unresolved no longer counts towards bytes in flight.
-    /// A peer may change its address with every packet, so none of them is touched.
-    pub fn leave_path(&mut self) {
-        self.left_below = self.next_number();
-        self.bytes_in_flight = 0;
+    /// `path` is the current one from now on. If it is the one that was kept, what is in flight
+    /// there counts again. `keep`: the connection may return to the path that it leaves, whose
+    /// bytes in flight are kept in place of those of the path kept before. A peer may change its
+    /// address with every packet, so no packet is touched.
+    pub fn change_path(&mut self, path: PathNumber, keep: bool) {
+        let left = Kept {
+            path: self.path,
+            bytes_in_flight: self.bytes_in_flight,
+        };
+        let back = self.kept.take_if(|kept| kept.path == path);
+        self.path = path;
+        self.bytes_in_flight = back.map_or(0, |back| back.bytes_in_flight);
+        if keep {
+            self.kept = Some(left);
+        }
+    }
+
+    /// Path numbers but the current one and the one that is kept are to be used again: packets that
+    /// bear another bear none.
+    pub fn forget_left(&mut self) {
+        let (path, kept) = (self.path, self.kept.map(|kept| kept.path));
+        let ring = self.ring.iter_mut().flatten();
+        for packet in ring.chain(self.aside.values_mut()) {
+            if packet.path != path && Some(packet.path) != kept {
+                packet.path = PathNumber::OTHER;
+                packet.in_flight = false;
+            }
+        }
     }
 
     /// Drops resolved slots at the front.
@@ -294,9 +390,8 @@ impl<F> SentPackets<F> {
     #[cold]
     fn cut(&mut self) {
         while self.is_sparse() {
-            let left = self.has_left(self.base);
             match self.ring.pop_front() {
-                Some(Some(packet)) if packet.ack_eliciting || (packet.in_flight && !left) => {
+                Some(Some(packet)) if !self.is_forgettable(&packet) => {
                     self.aside.insert(self.base, packet);
                 }
                 // Nothing in flight, nothing asked for: nothing was counted.
@@ -328,7 +423,7 @@ pub(super) const fn packet<F>(sent_at: Instant, size: u16, frames: F) -> SentPac
         in_flight: true,
         shim: false,
         probe: Probe::Nothing,
-        off_path: false,
+        path: PathNumber(1),
         ecn: Ecn::NotEct,
         frames,
     }

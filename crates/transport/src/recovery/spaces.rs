@@ -7,7 +7,8 @@ use pathmark_cc::{Acked, Lost};
 use super::outage::Outage;
 use super::window_use::WindowUse;
 use super::{
-    AckError, Fate, LossDetector, Newly, NewlyLost, ProbeTimeout, RttEstimator, SentPacket,
+    AckError, Fate, LossDetector, Newly, NewlyLost, PathNumber, ProbeTimeout, RttEstimator,
+    SentPacket,
 };
 use crate::{Duration, Instant, wire::SpaceId};
 
@@ -75,6 +76,20 @@ pub struct Recovery<F> {
     last_activity: Instant,
     /// The window or its pacer bounded the sender since the previous ACK.
     window_use: WindowUse,
+    /// The current path, the one that the connection may return to, and the one begun last.
+    path: PathNumber,
+    kept_path: Option<PathNumber>,
+    newest_path: PathNumber,
+}
+
+/// What belongs to a path that is not the current one: which packets are its own, its round-trip
+/// times, and how far its probe timeout has backed off.
+#[derive(Debug)]
+pub struct PathRecovery {
+    path: PathNumber,
+    rtt: RttEstimator,
+    outage: Outage,
+    probe_timeouts: u32,
 }
 
 impl<F> Recovery<F> {
@@ -98,6 +113,9 @@ impl<F> Recovery<F> {
             amplification_blocked: false,
             last_activity: now,
             window_use: WindowUse::default(),
+            path: PathNumber::default(),
+            kept_path: None,
+            newest_path: PathNumber::default(),
         }
     }
 
@@ -371,22 +389,63 @@ impl<F> Recovery<F> {
         self.last_activity = self.last_activity.max(now);
     }
 
-    /// The connection moved to another path (RFC 9000 §9.4): RTT and reordering are to be learnt
-    /// anew, and what is in flight on the old path counts no longer, though it is still
-    /// acknowledged or lost.
-    pub fn on_path_change(&mut self, now: Instant) {
-        self.rtt = RttEstimator::new();
-        self.outage = Outage::default();
-        self.pto.reset();
-        self.disown_in_flight();
+    /// The connection moves to another path (RFC 9000 §9.4): `back` is what was learnt of it, if it
+    /// was the current one before. Of a path that is new, RTT and reordering are to be learnt. What
+    /// is in flight stays with the path that it left by; returns what belongs to that one, for
+    /// `keep` if the connection may return to it.
+    pub fn change_path(
+        &mut self,
+        now: Instant,
+        back: Option<PathRecovery>,
+        keep: bool,
+    ) -> PathRecovery {
+        let next = back.unwrap_or_else(|| PathRecovery {
+            path: self.unused_path(),
+            rtt: RttEstimator::new(),
+            outage: Outage::default(),
+            probe_timeouts: 0,
+        });
+        let left = PathRecovery {
+            path: core::mem::replace(&mut self.path, next.path),
+            rtt: core::mem::replace(&mut self.rtt, next.rtt),
+            outage: core::mem::replace(&mut self.outage, next.outage),
+            probe_timeouts: self.pto.count(),
+        };
+        self.kept_path.take_if(|kept| *kept == next.path);
+        if keep {
+            self.kept_path = Some(left.path);
+        }
+        self.pto.set_count(next.probe_timeouts);
+        for space in &mut self.spaces {
+            space.change_path(next.path, keep);
+        }
         self.last_activity = self.last_activity.max(now);
+        left
+    }
+
+    /// A number that no path has and no packet bears. Numbers are few, since each packet in flight
+    /// has one; once in 250 changes all packets are looked at.
+    fn unused_path(&mut self) -> PathNumber {
+        loop {
+            let first = PathNumber::default();
+            self.newest_path = self.newest_path.next();
+            if self.newest_path == first {
+                for space in &mut self.spaces {
+                    space.forget_left();
+                }
+            }
+            if self.newest_path != self.path && Some(self.newest_path) != self.kept_path {
+                return self.newest_path;
+            }
+        }
     }
 
     /// The fate of what is in flight says nothing of the path any more: it counts no longer, though
     /// it is still acknowledged or lost. The RTT stands.
     pub fn disown_in_flight(&mut self) {
+        self.path = self.unused_path();
         for space in &mut self.spaces {
-            space.leave_path();
+            space.change_path(self.path, false);
         }
     }
 

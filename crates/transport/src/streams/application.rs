@@ -24,6 +24,29 @@ impl Streams {
         Ok(id)
     }
 
+    /// True while the application waits to open a stream, as [`OpenError::Limit`] told it to.
+    #[must_use]
+    pub fn waits_to_open(&self) -> bool {
+        self.local.iter().any(super::LocalStreams::is_blocked)
+    }
+
+    /// The application waits no longer to open a stream of this kind.
+    pub fn give_up_opening(&mut self, dir: Dir) {
+        if let Some(local) = self.local.get_mut(slot(dir)) {
+            local.give_up();
+        }
+    }
+
+    /// Sets how many streams of one kind the peer may have open at once, in place of
+    /// [`StreamsConfig::max_bidi_streams`](super::StreamsConfig::max_bidi_streams) or
+    /// [`max_uni_streams`](super::StreamsConfig::max_uni_streams). What was promised before stays:
+    /// a lower number holds as streams end.
+    pub fn set_max_concurrent(&mut self, dir: Dir, streams: u64) {
+        if let Some(remote) = self.remote.get_mut(slot(dir)) {
+            remote.set_concurrent(streams);
+        }
+    }
+
     /// The next stream that the peer opened, lowest first. After `None`, [`StreamEvent::Opened`]
     /// says when to ask again.
     pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
@@ -171,6 +194,22 @@ impl Streams {
         let after = recv.kept();
         self.on_kept(before, after);
         self.after_read(id, result)
+    }
+
+    /// The application error code with which the peer reset a stream: told once, as by
+    /// [`read`](Self::read), and the receiving part is done. After `None`,
+    /// [`StreamEvent::Readable`] says when to ask again, also where only data arrived.
+    ///
+    /// # Errors
+    /// [`ClosedStream`] if the peer cannot reset it any more: all data has arrived, or this side
+    /// stopped the stream.
+    pub fn received_reset(&mut self, id: StreamId) -> Result<Option<u64>, ClosedStream> {
+        let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
+        let recv = record.recv.as_mut().ok_or(ClosedStream)?;
+        let reset = recv.received_reset()?;
+        record.reader_waits |= reset.is_none();
+        self.forget_if_done(id);
+        Ok(reset)
     }
 
     /// Wants no more of a stream: what is buffered or arrives is discarded, and the peer is asked

@@ -21,6 +21,8 @@ pub enum StreamEvent {
     Writable(StreamId),
     /// All data and the end of the stream were acknowledged; the sending part is done.
     Finished(StreamId),
+    /// The peer acknowledged this side's reset; the sending part is done.
+    ResetAcked(StreamId),
     /// The peer wants no more, with this application error code (STOP_SENDING); the sending part
     /// was reset.
     Stopped(StreamId, u64),

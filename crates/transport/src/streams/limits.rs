@@ -44,6 +44,17 @@ impl LocalStreams {
         self.max
     }
 
+    /// True while the application waits to open a stream.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// The application waits no longer to open a stream.
+    pub fn give_up(&mut self) {
+        self.blocked = self.opened > self.max;
+    }
+
     /// The peer announced a limit. True if that lets a waiting application open a stream.
     pub fn raise(&mut self, max: u64) -> bool {
         if max <= self.max {

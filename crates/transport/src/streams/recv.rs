@@ -263,6 +263,22 @@ impl RecvPart {
         Ok(Some(len))
     }
 
+    /// Code of the peer's RESET_STREAM, which is thereby told to the application; `None` while one
+    /// may still come.
+    ///
+    /// # Errors
+    /// [`ClosedStream`] if none can come: all data has arrived, or the application reads no more.
+    pub fn received_reset(&mut self) -> Result<Option<u64>, ClosedStream> {
+        if self.reset.is_some() && self.reader == Reader::Reading {
+            self.reader = Reader::KnowsReset;
+            return Ok(self.reset);
+        }
+        match self.state() {
+            RecvState::Recv | RecvState::SizeKnown if self.reader == Reader::Reading => Ok(None),
+            _ => Err(ClosedStream),
+        }
+    }
+
     /// The application wants no more. True if a STOP_SENDING frame is due.
     ///
     /// # Errors

@@ -111,6 +111,7 @@ impl Streams {
                     let record = self.records.get_mut(&id);
                     if let Some(send) = record.and_then(|record| record.send.as_mut()) {
                         send.on_reset_acked();
+                        self.events.push_back(StreamEvent::ResetAcked(id));
                         self.forget_if_done(id);
                     }
                 }

@@ -32,4 +32,5 @@ pub use packet::{PacketType, PartialDecode, SpaceId};
 pub use reader::{Reader, UnexpectedEnd};
 pub use stream_id::{Dir, Side, StreamId};
 pub use transport_parameters::TransportParameters;
+pub use varint::VarInt;
 pub use writer::{WriteError, Writer};

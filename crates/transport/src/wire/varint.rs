@@ -16,6 +16,67 @@ pub const MAX_4: u64 = (1 << 30) - 1;
 #[error("{0} is larger than a QUIC varint can be")]
 pub struct TooLarge(pub u64);
 
+/// An integer below 2^62, such as an application error code (RFC 9000 §20.2). Made of any `u32`, or
+/// of a `u64` that fits:
+///
+/// ```
+/// use pathmark_transport::VarInt;
+///
+/// let code = VarInt::try_from(0x52e4_a40f_a8db_u64)?;
+/// assert_eq!(u64::from(code), 0x52e4_a40f_a8db);
+/// assert!(VarInt::try_from(1_u64 << 62).is_err());
+/// # Ok::<(), pathmark_transport::wire::varint::TooLarge>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VarInt(u64);
+
+impl VarInt {
+    /// The largest one, 2^62 − 1.
+    pub const MAX: Self = Self(MAX);
+
+    /// `value` as it is.
+    #[must_use]
+    pub const fn from_u32(value: u32) -> Self {
+        Self(value as u64)
+    }
+
+    /// Its value.
+    #[must_use]
+    pub const fn into_inner(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<u32> for VarInt {
+    fn from(value: u32) -> Self {
+        Self::from_u32(value)
+    }
+}
+
+impl TryFrom<u64> for VarInt {
+    type Error = TooLarge;
+
+    fn try_from(value: u64) -> Result<Self, TooLarge> {
+        if value <= MAX {
+            Ok(Self(value))
+        } else {
+            Err(TooLarge(value))
+        }
+    }
+}
+
+impl From<VarInt> for u64 {
+    fn from(value: VarInt) -> Self {
+        value.0
+    }
+}
+
+impl core::fmt::Display for VarInt {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Bytes of the shortest encoding of `value`; 8 for values above [`MAX`] too, whose encoding fails.
 #[inline]
 #[must_use]

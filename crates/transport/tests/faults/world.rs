@@ -38,7 +38,7 @@ fn breaks_rules(error: &ConnectionError) -> bool {
             error,
             ConnectionError::TimedOut
                 | ConnectionError::Reset
-                | ConnectionError::Closed
+                | ConnectionError::LocallyClosed
                 | ConnectionError::PeerApplication { .. }
         )
 }

@@ -140,7 +140,7 @@ async fn a_pinned_certificate_needs_no_authority() {
         let connect = |pin| {
             let tls = TlsClientConfig::new(Trust::Pin(pin), &[ALPN]).unwrap();
             let config = ClientConfig::new(std::sync::Arc::new(tls), options.transport());
-            let connecting = endpoint.connect(config, server.address(), "any.test");
+            let connecting = endpoint.connect_with(config, server.address(), "any.test");
             connecting.unwrap()
         };
         let right = Pin::of(&Identity::foreign().chain[0]);

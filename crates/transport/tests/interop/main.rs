@@ -7,6 +7,7 @@ mod bulk;
 mod cases;
 mod close;
 mod datagrams;
+mod ends;
 mod handshake;
 mod idle;
 mod judged;

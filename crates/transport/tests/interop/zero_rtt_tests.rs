@@ -91,7 +91,7 @@ async fn a_server_that_asks_for_it_answers_before_the_handshake_is_complete() {
         let proxy = Proxy::start(server.local_address(), weather, 1).await;
         let (endpoint, config) = client();
         for visit in 0..3 {
-            let connecting = endpoint.connect(config.clone(), proxy.address(), NAME);
+            let connecting = endpoint.connect_with(config.clone(), proxy.address(), NAME);
             let serving = async {
                 let connecting = server.accept().await.unwrap().accept().unwrap();
                 let (connection, handshake) = match connecting.into_0rtt() {

@@ -13,6 +13,7 @@ use super::super::sums::{Sums, x_of};
 use super::super::totals::Seen;
 use super::XcpLink;
 use crate::arith::{micros, mul_div, nanos, ns_since, saturate};
+use crate::quick_start::FIRST_WINDOW;
 use crate::{Duration, Instant};
 
 impl XcpLink {
@@ -56,6 +57,33 @@ impl XcpLink {
             self.seen.aggregate = given;
             self.seen.spare = i128::from(to_q16(self.capacity));
         }
+    }
+
+    /// True if a header that comes after idleness states more than the window that a flow begins
+    /// with: its traffic goes on, as after a stall of its host.
+    #[cold]
+    pub(super) fn goes_on(&self, now: Instant, header: Option<&XcpCarried>, bytes: u32) -> bool {
+        // A granted flight begins, and states what it was granted.
+        let granted = self.flight_at == now;
+        let knows = self.params.guard && self.totals.intervals > 0 && !granted;
+        let Some(header) = header.filter(|_| knows) else {
+            return false;
+        };
+        // Bytes over X are a rate, and a rate times an RTT is a window.
+        let rtt = (u128::from(header.rtt_us) << 40) / 1_000_000;
+        let bytes = u128::from(bytes) * u128::from(header.covers.max(1));
+        let window = bytes * rtt / u128::from(header.x.max(1));
+        window > u128::from(FIRST_WINDOW)
+    }
+
+    /// What flows have is theirs already, and how much that is shows within an interval: until then
+    /// nothing is given.
+    #[cold]
+    pub(super) fn resume(&mut self, now: Instant) {
+        self.begin(now);
+        self.pools = Pools::default();
+        self.guests.begin(self.interval, self.interval, 0);
+        self.waking = false;
     }
 
     pub(super) fn begin(&mut self, now: Instant) {
@@ -169,7 +197,10 @@ impl XcpLink {
         // What was granted and has not come is as good as there.
         let granted = self.granted.until(now);
         let input = rate_q16(bytes.saturating_add(granted), elapsed);
-        let capacity = to_q16(self.mean_capacity(elapsed));
+        let capacity = match self.told_spare {
+            Some(spare) => to_q16((input >> 16).saturating_add_signed(spare)),
+            None => to_q16(self.mean_capacity(elapsed)),
+        };
         let mut total = 0;
         if bytes > 0 {
             let wanted = mul_div(capacity >> 16, micros(self.wait), 1_000_000);

@@ -53,6 +53,8 @@ pub struct XcpLink {
     mean_rtt_us: u64,
     sums: Sums,
     granted: Granted,
+    /// When the first packet of a granted flight came last.
+    flight_at: Instant,
     queue: StandingQueue,
     pools: Pools,
     guests: Guests,
@@ -61,6 +63,8 @@ pub struct XcpLink {
     newcomers: Newcomers,
     leaving: Leaving,
     policer: Option<Policer>,
+    /// What is spare, in bytes per second, where somebody else measures it.
+    told_spare: Option<i64>,
     overflow: Overflow,
     seen: Seen,
     totals: Totals,
@@ -87,6 +91,7 @@ impl XcpLink {
             mean_rtt_us: micros(INITIAL_INTERVAL),
             sums: Sums::new(None),
             granted: Granted::new(now),
+            flight_at: Instant::FAR_FUTURE,
             queue: StandingQueue::new(now),
             pools: Pools::default(),
             guests: Guests::new(),
@@ -94,6 +99,7 @@ impl XcpLink {
             newcomers: Newcomers::new(),
             leaving: Leaving::new(0),
             policer: params.police.then(Policer::new),
+            told_spare: None,
             overflow: Overflow::No,
             seen: Seen::default(),
             totals: Totals::default(),
@@ -120,6 +126,11 @@ impl XcpLink {
         }
     }
 
+    /// Spare is what somebody else measures, in bytes per second, and not what the capacity leaves.
+    pub(crate) const fn set_spare(&mut self, spare: i64) {
+        self.told_spare = Some(spare);
+    }
+
     /// Mean RTT over its flows' packets.
     pub(crate) const fn mean_rtt(&self) -> Duration {
         Duration::from_micros(self.mean_rtt_us)
@@ -129,6 +140,18 @@ impl XcpLink {
     #[inline]
     fn is_silent(&self, now: Instant, queue: u64) -> bool {
         ns_since(now, self.last_arrival) > self.idle_ns && queue == 0
+    }
+
+    /// A flow starts with `bytes_per_second`.
+    fn took_start(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
+        // It asked for a total: what it has coming as a guest is part of that.
+        if self.start.is_some() {
+            let own = self.guests.take_back(flow_hash);
+            self.totals.add(-own);
+        }
+        if let Some(policer) = &mut self.policer {
+            policer.on_granted(now, flow_hash, to_q16(bytes_per_second));
+        }
     }
 
     /// Bytes that the link carries for a packet.
@@ -161,7 +184,9 @@ impl LinkController for XcpLink {
             _ => None,
         };
         let silent = self.is_silent(now, queue);
-        if silent || (self.waking && self.sums.bytes() == 0) {
+        if silent && self.goes_on(now, header, self.size(arrival)) {
+            self.resume(now);
+        } else if silent || (self.waking && self.sums.bytes() == 0) {
             self.wake(now, header);
         } else if now >= self.due {
             self.look_or_close(now);
@@ -316,19 +341,18 @@ impl LinkController for XcpLink {
         let rate = i64::try_from(rate).unwrap_or(i64::MAX);
         self.pools.give_less(rate.unsigned_abs());
         self.totals.add(rate);
-        // It asked for a total: what it has coming as a guest is part of that.
-        if self.start.is_some() {
-            let own = self.guests.take_back(flow_hash);
-            self.totals.add(-own);
-        }
-        if let Some(policer) = &mut self.policer {
-            policer.on_granted(now, flow_hash, rate.unsigned_abs());
-        }
+        self.took_start(now, flow_hash, bytes_per_second);
+    }
+
+    fn on_dealt_out(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
+        self.took_start(now, flow_hash, bytes_per_second);
     }
 
     fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, came: bool) {
         self.granted.take(now, bytes_per_second);
-        if !came {
+        if came {
+            self.flight_at = now;
+        } else {
             let rate = i64::try_from(to_q16(bytes_per_second)).unwrap_or(i64::MAX);
             self.totals.add(-rate);
         }

@@ -425,3 +425,29 @@ fn a_vcp_packet_is_told_the_same_in_codes() {
         Answer::None
     );
 }
+
+/// A host stalls for a second with a window of 100 packets under way, which fills the link: what
+/// an idle link's first interval gives would come on top.
+#[test]
+fn a_flow_that_goes_on_after_a_silence_is_given_nothing_at_first() {
+    // 125 packets of 1500 bytes in 100 ms are more than half of the link.
+    let x = 100_000 * 1_099_512 / 125;
+    for (x, most) in [(x, 0), (100_000 * 1_099_512 / 10, CAPACITY)] {
+        let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());
+        let header = eager(100_000, x);
+        let mut given = 0;
+        for n in 0..1_250 {
+            let pause = if n < 1000 { 0 } else { 1_000_000 };
+            let now = Instant::from_micros(1_000_000 + 800 * n + pause);
+            let arrival = packet(1, 1500, header);
+            link.on_arrival(now, &arrival, 0);
+            let answer = stamp(link.on_departure(now, &arrival, 0));
+            if (1000..1100).contains(&n) {
+                given += answer.delta.max(0);
+            }
+        }
+        let given = given.unsigned_abs() >> 16;
+        assert!(given <= most, "{x}: {given}");
+        assert_eq!(given > 0, most > 0, "{x}: {given}");
+    }
+}

@@ -16,6 +16,12 @@ impl XcpSender {
             self.asked.on_ack(acked.state);
         }
         let delta = self.asked.grant(feedback.delta);
+        if let Some(until) = self.shared_until {
+            if acked.packets == 0 || acked.largest <= until {
+                return 0;
+            }
+            self.shared_until = None;
+        }
         if let Some(until) = self.void_until {
             if acked.packets == 0 || acked.largest <= until {
                 return delta.min(0);

@@ -51,9 +51,11 @@ pub struct XcpSender {
     room: Room,
     pub(super) srtt: Option<Duration>,
     recent: RecentRtt,
-    last_sent: u64,
+    pub(super) last_sent: u64,
     /// Nothing that was granted to packets up to here counts.
     pub(super) void_until: Option<u64>,
+    /// What routers tell of packets up to here is of more than they left of a granted start.
+    pub(super) shared_until: Option<u64>,
     /// Bytes and packets sent since the last header, itself included.
     headed_bytes: u64,
     headed_packets: u16,
@@ -88,6 +90,7 @@ impl XcpSender {
             recent: RecentRtt::new(now),
             last_sent: 0,
             void_until: None,
+            shared_until: None,
             headed_bytes: 0,
             headed_packets: 0,
             at_an_end: false,

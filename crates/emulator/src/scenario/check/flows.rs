@@ -278,7 +278,7 @@ impl Check<'_> {
         }))
     }
 
-    fn known_node(&self, name: &Spanned<String>) -> Result<usize, Fault> {
+    pub(super) fn known_node(&self, name: &Spanned<String>) -> Result<usize, Fault> {
         let given = name.get_ref();
         let found = self.nodes.iter().position(|known| known == given);
         found.ok_or_else(|| {

@@ -4,6 +4,7 @@ mod arrivals;
 mod flows;
 mod links;
 mod pace;
+mod stalls;
 
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ use toml::Spanned;
 use super::document::Document;
 use super::schema::File;
 use super::variant::Several;
-use super::{FlowSetup, LinkSetup, Scenario};
+use super::{FlowSetup, LinkSetup, Scenario, Stall};
 
 const DEFAULT_SEED: u64 = 1;
 const DEFAULT_PACKET: u32 = 1500;
@@ -35,6 +36,7 @@ pub(super) struct Parts {
     media: Vec<String>,
     links: Vec<LinkSetup>,
     flows: Vec<FlowSetup>,
+    stalls: Vec<Stall>,
     several: Several,
 }
 
@@ -51,6 +53,7 @@ impl Parts {
             media: self.media,
             links: self.links,
             flows: self.flows,
+            stalls: self.stalls,
             variants: self.several.variants,
             sweeps: self.several.sweeps,
             repeat: self.several.repeat,
@@ -107,6 +110,7 @@ pub(super) fn scenario(source: &Source<'_>, file: File, id: &str) -> Result<Part
     let flows = check.flows(&file.flow, &links)?;
     settle_round_trips(&mut links, &flows);
     check.queues(&file.link, &links)?;
+    let stalls = check.stalls(&file.stall)?;
     let several = Several::new(source, &file)?;
     Ok(Parts {
         name: file.name.unwrap_or_else(|| id.to_owned()),
@@ -119,6 +123,7 @@ pub(super) fn scenario(source: &Source<'_>, file: File, id: &str) -> Result<Part
         media: check.media,
         links,
         flows,
+        stalls,
         several,
     })
 }

@@ -3,6 +3,7 @@
 mod flows;
 mod keys;
 mod links;
+mod stalls;
 
 use std::path::Path;
 

@@ -240,7 +240,7 @@ fn a_fall_of_the_rate_takes_time_to_show() {
     rig.run(5, &mut senders);
     let fall = |rig: &mut Rig, rate| {
         let now = Instant::from_millis(rig.ms);
-        rig.port.set_rate(now, Some(rate));
+        let _ = rig.port.set_rate(now, Some(rate));
     };
     fall(&mut rig, 0);
     rig.run(10, &mut senders);

@@ -7,6 +7,7 @@ use pathmark_cc::{Duration, Instant};
 
 use super::{Code, Loss, Random};
 use crate::core::queue::release_before_last;
+use crate::core::shaper::Retimed;
 use crate::core::{DropCause, Owner};
 
 /// Random extra delay.
@@ -55,6 +56,18 @@ pub struct Wire<P> {
     shuffled: BinaryHeap<Flying<P>>,
     last: Instant,
     sequence: u64,
+    /// The packet that was sent last, if it is under way.
+    tail: Option<Tail>,
+}
+
+/// The packet that was sent last.
+#[derive(Clone, Copy, Debug)]
+struct Tail {
+    sent: Instant,
+    /// Its time on the wire.
+    flight: Duration,
+    /// When the one before it arrives, where none overtakes.
+    after: Option<Instant>,
 }
 
 impl<P> Wire<P> {
@@ -67,6 +80,7 @@ impl<P> Wire<P> {
             shuffled: BinaryHeap::new(),
             last: Instant::ZERO,
             sequence: 0,
+            tail: None,
         }
     }
 
@@ -90,16 +104,23 @@ impl<P> Wire<P> {
     /// For callers that keep packets under way themselves; [`send`](Self::send) does both.
     #[inline]
     pub fn fate(&mut self, sent: Instant, bytes: u32) -> Option<Instant> {
+        self.tail = None;
         if self.config.loss.strikes(sent, bytes) {
             return None;
         }
-        let mut at = sent + self.config.delay;
+        let mut flight = self.config.delay;
         let mut reorder = false;
         if let Some(jitter) = &mut self.config.jitter {
             let max = u64::try_from(jitter.max.as_nanos()).unwrap_or(u64::MAX);
-            at += Duration::from_nanos(jitter.random.below(max.saturating_add(1)));
+            flight += Duration::from_nanos(jitter.random.below(max.saturating_add(1)));
             reorder = jitter.reorder;
         }
+        let mut at = sent + flight;
+        self.tail = Some(Tail {
+            sent,
+            flight,
+            after: (!reorder).then_some(self.last),
+        });
         if !reorder {
             // A delay that shrinks must not let later packets overtake either.
             at = at.max(self.last);
@@ -122,6 +143,7 @@ impl<P> Wire<P> {
             return Some(DropCause::RandomLoss);
         };
         if self.in_flight() >= self.config.capacity {
+            self.tail = None;
             owner.dropped(packet, DropCause::WireFull);
             return Some(DropCause::WireFull);
         }
@@ -136,6 +158,31 @@ impl<P> Wire<P> {
             self.ordered.push_back((at, packet));
         }
         None
+    }
+
+    /// The transmission of a packet ends at another time than [`send`](Self::send) was told: it
+    /// arrives as much earlier or later.
+    #[cold]
+    pub(crate) fn retime(&mut self, retimed: Retimed) {
+        let Some(tail) = self.tail.as_mut().filter(|tail| tail.sent == retimed.was) else {
+            return;
+        };
+        tail.sent = retimed.is;
+        let at = retimed.is + tail.flight;
+        let Some(after) = tail.after else {
+            // Reordering: the last of them has the highest number.
+            let mut flying = std::mem::take(&mut self.shuffled).into_vec();
+            let last = flying.iter_mut().max_by_key(|flying| flying.sequence);
+            if let Some(last) = last.filter(|last| last.sequence == self.sequence) {
+                last.at = at;
+            }
+            self.shuffled = flying.into();
+            return;
+        };
+        if let Some((arrives, _)) = self.ordered.back_mut() {
+            *arrives = at.max(after);
+            self.last = *arrives;
+        }
     }
 
     /// The next packet that has arrived by `now`.

@@ -65,8 +65,7 @@ impl<P: 'static> Port<P> {
         self.clear(now, owner);
         let limit = self.queues.limit();
         self.queues = Queues::One(Box::new(Down(limit)), Depth::default());
-        self.law.controller = None;
-        self.law.refresh();
+        self.law.replace(None);
         self.measure(now);
     }
 
@@ -75,7 +74,7 @@ impl<P: 'static> Port<P> {
     pub(in crate::core) fn come_up(&mut self, now: Instant, fresh: Self) {
         self.advance(now);
         self.queues = fresh.queues;
-        self.law.controller = fresh.law.controller;
+        self.law.replace(fresh.law.into_controller());
         if let Some(follow) = fresh.follow {
             self.follow(now, follow.rate());
         }

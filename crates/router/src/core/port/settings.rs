@@ -5,38 +5,38 @@ use pathmark_cc::{CloudEstimate, Instant, LinkController, Upstream};
 use super::{Access, Port, Queues};
 use crate::core::impair::Code;
 use crate::core::queue::Limit;
+use crate::core::shaper::Retimed;
 
 impl<P> Port<P> {
-    /// Changes the rate, in bytes per second.
-    pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) {
+    /// Changes the rate, in bytes per second. Returns what that does to the packet in transmission,
+    /// which has been handed over: [`Link::set_rate`](crate::core::Link::set_rate) minds that.
+    pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) -> Option<Retimed> {
         self.advance(now);
-        self.shaper.set_rate(now, rate);
+        let retimed = self.shaper.set_rate(now, rate);
         self.stats.on_rate(now, rate);
         self.law.on_capacity(now, self.capacity());
+        retimed
     }
 
     /// Tells the control law what is left of the cloud behind `upstream`, measured since it was
     /// told last.
     pub fn tell_cloud(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
-        if let Some(controller) = &mut self.law.controller {
-            controller.on_estimate(now, upstream, estimate);
-        }
+        self.law.on_estimate(now, upstream, estimate);
     }
 
     /// Shows each upstream router of a cloud that the control law keeps, with the bytes that have
     /// come from it since it is kept.
     pub fn visit_clouds(&self, visit: &mut dyn FnMut(Upstream, u64)) {
-        if let Some(controller) = &self.law.controller {
+        if let Some(controller) = self.law.controller() {
             controller.visit_clouds(visit);
         }
     }
 
     /// Replaces the control law, keeping queue and counters.
     pub fn set_controller(&mut self, now: Instant, controller: Option<Box<dyn LinkController>>) {
-        self.law.controller = controller;
+        self.law.replace(controller);
         self.law.on_capacity(now, self.capacity());
         self.law.on_buffer(self.queues.limit());
-        self.law.refresh();
     }
 
     /// Changes the queue's limit; what waits beyond it stays.

@@ -1,6 +1,6 @@
 //! What of a port may be looked at.
 
-use pathmark_cc::{Instant, LinkMetrics};
+use pathmark_cc::{Instant, LinkController, LinkMetrics};
 
 use super::{Port, Queues};
 use crate::core::LinkStats;
@@ -35,7 +35,7 @@ impl<P> Port<P> {
     #[inline]
     #[must_use]
     pub fn has_controller(&self) -> bool {
-        self.law.controller.is_some()
+        self.law.controller().is_some()
     }
 
     /// True if it matters here what packets carry: to a control law, or to tell them apart.
@@ -58,6 +58,6 @@ impl<P> Port<P> {
     /// The control law's state; `None` without one.
     #[must_use]
     pub fn metrics(&self) -> Option<LinkMetrics> {
-        self.law.controller.as_ref().map(|c| c.metrics())
+        self.law.controller().map(LinkController::metrics)
     }
 }

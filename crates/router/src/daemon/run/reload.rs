@@ -74,6 +74,7 @@ impl Daemon<'_> {
         }
         let (config, replaced, deaf) = put_in_force(&mut self.driver, Some(&self.config), plan);
         let before = std::mem::replace(&mut self.config, Arc::new(config));
+        self.steering.follow(Arc::clone(&self.config));
         self.tell_again(&before);
         // A hundred thousand routes take a while to drop, too. Without a thread for it, it is done
         // here.

@@ -10,11 +10,11 @@ fn family(v6: bool) -> &'static str {
 }
 
 impl Rule {
-    pub(super) fn add(&self) -> Step {
+    pub(in super::super) fn add(&self) -> Step {
         Step::ip(format!("{} rule add {self}", family(self.v6)))
     }
 
-    pub(super) fn delete(&self) -> Step {
+    pub(in super::super) fn delete(&self) -> Step {
         Step::ip(format!("{} rule delete {self}", family(self.v6)))
     }
 }
@@ -37,16 +37,16 @@ impl fmt::Display for Rule {
 
 impl Route {
     /// True for the same destination and metric of the same table, of which there is one.
-    pub(super) fn replaces(&self, other: &Self) -> bool {
+    pub(in super::super) fn replaces(&self, other: &Self) -> bool {
         (self.v6, self.table, self.to, self.metric)
             == (other.v6, other.table, other.to, other.metric)
     }
 
-    pub(super) fn add(&self) -> Step {
+    pub(in super::super) fn add(&self) -> Step {
         Step::ip(format!("{} route replace {self}", family(self.v6)))
     }
 
-    pub(super) fn delete(&self) -> Step {
+    pub(in super::super) fn delete(&self) -> Step {
         Step::ip(format!("{} route delete {self}", family(self.v6)))
     }
 }

@@ -18,6 +18,10 @@ const TXQUEUELEN: u32 = 500;
 pub(in super::super) struct Owner<'a> {
     pub(in super::super) name: &'a str,
     pub(in super::super) uid: u32,
+    /// The configuration, as in aliases.
+    pub(in super::super) file: &'a str,
+    /// Takes what belongs to other configurations, or is held by a program.
+    pub(in super::super) force: bool,
 }
 
 impl Owner<'_> {
@@ -26,7 +30,7 @@ impl Owner<'_> {
     }
 }
 
-/// Steps to one interface; true if it is made anew.
+/// Steps to one interface; true if its routes end meanwhile.
 pub(super) fn interface(
     config: &Config,
     port: &PortSpec,
@@ -69,18 +73,34 @@ pub(super) fn interface(
                 name: name.to_owned(),
             });
         }
+        if found.held && !owner.force {
+            return Err(SetupError::Held(name.to_owned()));
+        }
         steps.push(delete(found));
     }
-    let alias = alias(config.table);
+    let alias = alias(config.table, owner.file);
+    let marked = |words: &str| {
+        let words = words.split_whitespace().map(str::to_owned);
+        words
+            .chain(["alias".to_owned(), alias.clone()])
+            .collect::<Vec<_>>()
+    };
     if keeps.is_none() {
         let words = format!("tuntap add dev {name} mode tun user");
         let words = words.split_whitespace().map(str::to_owned);
         let words = words.chain([owner.name.to_owned(), "vnet_hdr".to_owned()]);
         steps.push(Step::Ip(words.collect()));
         // At once: should a later step fail, tear-down still knows whose it is.
-        steps.push(Step::ip(format!("link set dev {name} alias {alias}")));
+        steps.push(Step::Ip(marked(&format!("link set dev {name}"))));
     }
     let ipv6 = state.ipv6 && port.mtu >= LEAST_IPV6_MTU;
+    // The kernel had taken IPv6 away, sysctls too. It comes back while the interface is down, so
+    // that the sysctls are there before a link-local address is made; routes end with that.
+    let grows = ipv6 && keeps.is_some_and(|link| link.mtu < LEAST_IPV6_MTU);
+    if grows {
+        let mtu = port.mtu;
+        steps.push(Step::ip(format!("link set dev {name} down mtu {mtu}")));
+    }
     for (path, value) in sysctls(name, ipv6) {
         let has = state.sysctls.get(&path).filter(|_| keeps.is_some());
         if has.is_none_or(|has| has != value) {
@@ -92,11 +112,14 @@ pub(super) fn interface(
         (link.mtu, link.txqueuelen, link.up, &link.alias) == (port.mtu, length, true, &alias)
     };
     if !keeps.is_some_and(same) {
-        let mtu = port.mtu;
-        let mark = keeps.map_or_else(String::new, |_| format!("alias {alias} "));
-        steps.push(Step::ip(format!(
-            "link set dev {name} {mark}mtu {mtu} txqueuelen {length} up"
-        )));
+        let words = format!(
+            "link set dev {name} mtu {} txqueuelen {length} up",
+            port.mtu
+        );
+        steps.push(match keeps {
+            Some(_) => Step::Ip(marked(&words)),
+            None => Step::ip(words),
+        });
     }
     let addresses = port.host.addresses.iter();
     for address in addresses.filter(|address| ipv6 || matches!(address, IpNet::V4(_))) {
@@ -112,9 +135,11 @@ pub(super) fn interface(
     }
     for address in keeps.iter().flat_map(|link| &link.addresses) {
         let automatic = matches!(address, IpNet::V6(v6) if v6.addr().is_unicast_link_local());
-        if !automatic && !port.host.addresses.contains(address) {
+        // Below the least MTU, the kernel has taken away all of IPv6 that the interface had.
+        let ends = matches!(address, IpNet::V6(_)) && port.mtu < LEAST_IPV6_MTU;
+        if !automatic && !ends && !port.host.addresses.contains(address) {
             steps.push(Step::ip(format!("address del {address} dev {name}")));
         }
     }
-    Ok(keeps.is_none())
+    Ok(keeps.is_none() || grows)
 }

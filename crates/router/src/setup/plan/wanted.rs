@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+use super::super::closed::Closed;
 use super::super::state::{MAIN, Route, Rule, sysctl};
 use super::LEAST_IPV6_MTU;
 use crate::config::{Config, Interface, OnStop, PortSpec};
@@ -14,12 +15,14 @@ const METRIC: u32 = 100;
 const METRIC_REFUSE: u32 = 10_000;
 
 /// What a configuration asks for.
-pub(super) struct Wanted {
-    pub(super) rules: Vec<Rule>,
-    pub(super) routes: Vec<Route>,
+pub(in super::super) struct Wanted {
+    pub(in super::super) rules: Vec<Rule>,
+    pub(in super::super) routes: Vec<Route>,
+    /// What drops packets that pass by a closed port.
+    pub(in super::super) closed: Option<Closed>,
 }
 
-pub(super) fn tun(port: &PortSpec) -> Option<&str> {
+pub(in super::super) fn tun(port: &PortSpec) -> Option<&str> {
     match &port.interface {
         Interface::Tun(name) => Some(name),
         Interface::Fd(_) => None,
@@ -33,7 +36,7 @@ pub(in super::super) fn named(config: &Config) -> BTreeSet<&str> {
 
 /// The routes that it asks for.
 pub(in super::super) fn routes(config: &Config, ipv6: bool) -> Vec<Route> {
-    wanted(config, ipv6).routes
+    wanted(config, ipv6, &[]).routes
 }
 
 /// Sysctls of an interface, by file, with the value that is needed.
@@ -52,29 +55,44 @@ pub(in super::super) fn sysctls(
     v4.into_iter().chain(v6.into_iter().filter(move |_| ipv6))
 }
 
-pub(super) fn wanted(config: &Config, ipv6: bool) -> Wanted {
+/// `names`: the interfaces that there are, for patterns.
+pub(in super::super) fn wanted(config: &Config, ipv6: bool, names: &[&str]) -> Wanted {
     let mut rules = Vec::new();
     let mut steered = BTreeSet::new();
     for (index, steer) in (0u32..).zip(&config.steers) {
         steered.insert(steer.port);
-        let table = config.table + u32::try_from(steer.port).unwrap_or(0);
-        let rule = |v6, to| Rule {
+        let table = config.table_of(steer.port);
+        let rule = |from: Option<&str>, v6, to| Rule {
             v6,
             priority: config.table + index,
-            from: steer.from.clone(),
+            from: from.map(str::to_owned),
             mark: steer.mark,
             to,
             table,
             ours: true,
         };
-        if steer.to.is_empty() {
-            rules.extend([rule(false, None), rule(true, None)]);
-        }
-        for prefix in &steer.to {
-            let net = prefix.net();
-            let v6 = matches!(net, IpNet::V6(_));
-            // A rule for all destinations has none.
-            rules.push(rule(v6, Some(net).filter(|net| net.prefix_len() > 0)));
+        let cards = match steer.from.as_deref() {
+            Some(from) => config.cards(from, names).into_iter().map(Some).collect(),
+            None => vec![None],
+        };
+        let all = |v6: bool| {
+            let mut nets = steer.to.iter().map(|to| to.net());
+            nets.any(|net| net.prefix_len() == 0 && net.addr().is_ipv6() == v6)
+        };
+        for from in cards {
+            if steer.to.is_empty() {
+                rules.extend([rule(from, false, None), rule(from, true, None)]);
+            }
+            for prefix in &steer.to {
+                let net = prefix.net();
+                let v6 = matches!(net, IpNet::V6(_));
+                // The kernel takes no rule for all destinations next to one for some of them.
+                if net.prefix_len() > 0 && all(v6) {
+                    continue;
+                }
+                // A rule for all destinations has none.
+                rules.push(rule(from, v6, Some(net).filter(|net| net.prefix_len() > 0)));
+            }
         }
     }
     let mut routes = Vec::new();
@@ -82,7 +100,7 @@ pub(super) fn wanted(config: &Config, ipv6: bool) -> Wanted {
         let Some(name) = tun(port) else { continue };
         let v6_here = port.mtu >= LEAST_IPV6_MTU;
         if steered.contains(&index) {
-            let table = config.table + u32::try_from(index).unwrap_or(0);
+            let table = config.table_of(index);
             for v6 in [false, true] {
                 let default = |device: Option<&str>, metric| Route {
                     v6,
@@ -121,5 +139,9 @@ pub(super) fn wanted(config: &Config, ipv6: bool) -> Wanted {
     }
     rules.retain(|rule| ipv6 || !rule.v6);
     routes.retain(|route| ipv6 || !route.v6);
-    Wanted { rules, routes }
+    Wanted {
+        rules,
+        routes,
+        closed: None,
+    }
 }

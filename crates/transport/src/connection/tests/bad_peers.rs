@@ -28,7 +28,10 @@ fn stream(id: StreamId, offset: u64, data: &'static [u8], fin: bool) -> Frame<'s
 /// hear of it.
 #[track_caller]
 fn breach(from: From, payload: &[u8], code: Code, frame_type: Option<u64>) {
-    let mut pair = Pair::connected(Setup::default());
+    let mut setup = Setup::default();
+    setup.client.datagrams.receive_bytes = 0;
+    setup.server.datagrams.receive_bytes = 0;
+    let mut pair = Pair::connected(setup);
     pair.run(Duration::from_millis(200));
     send(&mut pair, from, SpaceId::Data, payload);
     pair.run(Duration::from_millis(100));
@@ -278,17 +281,26 @@ fn connection_ids() {
     }
 }
 
+/// 64 KiB beyond what has come in order, and not a byte more.
 #[test]
 fn handshake_data() {
-    breach(
-        From::Client,
-        &frames(&[Frame::Crypto(Crypto {
-            offset: 1 << 20,
-            data: b"far ahead",
-        })]),
-        Code::CRYPTO_BUFFER_EXCEEDED,
-        Some(types::CRYPTO),
-    );
+    let ends_at = |end: u64| {
+        let data = b"far ahead";
+        let offset = end - data.len() as u64;
+        frames(&[Frame::Crypto(Crypto { offset, data })])
+    };
+    for from in [From::Client, From::Server] {
+        breach(
+            from,
+            &ends_at(64 * 1024 + 1),
+            Code::CRYPTO_BUFFER_EXCEEDED,
+            Some(types::CRYPTO),
+        );
+        let mut pair = Pair::connected(Setup::default());
+        send(&mut pair, from, SpaceId::Data, &ends_at(64 * 1024));
+        pair.run(Duration::from_millis(100));
+        assert_eq!((pair.client.error(), pair.server.error()), (None, None));
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::fixed_window::fixed_window;
 use super::pair::{Pair, Setup};
 use crate::connection::{Connection, Event};
 use crate::streams::Dir;
-use crate::{Duration, SendDatagramError};
+use crate::{DatagramError, Duration};
 
 /// Both ends take datagrams.
 fn setup() -> Setup {
@@ -102,7 +102,7 @@ fn they_are_as_long_as_the_path_allows() {
         length = max;
         let long = Bytes::from(vec![1; max + 1]);
         let refused = pair.client.get().send_datagram(long);
-        assert_eq!(refused, Err(SendDatagramError::TooLong(max)));
+        assert_eq!(refused, Err(DatagramError::TooLong(max)));
         let data = Bytes::from(vec![2; max]);
         pair.client.get().send_datagram(data.clone()).unwrap();
         pair.run(Duration::from_millis(200));
@@ -166,7 +166,7 @@ fn who_takes_none_is_sent_none() {
     let mut pair = Pair::connected(setup);
     assert_eq!(pair.client.get().max_datagram_size(), None);
     let refused = pair.client.get().send_datagram(Bytes::new());
-    assert_eq!(refused, Err(SendDatagramError::Unsupported));
+    assert_eq!(refused, Err(DatagramError::Unsupported));
     // The other way they go, an empty one too.
     pair.server.get().send_datagram(Bytes::new()).unwrap();
     pair.run(Duration::from_millis(200));

@@ -1,8 +1,12 @@
 //! ECN: marks set, counted, validated.
 
+use std::sync::Arc;
+
+use pathmark_cc::Algorithm;
+
 use super::pair::{Pair, Setup};
-use crate::path::EcnState;
-use crate::{Duration, Ecn};
+use crate::path::{EcnFailure, EcnState};
+use crate::{Duration, Ecn, Instant};
 
 fn state(pair: &mut Pair) -> EcnState {
     let now = pair.now;
@@ -88,4 +92,105 @@ fn it_can_be_switched_off() {
     let mut pair = Pair::connected(setup);
     pair.upload(50_000, Duration::from_secs(10));
     assert!(pair.client.batches.iter().all(|b| b.ecn == Ecn::NotEct));
+}
+
+/// The time that an upload of 3 MB takes from a client with `cubic` over 50 Mbit/s and 20 ms, where
+/// the path does `fault` after 1 MB; the state of ECN at its end.
+fn upload_over(
+    ecn: bool,
+    seed: u64,
+    fault: impl Fn(&mut Pair, bool),
+) -> (Duration, EcnState, Pair) {
+    let law = Algorithm::parse("cubic").unwrap();
+    let mut setup = Setup {
+        seed,
+        ..Setup::default()
+    };
+    setup.client.controller = Arc::new(move |now: Instant, mtu| law.controller(now, mtu));
+    setup.client.ecn = ecn;
+    let mut pair = Pair::connected(setup);
+    pair.up.rate = Some(6_250_000);
+    pair.up.queue = 125_000;
+    pair.upload(1_000_000, Duration::from_secs(30));
+    pair.run(Duration::from_millis(100));
+    fault(&mut pair, true);
+    let begun = pair.now;
+    pair.upload(20_000_000, Duration::from_secs(120));
+    let took = pair.now - begun;
+    let state = state(&mut pair);
+    (took, state, pair)
+}
+
+/// Marked packets get through at first, and then no more: three probe timeouts later the transfer
+/// goes on without marks, as fast as without ECN.
+#[test]
+fn marks_that_are_dropped_later_are_given_up() {
+    for both_ways in [false, true] {
+        let fault = |pair: &mut Pair, on| {
+            pair.up.faults.eats_marks = on;
+            pair.down.faults.eats_marks = on && both_ways;
+        };
+        let (plain, state, _) = upload_over(false, 1, fault);
+        assert_eq!(state, EcnState::Off);
+        let (took, state, mut pair) = upload_over(true, 1, fault);
+        assert_eq!(state, EcnState::Failed(EcnFailure::Dropped));
+        let most = plain + Duration::from_millis(1500);
+        assert!(took <= most, "{took:?} instead of {plain:?}");
+        // Tried again after a while, they pass.
+        fault(&mut pair, false);
+        for _ in 0..40 {
+            pair.upload(1000, Duration::from_secs(5));
+            pair.run(Duration::from_secs(1));
+        }
+        assert_eq!(super::ecn::state(&mut pair), EcnState::Capable);
+    }
+}
+
+/// CE on every marked packet tells nothing of congestion. Next to it the same without ECN.
+#[test]
+fn marks_that_all_become_ce_are_given_up() {
+    for marked_from in [0, 1] {
+        let fault = |pair: &mut Pair, on| pair.up.faults.marks_all = on;
+        let (plain, ..) = upload_over(false, 1 + marked_from, fault);
+        let (took, state, mut pair) = upload_over(true, 1 + marked_from, fault);
+        assert_eq!(state, EcnState::Failed(EcnFailure::AllCe));
+        let most = plain + Duration::from_millis(1500);
+        assert!(took <= most, "{took:?} instead of {plain:?}");
+        assert!(pair.client.get().stats().congestion_experienced >= 7);
+        // Trials that come back with CE change nothing, and cost nothing.
+        let told = pair.client.get().stats().congestion_experienced;
+        for _ in 0..100 {
+            pair.upload(1000, Duration::from_secs(5));
+            pair.run(Duration::from_secs(1));
+        }
+        assert_eq!(
+            super::ecn::state(&mut pair),
+            EcnState::Failed(EcnFailure::AllCe)
+        );
+        assert_eq!(pair.client.get().stats().congestion_experienced, told);
+        fault(&mut pair, false);
+        for _ in 0..130 {
+            pair.upload(1000, Duration::from_secs(5));
+            pair.run(Duration::from_secs(1));
+        }
+        assert_eq!(super::ecn::state(&mut pair), EcnState::Capable);
+    }
+}
+
+/// The first few packets of a connection are all that it has to say, and the path drops those with
+/// marks: it does not wait for ten of them.
+#[test]
+fn a_short_request_over_a_path_that_drops_marks() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(200));
+    pair.up.faults.eats_marks = true;
+    let begun = pair.now;
+    pair.upload(2000, Duration::from_secs(5));
+    assert!(
+        pair.now - begun < Duration::from_millis(1500),
+        "{:?}",
+        pair.now - begun
+    );
+    pair.upload(100_000, Duration::from_secs(5));
+    assert_eq!(state(&mut pair), EcnState::Failed(EcnFailure::Dropped));
 }

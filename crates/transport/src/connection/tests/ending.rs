@@ -20,7 +20,7 @@ fn both_sides_hear_of_a_close_and_are_gone_after_a_while() {
     pair.client
         .get()
         .close(now, 18, Bytes::from_static(b"again"));
-    assert_eq!(pair.client.error(), Some(ConnectionError::Closed));
+    assert_eq!(pair.client.error(), Some(ConnectionError::LocallyClosed));
     pair.run(Duration::from_millis(30));
     assert_eq!(
         pair.server.error(),
@@ -68,7 +68,7 @@ fn two_closing_sides_fall_silent() {
     pair.server.get().close(now, 2, Bytes::new());
     pair.run(Duration::from_secs(5));
     assert!(pair.client.sent.len() <= 3 && pair.server.sent.len() <= 3);
-    assert_eq!(pair.client.error(), Some(ConnectionError::Closed));
+    assert_eq!(pair.client.error(), Some(ConnectionError::LocallyClosed));
 }
 
 #[test]

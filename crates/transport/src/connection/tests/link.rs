@@ -42,6 +42,10 @@ pub(crate) struct Faults {
     pub(crate) eats_shims: bool,
     /// Datagrams with a shim of this kind take so much longer.
     pub(crate) holds: Option<(u8, Duration)>,
+    /// Datagrams with an ECN mark vanish.
+    pub(crate) eats_marks: bool,
+    /// ECN marks become CE on the way.
+    pub(crate) marks_all: bool,
     /// The ECN field is set to this on the way.
     pub(crate) ecn: Option<Ecn>,
 }
@@ -68,6 +72,8 @@ impl Default for Faults {
             corrupt: 0,
             mtu: usize::MAX,
             eats_shims: false,
+            eats_marks: false,
+            marks_all: false,
             holds: None,
             ecn: None,
         }
@@ -143,6 +149,7 @@ impl Link {
         let shimmed = datagram.bytes.first().is_some_and(|b| b & 0xf8 == 8);
         if size > self.faults.mtu
             || (self.faults.eats_shims && shimmed)
+            || (self.faults.eats_marks && datagram.ecn != Ecn::NotEct)
             || self.rng.chance(self.faults.loss)
         {
             self.dropped += 1;
@@ -170,6 +177,9 @@ impl Link {
         if self.rng.chance(self.faults.corrupt) {
             let at = (self.rng.next() % size as u64) as usize;
             datagram.bytes[at] ^= 1 << (self.rng.next() % 8);
+        }
+        if self.faults.marks_all && datagram.ecn != Ecn::NotEct {
+            datagram.ecn = Ecn::Ce;
         }
         if let Some(ecn) = self.faults.ecn {
             datagram.ecn = ecn;

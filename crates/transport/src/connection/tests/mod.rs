@@ -45,6 +45,7 @@ mod streams;
 #[cfg(feature = "rustls")]
 mod tls;
 mod told;
+mod turns;
 mod warm_return;
 mod window_limited;
 #[cfg(feature = "rustls")]

@@ -328,7 +328,7 @@ fn the_old_path_is_challenged_and_the_return_is_warm() {
     );
     let now = pair.now;
     let report = pair.server.get().path_report(now);
-    assert!(report.validated && pair.server.get().route.validation.is_none());
+    assert!(report.validated && pair.server.get().address.validation.is_none());
     pair.upload(50_000, Duration::from_secs(5));
 }
 
@@ -345,7 +345,7 @@ fn validation_ends_although_no_challenge_could_be_sent() {
     pair.run(Duration::from_millis(40));
     let remote = pair.server.get().remote_address();
     assert_ne!(remote, home());
-    assert!(pair.server.get().route.limit.available() < 3 * 48);
+    assert!(pair.server.get().address.limit.available() < 3 * 48);
     pair.up.faults.loss = 1_000_000;
     pair.run(Duration::from_secs(4));
     assert_eq!(pair.server.get().remote_address(), home());
@@ -380,11 +380,12 @@ fn a_limit_of_a_forged_address_does_not_stop_the_probe_timeout_of_the_old_path()
     pair.client.get().ping();
     pair.run(Duration::from_millis(15));
     assert_ne!(pair.server.get().remote_address(), home());
-    assert!(pair.server.get().route.limit.available() < 3 * 48);
+    assert!(pair.server.get().address.limit.available() < 3 * 48);
     pair.up.faults.loss = 1_000_000;
-    pair.run(Duration::from_secs(4));
-    assert_eq!(pair.server.get().remote_address(), home());
-    assert!(!pair.server.get().streams().wants_to_send());
+    let back = pair.run_until(Duration::from_secs(4), |pair| {
+        pair.server.get().remote_address() == home()
+    });
+    assert!(back && !pair.server.get().streams().wants_to_send());
     pair.down.faults.loss = 0;
     let mut got = Vec::new();
     let arrived = pair.run_until(Duration::from_secs(5), |pair| {
@@ -403,8 +404,8 @@ fn mtu_probes_keep_to_the_amplification_limit() {
         // Only who has data to send looks for more.
         server.route.carries_data = true;
         if !validated {
-            server.route.limit = crate::path::AmplificationLimit::new();
-            server.route.limit.on_received(400);
+            server.address.limit = crate::path::AmplificationLimit::new();
+            server.address.limit.on_received(400);
         }
         pair.flush();
         let out: usize = pair.server.batches[sent..].iter().map(|b| b.len).sum();
@@ -450,4 +451,58 @@ fn a_server_that_forbids_migration_is_obeyed() {
     let mut pair = Pair::connected(setup);
     let now = pair.now;
     assert!(!pair.client.get().migrate(now, None));
+}
+
+/// RFC 9000 §8.2.4: three periods, each of three initial round trips where the path's is shorter.
+#[test]
+fn a_path_that_does_not_answer_is_given_up_after_three_seconds() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    for forged in [false, true] {
+        if forged {
+            forge_next(&mut pair);
+            pair.client.get().ping();
+            pair.run(Duration::from_millis(15));
+            assert_ne!(pair.server.get().remote_address(), home());
+        } else {
+            let now = pair.now;
+            let new = Some("10.1.0.1".parse().unwrap());
+            assert!(pair.client.get().try_address(now, new));
+        }
+        let begun = pair.now;
+        pair.up.faults.loss = 1_000_000;
+        let given_up = pair.run_until(Duration::from_secs(20), |pair| match forged {
+            true => pair.server.get().remote_address() == home(),
+            false => pair.client.get().local_address().is_none(),
+        });
+        let took = pair.now - begun;
+        assert!(given_up);
+        assert!(took > Duration::from_millis(2900), "{took:?}");
+        assert!(took <= Duration::from_millis(3000), "{took:?}");
+        pair.up.faults.loss = 0;
+        pair.run(Duration::from_secs(5));
+    }
+}
+
+/// An address where nothing has proved the peer for a minute is like any other.
+#[test]
+fn a_path_is_known_for_a_minute() {
+    for (away, known) in [(55, true), (65, false)] {
+        let mut setup = Setup::default();
+        setup.client.max_idle_timeout = None;
+        setup.server.max_idle_timeout = None;
+        let mut pair = Pair::connected(setup);
+        pair.upload(50_000, Duration::from_secs(5));
+        pair.run(Duration::from_secs(1));
+        rebind(&mut pair, "10.0.0.9:2000");
+        pair.client.get().ping();
+        pair.run(Duration::from_secs(away));
+        let built = pair.server.told().built;
+        rebind(&mut pair, "10.0.0.1:1000");
+        pair.client.get().ping();
+        pair.run(Duration::from_millis(11));
+        assert_eq!(pair.server.get().remote_address(), home());
+        assert_eq!(pair.server.get().address.limit.is_validated(), known);
+        assert_eq!(pair.server.told().built, built + u32::from(!known));
+    }
 }

@@ -14,6 +14,7 @@ use crate::{Duration, Ecn};
 
 const HOME: &str = "10.0.0.1:1000";
 const AWAY: &str = "10.0.0.1:77";
+const ELSEWHERE: &str = "10.0.0.9:77";
 
 fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -210,7 +211,7 @@ fn after_a_small_challenge_comes_a_large_one() {
     for (narrow, padding) in [(false, 60), (true, 60), (false, 300), (true, 300)] {
         let mut pair = connected();
         let sent = pair.server.batches.len();
-        pair.client.address = address(AWAY);
+        pair.client.address = address(ELSEWHERE);
         if narrow {
             pair.down.faults.mtu = 1199;
         }
@@ -219,14 +220,14 @@ fn after_a_small_challenge_comes_a_large_one() {
         pair.run(Duration::from_millis(15));
         let to_away = |pair: &Pair| {
             let batches = pair.server.batches[sent..].iter();
-            let there = batches.filter(|batch| batch.remote == address(AWAY));
+            let there = batches.filter(|batch| batch.remote == address(ELSEWHERE));
             there.map(|batch| batch.len).collect::<Vec<_>>()
         };
         let sizes = to_away(&pair);
         assert!(!sizes.is_empty() && sizes.iter().sum::<usize>() <= 3 * (padding + 30));
         pair.run(Duration::from_millis(500));
         let server = pair.server.get();
-        assert!(server.route.limit.is_validated());
+        assert!(server.address.limit.is_validated());
         assert!(to_away(&pair).into_iter().max() >= Some(1200));
         let validated = pair.server.get().stats().migrations;
         assert_eq!(validated, u64::from(!narrow));

@@ -115,6 +115,44 @@ fn small_windows_slow_a_transfer_and_do_not_stop_it() {
     assert!(bounds.peer > 0.8, "{bounds:?}");
 }
 
+/// Requests of 100 bytes one after the other, as many at a time as the peer allows: 10 in a round
+/// trip. The peer's limit bounds the sender while the application waits to open another stream, and
+/// no longer than that.
+#[test]
+fn the_limit_of_streams_bounds_a_sender_of_many_small_ones() {
+    let mut setup = Setup::default();
+    setup.server.streams.max_uni_streams = 10;
+    let mut pair = Pair::connected(setup);
+    let mut begun = 0;
+    let opened = pair.run_until(Duration::from_secs(60), |pair| {
+        let (client, server) = (&mut pair.client, &mut pair.server);
+        while begun < 500
+            && let Ok(id) = client.get().streams().open(Dir::Uni)
+        {
+            client.get().streams().write(id, &[7; 100]).unwrap();
+            client.get().streams().finish(id).unwrap();
+            begun += 1;
+        }
+        while let Some(id) = server.get().streams().accept(Dir::Uni) {
+            while let Ok(Some(_)) = server.get().streams().read(id, &mut [0; 200]) {}
+        }
+        begun == 500
+    });
+    assert!(opened);
+    let bounds = pair.client.get().path_report(pair.now).bounded_by;
+    assert!(bounds.streams > 0.8, "{bounds:?}");
+    // It waits for one more and gives up.
+    while pair.client.get().streams().open(Dir::Uni).is_ok() {}
+    assert!(pair.client.get().streams().waits_to_open());
+    pair.client.get().streams().give_up_opening(Dir::Uni);
+    assert!(!pair.client.get().streams().waits_to_open());
+    pair.client.get().ping();
+    pair.run(Duration::from_secs(1));
+    let later = pair.now + Duration::from_secs(60);
+    let bounds = pair.client.get().path_report(later).bounded_by;
+    assert!(bounds.application > 0.5, "{bounds:?}");
+}
+
 #[test]
 fn the_window_bounds_what_is_in_flight() {
     let (controller, told) = super::fixed_window::fixed_window(12_000);

@@ -49,6 +49,25 @@ impl Trust {
         Ok(Self::Roots(Arc::new(roots)))
     }
 
+    /// Trusts the certificate authorities that this system does, as they are now: read by
+    /// `rustls-native-certs`, which also looks at `SSL_CERT_FILE` and `SSL_CERT_DIR`. Those that
+    /// do not parse are left out. Blocks while it reads files.
+    ///
+    /// # Errors
+    /// [`TlsConfigError::BadCertificate`] if the system has none that can be used.
+    #[cfg(feature = "native-certs")]
+    pub fn platform() -> Result<Self, TlsConfigError> {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            let none = || "this system has none that can be used".to_owned();
+            let why = found.errors.first().map_or_else(none, ToString::to_string);
+            return Err(TlsConfigError::BadCertificate(why));
+        }
+        Ok(Self::Roots(Arc::new(roots)))
+    }
+
     pub(super) fn verifier(
         self,
         provider: &Arc<CryptoProvider>,

@@ -30,7 +30,9 @@ async fn connect(server: SocketAddr, host: u8) -> (Endpoint, Arc<Shared>, Connec
     let endpoint = Endpoint::client((Ipv4Addr::new(127, 0, 1, host), 0).into()).unwrap();
     let crypto = Arc::new(testing::client(Trust::Anyone, &[ALPN]));
     let config = ClientConfig::new(crypto, transport());
-    let connecting = endpoint.connect(config, server, "server.test").unwrap();
+    let connecting = endpoint
+        .connect_with(config, server, "server.test")
+        .unwrap();
     let shared = Arc::clone(connecting.shared());
     let connection = connecting.await.unwrap();
     connection.confirmed().await.unwrap();

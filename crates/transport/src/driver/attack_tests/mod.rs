@@ -166,7 +166,9 @@ async fn fetch(endpoint: &Endpoint, server: SocketAddr) -> Fetched {
     let began = clock::now();
     let crypto = Arc::new(testing::client(Trust::Anyone, &[ALPN]));
     let config = ClientConfig::new(crypto, transport());
-    let connecting = endpoint.connect(config, server, "server.test").unwrap();
+    let connecting = endpoint
+        .connect_with(config, server, "server.test")
+        .unwrap();
     let connection = connecting.await.unwrap();
     let connected = clock::now();
     let (mut send, mut recv) = connection.open_bi().await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::array;
 use std::io;
-use std::mem;
+use std::mem::{self, MaybeUninit};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -17,7 +17,8 @@ const BATCH: usize = 32;
 
 /// Room for the messages of one call: addresses, control data and `size` bytes of data each.
 pub(in super::super) struct Messages {
-    data: Box<[u8]>,
+    /// What the kernel has not written was never touched: memory that is not used costs none.
+    data: Box<[MaybeUninit<u8>]>,
     size: usize,
     names: Box<[Name; BATCH]>,
     control: Box<[ControlData; BATCH]>,
@@ -59,7 +60,7 @@ impl Messages {
     /// beside each.
     pub(in super::super) fn new(size: usize, control_room: usize) -> Self {
         Self {
-            data: vec![0; BATCH * size].into_boxed_slice(),
+            data: Box::new_uninit_slice(BATCH * size),
             size,
             names: Box::new([Name([0; _]); BATCH]),
             control: Box::new([ControlData([0; _]); BATCH]),
@@ -157,11 +158,16 @@ impl Messages {
                     return None;
                 }
                 let control = control.0.get(..received.control_len)?;
+                let bytes = room.get_mut(..received.len)?;
+                #[expect(unsafe_code, reason = "the kernel writes into memory of the program's")]
+                // SAFETY: `receive` had the kernel write `len` bytes to the beginning of this room
+                // and no other call has changed it since.
+                let bytes = unsafe { bytes.assume_init_mut() };
                 Some(Message {
                     from: address(name.0.get(..received.name_len)?)?,
                     control: Control::read(control),
                     is_control_cut: received.flags & libc::MSG_CTRUNC != 0,
-                    bytes: room.get_mut(..received.len)?,
+                    bytes,
                 })
             })
     }

@@ -66,11 +66,11 @@ fn a_packet_that_nobody_acknowledges_keeps_no_others() {
     assert!(sent.get(10_007).is_some() && sent.get(10_008).is_none());
     assert!(sent.remove(10_007).is_some() && sent.remove(10_007).is_none());
     assert_eq!((sent.bytes_in_flight(), sent.ack_eliciting()), (360, 9));
-    sent.leave_path();
-    assert!(sent.has_left(7) && !sent.has_left(sent.next_number()));
+    sent.change_path(PathNumber(2), false);
+    assert!(sent.get(7).is_some_and(|packet| !sent.is_on_path(packet)));
     let mut drained = Vec::new();
     sent.drain(|number, packet| {
-        assert!(packet.off_path && !packet.in_flight);
+        assert!(packet.is_off_path() && !packet.in_flight);
         drained.extend(packet.ack_eliciting.then_some(number));
     });
     assert_eq!(drained, [&asked[..1], &asked[2..]].concat());
@@ -140,10 +140,10 @@ fn memory_comes_back_after_a_burst() {
 fn leaving_a_path_empties_its_flight_but_forgets_nothing() {
     let mut sent = SentPackets::new();
     sent.insert(0, packet(Instant::ZERO, 1200, ()));
-    sent.leave_path();
+    sent.change_path(PathNumber(2), false);
     sent.insert(1, packet(Instant::ZERO, 700, ()));
     assert_eq!((sent.bytes_in_flight(), sent.ack_eliciting()), (700, 2));
-    assert!(sent.remove(0).is_some_and(|p| p.off_path));
+    assert!(sent.remove(0).is_some_and(|p| p.is_off_path()));
     assert_eq!(sent.bytes_in_flight(), 700);
     let mut left = Vec::new();
     sent.drain(|n, _| left.push(n));
@@ -160,7 +160,7 @@ fn what_only_counted_is_forgotten_with_its_path() {
     };
     for n in 0..2 * UNCUT as u64 {
         if n == UNCUT as u64 / 2 {
-            sent.leave_path();
+            sent.change_path(PathNumber(2), false);
         }
         assert!(sent.insert(n, padding));
     }
@@ -168,7 +168,53 @@ fn what_only_counted_is_forgotten_with_its_path() {
     assert_eq!(left.len() as u64 * 40, sent.bytes_in_flight());
     assert_eq!(left[0], UNCUT as u64 / 2);
     for n in left {
-        assert!(sent.remove(n).is_some_and(|p| p.in_flight && !p.off_path));
+        assert!(
+            sent.remove(n)
+                .is_some_and(|p| p.in_flight && !p.is_off_path())
+        );
     }
     assert_eq!(sent.bytes_in_flight(), 0);
+}
+
+/// A path that is kept has its flight to itself, whatever happens elsewhere meanwhile.
+#[test]
+fn a_return_finds_what_is_still_in_flight() {
+    let mut sent = SentPackets::new();
+    let [home, away, other] = [1, 2, 3].map(PathNumber);
+    for n in 0..3 {
+        sent.insert(n, packet(Instant::ZERO, 1200, ()));
+    }
+    sent.change_path(away, true);
+    assert_eq!(sent.bytes_in_flight(), 0);
+    sent.insert(3, packet(Instant::ZERO, 500, ()));
+    assert!(
+        sent.remove(1)
+            .is_some_and(|p| p.is_off_path() && !p.in_flight)
+    );
+    // A third path, for which the second is not kept.
+    sent.change_path(other, false);
+    sent.insert(4, packet(Instant::ZERO, 300, ()));
+    assert_eq!(sent.bytes_in_flight(), 300);
+    sent.change_path(home, true);
+    assert_eq!(sent.bytes_in_flight(), 2400);
+    assert!(
+        sent.remove(0)
+            .is_some_and(|p| !p.is_off_path() && p.in_flight)
+    );
+    assert!(sent.remove(3).is_some_and(|p| p.is_off_path()));
+    assert_eq!(sent.bytes_in_flight(), 1200);
+    sent.change_path(other, true);
+    assert_eq!(sent.bytes_in_flight(), 300);
+    sent.insert(5, packet(Instant::ZERO, 300, ()));
+    // Numbers may be used again: what bore the second path's bears none.
+    sent.insert(6, packet(Instant::ZERO, 200, ()));
+    sent.change_path(away, true);
+    sent.forget_left();
+    sent.change_path(home, false);
+    assert!(sent.get(2).is_some_and(|p| p.is_off_path()));
+    sent.change_path(other, false);
+    assert_eq!(sent.bytes_in_flight(), 800);
+    sent.drain(|_, _| {});
+    sent.change_path(home, true);
+    assert_eq!((sent.bytes_in_flight(), sent.ack_eliciting()), (0, 0));
 }

@@ -148,7 +148,9 @@ fn what_congestion_control_counts_of_an_ack() {
         ecn: Ecn::Ect0,
         ..packet(at(310), 1200, ())
     });
-    space.detector.leave_path();
+    space
+        .detector
+        .change_path(PathNumber::default().next(), false);
     let (newly, _) = space.ack(400, &[(0, 3)]);
     assert_eq!((newly.packets, newly.counted, newly.ect0), (1, 0, 0));
     assert!(newly.ack_eliciting && newly.largest.is_none());
@@ -300,7 +302,8 @@ fn what_is_forgotten() {
         space
     };
     let mut left = with_losses();
-    left.detector.leave_path();
+    left.detector
+        .change_path(PathNumber::default().next(), false);
     assert_eq!(left.detector.remembered(), 0);
     assert_eq!(left.detector.reordering().packets(), 3);
     let mut drained = with_losses();

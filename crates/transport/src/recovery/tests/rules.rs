@@ -267,7 +267,7 @@ fn another_path_starts_from_nothing() {
     for _ in 0..4 {
         s.send(100, SpaceId::Data);
     }
-    s.recovery.on_path_change(at(150));
+    s.recovery.change_path(at(150), None, false);
     assert_eq!(
         (s.recovery.bytes_in_flight(), s.recovery.rtt().srtt()),
         (0, None)

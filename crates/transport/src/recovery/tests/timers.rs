@@ -61,7 +61,7 @@ fn discarded_keys_and_another_path_end_the_backoff() {
         .drain(at(5000), SpaceId::Handshake, |_, _| {});
     assert_eq!(drained.recovery.pto_count(), 0);
     let mut moved = backed_off();
-    moved.recovery.on_path_change(at(5000));
+    moved.recovery.change_path(at(5000), None, false);
     assert_eq!(moved.recovery.pto_count(), 0);
 }
 
@@ -114,7 +114,7 @@ fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
     drained.recovery.drain(at(350), SpaceId::Initial, |_, _| {});
     assert_eq!(drained.recovery.deadline(), Some(at(650)));
     let mut moved = client();
-    moved.recovery.on_path_change(at(350));
+    moved.recovery.change_path(at(350), None, false);
     // The round trip is to be learnt anew: 333 + 4 x 166.5.
     assert_eq!(moved.recovery.deadline(), Some(at(350 + 999)));
     let mut blocked = client();

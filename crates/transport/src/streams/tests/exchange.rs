@@ -150,7 +150,7 @@ fn a_reset_reaches_the_reader_and_frees_the_writer() {
     assert_eq!(server.accept(Dir::Uni), Some(id));
     assert_eq!(server.read(id, &mut [0; 10]), Err(ReadError::Reset(42)));
     assert_eq!(server.open_streams(), 0);
-    assert_eq!(events(&mut client), []);
+    assert_eq!(events(&mut client), [StreamEvent::ResetAcked(id)]);
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn who_does_not_wait_is_not_woken() {
     let other = client.open(Dir::Uni).unwrap();
     client.write(other, &[0; 10_000]).unwrap();
     settle(&mut client, &mut server, NOW);
-    assert_eq!(events(&mut client), []);
+    assert_eq!(events(&mut client), [StreamEvent::ResetAcked(id)]);
 }
 
 /// How often the next packets say that a stream waits for its peer, and at what limits.

@@ -1,8 +1,11 @@
 //! Streams of either implementation behind one face.
 
+use std::io;
+
 use bytes::Bytes;
 use pathmark_transport::driver;
 use quinn::VarInt;
+use tokio::io::AsyncReadExt;
 
 use super::peers::End;
 
@@ -78,6 +81,13 @@ impl From<quinn::ReadError> for Fault {
 }
 
 impl Sender {
+    pub(crate) async fn write(&mut self, data: &[u8]) -> Result<usize, Fault> {
+        Ok(match self {
+            Self::Ours(stream) => stream.write(data).await?,
+            Self::Quinn(stream) => stream.write(data).await?,
+        })
+    }
+
     pub(crate) async fn write_all(&mut self, data: &[u8]) -> Result<(), Fault> {
         match self {
             Self::Ours(stream) => stream.write_all(data).await?,
@@ -114,6 +124,32 @@ impl Sender {
 }
 
 impl Receiver {
+    pub(crate) async fn read(&mut self, out: &mut [u8]) -> Result<Option<usize>, Fault> {
+        Ok(match self {
+            Self::Ours(stream) => stream.read(out).await?,
+            Self::Quinn(stream) => stream.read(out).await?,
+        })
+    }
+
+    /// By tokio's trait.
+    pub(crate) async fn read_io(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Ours(stream) => AsyncReadExt::read(stream, out).await,
+            Self::Quinn(stream) => AsyncReadExt::read(stream, out).await,
+        }
+    }
+
+    /// Waits until the writer has reset it (its code) or cannot any more.
+    pub(crate) async fn received_reset(&mut self) -> Result<Option<u64>, Fault> {
+        match self {
+            Self::Ours(stream) => Ok(stream.received_reset().await?),
+            Self::Quinn(stream) => match stream.received_reset().await {
+                Ok(code) => Ok(code.map(VarInt::into_inner)),
+                Err(error) => Err(quinn::ReadError::from(error).into()),
+            },
+        }
+    }
+
     pub(crate) async fn read_chunk(&mut self) -> Result<Option<Bytes>, Fault> {
         match self {
             Self::Ours(stream) => Ok(stream.read_chunk().await?),

@@ -47,7 +47,7 @@ impl From<ConnectionError> for End {
                 code,
                 reason: reason.to_vec(),
             },
-            ConnectionError::Closed => Self::Local,
+            ConnectionError::LocallyClosed => Self::Local,
             ConnectionError::Reset => Self::Reset,
             ConnectionError::TimedOut => Self::TimedOut,
             ConnectionError::VersionMismatch => Self::VersionMismatch,

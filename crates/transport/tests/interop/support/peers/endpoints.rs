@@ -132,7 +132,7 @@ impl Client {
     ) -> Result<Connection, End> {
         match self {
             Self::Ours(endpoint) => {
-                let connecting = endpoint.connect(options.our_client(), server, options.name);
+                let connecting = endpoint.connect_with(options.our_client(), server, options.name);
                 Ok(Connection::Ours(connecting.unwrap().await?))
             }
             Self::Quinn(endpoint) => {

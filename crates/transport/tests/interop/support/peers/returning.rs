@@ -34,7 +34,7 @@ impl Returning {
     pub(crate) async fn connect(&self, server: SocketAddr) -> Connection {
         match self {
             Self::Ours(endpoint, config) => {
-                let connecting = endpoint.connect(config.clone(), server, NAME).unwrap();
+                let connecting = endpoint.connect_with(config.clone(), server, NAME).unwrap();
                 Connection::Ours(connecting.await.unwrap())
             }
             Self::Quinn(endpoint, config) => {
@@ -49,7 +49,7 @@ impl Returning {
     pub(crate) fn connect_early(&self, server: SocketAddr) -> (Connection, Taken) {
         match self {
             Self::Ours(endpoint, config) => {
-                let connecting = endpoint.connect(config.clone(), server, NAME).unwrap();
+                let connecting = endpoint.connect_with(config.clone(), server, NAME).unwrap();
                 let (connection, taken) = connecting.into_0rtt().expect("a ticket");
                 let taken = async { taken.await.unwrap() };
                 (Connection::Ours(connection), Box::pin(taken))

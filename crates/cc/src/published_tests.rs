@@ -1,0 +1,305 @@
+//! The papers' senders: what their losses do, and that nothing of this library's has the window.
+
+use proptest::prelude::*;
+
+use crate::retransmission::RetransmissionTimeout;
+use crate::testing::{ms, sent};
+use crate::{
+    Acked, Algorithm, Controller, Feedback, Instant, Lost, PacketState, Sent, UNPACED, VcpFeedback,
+    XcpFeedback,
+};
+
+const MTU: u64 = 1000;
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+/// `packets` more in flight than this one.
+fn flying(number: u64, packets: u64) -> Sent {
+    Sent {
+        in_flight: (packets + 1) * MTU,
+        ..sent(number, MTU)
+    }
+}
+
+fn acked(largest: u64, in_flight: u64) -> Acked {
+    Acked {
+        in_flight_before: in_flight * MTU,
+        ..crate::testing::acked(largest, MTU, ms(100))
+    }
+}
+
+fn lost(numbers: core::ops::RangeInclusive<u64>, last_sent: u64) -> Lost {
+    let packets = numbers.end() - numbers.start() + 1;
+    Lost {
+        bytes: packets * MTU,
+        packets,
+        first_state: PacketState(*numbers.start()),
+        in_flight_before: 20 * MTU,
+        ..crate::testing::lost(*numbers.end(), last_sent, ms(100))
+    }
+}
+
+/// Packets 0 to 20 are sent at 0, and packet 0 is acknowledged 100 ms later.
+fn begun(sack: bool) -> RetransmissionTimeout {
+    let mut timer = RetransmissionTimeout::new(sack);
+    for number in 0..=20 {
+        timer.on_sent(at(0), &flying(number, number));
+    }
+    assert!(!timer.on_ack(at(100), &acked(0, 21)));
+    timer
+}
+
+/// Milliseconds until the timeout, if one comes while each packet from `next` on is acknowledged,
+/// one per 10 ms.
+fn until_timeout(timer: &mut RetransmissionTimeout, next: u64) -> Option<u64> {
+    (0..200).find_map(|step| {
+        let now = 120 + step * 10;
+        timer.on_sent(at(now), &flying(next + step, 10));
+        timer
+            .on_ack(at(now), &acked(next + step, 20))
+            .then_some(now)
+    })
+}
+
+#[test]
+fn one_loss_is_repaired_without_a_timeout() {
+    for sack in [false, true] {
+        let mut timer = begun(sack);
+        assert!(timer.on_loss(&lost(1..=1, 20), MTU), "a fast retransmit");
+        assert!(!timer.holds_back());
+        assert_eq!(until_timeout(&mut timer, 21), None);
+    }
+}
+
+#[test]
+fn two_losses_of_a_window_wait_for_the_timeout_without_sack() {
+    for (sack, waits) in [(false, true), (true, false)] {
+        let mut timer = begun(sack);
+        assert!(timer.on_loss(&lost(1..=2, 20), MTU));
+        timer.on_sent(at(110), &flying(21, 20));
+        let _ = timer.on_ack(at(110), &acked(21, 20));
+        assert_eq!(timer.holds_back(), waits);
+        // One sample of 100 ms: 100 ms + 4 · 50 ms after the repair was acknowledged.
+        assert_eq!(until_timeout(&mut timer, 22), waits.then_some(410));
+        assert!(!timer.holds_back());
+    }
+}
+
+#[test]
+fn a_lost_repair_waits_for_the_timeout() {
+    for sack in [false, true] {
+        let mut timer = begun(sack);
+        assert!(timer.on_loss(&lost(1..=1, 20), MTU));
+        timer.on_sent(at(110), &flying(21, 20));
+        timer.on_sent(at(110), &flying(22, 20));
+        assert!(
+            !timer.on_loss(&lost(21..=21, 22), MTU),
+            "no second retransmit"
+        );
+        assert_eq!(until_timeout(&mut timer, 23), Some(400));
+    }
+}
+
+#[test]
+fn silence_is_a_timeout_and_the_next_one_takes_twice_as_long() {
+    let mut timer = begun(true);
+    assert!(!timer.on_time(at(399)));
+    assert!(timer.on_time(at(400)));
+    // What was sent before is sent again: its losses say nothing new.
+    assert!(!timer.on_loss(&lost(1..=20, 20), MTU));
+    assert!(!timer.on_time(at(999)));
+    assert!(timer.on_time(at(1000)));
+}
+
+#[test]
+fn nothing_in_flight_is_no_silence() {
+    let mut timer = RetransmissionTimeout::new(false);
+    timer.on_sent(at(0), &sent(0, MTU));
+    assert!(!timer.on_ack(at(100), &acked(0, 1)));
+    assert!(!timer.on_time(at(10_000)));
+    timer.on_sent(at(10_000), &sent(1, MTU));
+    assert!(!timer.on_time(at(10_200)));
+}
+
+const PUBLISHED: &[&str] = &[
+    "xcp[paper]",
+    "xcp[paper,sack]",
+    "xcp[paper,form=compact]",
+    "xcp-i[paper]",
+    "vcp[paper]",
+    "vcp[paper,sack]",
+    "vcp+bise[paper]",
+    "vcp+wlte[paper]",
+    "vcp+bise+wlte[paper]",
+];
+
+fn law(text: &str) -> Box<dyn Controller> {
+    let algorithm = Algorithm::parse(text).unwrap();
+    assert!(!algorithm.asks_start());
+    let mut law = algorithm.controller(Instant::ZERO, 1000);
+    law.on_handshake_rtt(Instant::ZERO, ms(100));
+    law
+}
+
+/// A fast retransmit halves the window of VCP and leaves that of the others; a timeout sets all to
+/// one packet.
+#[test]
+fn losses_do_what_the_papers_say() {
+    for text in PUBLISHED {
+        let mut law = law(text);
+        for number in 0..=20 {
+            let _ = law.on_sent(at(0), &flying(number, number));
+        }
+        assert_eq!(law.window(), 2 * MTU, "{text}");
+        assert_eq!(law.pacing_rate(), Some(UNPACED), "{text}");
+        let grant = Feedback::Xcp(XcpFeedback {
+            delta: (480_000 << 16) / 8,
+            packets: 1,
+            stamped: 1,
+            ..XcpFeedback::default()
+        });
+        let low = Feedback::Vcp(VcpFeedback {
+            packets: [0, 20, 0, 0],
+            bytes: [0, 20 * MTU, 0, 0],
+            sum_r: 20 << 16,
+            bise: true,
+            ..VcpFeedback::default()
+        });
+        for round in 0..30 {
+            law.on_feedback(at(100 + round), &grant, &acked(0, 21));
+            law.on_feedback(at(100 + round), &low, &acked(0, 21));
+        }
+        law.on_ack(at(130), &acked(0, 21));
+        let before = law.window();
+        assert!(before >= 4 * MTU, "{text}: {before}");
+        law.on_loss(at(130), &lost(1..=1, 20));
+        let halves = text.starts_with("vcp") && !text.contains("wlte");
+        let after = if halves { before / 2 } else { before };
+        assert!(
+            law.metrics().window.abs_diff(after) <= 1,
+            "{text}: {before} {}",
+            law.metrics().window
+        );
+        law.on_probe_timeout(at(600));
+        assert_eq!(law.window(), MTU, "{text}");
+    }
+}
+
+#[test]
+fn rules_of_this_library_do_not_go_with_a_papers_sender() {
+    for text in [
+        "xcp[paper,loss=ignore]",
+        "xcp[paper,naive]",
+        "xcp[paper,start=quick-start]",
+        "vcp[paper,start=quick-start]",
+        "vcp[paper,fallback=bbr]",
+        "xcp[sack]",
+        "vcp[sack]",
+    ] {
+        assert!(Algorithm::parse(text).is_err(), "{text}");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Acked(u64),
+    Lost(u64),
+    Marked,
+    Fed {
+        delta: i64,
+        codes: [u64; 4],
+        hop: Option<bool>,
+        uncounted: bool,
+    },
+    Silence,
+    Persistent,
+    Restart,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        (1u64..20).prop_map(Event::Acked),
+        (1u64..20).prop_map(Event::Lost),
+        Just(Event::Marked),
+        (
+            any::<i32>(),
+            any::<[u8; 4]>(),
+            any::<Option<bool>>(),
+            any::<bool>()
+        )
+            .prop_map(|(delta, codes, hop, uncounted)| Event::Fed {
+                delta: i64::from(delta) << 16,
+                codes: codes.map(u64::from),
+                hop,
+                uncounted,
+            }),
+        Just(Event::Silence),
+        Just(Event::Persistent),
+        Just(Event::Restart),
+    ]
+}
+
+proptest! {
+    /// Whatever comes, a paper's sender reports its own law, no fallback and no question, and
+    /// keeps a window of a packet.
+    #[test]
+    fn no_rule_of_ours_ever_has_the_window(events in prop::collection::vec(event(), 1..120)) {
+        for text in PUBLISHED {
+            let mut law = law(text);
+            let (mut now, mut next, mut flight) = (0, 0, 0u64);
+            for event in &events {
+                now += 37;
+                for _ in 0..4 {
+                    flight += 1;
+                    let _ = law.on_sent(at(now), &flying(next, flight));
+                    next += 1;
+                }
+                match event {
+                    Event::Acked(packets) => {
+                        law.on_ack(at(now), &acked(next.saturating_sub(*packets), flight));
+                        flight = flight.saturating_sub(*packets);
+                    }
+                    Event::Lost(packets) => {
+                        let from = next.saturating_sub(*packets);
+                        law.on_loss(at(now), &lost(from..=next, next));
+                        flight = flight.saturating_sub(*packets);
+                    }
+                    Event::Marked => law.on_congestion_experienced(at(now), at(now), next),
+                    Event::Fed { delta, codes, hop, uncounted } => {
+                        let xcp = Feedback::Xcp(XcpFeedback {
+                            delta: *delta,
+                            packets: codes[0],
+                            stamped: codes[1],
+                            unmarked_hop: *hop,
+                            uncounted: *uncounted,
+                            ..XcpFeedback::default()
+                        });
+                        let vcp = Feedback::Vcp(VcpFeedback {
+                            packets: *codes,
+                            bytes: codes.map(|packets| packets * MTU),
+                            unmarked_hop: *hop,
+                            ..VcpFeedback::default()
+                        });
+                        law.on_feedback(at(now), &xcp, &acked(next, flight));
+                        law.on_feedback(at(now), &vcp, &acked(next, flight));
+                    }
+                    Event::Silence => {
+                        now += 5_000;
+                        law.on_probe_timeout(at(now));
+                    }
+                    Event::Persistent => law.on_persistent_congestion(at(now)),
+                    Event::Restart => law.on_restart(at(now), ms(3_000)),
+                }
+                let metrics = law.metrics();
+                let own = text.split(['[', '-']).next().unwrap_or_default();
+                prop_assert!(metrics.explicit && metrics.fallback.is_none(), "{text}");
+                prop_assert_eq!(metrics.ruling, own);
+                prop_assert!(!law.asks() && metrics.quick_start.is_none());
+                prop_assert!(law.window() >= MTU);
+                prop_assert_eq!(law.pacing_rate(), Some(UNPACED));
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Routers and hosts that do nothing for a second, and links that all but stop.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use pathmark_emulator::Scenario;
+use pathmark_emulator::result::RunResult;
+
+fn run(text: &str) -> RunResult {
+    let scenario = Scenario::parse(Path::new("stall.toml"), text).unwrap();
+    scenario.run(|_| ControlFlow::Continue(())).unwrap()
+}
+
+/// 10 Mbit/s and 400 ms, and what `more` adds to it.
+fn path(controller: &str, at: &str, more: &str) -> String {
+    format!(
+        r#"
+duration = "30s"
+[[link]]
+name = "access"
+from = "S"
+to = "R"
+duplex = true
+delay = "1ms"
+[[link]]
+name = "bottleneck"
+from = "R"
+to = "D"
+duplex = true
+rate = "10Mbit"
+delay = "199ms"
+queue = {{ kind = "droptail", limit = "1bdp" }}
+controller = "{controller}"
+at = [{at}]
+{more}
+"#
+    )
+}
+
+fn udp(stall: &str) -> RunResult {
+    let flow = "[[flow]]\nname = \"u\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"udp\"\n\
+                rate = \"1.2Mbit\"\n";
+    run(&path("none", "", &format!("{flow}{stall}")))
+}
+
+/// 1.2 Mbit/s are 100 packets of 1500 bytes per second. A router that stands still for a second
+/// hands over 100 packets at once, one more or less, and loses none. A sending host makes none
+/// meanwhile. Where the receiver stands still nothing queues at the port.
+#[test]
+fn what_comes_during_a_stall_waits() {
+    let plain = udp("").flows[0].bytes_delivered / 1472;
+    for (node, longest, missing) in [
+        ("R", 98.0..=101.0, 0..=0),
+        ("S", 0.0..=1.0, 99..=101),
+        ("D", 0.0..=1.0, 0..=0),
+    ] {
+        let stall = format!("[[stall]]\nnode = \"{node}\"\nat = \"15s\"\nlasts = \"1s\"\n");
+        let result = udp(&stall);
+        let links = &result.links;
+        let port = links.iter().find(|l| l.name == "bottleneck").unwrap();
+        let most = port.queue_packets.max;
+        assert!(longest.contains(&most), "{node}: {most}");
+        assert_eq!(port.drops, 0, "{node}");
+        let short = plain - result.flows[0].bytes_delivered / 1472;
+        assert!(missing.contains(&short), "{node}: {short}");
+    }
+}
+
+/// Five flows over a router or a sending host that stands still for a second. What XCP took for an
+/// idle link it gave away on top of what flows had.
+#[test]
+fn nothing_is_granted_for_time_in_which_a_port_did_not_run() {
+    for node in ["R", "S"] {
+        for seed in 101..=105 {
+            for law in ["xcp", "auto"] {
+                let text = format!(
+                    "seed = {seed}\n{}",
+                    path(
+                        "xcp",
+                        "",
+                        &format!(
+                            "[[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\ncount = 5\n\
+                             start_spread = \"50ms\"\nalgorithm = \"{law}\"\n[[stall]]\n\
+                             node = \"{node}\"\nat = \"15s\"\nlasts = \"1s\"\n"
+                        )
+                    )
+                );
+                let result = run(&text);
+                let port = result
+                    .links
+                    .iter()
+                    .find(|l| l.name == "bottleneck")
+                    .unwrap();
+                assert_eq!(port.drops, 0, "{node} {law} {seed}");
+                let rtts = result.flows.iter().map(|f| f.rtt_ms.as_ref().unwrap().max);
+                let longest = rtts.fold(0.0, f64::max);
+                assert!(longest <= 1420.0, "{node} {law} {seed}: {longest} ms");
+            }
+        }
+    }
+}
+
+/// After a second at 1 kbit/s a packet that had begun to leave then kept the port for 12 s, after
+/// one at 8 bit/s for 25 minutes.
+#[test]
+fn a_rate_that_returns_is_used_at_once() {
+    for slow in ["\"8bit\"", "\"1kbit\"", "0"] {
+        for (port, law) in [
+            ("xcp", "auto"),
+            ("vcp+bise", "vcp+bise+wlte"),
+            ("none", "cubic"),
+        ] {
+            let at =
+                format!("{{ t = \"10s\", rate = {slow} }}, {{ t = \"11s\", rate = \"10Mbit\" }}");
+            let flow = format!(
+                "[[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"{law}\"\n"
+            );
+            let text = format!("measure = [[\"12s\", \"15s\"]]\n{}", path(port, &at, &flow));
+            let result = run(&text);
+            let goodput = result.windows[0].flows[0].goodput_bps / 1e6;
+            assert!(goodput > 5.0, "{slow} {law}: {goodput} Mbit/s");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Watches that packets are still steered into the ports: other programs remove rules and routes,
+//! rename interfaces and add rules that come first.
+//!
+//! A thread of its own reads the kernel's events (rtnetlink, which takes no capability), compares
+//! what there is with what the configuration asks for, and logs each change. It cannot mend
+//! anything itself, for it has no capability; where a service manager gives it a directory, it
+//! writes a file there that a unit answers with `vcp-router setup`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::setup::{Fault, FaultKind, look, messages, table_of};
+use crate::tell::tell;
+use crate::tun::links::u16_at;
+use crate::tun::sys;
+
+/// Time between an event and a look: several changes come together.
+const SETTLE: Duration = Duration::from_millis(100);
+/// Time between looks without any event.
+const EVERY: Duration = Duration::from_secs(3);
+/// Time between the first two requests for a repair; it doubles up to the longest.
+const RETRY: Duration = Duration::from_secs(5);
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+/// The file that a unit answers with `vcp-router setup`.
+const REQUEST: &str = "setup-wanted";
+
+const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
+
+/// Whether packets are steered into a port as the configuration asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SteeringState {
+    /// All rules, routes and interfaces are there, and no other rule comes first.
+    pub ok: bool,
+    /// What is missing or comes first, and the remedy.
+    pub reason: Option<String>,
+}
+
+/// States of the ports that packets are steered into, by name.
+pub(super) type States = BTreeMap<String, SteeringState>;
+
+/// The watching thread. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Steering {
+    shared: Arc<Mutex<Shared>>,
+    bell: UnixStream,
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: Arc<Config>,
+    states: States,
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    // What it guards is replaced as a whole.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Steering {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// Those of the thread and of the pair of sockets that ends it.
+    pub(super) fn start(config: Arc<Config>) -> io::Result<Self> {
+        let (bell, other_end) = UnixStream::pair()?;
+        other_end.set_nonblocking(true)?;
+        let events = sys::route_events();
+        if let Err(error) = &events {
+            tell!("cannot watch rules and routes: {error}; they are looked at every 3 s");
+        }
+        let events = events.ok();
+        let shared = Shared {
+            config,
+            states: States::new(),
+        };
+        let shared = Arc::new(Mutex::new(shared));
+        let watcher = Watcher {
+            shared: Arc::clone(&shared),
+            events: events.map(File::from),
+            reloads: other_end,
+            request: Request::from_environment(),
+        };
+        let thread = std::thread::Builder::new().name("steering".to_owned());
+        thread.spawn(move || watcher.serve())?;
+        Ok(Self { shared, bell })
+    }
+
+    /// Watches what another configuration asks for from now on.
+    pub(super) fn follow(&self, config: Arc<Config>) {
+        let mut shared = lock(&self.shared);
+        if config.steers.is_empty() {
+            shared.states.clear();
+        }
+        shared.config = config;
+        drop(shared);
+        // A bell that cannot be rung any more has been rung often enough.
+        let _ = (&self.bell).write(&[1]);
+    }
+
+    /// What was seen at the last look.
+    pub(super) fn states(&self) -> States {
+        lock(&self.shared).states.clone()
+    }
+}
+
+struct Watcher {
+    shared: Arc<Mutex<Shared>>,
+    /// Without it, there are looks at intervals alone.
+    events: Option<File>,
+    /// Readable after a reload, closed at the end.
+    reloads: UnixStream,
+    request: Request,
+}
+
+impl Watcher {
+    fn serve(mut self) {
+        let mut due = now();
+        loop {
+            let config = Arc::clone(&lock(&self.shared).config);
+            let idle = config.steers.is_empty();
+            let mut fds = vec![sys::readable(self.reloads.as_raw_fd())];
+            if let Some(events) = self.events.as_ref().filter(|_| !idle) {
+                fds.push(sys::readable(events.as_raw_fd()));
+            }
+            let wait = due.saturating_duration_since(now());
+            let wait = pathmark_cc::Duration::from_micros(
+                u64::try_from(wait.as_micros()).unwrap_or(u64::MAX),
+            );
+            if let Err(error) = sys::wait(&mut fds, (!idle).then_some(wait)) {
+                tell!("cannot wait for changes of rules and routes: {error}; steering is not seen");
+                return;
+            }
+            let ready = |at: usize| fds.get(at).is_some_and(|fd| fd.revents != 0);
+            if ready(0) {
+                match self.reloads.read(&mut [0; 16]) {
+                    Ok(0) => return,
+                    _ => {
+                        // An interface that a reload gave up can be removed now.
+                        self.request.make("reloaded");
+                        due = now();
+                        continue;
+                    }
+                }
+            }
+            if ready(1) && self.concerns(&config) {
+                due = due.min(now() + SETTLE);
+            }
+            if !idle && now() >= due {
+                self.look(&config);
+                due = now() + EVERY;
+            }
+        }
+    }
+
+    /// Reads events; true if one may concern the steering.
+    fn concerns(&mut self, config: &Config) -> bool {
+        let Some(events) = &mut self.events else {
+            return false;
+        };
+        let mut buffer = [0; 32 * 1024];
+        let mut any = false;
+        // Not for ever: those that go on coming are for the next look.
+        for _ in 0..64 {
+            match events.read(&mut buffer) {
+                Ok(len) => {
+                    let read = buffer.get(..len).unwrap_or_default();
+                    any |= messages(read).any(|(head, body)| match u16_at(head, 4) {
+                        Some(RTM_NEWROUTE | RTM_DELROUTE) => {
+                            let first = config.table..config.table.saturating_add(256);
+                            table_of(body).is_some_and(|table| first.contains(&table))
+                        }
+                        _ => true,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // There were more than the socket holds (ENOBUFS).
+                Err(_) => any = true,
+            }
+        }
+        any
+    }
+
+    fn look(&mut self, config: &Arc<Config>) {
+        let seen = look(config);
+        let states = match &seen {
+            Ok(faults) => states(config, faults),
+            Err(error) => all_lost(config, &format!("cannot ask the kernel: {error}")),
+        };
+        let mut shared = lock(&self.shared);
+        if !Arc::ptr_eq(&shared.config, config) {
+            // A reload came between: the next look is for its configuration.
+            return;
+        }
+        let before = std::mem::replace(&mut shared.states, states.clone());
+        drop(shared);
+        for (port, state) in &states {
+            let was_ok = before.get(port).is_none_or(|before| before.ok);
+            match &state.reason {
+                Some(reason) if before.get(port) != Some(state) => {
+                    tell!("steering of port {port} is missing: {reason}");
+                }
+                None if !was_ok => tell!("steering of port {port} is back"),
+                _ => {}
+            }
+        }
+        let mendable = |fault: &&Fault| fault.kind == FaultKind::Missing;
+        match seen.iter().flatten().find(mendable) {
+            Some(fault) => self.request.repeat(&fault.text, now()),
+            None => self.request.next = None,
+        }
+    }
+}
+
+/// By port, the first fault and the number of others.
+fn states(config: &Config, faults: &[Fault]) -> States {
+    let mut states = States::new();
+    for (index, port) in config.ports.iter().enumerate() {
+        if !config.steers.iter().any(|steer| steer.port == index) {
+            continue;
+        }
+        // Rules for some of the packets may be there on purpose.
+        let mut own = faults
+            .iter()
+            .filter(|fault| fault.port == index && fault.kind != FaultKind::Exception);
+        let reason = own.next().map(|first| match own.count() {
+            0 => first.text.clone(),
+            more => format!("{} ({more} more)", first.text),
+        });
+        let ok = reason.is_none();
+        states.insert(port.name.clone(), SteeringState { ok, reason });
+    }
+    states
+}
+
+fn all_lost(config: &Config, reason: &str) -> States {
+    let steers = config.steers.iter();
+    let ports = steers.filter_map(|steer| config.ports.get(steer.port));
+    let lost = SteeringState {
+        ok: false,
+        reason: Some(reason.to_owned()),
+    };
+    ports
+        .map(|port| (port.name.clone(), lost.clone()))
+        .collect()
+}
+
+/// Asks a unit for `vcp-router setup`, by a file in the directory that the service manager gave.
+struct Request {
+    path: Option<PathBuf>,
+    /// When to ask again, and the pause after that.
+    next: Option<(Instant, Duration)>,
+}
+
+impl Request {
+    fn from_environment() -> Self {
+        let directories = std::env::var("RUNTIME_DIRECTORY").unwrap_or_default();
+        // Several stand with `:` between them (systemd.exec(5)).
+        let first = directories.split(':').next();
+        let path = first.filter(|path| path.starts_with('/'));
+        Self {
+            path: path.map(|path| PathBuf::from(path).join(REQUEST)),
+            next: None,
+        }
+    }
+
+    /// Asks at once the first time, then at longer and longer intervals.
+    fn repeat(&mut self, reason: &str, now: Instant) {
+        let pause = match self.next {
+            None => RETRY,
+            Some((due, pause)) if due <= now => (pause * 2).min(LONGEST_RETRY),
+            Some(_) => return,
+        };
+        self.next = Some((now + pause, pause));
+        self.make(reason);
+    }
+
+    fn make(&self, reason: &str) {
+        if let Some(path) = &self.path
+            && let Err(error) = std::fs::write(path, format!("{reason}\n"))
+        {
+            tell!("cannot ask for set-up by {}: {error}", path.display());
+        }
+    }
+}
+
+fn now() -> Instant {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the times between looks are this driver's own"
+    )]
+    Instant::now()
+}

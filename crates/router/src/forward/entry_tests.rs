@@ -1,0 +1,32 @@
+//! Routes by the port that packets come in on, and packets that leave where they came in.
+
+use super::tests::{BACK, OUT, SRC, drain, router, send, udp};
+use super::*;
+use crate::ip::Routes;
+use crate::offload::Offload;
+
+/// A neighbour of the sender's.
+const NEAR: &str = "10.0.0.9";
+
+#[test]
+fn what_leaves_where_it_came_in_is_counted_unless_its_entry_has_a_route() {
+    let mut router = router(1500, None, false);
+    let packet = udp(SRC, NEAR, 64, 0, &[7; 100]);
+    let away = udp(SRC, "10.1.0.2", 64, 0, &[7; 100]);
+    send(&mut router, &packet, Offload::default());
+    assert_eq!(drain(&mut router, BACK).len(), 1);
+    send(&mut router, &away, Offload::default());
+    assert_eq!(drain(&mut router, OUT).len(), 1);
+    let hairpins = |router: &Router| (router.counters().hairpin, router.counters().forwarded);
+    assert_eq!(hairpins(&router), (1, 2));
+
+    let mut routes = Routes::new();
+    routes.insert("0.0.0.0/0".parse().unwrap(), Target::Port(OUT));
+    router.set_entries(vec![Some(routes.compile()), None]);
+    send(&mut router, &packet, Offload::default());
+    assert_eq!(drain(&mut router, OUT).len(), 1);
+    assert_eq!(hairpins(&router), (1, 3));
+    // The common table is what all else goes by.
+    let near = NEAR.parse().unwrap();
+    assert_eq!(router.route(near), Some(Target::Port(BACK)));
+}

@@ -1,0 +1,203 @@
+//! What of the steering is not as it is asked for, port by port.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use super::plan::{Wanted, tun, wanted};
+use super::sight::{FoundRule, Sight};
+use super::state::Rule;
+use crate::config::{Config, nearest};
+
+/// The kernel's own table, whose rule comes first and concerns the box itself.
+const LOCAL: u32 = 255;
+
+/// Something that takes packets past a port, or keeps them from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// Index of the port.
+    pub(crate) port: usize,
+    pub(crate) kind: FaultKind,
+    /// What, and the remedy.
+    pub(crate) text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FaultKind {
+    /// There is no interface that packets are to be steered from.
+    Card,
+    /// A rule of another program's comes before all packets of a `[[steer]]`.
+    Shadow,
+    /// A rule of another program's comes before some packets of a `[[steer]]`.
+    Exception,
+    /// An interface, rule or route of set-up's is not there.
+    Missing,
+}
+
+impl Fault {
+    /// With the port's name in front.
+    pub(crate) fn told(&self, config: &Config) -> String {
+        let port = config.ports.get(self.port).map_or("?", |port| &port.name);
+        format!("port {port}: steering: {}", self.text)
+    }
+}
+
+/// The routing tables that packets are steered into.
+fn tables(wanted: &Wanted) -> BTreeSet<u32> {
+    wanted.rules.iter().map(|rule| rule.table).collect()
+}
+
+/// Asks the kernel and compares; nothing to find where nothing is steered.
+///
+/// # Errors
+/// Those of asking the kernel.
+pub(crate) fn look(config: &Config) -> io::Result<Vec<Fault>> {
+    if config.steers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let tables = config
+        .steers
+        .iter()
+        .map(|steer| config.table_of(steer.port));
+    let sight = Sight::take(&tables.collect())?;
+    Ok(faults(config, &sight))
+}
+
+/// Everything that is wrong, in the order of ports.
+pub(super) fn faults(config: &Config, sight: &Sight) -> Vec<Fault> {
+    let names: Vec<&str> = sight.names().collect();
+    let wanted = wanted(config, sight.ipv6, &names);
+    let mut found = Vec::new();
+    let mut fault = |port, kind, text| found.push(Fault { port, kind, text });
+    for steer in &config.steers {
+        let Some(from) = steer.from.as_deref() else {
+            continue;
+        };
+        if config
+            .cards(from, &names)
+            .iter()
+            .any(|card| names.contains(card))
+        {
+            continue;
+        }
+        let what = match from.contains('*') {
+            true => format!("no interface matches `from = \"{from}\"`"),
+            false => format!("there is no interface {from}"),
+        };
+        let meant = nearest(from, names.iter().copied());
+        let hint = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+        let text = format!("{what}: mend `from`, or make the interface{hint}");
+        fault(steer.port, FaultKind::Card, text);
+    }
+    let setup = "run `vcp-router setup`";
+    for (port, spec) in config.ports.iter().enumerate() {
+        let steered = config.steers.iter().any(|steer| steer.port == port);
+        let Some(name) = tun(spec).filter(|_| steered) else {
+            continue;
+        };
+        match sight.cards.iter().find(|card| card.name == name) {
+            None => {
+                let text = format!("there is no interface {name}: {setup}");
+                fault(port, FaultKind::Missing, text);
+            }
+            Some(card) if !card.up => {
+                let text = format!("interface {name} is down: {setup}");
+                fault(port, FaultKind::Missing, text);
+            }
+            Some(_) => {}
+        }
+    }
+    let port_of = |table: u32| (table - config.table) as usize;
+    for rule in &wanted.rules {
+        let port = port_of(rule.table);
+        let is = |found: &&FoundRule| found.rule == *rule && found.is_plain();
+        if !sight.rules.iter().any(|found| is(&found)) {
+            let text = format!("missing: {}: {setup}", rule.add());
+            fault(port, FaultKind::Missing, text);
+        }
+        let before = sight.rules.iter().filter(|found| found.precedes(rule));
+        for found in before {
+            let (kind, whose) = match found.covers(rule) {
+                true => (FaultKind::Shadow, "packets"),
+                false => (FaultKind::Exception, "some packets"),
+            };
+            let text = format!(
+                "rule {} ({}) takes {whose} before rule {} (ip {} rule add {rule}): give it a \
+                 priority above {}, or choose a `table` below {}",
+                found.rule.priority,
+                found.action(),
+                rule.priority,
+                if rule.v6 { "-6" } else { "-4" },
+                config.table + 255,
+                found.rule.priority,
+            );
+            fault(port, kind, text);
+        }
+    }
+    let tables = tables(&wanted);
+    for route in wanted
+        .routes
+        .iter()
+        .filter(|route| tables.contains(&route.table))
+    {
+        if !sight.routes.contains(route) {
+            let text = format!("missing: {}: {setup}", route.add());
+            fault(port_of(route.table), FaultKind::Missing, text);
+        }
+    }
+    found.sort_by_key(|fault| fault.port);
+    found
+}
+
+impl FoundRule {
+    /// It has nothing that a rule of set-up has not.
+    fn is_plain(&self) -> bool {
+        !(self.inverted || self.narrow || self.idle)
+    }
+
+    /// It takes packets that `wanted` is for.
+    fn precedes(&self, wanted: &Rule) -> bool {
+        let rule = &self.rule;
+        let earlier = rule.v6 == wanted.v6 && rule.priority < wanted.priority;
+        if !earlier || rule.ours || self.idle || rule.table == LOCAL {
+            return false;
+        }
+        let only_from = rule.mark.is_none() && rule.to.is_none() && !self.narrow;
+        let same_from = rule.from.is_some() && rule.from == wanted.from;
+        if self.inverted {
+            return !(only_from && same_from);
+        }
+        let other = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
+        let marks = match (rule.mark, wanted.mark) {
+            (Some(a), Some(b)) => self.narrow || a == b,
+            _ => true,
+        };
+        let overlaps = match (rule.to, wanted.to) {
+            (Some(a), Some(b)) => a.contains(&b) || b.contains(&a),
+            _ => true,
+        };
+        !other(&rule.from, &wanted.from) && marks && overlaps
+    }
+
+    /// It takes all of them: the rule is no exception that was made on purpose.
+    fn covers(&self, wanted: &Rule) -> bool {
+        let rule = &self.rule;
+        if self.inverted {
+            // "All but those with a mark", of VPNs.
+            return true;
+        }
+        !self.narrow
+            && (rule.from.is_none() || rule.from == wanted.from)
+            && (rule.mark.is_none() || rule.mark == wanted.mark)
+            && rule
+                .to
+                .is_none_or(|to| wanted.to.is_some_and(|of| to.contains(&of)))
+    }
+
+    fn action(&self) -> String {
+        match self.rule.table {
+            0 => "which leads to no table".to_owned(),
+            254 => "lookup main".to_owned(),
+            table => format!("lookup {table}"),
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Closed ports, other configurations, and what is wrong with the steering.
+
+use super::super::closed::closed;
+use super::super::faults::faults;
+use super::super::sight::{Card, FoundRule, Sight};
+use super::*;
+
+/// What drops packets that pass by: in the order of the rules, so that an earlier one has its way.
+#[test]
+fn closed_ports_are_kept_closed_without_rules() {
+    let text = CONFIG
+        .replace("on_stop = \"open\"\n", "")
+        .replace("eth1", "eth*");
+    let mut links = vec![tun("vcp1", 11_800), Link::default(), Link::default()];
+    (links[1].name, links[1].index) = ("eth3".to_owned(), 7);
+    (links[2].name, links[2].index) = ("wlan0".to_owned(), 8);
+    let table = closed(&config(&text), &links).unwrap();
+    let script = table.replace().to_string();
+    for part in [
+        "iifname \"eth*\" iifname != { \"vcp0\", \"vcp1\", \"vcp2\", \"lo\" } \
+         oifname \"vcp1\" accept",
+        "iif 7 oifname \"vcp1\" accept",
+        "iif 7 drop",
+        "iifname \"br0\" meta mark 7 ip daddr 10.0.0.0/8 oifname \"vcp0\" accept",
+        "iifname \"br0\" meta mark 7 ip6 daddr 2001:db8::/32 drop",
+    ] {
+        assert!(script.contains(part), "{part}: {script}");
+    }
+    assert!(!script.contains("iif 8"), "{script}");
+    // In place, it stays as it is; another card, and it is replaced; no closed port, and it goes.
+    let mut state = fresh();
+    state.links = links;
+    state.closed.insert(11_800, table.comments());
+    let nft = |state: &State, text: &str| {
+        let steps = plan(text, state).unwrap();
+        steps
+            .into_iter()
+            .filter(|step| step.starts_with("nft"))
+            .collect::<Vec<_>>()
+    };
+    assert!(nft(&state, &text).is_empty());
+    state.links[1].index = 9;
+    assert_eq!(nft(&state, &text).len(), 1);
+    let open = text.replace("tun = \"vcp", "on_stop = \"open\"\ntun = \"vcp");
+    assert_eq!(
+        nft(&state, &open),
+        ["nft 'delete table inet vcp_router_closed_11800'"]
+    );
+    assert_eq!(closed(&config(&open), &state.links), None);
+    let gone: Vec<_> = down(11_800, &state)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert!(gone.contains(&"nft 'delete table inet vcp_router_closed_11800'".to_owned()));
+    // Without nftables, the rest is done.
+    state.no_nft = Some("cannot run `nft`".to_owned());
+    assert!(nft(&state, &text).is_empty());
+    let said = plan::warnings(&config(&text), &state).join("\n");
+    assert!(
+        said.contains("cannot run `nft`: closed ports hang on rules"),
+        "{said}"
+    );
+}
+
+/// Another configuration's interfaces, and what a program has open.
+#[test]
+fn a_running_router_keeps_what_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = dir.path().join("first.toml");
+    std::fs::write(&first, "").unwrap();
+    let first = marks::file(&first);
+    let mut state = fresh();
+    state.links = vec![tun("first0", 11_800)];
+    state.links[0].alias = marks::alias(11_800, &first);
+    let said = |state: &State| plan(CONFIG, state).unwrap_err().to_string();
+    let expected = format!("interface first0 belongs to {first} (`table = 11800`)");
+    assert!(said(&state).starts_with(&expected), "{}", said(&state));
+    // Its file is gone, but a router runs; then none does.
+    std::fs::remove_file(&first).unwrap();
+    state.links[0].held = true;
+    assert!(said(&state).starts_with(&expected));
+    let forced = Owner {
+        name: "vcp-router",
+        uid: 997,
+        file: "/a.toml",
+        force: true,
+    };
+    let deletes = |steps: &[Step]| {
+        let delete = "ip link delete dev first0";
+        steps.iter().any(|step| step.to_string() == delete)
+    };
+    assert!(deletes(&up(&config(CONFIG), &forced, &state).unwrap()));
+    state.links[0].held = false;
+    let own = Owner {
+        force: false,
+        ..forced
+    };
+    assert!(deletes(&up(&config(CONFIG), &own, &state).unwrap()));
+    // A port of this configuration that was taken out while the router runs stays until it has
+    // let go.
+    state.links[0] = tun("old0", 11_800);
+    state.links[0].held = true;
+    let steps = plan(CONFIG, &state).unwrap();
+    assert!(!steps.iter().any(|step| step.contains("old0")), "{steps:?}");
+    let said = plan::warnings(&config(CONFIG), &state).join("\n");
+    assert!(
+        said.contains("old0 stays, for a program has it open"),
+        "{said}"
+    );
+    // One that is for another user now cannot be made again under it.
+    state.links[0] = tun("vcp1", 11_800);
+    state.links[0].held = true;
+    state.links[0].kind = Kind::Tun {
+        persistent: true,
+        owner: "1".to_owned(),
+    };
+    let error = plan(CONFIG, &state).unwrap_err();
+    assert!(matches!(error, SetupError::Held(name) if name == "vcp1"));
+}
+
+/// The kernel takes IPv6 away from an interface whose MTU falls below 1280: nothing of it is left
+/// to be deleted.
+#[test]
+fn a_small_mtu_takes_ipv6_away_by_itself() {
+    let mut state = fresh();
+    state.links = vec![tun("vcp1", 11_800)];
+    state.links[0].addresses = vec!["fd00:5::1/64".parse().unwrap()];
+    state.routes = vec![Route {
+        v6: true,
+        table: 11_801,
+        to: None,
+        device: Some("vcp1".to_owned()),
+        metric: 100,
+    }];
+    let text = CONFIG.replace("addresses = [\"192", "mtu = 1200\naddresses = [\"192");
+    let steps = plan(&text, &state).unwrap();
+    let deletes = |step: &String| {
+        step.starts_with("ip ") && (step.contains(" delete ") || step.contains(" del "))
+    };
+    assert!(!steps.iter().any(deletes), "{steps:?}");
+    assert!(steps.iter().any(|step| step.contains("dev vcp1 mtu 1200")));
+}
+
+/// A kernel in which everything is as `text` asks for, with these cards.
+fn in_place(text: &str, cards: &[&str]) -> Sight {
+    let wanted = plan::wanted(&config(text), true, cards);
+    let found = |rule: Rule| FoundRule {
+        rule,
+        inverted: false,
+        narrow: false,
+        idle: false,
+    };
+    let names = cards.iter().chain(&["lo", "vcp0", "vcp1", "vcp2"]);
+    Sight {
+        cards: names
+            .map(|name| Card {
+                index: 1,
+                name: (*name).to_owned(),
+                up: true,
+            })
+            .collect(),
+        rules: wanted.rules.into_iter().map(found).collect(),
+        routes: wanted.routes,
+        ipv6: true,
+    }
+}
+
+#[test]
+fn every_loss_is_a_fault_with_a_remedy() {
+    let whole = in_place(CONFIG, &["eth1", "br0"]);
+    let told = |sight: &Sight| -> Vec<String> {
+        let config = config(CONFIG);
+        let faults = faults(&config, sight);
+        faults.iter().map(|fault| fault.told(&config)).collect()
+    };
+    assert!(told(&whole).is_empty(), "{:?}", told(&whole));
+    let one = |change: &dyn Fn(&mut Sight), expected: &str| {
+        let mut sight = whole.clone();
+        change(&mut sight);
+        let told = told(&sight);
+        let found = told.iter().any(|line| line.starts_with(expected));
+        assert!(found, "{expected}: {told:?}");
+    };
+    let missing =
+        "port lan: steering: missing: ip -4 rule add priority 11800 iif eth1 lookup 11801";
+    one(&|sight| drop(sight.rules.remove(0)), missing);
+    // One that was made narrower is none.
+    one(&|sight| sight.rules[0].narrow = true, missing);
+    one(&|sight| sight.rules[0].rule.ours = false, missing);
+    one(
+        &|sight| sight.routes.retain(|route| route.device.is_some()),
+        "port lan: steering: missing: ip -4 route replace unreachable default table 11801",
+    );
+    one(
+        &|sight| sight.routes.retain(|route| route.device.is_none()),
+        "port wan: steering: missing: ip -4 route replace default dev vcp0 table 11800",
+    );
+    let gone = |name: &'static str| move |sight: &mut Sight| sight.cards.retain(|c| c.name != name);
+    one(
+        &gone("eth1"),
+        "port lan: steering: there is no interface eth1: mend `from`",
+    );
+    one(
+        &gone("vcp0"),
+        "port wan: steering: there is no interface vcp0: run `vcp-router setup`",
+    );
+    one(
+        &|sight| sight.cards.iter_mut().for_each(|card| card.up = false),
+        "port wan: steering: interface vcp0 is down",
+    );
+    one(
+        &|sight| {
+            gone("eth1")(sight);
+            sight.cards[0].name = "eth0".to_owned();
+        },
+        "port lan: steering: there is no interface eth1: mend `from`, or make the interface; did \
+         you mean eth0?",
+    );
+}
+
+/// Rules of others, as VPNs and operators make them.
+#[test]
+fn rules_that_come_first_are_told_apart() {
+    let lookup = |priority, table| FoundRule {
+        rule: Rule {
+            from: None,
+            ours: false,
+            priority,
+            ..rule(table, "")
+        },
+        inverted: false,
+        narrow: false,
+        idle: false,
+    };
+    let kinds = |found: FoundRule| -> Vec<FaultKind> {
+        let mut sight = in_place(CONFIG, &["eth1", "br0"]);
+        sight.rules.push(found);
+        let faults = faults(&config(CONFIG), &sight);
+        faults.into_iter().map(|fault| fault.kind).collect()
+    };
+    use FaultKind::{Exception, Shadow};
+    // "from all lookup main suppress_prefixlength 0", and "not from all fwmark 7 lookup 51820".
+    assert_eq!(kinds(lookup(100, 254)), [Shadow, Shadow]);
+    let mut not_marked = lookup(100, 51_820);
+    not_marked.inverted = true;
+    not_marked.rule.mark = Some(51_820);
+    assert_eq!(kinds(not_marked), [Shadow, Shadow]);
+    // Later ones, that of the local table, those for what the box itself sends, other cards.
+    assert!(kinds(lookup(11_900, 254)).is_empty());
+    assert!(kinds(lookup(0, 255)).is_empty());
+    let mut idle = lookup(100, 9);
+    idle.idle = true;
+    assert!(kinds(idle).is_empty());
+    let mut other = lookup(100, 9);
+    other.rule.from = Some("eth2".to_owned());
+    assert!(kinds(other.clone()).is_empty());
+    other.rule.from = Some("eth1".to_owned());
+    assert_eq!(kinds(other), [Shadow]);
+    // Exceptions that someone has made: one source, one destination, another mark.
+    let mut source = lookup(100, 254);
+    source.narrow = true;
+    assert_eq!(kinds(source), [Exception, Exception]);
+    let mut to = lookup(100, 254);
+    to.rule.to = Some("10.1.0.0/16".parse().unwrap());
+    assert_eq!(kinds(to.clone()), [Exception, Exception]);
+    to.rule.to = Some("10.0.0.0/7".parse().unwrap());
+    assert_eq!(kinds(to.clone()), [Shadow, Exception]);
+    to.rule.to = Some("192.0.2.0/24".parse().unwrap());
+    assert_eq!(kinds(to), [Exception]);
+    let mut marked = lookup(100, 9);
+    marked.rule.mark = Some(8);
+    assert_eq!(kinds(marked), [Exception]);
+}
+
+/// `from = "eth*"`: each card that is there has its rule, the router's own interfaces have none.
+#[test]
+fn a_pattern_is_every_card_that_begins_so() {
+    let text = CONFIG.replace("\"eth1\"", "\"eth*\"");
+    let mut state = fresh();
+    state.links = ["eth1", "eth2", "wlan0"]
+        .map(|name| Link {
+            name: name.to_owned(),
+            ..Link::default()
+        })
+        .to_vec();
+    let steps = plan(&text, &state).unwrap();
+    let rules = |card: &str| {
+        let rule = format!("rule add priority 11800 iif {card} lookup 11801");
+        steps.iter().filter(|step| step.contains(&rule)).count()
+    };
+    assert_eq!([rules("eth1"), rules("eth2"), rules("wlan0")], [2, 2, 0]);
+    let own = CONFIG.replace("\"eth1\"", "\"vcp*\"");
+    state.links.push(tun("vcp1", 11_800));
+    let steps = plan(&own, &state).unwrap();
+    assert!(
+        !steps.iter().any(|step| step.contains("iif vcp")),
+        "{steps:?}"
+    );
+    // A card that came later has none yet; without any card, that is said.
+    let mut sight = in_place(&text, &["eth1", "br0"]);
+    sight.cards[0].name = "eth9".to_owned();
+    let told = |sight: &Sight| faults(&config(&text), sight)[0].text.clone();
+    assert!(
+        told(&sight).contains("rule add priority 11800 iif eth9"),
+        "{}",
+        told(&sight)
+    );
+    sight.cards[0].name = "wlan0".to_owned();
+    assert!(
+        told(&sight).starts_with("no interface matches `from = \"eth*\"`"),
+        "{}",
+        told(&sight)
+    );
+}

@@ -1,0 +1,337 @@
+//! A peer that sends from several of its addresses by turns: congestion control holds for all of
+//! them together.
+
+use std::sync::Arc;
+
+use pathmark_cc::Algorithm;
+
+use super::inject::{From, frames, send};
+use super::link::Rng;
+use super::pair::{CLIENT, Pair, Setup, drain, pattern};
+use crate::config::ControllerFactory;
+use crate::streams::{Dir, StreamId};
+use crate::wire::{Frame, SpaceId};
+use crate::{Duration, Instant};
+
+/// The most that RFC 9002 §7.2 allows for an initial window of datagrams of up to 1472 bytes.
+const INITIAL_WINDOW: u64 = 14_720;
+
+fn law(name: &str) -> Arc<dyn ControllerFactory> {
+    let law = Algorithm::parse(name).unwrap();
+    Arc::new(move |now: Instant, mtu| law.controller(now, mtu))
+}
+
+/// A pair whose server is steered by `name`. No silence ends it.
+fn pair(name: &str) -> Pair {
+    let mut setup = Setup::default();
+    setup.server.controller = law(name);
+    setup.client.max_idle_timeout = None;
+    setup.server.max_idle_timeout = None;
+    let mut pair = Pair::connected(setup);
+    pair.run(Duration::from_millis(500));
+    pair
+}
+
+/// The server writes as much as it takes.
+fn fill(pair: &mut Pair, id: StreamId, data: &[u8]) -> usize {
+    let mut written = 0;
+    while let Ok(n) = pair.server.get().streams().write(id, &data[written..]) {
+        written += n;
+        if written == data.len() {
+            break;
+        }
+    }
+    written
+}
+
+/// `packets` PINGs arrive, `gap` apart, each from the address that `from` names; nothing that the
+/// server sends arrives. Returns what the server got and what it sent.
+fn flood(
+    pair: &mut Pair,
+    packets: u64,
+    gap: Duration,
+    mut from: impl FnMut(u64) -> &'static str,
+) -> (u64, u64) {
+    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+    pair.down.faults.loss = 1_000_000;
+    let before = pair.server.get().stats();
+    let data = vec![7; 1 << 20];
+    for n in 0..packets {
+        fill(pair, id, &data);
+        pair.client.address = from(n).parse().unwrap();
+        send(pair, From::Client, SpaceId::Data, &frames(&[Frame::Ping]));
+        pair.run(gap);
+    }
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.server.error(), None);
+    let after = pair.server.get().stats();
+    (
+        after.bytes_received - before.bytes_received,
+        after.bytes_sent - before.bytes_sent,
+    )
+}
+
+fn is_bounded(what: &str, (received, sent): (u64, u64)) {
+    let most = 3 * received + 2 * INITIAL_WINDOW;
+    assert!(sent <= most, "{what}: {sent} bytes for {received}");
+}
+
+const RATES: [(u64, u64); 3] = [(20_000, 0), (2_000, 5), (3_900, 20)];
+
+#[test]
+fn two_addresses_by_turns_get_no_window_each() {
+    for (packets, gap) in RATES {
+        let mut pair = pair("cubic");
+        let flooded = flood(&mut pair, packets, Duration::from_millis(gap), |n| {
+            [CLIENT, "10.0.0.77:1000"][n as usize % 2]
+        });
+        is_bounded(&format!("{gap} ms"), flooded);
+    }
+}
+
+#[test]
+fn two_ports_by_turns_get_no_window_each() {
+    for (packets, gap) in RATES {
+        let mut pair = pair("cubic");
+        let flooded = flood(&mut pair, packets, Duration::from_millis(gap), |n| {
+            [CLIENT, "10.0.0.1:1001"][n as usize % 2]
+        });
+        is_bounded(&format!("{gap} ms"), flooded);
+    }
+}
+
+#[test]
+fn ports_without_end_get_no_window_each() {
+    let mut pair = pair("cubic");
+    let ports: Vec<&'static str> = (0..500)
+        .map(|n| &*format!("10.0.0.1:{}", 2000 + n).leak())
+        .collect();
+    let flooded = flood(&mut pair, 2000, Duration::from_millis(5), |n| {
+        ports[n as usize % ports.len()]
+    });
+    is_bounded("ports", flooded);
+}
+
+/// Slow turns: probe timeouts back off as if the peer stayed where it is.
+#[test]
+fn a_second_between_turns_gains_nothing() {
+    let turns = |other: &'static str| {
+        flood(&mut pair("cubic"), 55, Duration::from_secs(1), |n| {
+            [other, CLIENT][n as usize % 2]
+        })
+    };
+    let (_, stays) = turns(CLIENT);
+    for other in ["10.0.0.77:1000", "10.0.0.1:1001"] {
+        let (received, sent) = turns(other);
+        assert!(sent <= stays + 3 * received, "{other}: {sent}, not {stays}");
+    }
+}
+
+/// A random walk over three addresses of two hosts and pauses of up to 30 ms.
+#[test]
+fn walks_over_three_addresses_get_no_window_each() {
+    const PLACES: [&str; 3] = [CLIENT, "10.0.0.1:1001", "10.0.0.77:1000"];
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let mut pair = pair(["cubic", "newreno", "bbr"][seed as usize % 3]);
+        let gap = Duration::from_millis(rng.next() % 30);
+        let stays = 1 + rng.next() % 4;
+        let flooded = flood(&mut pair, 400, gap, |n| {
+            if n % stays == 0 {
+                rng.next();
+            }
+            PLACES[(rng.clone().next() % 3) as usize]
+        });
+        is_bounded(&format!("seed {seed}"), flooded);
+    }
+}
+
+/// A peer that acknowledged everything has a large window. What it was granted at its own address
+/// is not sent there once more for each packet that seems to come from there.
+#[test]
+fn a_large_window_is_not_lent() {
+    let mut pair = pair("cubic");
+    download(&mut pair, 8_000_000, Duration::from_secs(60), |_, _| {});
+    pair.run(Duration::from_millis(200));
+    let now = pair.now;
+    assert!(pair.server.get().path_report(now).controller.window > 500_000);
+    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+    // Away before there is anything to send.
+    pair.down.faults.loss = 1_000_000;
+    pair.client.address = "10.0.0.77:1000".parse().unwrap();
+    send(
+        &mut pair,
+        From::Client,
+        SpaceId::Data,
+        &frames(&[Frame::Ping]),
+    );
+    pair.run(Duration::from_millis(20));
+    fill(&mut pair, id, &vec![7; 1 << 20]);
+    let flooded = flood(&mut pair, 2000, Duration::from_millis(5), |n| {
+        [CLIENT, "10.0.0.77:1000"][n as usize % 2]
+    });
+    is_bounded("a large window", flooded);
+}
+
+/// The client gets `bytes`; `at` sees how many have arrived. Returns how long it took.
+fn download(
+    pair: &mut Pair,
+    bytes: usize,
+    limit: Duration,
+    mut at: impl FnMut(&mut Pair, usize),
+) -> Duration {
+    let begun = pair.now;
+    let data = pattern(bytes, 1);
+    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+    let (mut written, mut got) = (0, Vec::new());
+    let done = pair.run_until(limit, |pair| {
+        if written < data.len() {
+            written += fill(pair, id, &data[written..]);
+            if written == data.len() {
+                pair.server.get().streams().finish(id).unwrap();
+            }
+        }
+        while pair.client.get().streams().accept(Dir::Uni).is_some() {}
+        let ended = drain(pair.client.get(), id, &mut got);
+        at(pair, got.len());
+        ended
+    });
+    assert!(done, "{} of {bytes}: {:?}", got.len(), pair.server.error());
+    assert!(got == data, "bytes differ");
+    pair.now - begun
+}
+
+/// A path of 10 Mbit/s, 40 ms and a queue of as much.
+fn narrow(name: &str) -> Pair {
+    let mut pair = pair(name);
+    pair.up.latency = Duration::from_millis(20);
+    pair.down.latency = Duration::from_millis(20);
+    pair.down.rate = Some(1_250_000);
+    pair.down.queue = 50_000;
+    pair
+}
+
+/// The client gets 5 MB. After each of the first four `at` is called.
+fn interrupted(name: &str, mut at: impl FnMut(&mut Pair, u16)) -> (Duration, Pair) {
+    let mut pair = narrow(name);
+    let mut times = 1..5;
+    let took = download(
+        &mut pair,
+        5_000_000,
+        Duration::from_secs(60),
+        |pair, got| {
+            if got >= 1_000_000 * usize::from(times.start)
+                && let Some(n) = times.next()
+            {
+                at(pair, n);
+            }
+        },
+    );
+    assert!(times.is_empty());
+    (took, pair)
+}
+
+/// RFC 9000 §9.4: a NAT gives the client another port in the midst of a transfer. The window
+/// stands, and nothing waits for the validation: it costs what is under way to the former port and
+/// no more.
+#[test]
+fn a_nat_that_rebinds_costs_no_throughput() {
+    for name in ["cubic", "newreno"] {
+        let (lost, _) = interrupted(name, |pair, _| pair.down.cut());
+        let (took, mut pair) = interrupted(name, |pair, n| {
+            pair.client.address.set_port(1000 + n);
+            // The server hears of it with the next packet.
+            pair.client.get().ping();
+        });
+        assert_eq!(pair.server.get().stats().migrations, 4);
+        println!("{name}: {took:?}, {lost:?} where as much is lost");
+        // What leaves for the former port until the server hears of it is lost as well: less than a
+        // round trip each time.
+        let most = lost + 4 * Duration::from_millis(40);
+        assert!(took <= most, "{name}: {took:?} instead of {lost:?}");
+    }
+}
+
+/// A NAT that rebinds while the client moves no more than that: no controller is begun, and the
+/// port that was left is challenged like any address.
+#[test]
+fn another_port_keeps_the_controller() {
+    let mut pair = Pair::connected(Setup::default());
+    pair.upload(50_000, Duration::from_secs(5));
+    let built = pair.server.told().built;
+    for port in [2000, 2001, 2000] {
+        let rtt = |pair: &mut Pair| {
+            let now = pair.now;
+            pair.server.get().path_report(now).min_rtt
+        };
+        let before = rtt(&mut pair);
+        pair.client.address.set_port(port);
+        pair.client.get().ping();
+        pair.run(Duration::from_millis(100));
+        assert_eq!(pair.server.get().remote_address(), pair.client.address);
+        let now = pair.now;
+        assert!(pair.server.get().path_report(now).validated);
+        assert!(rtt(&mut pair) <= before && before.is_some());
+    }
+    assert_eq!(pair.server.told().built, built);
+    assert!(pair.server.get().stats().migrations >= 2);
+    pair.upload(50_000, Duration::from_secs(5));
+}
+
+/// A stranger's copy from another port of the same host moves the connection; what it sends there
+/// is lost, and the peer brings it back.
+#[test]
+fn a_copy_from_another_port_does_little_harm() {
+    let undisturbed = download(
+        &mut narrow("cubic"),
+        5_000_000,
+        Duration::from_secs(60),
+        |_, _| {},
+    );
+    let mut pair = narrow("cubic");
+    let mut copied = false;
+    pair.tap = Some(Box::new(move |now, datagram| {
+        if !copied && now > Instant::from_millis(2000) && datagram.from.port() == 1000 {
+            copied = true;
+            datagram.from.set_port(9);
+        }
+    }));
+    let took = download(&mut pair, 5_000_000, Duration::from_secs(60), |_, _| {});
+    assert_eq!(pair.server.get().remote_address(), CLIENT.parse().unwrap());
+    let most = undisturbed + Duration::from_millis(500);
+    assert!(took <= most, "{took:?} instead of {undisturbed:?}");
+}
+
+/// The peer is back, and all that it is lent is lost: it only receives, so the server has to ask.
+#[test]
+fn a_return_goes_on_although_all_that_was_lent_is_lost() {
+    let mut pair = pair("cubic");
+    let id = pair.server.get().streams().open(Dir::Uni).unwrap();
+    pair.down.faults.loss = 1_000_000;
+    for address in ["10.0.0.77:1000", CLIENT] {
+        pair.client.address = address.parse().unwrap();
+        send(
+            &mut pair,
+            From::Client,
+            SpaceId::Data,
+            &frames(&[Frame::Ping]),
+        );
+        pair.run(Duration::from_millis(15));
+    }
+    pair.up.faults.loss = 1_000_000;
+    let data = pattern(100_000, 1);
+    assert_eq!(fill(&mut pair, id, &data), data.len());
+    pair.server.get().streams().finish(id).unwrap();
+    pair.run(Duration::from_millis(900));
+    assert!(!pair.server.get().address.limit.is_lifted());
+    assert!(pair.server.get().address.limit.available() < 1200);
+    pair.down.faults.loss = 0;
+    pair.up.faults.loss = 0;
+    let mut got = Vec::new();
+    let done = pair.run_until(Duration::from_secs(10), |pair| {
+        while pair.client.get().streams().accept(Dir::Uni).is_some() {}
+        drain(pair.client.get(), id, &mut got)
+    });
+    assert!(done && got == data, "{} bytes", got.len());
+    assert!(pair.server.get().address.limit.is_lifted());
+}
