@@ -177,7 +177,7 @@ impl Connection {
         contents: &mut Contents,
     ) {
         let received = of(&mut self.received, space);
-        if !received.has_news() {
+        if !received.has_news(now) {
             return;
         }
         // Beside data, half the packet has to do.

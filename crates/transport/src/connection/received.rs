@@ -51,6 +51,9 @@ pub(super) struct Received {
     /// more than the number of such a packet: each packet holds an ACK until the peer has one up to
     /// it. 0: there is none.
     answer: u64,
+    /// When an ACK was written last. Packets of one time hold one for [`answer`](Self::answer): a
+    /// packet that nothing else goes into is not sent then.
+    written_at: Option<Instant>,
 }
 
 impl Received {
@@ -74,6 +77,7 @@ impl Received {
             },
             postponed: 0,
             answer: 0,
+            written_at: None,
         }
     }
 
@@ -170,8 +174,8 @@ impl Received {
 
     /// True if an ACK would tell the peer something.
     #[inline]
-    pub(super) const fn has_news(&self) -> bool {
-        self.delay.news() || (self.answer > 0 && !self.asks())
+    pub(super) fn has_news(&self, now: Instant) -> bool {
+        self.delay.news() || (self.answer > 0 && !self.asks() && self.written_at != Some(now))
     }
 
     /// Where ACKs would take more than their share, none leaves at once; `due` is when one was due
@@ -257,6 +261,7 @@ impl Received {
         self.credit = self.credit.saturating_sub(written + OVERHEAD);
         self.begun = 0;
         self.delay.on_ack_sent(largest);
+        self.written_at = Some(now);
         Some(largest)
     }
 }

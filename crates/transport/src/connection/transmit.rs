@@ -249,7 +249,7 @@ impl Connection {
     pub(super) fn wants_data(&mut self, now: Instant) -> bool {
         self.has_data()
             || self.control.is_due()
-            || self.ack_request.immediate_due()
+            || (self.is_complete() && self.ack_request.immediate_due())
             || !self.address.responses.is_empty()
             || self
                 .address

@@ -61,10 +61,10 @@ mod late_tests;
 mod odd_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod refusal_tests;
-#[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
-mod scarce_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod runtime_tests;
+#[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
+mod scarce_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod sending_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]

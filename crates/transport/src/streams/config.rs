@@ -41,6 +41,9 @@ impl StreamsConfig {
             self.initial_connection_window = connection;
             self.initial_stream_window = self.initial_stream_window.min(connection / 4 * 3);
         }
+        let streams = memory.first_streams();
+        self.max_bidi_streams = self.max_bidi_streams.min(streams);
+        self.max_uni_streams = self.max_uni_streams.min(streams);
         self
     }
 }

@@ -19,6 +19,12 @@ const UNEARNED_SHARE: u64 = 24;
 /// application that reads one stream after the other waiting for credit that other streams used up.
 const LEAST_PROMISE: u64 = 1536 * 1024;
 
+/// Memory of a stream with little data, bytes.
+const A_STREAM: u64 = 1280;
+
+/// Streams that a peer may have open at first however little memory there is: the default.
+const LEAST_STREAMS: u64 = 128;
+
 /// Bytes of data that `memory` bytes keep where it comes in bulk: blocks take some more.
 const fn bulk(memory: u64) -> u64 {
     memory - memory / 32
@@ -75,6 +81,13 @@ impl ReceiveMemory {
     pub fn first_promise(&self, wanted: u64) -> u64 {
         let alone = bulk(self.limit() / UNEARNED_SHARE / 3 * 2);
         wanted.min(alone.max(LEAST_PROMISE))
+    }
+
+    /// Streams that the peer may have open at first: as many small ones as one connection can keep
+    /// alone, or [`LEAST_STREAMS`].
+    #[must_use]
+    pub fn first_streams(&self) -> u64 {
+        (self.limit() / UNEARNED_SHARE / 3 * 2 / A_STREAM).max(LEAST_STREAMS)
     }
 
     fn free(&self) -> u64 {
@@ -147,8 +160,7 @@ impl MemoryAccount {
             let pool = (shared.limit() / UNEARNED_SHARE).saturating_add(self.unearned);
             let left = pool.saturating_sub(shared.unearned.load(Ordering::Relaxed));
             let kept = earned.saturating_mul(2).saturating_add(left) / 3 * 2;
-            let all = shared.free().saturating_add(self.held);
-            bulk(kept).min(all).max(2 * FLOOR)
+            bulk(kept).min(self.allowed(earned)).max(2 * FLOOR)
         })
     }
 

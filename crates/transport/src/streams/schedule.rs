@@ -48,6 +48,19 @@ impl Schedule {
         }
     }
 
+    /// Puts the lowest of those that go first in front of its equals. The others keep their order.
+    pub(super) fn lowest_first(&mut self) {
+        let Some(queue) = self.queues.values_mut().find(|queue| !queue.is_empty()) else {
+            return;
+        };
+        let lowest = queue.iter().enumerate().min_by_key(|(_, id)| **id);
+        if let Some((at, _)) = lowest
+            && let Some(id) = queue.remove(at)
+        {
+            queue.push_front(id);
+        }
+    }
+
     /// Drops streams that are gone, once they are most of those that wait: behind others that
     /// always have something to send, their turn would never come.
     pub(super) fn forget_gone(&mut self, live: usize, is_live: impl Fn(&StreamId) -> bool) {
@@ -142,6 +155,18 @@ mod tests {
         schedule.sort();
         let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
         assert_eq!(order, [2, 9, 4, 5, 7].map(id));
+    }
+
+    #[test]
+    fn the_lowest_goes_first_and_the_others_keep_their_order() {
+        let mut schedule = Schedule::default();
+        schedule.lowest_first();
+        for (priority, n) in [(0, 7), (1, 9), (1, 4), (1, 5), (0, 2)] {
+            schedule.push_back(priority, id(n));
+        }
+        schedule.lowest_first();
+        let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
+        assert_eq!(order, [4, 9, 5, 7, 2].map(id));
     }
 
     #[test]

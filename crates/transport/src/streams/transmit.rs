@@ -157,7 +157,9 @@ impl Streams {
     }
 
     /// The first `most` bytes that the peer has not acknowledged are sent again, of each stream:
-    /// whatever it waits for is there.
+    /// whatever it waits for is there. The lowest stream goes first, and the others in turn: a
+    /// reader of one stream after the other waits for the lowest, and a turn of many streams takes
+    /// as many probes.
     pub fn repeat_first(&mut self, most: u64) {
         for id in self.sorted_ids() {
             let record = self.records.get_mut(&id);
@@ -166,6 +168,8 @@ impl Streams {
                 self.settle_send(id);
             }
         }
+        self.schedule.lowest_first();
+        self.ready = None;
     }
 
     /// The peer refused what it was sent, and has a place for some of it now. It may wait for the
