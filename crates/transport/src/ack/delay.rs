@@ -171,6 +171,12 @@ impl AckDelay {
         now.saturating_since(self.largest_at)
     }
 
+    /// Largest number that an ACK reported.
+    #[must_use]
+    pub const fn reported(&self) -> Option<u64> {
+        self.reported
+    }
+
     /// An ACK frame whose largest number is `largest` was sent.
     #[inline]
     pub const fn on_ack_sent(&mut self, largest: u64) {

@@ -172,6 +172,7 @@ impl Connection {
         let exponent = self.parameters.peer_ack_delay_exponent();
         let micros = ack.delay.checked_shl(exponent).unwrap_or(u64::MAX);
         let delay = Duration::from_micros(micros);
+        let probed = self.recovery.pto_count() > 0;
         let (recovery, mut owners) = self.owners(now, space);
         let outcome = recovery
             .on_ack(now, space, ack.ranges(), delay, |fate, number, packet| {
@@ -187,6 +188,13 @@ impl Connection {
         owners.streams.settle_acked(&mut owners.acked);
         let mtu_changed = owners.mtu_changed;
         if space == SpaceId::Data {
+            let below = outcome.newly.largest.map(|(number, ..)| number);
+            let tells = probed || below.is_none_or(|number| number < ack.largest);
+            if tells && outcome.newly.advanced && outcome.loss.packets > 0 {
+                // A probe, or a packet that asked for nothing, is acknowledged, and tells what was
+                // refused before it.
+                self.streams.serve_lowest_first();
+            }
             self.after_data_ack(now, ack, &outcome, mtu_changed, heard);
         }
         if let Some(rtt) = outcome.rtt {

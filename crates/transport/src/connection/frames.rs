@@ -78,6 +78,11 @@ impl Connection {
             // that this side lives. The packet itself is not dealt with again (RFC 9000 §12.3).
             self.stats.packets_refused += 1;
             received.on_refused(now, opened.number, bytes);
+            let asked = self.recovery.space(SpaceId::Data).sent().ack_eliciting() > 0;
+            if received.asks() && !asked {
+                // The request was answered by this packet.
+                self.ask_for_packet();
+            }
             self.streams.on_refused();
             if newest && !summary.probing && at.ty == PacketType::OneRtt {
                 self.follow_peer(now, &carrier.received, &found.dcid);
@@ -99,6 +104,8 @@ impl Connection {
         if summary.immediate_ack || question {
             received.on_immediate_ack(now);
         }
+        // Its ACK is to arrive: what was refused is sent again only then.
+        self.control.ping |= received.answers(now, opened.number);
         if space != SpaceId::Data {
             if space == SpaceId::Initial && self.side.is_server() && summary.ack_eliciting {
                 self.repeat_first_flight(now);

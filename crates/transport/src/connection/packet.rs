@@ -177,7 +177,7 @@ impl Connection {
         contents: &mut Contents,
     ) {
         let received = of(&mut self.received, space);
-        if !received.delay.news() {
+        if !received.has_news(now) {
             return;
         }
         // Beside data, half the packet has to do.
@@ -238,6 +238,9 @@ impl Connection {
 
     /// ACK_FREQUENCY, when what is wanted has changed.
     fn write_ack_request(&mut self, now: Instant, w: &mut Writer<'_>, carried: &mut Carried) {
+        if self.ack_request.immediate_due() && Frame::ImmediateAck.encode(w).is_ok() {
+            self.ack_request.on_immediate_written();
+        }
         let detector = self.recovery.space(SpaceId::Data);
         let interval = match self.last_feedback {
             Some(Feedback::Vcp(vcp)) if !vcp.t_rho.is_zero() => Some(vcp.t_rho),

@@ -28,6 +28,9 @@ const MOST: usize = 4096;
 /// Bytes that a range takes.
 const RANGE: usize = size_of::<(u64, u64)>();
 
+/// See [`Received::answer`].
+const ASKS: u64 = u64::MAX;
+
 /// The receiving half of a packet number space.
 #[derive(Debug)]
 pub(super) struct Received {
@@ -44,6 +47,13 @@ pub(super) struct Received {
     /// Ranges that an ACK frame has at most.
     told: usize,
     postponed: u64,
+    /// [`ASKS`]: the next packet beyond those that were refused is acknowledged at once. Else one
+    /// more than the number of such a packet: each packet holds an ACK until the peer has one up to
+    /// it. 0: there is none.
+    answer: u64,
+    /// When an ACK was written last. Packets of one time hold one for [`answer`](Self::answer): a
+    /// packet that nothing else goes into is not sent then.
+    written_at: Option<Instant>,
 }
 
 impl Received {
@@ -66,6 +76,8 @@ impl Received {
                 SpaceId::Initial | SpaceId::Handshake => usize::MAX,
             },
             postponed: 0,
+            answer: 0,
+            written_at: None,
         }
     }
 
@@ -128,6 +140,44 @@ impl Received {
         }
     }
 
+    /// True if no ACK has gone beyond the last packet that was refused, so that the peer cannot
+    /// know that it is to be sent again.
+    pub(super) fn hides_refusals(&self) -> bool {
+        let reported = self.delay.reported().map_or(0, |largest| largest + 1);
+        self.refused.end() > reported
+    }
+
+    /// What was refused has a place now: the peer is to hear of a later packet, as soon as there is
+    /// one.
+    pub(super) fn ask_for_refused(&mut self, now: Instant) {
+        self.answer = ASKS;
+        if let Some(largest) = self.ranges.largest() {
+            self.answers(now, largest);
+        }
+    }
+
+    /// True while there is none.
+    pub(super) const fn asks(&self) -> bool {
+        self.answer == ASKS
+    }
+
+    /// True if packet `number`, which was dealt with, is such a packet.
+    #[inline]
+    pub(super) fn answers(&mut self, now: Instant, number: u64) -> bool {
+        let answers = self.asks() && number >= self.refused.end();
+        if answers {
+            self.answer = number + 1;
+            self.delay.on_immediate_ack(now);
+        }
+        answers
+    }
+
+    /// True if an ACK would tell the peer something.
+    #[inline]
+    pub(super) fn has_news(&self, now: Instant) -> bool {
+        self.delay.news() || (self.answer > 0 && !self.asks() && self.written_at != Some(now))
+    }
+
     /// Where ACKs would take more than their share, none leaves at once; `due` is when one was due
     /// before.
     #[inline]
@@ -176,6 +226,9 @@ impl Received {
     #[inline]
     pub(super) fn on_ack_acked(&mut self, number: u64) {
         self.ranges.prune(number);
+        if number.saturating_add(1) >= self.answer {
+            self.answer = 0;
+        }
     }
 
     /// Writes an ACK frame of at most `limit` bytes, and no more than a quarter of what was
@@ -208,6 +261,7 @@ impl Received {
         self.credit = self.credit.saturating_sub(written + OVERHEAD);
         self.begun = 0;
         self.delay.on_ack_sent(largest);
+        self.written_at = Some(now);
         Some(largest)
     }
 }

@@ -137,6 +137,7 @@ impl Connection {
         let again = self.probes_again();
         if again {
             self.streams.repeat_first(u64::from(self.route.mtud.mtu()));
+            self.streams.serve_lowest_first();
         }
         if again || !self.wants_data(now) {
             self.repeat_oldest(SpaceId::Data, 0, super::Recovered::PROBES.into());

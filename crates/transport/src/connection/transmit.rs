@@ -162,6 +162,9 @@ impl Connection {
     fn prepare(&mut self, now: Instant) {
         self.prepare_datagrams();
         self.route.ecn.poll(now);
+        if self.streams.prepare(now) {
+            self.ask_for_refused(now);
+        }
         if let Some(keys) = &mut self.keys.one_rtt
             && keys.wants_update(now)
             && keys.begin_update(now)
@@ -178,6 +181,23 @@ impl Connection {
             self.route.controller.on_restart(now, idle);
             self.after_controller(now);
         }
+    }
+
+    /// Data that was refused has a place now. The peer sends it again once a packet is acknowledged
+    /// that it sent later: it is asked for one.
+    #[cold]
+    fn ask_for_refused(&mut self, now: Instant) {
+        let received = of(&mut self.received, SpaceId::Data);
+        if !received.hides_refusals() {
+            return;
+        }
+        received.ask_for_refused(now);
+        self.ask_for_packet();
+    }
+
+    /// The peer is to send a packet at once.
+    pub(super) fn ask_for_packet(&mut self) {
+        self.control.ping |= !self.ack_request.ask_at_once();
     }
 
     /// What the window and the pacer allow a datagram of `size` bytes.
@@ -229,6 +249,7 @@ impl Connection {
     pub(super) fn wants_data(&mut self, now: Instant) -> bool {
         self.has_data()
             || self.control.is_due()
+            || (self.is_complete() && self.ack_request.immediate_due())
             || !self.address.responses.is_empty()
             || self
                 .address

@@ -201,6 +201,22 @@ impl Connection {
         self.shared.endpoint.socket().buffers()
     }
 
+    /// Sets how many bytes of all streams together may be under way to the application: what the
+    /// peer sends beyond what was read waits there. The window does not grow by itself from then
+    /// on. Streams share it: data that is not read on some of them leaves less for the others.
+    /// What the peer was promised before stays promised.
+    pub fn set_receive_window(&self, bytes: u64) {
+        let mut state = self.shared.lock();
+        state.core.streams().set_receive_window(bytes);
+        state.wake_driver_for_credit();
+    }
+
+    /// Sets how many bytes of all streams together are kept for sending at most; the buffer sizes
+    /// itself by the congestion window up to there. Each stream keeps 16 KiB in any case.
+    pub fn set_send_window(&self, bytes: u64) {
+        self.shared.lock().core.streams().set_send_window(bytes);
+    }
+
     /// From now on `factory`'s controllers steer this connection, beginning with a fresh one.
     pub fn set_controller(&self, factory: Arc<dyn ControllerFactory>) {
         let mut state = self.shared.lock();

@@ -63,6 +63,8 @@ mod odd_tests;
 mod refusal_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod runtime_tests;
+#[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
+mod scarce_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
 mod sending_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]

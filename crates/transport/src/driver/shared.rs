@@ -377,6 +377,15 @@ impl State {
     pub(super) fn wake_driver_for_credit(&mut self) {
         if self.driver.is_some() && self.core.streams().wants_to_send() {
             self.wake_driver();
+        } else {
+            self.wake_driver_for_request();
+        }
+    }
+
+    /// The same, if the peer is to be asked for data that the application waits for.
+    pub(super) fn wake_driver_for_request(&mut self) {
+        if self.driver.is_some() && self.core.streams().wants_preparation() {
+            self.wake_driver();
         }
     }
 

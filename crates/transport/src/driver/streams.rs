@@ -222,6 +222,7 @@ impl RecvStream {
                 Some(error) => Err(error.into()),
                 None => {
                     state.wait_to_read(self.id, cx);
+                    state.wake_driver_for_request();
                     self.waits = true;
                     return Poll::Pending;
                 }

@@ -101,7 +101,7 @@ impl Endpoint {
         Ok(ClientToStart {
             given: self.given(now, connect.remote.ip()),
             start: ClientStart {
-                config: connect.config,
+                config: self.within_memory(connect.config),
                 crypto: connect.crypto,
                 server_name: connect.server_name,
                 remote: connect.remote,
@@ -136,6 +136,15 @@ impl Endpoint {
             true => Ok(()),
             false => Err(ConnectError::TooManyConnections(most)),
         }
+    }
+
+    /// `config`, with no more promised at first than the endpoint can keep of one connection.
+    fn within_memory(&self, mut config: Arc<TransportConfig>) -> Arc<TransportConfig> {
+        let streams = config.streams.within(&self.memory);
+        if streams != config.streams {
+            Arc::make_mut(&mut config).streams = streams;
+        }
+        config
     }
 
     fn given(&mut self, now: Instant, peer: IpAddr) -> FromEndpoint {
@@ -208,7 +217,7 @@ impl Endpoint {
             keys: waiting.keys.take(),
             given,
             start: ServerStart {
-                config: Arc::clone(&server.transport),
+                config: self.within_memory(Arc::clone(&server.transport)),
                 crypto: Arc::clone(&server.crypto),
                 remote: incoming.received.remote,
                 local: incoming.received.local,

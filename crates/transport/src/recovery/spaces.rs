@@ -227,6 +227,11 @@ impl<F> Recovery<F> {
             window_limited: self.window_use.report(),
         });
         let loss = self.detect(now, space, sink);
+        if loss.packets > 0 && self.peer_validated {
+            // A peer that refused data for want of memory asks for it by acknowledging a packet
+            // that asked for nothing.
+            self.pto.reset();
+        }
         Ok(AckOutcome {
             newly,
             acked,

@@ -62,6 +62,12 @@ impl SendAccount {
         self.limit
     }
 
+    /// The greatest limit from now on.
+    pub(super) fn set_max(&mut self, bytes: u64) {
+        self.max = bytes;
+        self.limit = self.limit.min(bytes);
+    }
+
     /// The limit when the window knows no bound.
     pub(super) fn max(&self) -> u64 {
         self.max

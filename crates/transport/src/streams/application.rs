@@ -223,6 +223,7 @@ impl Streams {
         let before = recv.kept();
         record.due.stop = recv.stop(code, &mut self.window)?;
         let after = recv.kept();
+        record.end_wait(&mut self.asking.readers);
         self.on_kept(before, after);
         self.queue_control(id);
         self.forget_if_done(id);
@@ -266,7 +267,11 @@ impl Streams {
             Err(ReadError::Blocked) => {
                 if let Some(record) = self.records.get_mut(&id) {
                     record.reader_waits = true;
-                    record.read_blocked = true;
+                    if !record.read_blocked {
+                        record.read_blocked = true;
+                        self.asking.readers += 1;
+                        self.asking.on_progress();
+                    }
                 }
             }
             Err(_) => {}

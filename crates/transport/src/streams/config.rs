@@ -1,9 +1,13 @@
 //! What this side promises and what the peer did.
 
+use super::ReceiveMemory;
+
 /// Limits that this side sets. The first five go into its transport parameters as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamsConfig {
-    /// `initial_max_data`: bytes on all streams together that the peer may send at first.
+    /// `initial_max_data`: bytes on all streams together that the peer may send at first. Streams
+    /// share the window: data that is not read on some of them leaves less for the others, whose
+    /// reader waits while none is left.
     pub initial_connection_window: u64,
     /// `initial_max_stream_data_*`: bytes on each stream that the peer may send at first.
     pub initial_stream_window: u64,
@@ -25,6 +29,21 @@ impl StreamsConfig {
     pub const fn with_room_for_grants(mut self) -> Self {
         self.initial_connection_window = 24 << 20;
         self.initial_stream_window = 16 << 20;
+        self
+    }
+
+    /// No more promised at first than `memory` keeps of one connection. A stream is promised three
+    /// quarters of that, so that one that is not read leaves some for others.
+    #[must_use]
+    pub fn within(mut self, memory: &ReceiveMemory) -> Self {
+        let connection = memory.first_promise(self.initial_connection_window);
+        if connection < self.initial_connection_window {
+            self.initial_connection_window = connection;
+            self.initial_stream_window = self.initial_stream_window.min(connection / 4 * 3);
+        }
+        let streams = memory.first_streams();
+        self.max_bidi_streams = self.max_bidi_streams.min(streams);
+        self.max_uni_streams = self.max_uni_streams.min(streams);
         self
     }
 }

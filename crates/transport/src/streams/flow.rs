@@ -29,6 +29,10 @@ const STEADY: u64 = 5;
 /// round trip, all are there after four or five round trips at 5 % loss, after ten at 30 %.
 const SPEEDING_UP: u64 = 16;
 
+/// Round trips for which memory stays that reading has earned. A window of [`SPEEDING_UP`] times
+/// what one of them brings is used up by then, if the application stops reading.
+const EARNED_ROUNDS: u32 = 16;
+
 /// A new promise goes out once it exceeds the last by this fraction of the window.
 const UPDATE_FRACTION: u64 = 16;
 
@@ -130,6 +134,8 @@ pub struct ReceiveWindow {
     wanted: u64,
     /// Memory that what the application read, or waited for, over the last rounds is worth.
     earned: Lately,
+    /// It was reading that earned most of it.
+    by_reading: bool,
     /// The peer said that it waits: announce whatever there is.
     peer_waits: bool,
     rate: Rate,
@@ -153,6 +159,7 @@ impl ReceiveWindow {
             cap: u64::MAX,
             wanted: 0,
             earned: Lately::default(),
+            by_reading: false,
             peer_waits: false,
             rate: Rate::default(),
             next_sample: 0,
@@ -176,6 +183,37 @@ impl ReceiveWindow {
     #[must_use]
     pub fn earned(&self) -> u64 {
         self.earned.most()
+    }
+
+    /// True if the peer has used up all that it was promised, no more is to be promised, and that
+    /// is less than `most` bytes beyond what was consumed.
+    #[must_use]
+    pub fn is_used_up(&self, most: u64) -> bool {
+        let used = self.peer_waits || self.received == self.promised;
+        used && self.next_promise() == self.promised && self.stretched(1, most) > self.promised
+    }
+
+    /// Promises `bytes` more than so far, up to `most` bytes beyond what was consumed.
+    pub fn stretch(&mut self, bytes: u64, most: u64) {
+        let window = self.stretched(bytes, most) - self.consumed;
+        self.window = self.window.max(window);
+        self.cap = self.cap.max(window);
+        self.peer_waits = true;
+    }
+
+    fn stretched(&self, bytes: u64, most: u64) -> u64 {
+        let end = self.consumed.saturating_add(most.min(self.max));
+        self.promised
+            .saturating_add(bytes)
+            .min(end)
+            .max(self.promised)
+    }
+
+    /// A window of `bytes` from now on, which does not grow by itself. What was promised stays
+    /// promised.
+    pub fn set(&mut self, bytes: u64) {
+        self.max = bytes.min(varint::MAX);
+        self.window = self.max;
     }
 
     /// Memory is short: no more than `cap` bytes beyond what was consumed are promised from now on.
@@ -272,8 +310,15 @@ impl ReceiveWindow {
             STEADY
         };
         let by_reading = bytes.min(self.rate.taken()).saturating_mul(SPEEDING_UP);
-        let earned = by_reading.max(self.rate.held_up());
-        self.earned.sample(now, earned);
+        let held_up = self.rate.held_up();
+        if by_reading != held_up {
+            self.by_reading = by_reading > held_up;
+        }
+        let stays = rtt.filter(|_| self.by_reading);
+        let stays = stays.map_or(Duration::ZERO, |rtt| {
+            rtt.min(rate::LONGEST_ROUND).saturating_mul(EARNED_ROUNDS)
+        });
+        self.earned.sample(now, by_reading.max(held_up), stays);
         self.wanted = bytes.saturating_mul(factor);
         self.raise(self.wanted);
     }

@@ -15,6 +15,21 @@ pub(super) const FLOOR: u64 = 16 * 1024;
 /// with what the allocator cannot use again at once, less than 32 MiB of memory.
 const UNEARNED_SHARE: u64 = 24;
 
+/// What a connection is promised at first however little memory there is. Less would keep an
+/// application that reads one stream after the other waiting for credit that other streams used up.
+const LEAST_PROMISE: u64 = 1536 * 1024;
+
+/// Memory of a stream with little data, bytes.
+const A_STREAM: u64 = 1280;
+
+/// Streams that a peer may have open at first however little memory there is: the default.
+const LEAST_STREAMS: u64 = 128;
+
+/// Bytes of data that `memory` bytes keep where it comes in bulk: blocks take some more.
+const fn bulk(memory: u64) -> u64 {
+    memory - memory / 32
+}
+
 /// Memory for received data that connections share. They keep it within `limit` bytes, but for 48
 /// KiB of each.
 #[derive(Debug)]
@@ -58,6 +73,21 @@ impl ReceiveMemory {
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// What one connection may be promised at first of `wanted` bytes: as much as it can keep
+    /// alone, or [`LEAST_PROMISE`].
+    #[must_use]
+    pub fn first_promise(&self, wanted: u64) -> u64 {
+        let alone = bulk(self.limit() / UNEARNED_SHARE / 3 * 2);
+        wanted.min(alone.max(LEAST_PROMISE))
+    }
+
+    /// Streams that the peer may have open at first: as many small ones as one connection can keep
+    /// alone, or [`LEAST_STREAMS`].
+    #[must_use]
+    pub fn first_streams(&self) -> u64 {
+        (self.limit() / UNEARNED_SHARE / 3 * 2 / A_STREAM).max(LEAST_STREAMS)
     }
 
     fn free(&self) -> u64 {
@@ -118,6 +148,22 @@ impl MemoryAccount {
         })
     }
 
+    /// True if the connection shares memory with others.
+    pub(super) const fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Bytes of data in order that the connection can keep before some is refused, if it has earned
+    /// `earned`: what the peer may be promised. [`is_out`](Self::is_out), solved for what is held.
+    pub(super) fn promise(&self, earned: u64) -> u64 {
+        self.shared.as_ref().map_or(u64::MAX, |shared| {
+            let pool = (shared.limit() / UNEARNED_SHARE).saturating_add(self.unearned);
+            let left = pool.saturating_sub(shared.unearned.load(Ordering::Relaxed));
+            let kept = earned.saturating_mul(2).saturating_add(left) / 3 * 2;
+            bulk(kept).min(self.allowed(earned)).max(2 * FLOOR)
+        })
+    }
+
     /// True if data beyond a gap is not to be kept.
     pub(super) fn is_scarce(&self, earned: u64) -> bool {
         self.shared.is_some() && self.held > self.allowed(earned)
@@ -126,6 +172,11 @@ impl MemoryAccount {
     /// True if no data is to be kept, not even what closes a gap.
     pub(super) fn is_out(&self, earned: u64) -> bool {
         self.shared.is_some() && self.held / 2 > self.allowed(earned)
+    }
+
+    /// True if no data is to be kept, not even of streams that the application accepts next.
+    pub(super) fn is_full(&self, earned: u64) -> bool {
+        self.shared.is_some() && self.held / 3 > self.allowed(earned)
     }
 
     /// A packet was not taken.

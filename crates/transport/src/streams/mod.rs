@@ -15,7 +15,7 @@
 
 mod account;
 mod application;
-mod beyond;
+mod asking;
 mod config;
 mod control;
 mod error;
@@ -33,6 +33,7 @@ mod schedule;
 mod send;
 mod send_buffer;
 mod sent;
+mod shortage;
 mod start_over;
 mod transmit;
 
@@ -60,7 +61,7 @@ pub use sent::SentFrames;
 pub use transmit::AckedRun;
 
 use account::SendAccount;
-use beyond::Beyond;
+use asking::Asking;
 use memory::MemoryAccount;
 use record::Records;
 use sent::ConnectionFrames;
@@ -91,14 +92,18 @@ pub struct Streams {
     account: SendAccount,
     /// Memory of received data.
     memory: MemoryAccount,
-    /// What is taken although it is short.
-    beyond: Beyond,
+    /// Data that was refused for want of it.
+    asking: Asking,
     /// Bytes that the application could read now, of all streams.
     readable: u64,
     schedule: Schedule,
     /// The stream whose turn it is to send data, if that is known: it is asked for several times
     /// for each packet. Forgotten whenever a stream's data, its place or the credit changes.
     ready: Option<StreamId>,
+    /// Packets that are still to take one stream after the other.
+    in_order: u8,
+    /// Data was acknowledged since streams were put in order.
+    progress: bool,
     /// Streams whose data waits for the connection's credit alone.
     parked: VecDeque<StreamId>,
     /// Streams with frames other than STREAM to send.
@@ -131,10 +136,12 @@ impl Streams {
             window: ReceiveWindow::new(config.initial_connection_window, config.max_window),
             account: SendAccount::new(config.max_send_buffer),
             memory: MemoryAccount::default(),
-            beyond: Beyond::default(),
+            asking: Asking::default(),
             readable: 0,
             schedule: Schedule::default(),
             ready: None,
+            in_order: 0,
+            progress: true,
             parked: VecDeque::new(),
             control: VecDeque::new(),
             due: ConnectionFrames::default(),
@@ -258,6 +265,19 @@ impl Streams {
     #[must_use]
     pub fn receive_window(&self) -> u64 {
         self.window.window()
+    }
+
+    /// Sets the receive window of the connection as a whole, bytes. It does not grow by itself from
+    /// then on; [`receive_memory`](crate::endpoint::EndpointConfig::receive_memory) still bounds
+    /// it.
+    pub fn set_receive_window(&mut self, bytes: u64) {
+        self.window.set(bytes);
+    }
+
+    /// Sets the most that the send buffer of all streams together grows to, bytes. Each stream may
+    /// buffer 16 KiB in any case.
+    pub fn set_send_window(&mut self, bytes: u64) {
+        self.account.set_max(bytes);
     }
 
     /// True while that window is smaller than the rate at which the application reads asks for: by

@@ -5,7 +5,6 @@ use pathmark_cc::Instant;
 use super::{
     Dir, ReceiveWindow, RecvError, RecvPart, SendPart, StreamEvent, StreamId, Streams,
     account::{STREAM_FLOOR, mostly_gone},
-    memory::FLOOR,
     record::{Record, Turn},
     recv::Kept,
     slot,
@@ -40,9 +39,8 @@ impl Streams {
         if !self.resolve_recv(frame.id, types::STREAM)? {
             return Ok(Arrival::Taken);
         }
-        if !self.memory_is_scarce(now) {
-            self.beyond.on_plenty();
-        } else if self.refuses(frame) && !self.takes_beyond(now, frame) {
+        if self.memory_is_scarce(now) && self.refuses(frame) {
+            self.asking.on_refused();
             return Ok(Arrival::Refused);
         }
         let rtt = self.rtt;
@@ -64,81 +62,12 @@ impl Streams {
         )
         .map_err(|error| to_transport(error, types::STREAM))?;
         let after = recv.kept();
-        if after.memory > before.memory || after.readable > before.readable {
-            self.beyond.on_taken(now);
-        }
-        let progress = after.readable.saturating_sub(before.readable);
-        if progress > 0 && !self.memory.is_out(self.window.earned()) {
-            self.beyond.on_progress(progress);
-        }
         if awaited && after.readable == 0 {
             recv.on_held_up(frame.data.len(), &mut self.window);
         }
         self.on_kept(before, after);
         self.after_arrival(frame.id);
         Ok(Arrival::Taken)
-    }
-
-    /// True if a frame's data is not to be kept while memory is scarce.
-    fn refuses(&self, frame: &Stream<'_>) -> bool {
-        let Some(record) = self.records.get(&frame.id) else {
-            return false;
-        };
-        record.recv.as_ref().is_some_and(|recv| {
-            if !recv.keeps(frame.offset, frame.data.len()) {
-                return false;
-            }
-            // What the application waits for is always taken, or nothing could ever end the
-            // shortage: the next bytes of streams that it tried to read, and of any stream while
-            // there is nothing to read at all. Of a stream that has something to read, some more:
-            // the application may just not have had its turn to read what came before in the same
-            // batch, and the sender takes what is refused for lost. Of no other: the first byte may
-            // take a whole block.
-            let kept = recv.kept();
-            let waits = (record.read_blocked && kept.readable == 0)
-                || self.readable == 0
-                || (kept.readable > 0 && self.readable < FLOOR);
-            !recv.is_next(frame.offset) || (self.memory.is_out(self.window.earned()) && !waits)
-        })
-    }
-
-    /// True if a frame's data is to be kept all the same: nothing else comes, and the application
-    /// has read all there is.
-    fn takes_beyond(&mut self, now: Instant, frame: &Stream<'_>) -> bool {
-        self.readable == 0 && self.beyond.take(now, self.rtt, frame.data.len())
-    }
-
-    /// True if [`refuses`](Self::refuses) is to be asked.
-    fn memory_is_scarce(&mut self, now: Instant) -> bool {
-        self.memory.is_scarce(self.window.earned()) && {
-            self.window.measure(now, self.rtt);
-            self.memory.is_scarce(self.window.earned())
-        }
-    }
-
-    /// A packet was not acknowledged for that reason.
-    pub fn on_refused(&self) {
-        self.memory.on_refused();
-    }
-
-    /// A stream keeps `after` now and kept `before`.
-    pub(super) fn on_kept(&mut self, before: Kept, after: Kept) {
-        let earned = self.window.earned();
-        self.readable = (self.readable + after.readable).saturating_sub(before.readable);
-        self.memory.change(before.memory, after.memory, earned);
-        self.window.set_cap(self.memory.allowed(earned));
-    }
-
-    /// True if the connection holds all the memory that it may.
-    #[must_use]
-    pub fn holds_all_it_may(&self) -> bool {
-        self.memory.is_scarce(self.window.earned())
-    }
-
-    /// What the connection keeps of arrivals beside streams' data takes `after` bytes, and took
-    /// `before`.
-    pub fn on_kept_beside(&mut self, before: usize, after: usize) {
-        self.memory.change(before, after, self.window.earned());
     }
 
     /// RESET_STREAM.
@@ -383,7 +312,7 @@ impl Streams {
             && record.recv.as_ref().is_some_and(RecvPart::is_readable)
         {
             record.reader_waits = false;
-            record.read_blocked = false;
+            record.end_wait(&mut self.asking.readers);
             self.events.push_back(StreamEvent::Readable(id));
         }
         self.offer_stream_credit(id);
@@ -400,6 +329,7 @@ impl Streams {
             record.send = None;
         }
         if record.recv.as_ref().is_some_and(RecvPart::is_done) {
+            record.end_wait(&mut self.asking.readers);
             let before = record.recv.take().map_or(Kept::default(), |r| r.kept());
             self.readable = self.readable.saturating_sub(before.readable);
             self.memory.change(before.memory, 0, self.window.earned());

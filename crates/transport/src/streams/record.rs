@@ -73,6 +73,13 @@ impl Record {
             stalled: false,
         }
     }
+
+    /// The application does not wait to read any more; `waiting` streams are waited for.
+    pub(super) fn end_wait(&mut self, waiting: &mut u32) {
+        if core::mem::take(&mut self.read_blocked) {
+            *waiting = waiting.saturating_sub(1);
+        }
+    }
 }
 
 /// Open streams. Boxed, so that a burst of streams does not move what is there.

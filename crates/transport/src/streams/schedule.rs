@@ -41,13 +41,24 @@ impl Schedule {
         self.len += 1;
     }
 
-    /// `id` is the next of its equals: its turn is not over, or it has lost data to send again.
-    pub fn push_front(&mut self, priority: i32, id: StreamId) {
-        self.queues
-            .entry(Reverse(priority))
-            .or_default()
-            .push_front(id);
-        self.len += 1;
+    /// Puts equals in the order of their numbers, whosever turn it was.
+    pub(super) fn sort(&mut self) {
+        for queue in self.queues.values_mut() {
+            queue.make_contiguous().sort_unstable();
+        }
+    }
+
+    /// Puts the lowest of those that go first in front of its equals. The others keep their order.
+    pub(super) fn lowest_first(&mut self) {
+        let Some(queue) = self.queues.values_mut().find(|queue| !queue.is_empty()) else {
+            return;
+        };
+        let lowest = queue.iter().enumerate().min_by_key(|(_, id)| **id);
+        if let Some((at, _)) = lowest
+            && let Some(id) = queue.remove(at)
+        {
+            queue.push_front(id);
+        }
     }
 
     /// Drops streams that are gone, once they are most of those that wait: behind others that
@@ -129,11 +140,33 @@ mod tests {
         for (priority, n) in [(0, 1), (-1, 2), (5, 3), (0, 4), (5, 5)] {
             schedule.push_back(priority, id(n));
         }
-        schedule.push_front(0, id(6));
-        assert_eq!(schedule.len(), 6);
+        assert_eq!(schedule.len(), 5);
         let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
-        assert_eq!(order, [3, 5, 6, 1, 4, 2].map(id));
+        assert_eq!(order, [3, 5, 1, 4, 2].map(id));
         assert!(schedule.is_empty());
+    }
+
+    #[test]
+    fn equals_are_put_in_order() {
+        let mut schedule = Schedule::default();
+        for (priority, n) in [(0, 7), (1, 9), (0, 4), (1, 2), (0, 5)] {
+            schedule.push_back(priority, id(n));
+        }
+        schedule.sort();
+        let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
+        assert_eq!(order, [2, 9, 4, 5, 7].map(id));
+    }
+
+    #[test]
+    fn the_lowest_goes_first_and_the_others_keep_their_order() {
+        let mut schedule = Schedule::default();
+        schedule.lowest_first();
+        for (priority, n) in [(0, 7), (1, 9), (1, 4), (1, 5), (0, 2)] {
+            schedule.push_back(priority, id(n));
+        }
+        schedule.lowest_first();
+        let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
+        assert_eq!(order, [4, 9, 5, 7, 2].map(id));
     }
 
     #[test]

@@ -12,6 +12,10 @@ use crate::wire::{
     frame::{Fit, StreamHeader},
 };
 
+/// Packets that take one stream after the other: about as much as a receiver keeps that is as short
+/// of memory as can be.
+const IN_ORDER: u8 = 32;
+
 /// Acknowledged data of one stream, one piece beside the other: see [`Streams::gather_acked`].
 #[derive(Debug, Default)]
 #[must_use = "what is in it has to be settled"]
@@ -153,7 +157,9 @@ impl Streams {
     }
 
     /// The first `most` bytes that the peer has not acknowledged are sent again, of each stream:
-    /// whatever it waits for is there.
+    /// whatever it waits for is there. The lowest stream goes first, and the others in turn: a
+    /// reader of one stream after the other waits for the lowest, and a turn of many streams takes
+    /// as many probes.
     pub fn repeat_first(&mut self, most: u64) {
         for id in self.sorted_ids() {
             let record = self.records.get_mut(&id);
@@ -162,10 +168,25 @@ impl Streams {
                 self.settle_send(id);
             }
         }
+        self.schedule.lowest_first();
+        self.ready = None;
+    }
+
+    /// The peer refused what it was sent, and has a place for some of it now. It may wait for the
+    /// lowest stream alone, and have no place for what others send in turn: the next packets take
+    /// one stream after the other. Where that brought nothing since the last time, all take turns.
+    pub fn serve_lowest_first(&mut self) {
+        self.in_order = 0;
+        if core::mem::take(&mut self.progress) {
+            self.in_order = IN_ORDER;
+            self.schedule.sort();
+            self.ready = None;
+        }
     }
 
     fn on_data_acked(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
         self.ready = None;
+        self.progress = true;
         let Some(record) = self.records.get_mut(&id) else {
             return;
         };
@@ -269,6 +290,10 @@ impl Streams {
 
     /// Behind its equals with it.
     fn rotate(&mut self, id: StreamId) {
+        if self.in_order > 0 {
+            self.in_order -= 1;
+            return;
+        }
         let send = self.records.get(&id).and_then(|r| r.send.as_ref());
         if let Some(send) = send
             && self.schedule.rotate(send.priority(), id)

@@ -148,7 +148,12 @@ fn a_refused_packet_is_dealt_with_once() {
     pair.run(Duration::from_millis(100));
     let before = refused(&mut pair);
     assert!((50..100).contains(&before), "{before}");
-    let duplicates = pair.server.get().stats().packets_duplicate;
+    let known = |pair: &mut Pair| {
+        let stats = pair.server.get().stats();
+        // Numbers of one byte are those of other packets by now, and do not open.
+        stats.packets_duplicate + stats.packets_dropped
+    };
+    let duplicates = known(&mut pair);
     // All of them a second time.
     for copy in sent {
         let now = pair.now;
@@ -157,7 +162,7 @@ fn a_refused_packet_is_dealt_with_once() {
     }
     pair.run(Duration::from_millis(100));
     assert_eq!(refused(&mut pair), before);
-    let again = pair.server.get().stats().packets_duplicate - duplicates;
+    let again = known(&mut pair) - duplicates;
     assert_eq!(again, 100);
 }
 
@@ -288,6 +293,7 @@ fn what_is_waited_for_passes_beside_data_that_is_refused() {
     });
     send(&mut pair, From::Client, SpaceId::Data, &frames(&[open]));
     pair.run(Duration::from_millis(15));
+    while pair.server.get().streams().accept(Dir::Uni).is_some() {}
     let waits = pair.server.get().streams().read(id(63), &mut [0; 9]);
     assert_eq!(waits, Err(crate::streams::ReadError::Blocked));
     let piece = |index: u64, data: &'static [u8]| {

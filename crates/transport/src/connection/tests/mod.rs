@@ -28,6 +28,7 @@ mod memory;
 mod mtu;
 mod no_parameters;
 mod odd_configurations;
+mod one_after_the_other;
 mod outage;
 mod pair;
 mod paths;

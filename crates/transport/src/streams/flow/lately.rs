@@ -6,7 +6,7 @@
 
 use pathmark_cc::{Duration, Instant};
 
-/// What was earned stays for one to two of these.
+/// What was earned stays for one to two of these at least.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// The greatest value of the present period and of the one before.
@@ -19,11 +19,13 @@ pub(super) struct Lately {
 }
 
 impl Lately {
-    /// `value` is what is earned now.
-    pub(super) fn sample(&mut self, now: Instant, value: u64) {
+    /// `value` is what is earned now. It stays for one to two periods of `least`, or of [`PERIOD`]
+    /// where that is longer.
+    pub(super) fn sample(&mut self, now: Instant, value: u64, least: Duration) {
+        let period = least.max(PERIOD);
         let elapsed = now.saturating_since(self.since);
-        if elapsed >= PERIOD {
-            let follows = elapsed < PERIOD * 2;
+        if elapsed >= period {
+            let follows = elapsed < period * 2;
             self.previous = if follows { self.present } else { 0 };
             self.present = 0;
             self.since = now;
@@ -50,7 +52,7 @@ mod tests {
     }
 
     fn sample(lately: &mut Lately, now: Instant, value: u64) -> u64 {
-        lately.sample(now, value);
+        lately.sample(now, value, Duration::ZERO);
         lately.most()
     }
 
@@ -64,6 +66,18 @@ mod tests {
         let values = [(100, 4), (199, 0), (250, 1), (349, 0), (350, 0)];
         let found = values.map(|(ms, value)| sample(&mut lately, at(ms), value));
         assert_eq!(found, [50, 50, 4, 4, 1]);
+    }
+
+    #[test]
+    fn a_longer_period_keeps_it_longer() {
+        let mut lately = Lately::default();
+        let second = Duration::from_secs(1);
+        lately.sample(at(0), 9, second);
+        lately.sample(at(1000), 0, second);
+        lately.sample(at(1999), 0, second);
+        assert_eq!(lately.most(), 9);
+        lately.sample(at(2000), 1, second);
+        assert_eq!(lately.most(), 1);
     }
 
     #[test]

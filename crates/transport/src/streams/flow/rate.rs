@@ -11,7 +11,7 @@ const ROUNDS: usize = 4;
 const LEAST_ROUND: Duration = Duration::from_millis(2);
 
 /// Longest round: the peer can make a round trip as long as it likes by answering late.
-const LONGEST_ROUND: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_ROUND: Duration = Duration::from_secs(1);
 
 /// Before the first RTT sample: RFC 9002 §6.2.2.
 const INITIAL_RTT: Duration = Duration::from_millis(333);

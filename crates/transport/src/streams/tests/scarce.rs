@@ -10,8 +10,8 @@ use crate::{Duration, Instant};
 /// Where the data ends that a server holds beyond a gap at the beginning of a stream.
 const HELD: u64 = 40_000;
 
-/// The RTT of [`pair`] is 10 ms: after two of them without data, some is taken beyond a gap.
-const QUIET: u64 = 20;
+/// The RTT of [`pair`] is 10 ms: without progress, requests are two of them apart.
+const ROUNDS: u64 = 20;
 
 fn id() -> StreamId {
     StreamId::new(Side::Client, Dir::Uni, 0).unwrap()
@@ -47,62 +47,44 @@ fn server() -> Streams {
 }
 
 #[test]
-fn beyond_a_gap_is_taken_what_comes_after_silence_and_no_more() {
+fn beyond_a_gap_nothing_is_taken_and_the_peer_is_asked_for_it() {
     let mut server = server();
-    for ms in 1..QUIET {
+    assert!(!server.prepare(at(0)), "nothing was refused");
+    for ms in [1, 1000] {
         let result = arrives(&mut server, at(ms), HELD, 100);
         assert_eq!(result, Arrival::Refused, "{ms}");
     }
-    assert_eq!(
-        arrives(&mut server, at(QUIET), HELD, 100),
-        Arrival::Taken,
-        "what was refused does not count"
-    );
-    for ms in 1..QUIET {
-        let result = arrives(&mut server, at(QUIET + ms), HELD + 100, 100);
-        assert_eq!(result, Arrival::Refused, "{ms}");
-    }
-    let result = arrives(&mut server, at(2 * QUIET), HELD + 100, 100);
-    assert_eq!(result, Arrival::Taken);
+    assert!(server.wants_preparation());
+    assert!(server.prepare(at(1001)) && !server.prepare(at(1001)));
+    // What is missing does not come: the next request waits for two round trips.
+    assert_eq!(arrives(&mut server, at(1002), HELD, 100), Arrival::Refused);
+    assert!(!server.wants_preparation() && !server.prepare(at(1000 + ROUNDS)));
+    assert!(server.prepare(at(1001 + ROUNDS)));
 }
 
 #[test]
-fn there_is_no_silence_while_the_gap_is_being_closed() {
+fn the_peer_is_asked_as_often_as_the_application_reads() {
     let mut server = server();
     for byte in 0..50 {
-        let now = at(5 * byte);
+        let now = at(byte);
         assert_eq!(arrives(&mut server, now, byte, 1), Arrival::Taken);
         assert_eq!(server.read(id(), &mut [0; 10]), Ok(Some(1)));
+        assert!(server.read(id(), &mut [0; 10]).is_err());
         assert_eq!(arrives(&mut server, now, HELD, 100), Arrival::Refused);
+        assert!(server.prepare(now) && !server.prepare(now));
     }
-    let later = at(5 * 49 + QUIET);
-    assert_eq!(arrives(&mut server, later, HELD, 100), Arrival::Taken);
 }
 
+/// An application that does not read is no reason to ask.
 #[test]
-fn what_was_there_before_breaks_no_silence() {
-    let mut server = server();
-    for ms in 0..QUIET {
-        assert_eq!(arrives(&mut server, at(ms), 0, 0), Arrival::Taken);
-        if ms == 0 {
-            assert_eq!(arrives(&mut server, at(0), 0, 1), Arrival::Taken);
-            assert_eq!(server.read(id(), &mut [0; 10]), Ok(Some(1)));
-        }
-        assert_eq!(arrives(&mut server, at(ms), 0, 1), Arrival::Taken);
-    }
-    let result = arrives(&mut server, at(QUIET), HELD, 100);
-    assert_eq!(result, Arrival::Taken);
-}
-
-/// An application that does not read is no reason to take more.
-#[test]
-fn nothing_is_taken_beyond_a_gap_while_there_is_something_to_read() {
+fn the_peer_is_not_asked_while_there_is_something_to_read() {
     let mut server = server();
     assert_eq!(arrives(&mut server, at(0), 0, 10), Arrival::Taken);
     let later = at(0) + Duration::from_secs(1);
     assert_eq!(arrives(&mut server, later, HELD, 100), Arrival::Refused);
+    assert!(!server.wants_preparation() && !server.prepare(later));
     assert_eq!(server.read(id(), &mut [0; 10]), Ok(Some(10)));
-    assert_eq!(arrives(&mut server, later, HELD, 100), Arrival::Taken);
+    assert!(server.wants_preparation() && server.prepare(later));
 }
 
 /// The application may just not have had its turn to read what came before in the same batch.

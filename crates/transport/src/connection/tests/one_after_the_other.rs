@@ -1,0 +1,244 @@
+//! Applications that read one stream after the other, or pause, while memory for received data is
+//! short.
+
+use std::sync::Arc;
+
+use pathmark_cc::{Controller, NewReno};
+
+use super::fixed_window::fixed_window;
+use super::pair::{Pair, Setup};
+use crate::config::TransportConfig;
+use crate::streams::{Dir, ReadError, ReceiveMemory, StreamId, WriteError};
+use crate::{Duration, Instant};
+
+/// The client's application: `count` streams of `size` bytes, written one after the other.
+#[derive(Debug)]
+struct Writer {
+    left: usize,
+    size: usize,
+    open: Option<(StreamId, usize)>,
+}
+
+impl Writer {
+    fn write(&mut self, pair: &mut Pair) {
+        let streams = pair.client.get().streams();
+        loop {
+            if self.open.is_none() && self.left > 0 {
+                let Ok(id) = streams.open(Dir::Uni) else {
+                    return;
+                };
+                self.left -= 1;
+                self.open = Some((id, 0));
+            }
+            let Some((id, written)) = &mut self.open else {
+                return;
+            };
+            let data = vec![7; self.size - *written];
+            match streams.write(*id, &data) {
+                Ok(n) => *written += n,
+                Err(WriteError::Blocked) => return,
+                Err(error) => panic!("{error}"),
+            }
+            if *written == self.size {
+                streams.finish(*id).unwrap();
+                self.open = None;
+            }
+        }
+    }
+}
+
+/// The server's application: reads a stream to its end before it accepts the next one.
+#[derive(Debug, Default)]
+struct Reader {
+    current: Option<StreamId>,
+    bytes: usize,
+    done: usize,
+}
+
+impl Reader {
+    fn read(&mut self, pair: &mut Pair) {
+        let streams = pair.server.get().streams();
+        let mut chunk = [0; 16 * 1024];
+        loop {
+            let Some(id) = self.current.or_else(|| streams.accept(Dir::Uni)) else {
+                return;
+            };
+            self.current = Some(id);
+            match streams.read(id, &mut chunk) {
+                Ok(Some(n)) => self.bytes += n,
+                Ok(None) => {
+                    self.current = None;
+                    self.done += 1;
+                }
+                Err(ReadError::Blocked) => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// A server whose connections share `memory`, and a client with congestion control.
+fn connected(latency: Duration, streams: u64, memory: &Arc<ReceiveMemory>) -> Pair {
+    let reno =
+        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
+    let mut server = TransportConfig::new(fixed_window(1 << 20).0);
+    server.streams.max_uni_streams = streams;
+    server.streams = server.streams.with_room_for_grants().within(memory);
+    let mut pair = Pair::connected(Setup {
+        client: TransportConfig::new(Arc::new(reno)),
+        server,
+        latency,
+        ..Setup::default()
+    });
+    let server = pair.server.get();
+    server.streams().share_memory(Arc::clone(memory));
+    pair
+}
+
+/// How long `count` streams of `size` bytes take to be read, one after the other.
+fn read_all(pair: &mut Pair, count: usize, size: usize, limit: Duration) -> Duration {
+    let mut writer = Writer {
+        left: count,
+        size,
+        open: None,
+    };
+    let mut reader = Reader::default();
+    let begun = pair.now;
+    let done = pair.run_until(limit, |pair| {
+        writer.write(pair);
+        reader.read(pair);
+        reader.done == count
+    });
+    let took = pair.now - begun;
+    let sent = pair.client.get().stats();
+    println!(
+        "{count} x {size}: {} streams, {} bytes after {took:?}, refused {}, sent {}, lost {}, \
+         probe timeouts {}",
+        reader.done,
+        reader.bytes,
+        pair.server.get().stats().packets_refused,
+        sent.packets_sent,
+        sent.packets_lost,
+        sent.probe_timeouts,
+    );
+    assert!(done, "{reader:?} {:?}", pair.client.error());
+    assert_eq!(reader.bytes, count * size);
+    took
+}
+
+#[test]
+fn many_streams_without_memory_are_read_one_after_the_other() {
+    for (micros, size) in [
+        (50, 100),
+        (50, 1000),
+        (50, 10_000),
+        (10_000, 100),
+        (10_000, 1000),
+        (1000, 10_000),
+    ] {
+        let memory = Arc::new(ReceiveMemory::new(0));
+        let mut pair = connected(Duration::from_micros(micros), 128, &memory);
+        read_all(&mut pair, 128, size, Duration::from_secs(2));
+    }
+}
+
+#[test]
+fn more_streams_than_are_open_at_once_are_read_without_memory() {
+    let memory = Arc::new(ReceiveMemory::new(0));
+    let mut pair = connected(Duration::from_millis(1), 100, &memory);
+    read_all(&mut pair, 1000, 1000, Duration::from_secs(10));
+}
+
+/// Each peer holds what it can get, and its application reads nothing.
+#[test]
+fn a_reader_goes_on_beside_peers_that_leave_nothing() {
+    let memory = Arc::new(ReceiveMemory::new(16 << 20));
+    let hoards: Vec<Pair> = (0..30)
+        .map(|_| {
+            let mut pair = connected(Duration::from_micros(50), 128, &memory);
+            let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+            let _ = pair.client.get().streams().write(id, &[1; 100_000]);
+            pair.run(Duration::from_secs(2));
+            pair
+        })
+        .collect();
+    let pool = (16 << 20) / 24;
+    assert!(memory.held() > pool - pool / 8, "{}", memory.held());
+    for latency in [Duration::from_micros(50), Duration::from_millis(10)] {
+        let mut pair = connected(latency, 128, &memory);
+        read_all(&mut pair, 100, 5000, Duration::from_secs(2));
+    }
+    drop(hoards);
+}
+
+#[test]
+fn more_streams_of_one_byte_than_memory_keeps_are_read() {
+    let memory = Arc::new(ReceiveMemory::new(512 << 20));
+    let mut pair = connected(Duration::from_micros(50), 200_000, &memory);
+    read_all(&mut pair, 100_000, 1, Duration::from_secs(2));
+}
+
+/// The connection may be promised more than its streams bring before the first of them ends.
+#[test]
+fn a_reader_that_waits_is_not_held_up_by_credit() {
+    let memory = Arc::new(ReceiveMemory::new(0));
+    let mut setup = Setup {
+        latency: Duration::from_millis(1),
+        ..Setup::default()
+    };
+    setup.server.streams.initial_connection_window = 256 << 10;
+    let mut pair = Pair::connected(setup);
+    let server = pair.server.get();
+    server.streams().share_memory(Arc::clone(&memory));
+    read_all(&mut pair, 100, 4000, Duration::from_secs(20));
+}
+
+/// What the peer was promised has a place: a reader that pauses finds all of it, and what comes
+/// behind that as soon as a peer can send it.
+#[test]
+fn a_pause_costs_two_round_trips() {
+    const RTT: Duration = Duration::from_millis(20);
+    for rate in [12_500_000_u64, 125_000_000] {
+        let memory = Arc::new(ReceiveMemory::new(512 << 20));
+        let mut server = TransportConfig::new(fixed_window(1 << 20).0);
+        server.streams = server.streams.with_room_for_grants().within(&memory);
+        let mut pair = Pair::connected(Setup {
+            client: TransportConfig::new(fixed_window(rate / 50).0),
+            server,
+            latency: RTT / 2,
+            ..Setup::default()
+        });
+        let shared = Arc::clone(&memory);
+        pair.server.get().streams().share_memory(shared);
+        let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+        let data = vec![7; 64 << 10];
+        let write = |pair: &mut Pair| {
+            while let Ok(1..) = pair.client.get().streams().write(id, &data) {}
+        };
+        let mut reader = Reader::default();
+        let begun = pair.now;
+        pair.run_until(Duration::from_secs(3), |pair| {
+            write(pair);
+            reader.read(pair);
+            pair.now - begun > Duration::from_secs(2)
+        });
+        for _ in 0..800 {
+            write(&mut pair);
+            pair.run(Duration::from_millis(10));
+        }
+        let refused = pair.server.get().stats().packets_refused;
+        let before = reader.bytes;
+        reader.read(&mut pair);
+        let (resumed, held) = (pair.now, reader.bytes - before);
+        let before = reader.bytes;
+        let done = pair.run_until(Duration::from_secs(20), |pair| {
+            write(pair);
+            reader.read(pair);
+            reader.bytes > before
+        });
+        let took = pair.now - resumed;
+        println!("{rate} B/s: held {held}, refused {refused}, next byte after {took:?}");
+        assert!(done && took <= 2 * RTT, "{took:?}");
+        assert!(refused < 100, "{refused}");
+    }
+}
