@@ -52,7 +52,8 @@ fn of_flows_that_begin_together_each_has_its_share_after_the_second_question() {
     let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
     assert!(all > CAPACITY * 84 / 100, "{all}");
     for flow in 1..20 {
-        let got = ask(&mut port, u64::from(flow), &question(flow, u64::MAX, false));
+        let soon = u64::from(flow) / 2;
+        let got = ask(&mut port, soon, &question(flow, u64::MAX, false));
         assert_eq!(got, Some(0), "{flow}");
     }
     // The first question's own bytes are none of what was used before.
@@ -110,6 +111,15 @@ fn what_is_dealt_out_is_what_was_free_before_the_first_question() {
     assert_eq!(third, kept);
     let share = kept.unwrap();
     assert!((all / 5 - 2000..=all / 5).contains(&share), "{share}");
+}
+
+/// A flow that asks later than an eighth of a round trip after the grant did not begin with it.
+#[test]
+fn a_later_flow_leaves_the_grant_as_it_is() {
+    let mut port = vcp();
+    let all = ask(&mut port, 0, &question(0, u64::MAX, false)).unwrap();
+    assert_eq!(ask(&mut port, 17, &question(1, u64::MAX, false)), Some(0));
+    assert_eq!(ask(&mut port, 100, &question(0, all, true)), Some(all));
 }
 
 #[test]

@@ -9,6 +9,8 @@ const FLOWS: usize = 64;
 #[derive(Clone, Copy, Debug)]
 struct Asker {
     flow: u32,
+    /// Its first question, and its last one: a denied question is repeated.
+    first: Instant,
     at: Instant,
     /// Bytes per second that it wanted and was not granted.
     unmet: u64,
@@ -33,12 +35,16 @@ impl Waiting {
     pub(super) fn add(&mut self, now: Instant, flow: u32, unmet: u64) {
         let asker = Asker {
             flow,
+            first: now,
             at: now,
             unmet,
         };
         let mut known = self.askers.iter_mut().flatten();
         if let Some(known) = known.find(|known| known.flow == flow) {
-            *known = asker;
+            *known = Asker {
+                first: known.first,
+                ..asker
+            };
             return;
         }
         if let Some(place) = self.askers.get_mut(self.next) {
@@ -57,7 +63,8 @@ impl Waiting {
     /// were not granted, in bytes per second.
     pub(super) fn beside(&self, flow: u32, since: Instant, until: Instant) -> (u64, u64) {
         let askers = self.askers.iter().flatten();
-        let asked = |asker: &&Asker| (since..=until).contains(&asker.at);
+        let times = since..=until;
+        let asked = |asker: &&Asker| times.contains(&asker.first) || times.contains(&asker.at);
         let others = askers.filter(|asker| asker.flow != flow && asked(asker));
         others.fold((0, 0), |(count, unmet), asker| {
             (count + 1, asker.unmet.saturating_add(unmet))
@@ -84,7 +91,8 @@ mod tests {
         assert_eq!(waiting.beside(3, at(10), at(90)), (2, 700));
         assert_eq!(waiting.beside(3, at(11), at(90)), (1, 700));
         assert_eq!(waiting.beside(1, at(31), at(90)), (0, 0));
-        assert_eq!(waiting.beside(1, at(10), at(29)), (0, 0));
+        assert_eq!(waiting.beside(1, at(10), at(29)), (1, 700));
+        assert_eq!(waiting.beside(1, at(10), at(19)), (0, 0));
         for flow in 100..1000 {
             waiting.add(at(40), flow, 1);
         }
