@@ -61,7 +61,7 @@ impl Engine {
     /// The node of an endpoint. `None`: it is a router that measures a cloud.
     pub(super) fn home(&self, endpoint: u32) -> Option<usize> {
         let flow = self.scenario.flows.get(endpoint as usize / 2)?;
-        Some(if endpoint % 2 == 0 {
+        Some(if endpoint.is_multiple_of(2) {
             flow.from
         } else {
             flow.to
