@@ -76,7 +76,7 @@ impl ReceiveMemory {
     }
 
     /// What one connection may be promised at first of `wanted` bytes: as much as it can keep
-    /// alone, or [`LEAST_PROMISE`].
+    /// alone, or `LEAST_PROMISE`.
     #[must_use]
     pub fn first_promise(&self, wanted: u64) -> u64 {
         let alone = bulk(self.limit() / UNEARNED_SHARE / 3 * 2);
@@ -84,7 +84,7 @@ impl ReceiveMemory {
     }
 
     /// Streams that the peer may have open at first: as many small ones as one connection can keep
-    /// alone, or [`LEAST_STREAMS`].
+    /// alone, or `LEAST_STREAMS`.
     #[must_use]
     pub fn first_streams(&self) -> u64 {
         (self.limit() / UNEARNED_SHARE / 3 * 2 / A_STREAM).max(LEAST_STREAMS)
