@@ -171,7 +171,8 @@ impl Sketch {
         Some(few.min(many.saturating_mul(STRETCH)))
     }
 
-    /// The RTT in µs than which a share of the bytes that told needs no more.
+    /// The shortest RTT in µs: `WORTH` bytes, or a part 1 / `FEW` of the bytes that state one, have
+    /// it or a shorter one.
     fn short(&self) -> Option<u64> {
         let mut below = 0;
         let known = self.buckets.iter().filter(|bucket| bucket.bytes > 0);

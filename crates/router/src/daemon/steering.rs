@@ -103,7 +103,7 @@ impl Steering {
         }
         shared.config = config;
         drop(shared);
-        // A bell that cannot be rung any more has been rung often enough.
+        // A full buffer holds a wake-up already.
         let _ = (&self.bell).write(&[1]);
     }
 

@@ -175,7 +175,7 @@ pub struct SetupOptions {
     pub boot: bool,
 }
 
-/// Sets up what `path` asks for, and removes what it does not ask for any more. Each command is
+/// Sets up what `path` asks for, and removes what it no longer asks for. Each command is
 /// printed as a shell would take it, before it runs.
 ///
 /// # Errors

@@ -69,7 +69,7 @@ fn a_deleted_interface_ends_the_router() {
     assert!(bed.path("record.csv").exists());
 }
 
-/// A record that cannot be written any more costs the record, not a clean end.
+/// A record that can no longer be written costs the record, not a clean end.
 #[test]
 fn a_record_that_fails_does_not_fail_a_clean_stop() {
     use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
