@@ -50,6 +50,7 @@ mod quick_start;
 mod recent_rtt;
 mod registry;
 mod retransmission;
+mod rtt_sketch;
 mod slow_start;
 #[cfg(test)]
 mod testing;

@@ -17,32 +17,13 @@
 //!   seconds, not by that of the moment.
 
 use super::params::Interval;
-use crate::arith::{micros, mul_div, saturate};
+use crate::arith::{micros, mul_div};
+use crate::rtt_sketch::{FEW, RttSketch, WORTH};
 use crate::{Duration, Instant, VcpAnswer};
 
-/// Buckets of RTTs: four to each octave of microseconds, up to 2^32 µs.
-const BUCKETS: usize = 4 * 32;
-/// Bytes count for less by a quarter after each quarter of an interval, but no sooner and no later
-/// than this.
-const TICK: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
-/// That makes their sum worth this many ticks of traffic.
-const TICKS: u32 = 4;
-/// If no packet has told an RTT for this long nothing is known any more.
-const SILENCE: Duration = Duration::from_secs(10);
-/// The share of bytes whose RTTs are served, as a divisor.
-const MANY: u64 = 3;
-/// The share of bytes whose RTTs are served up to [`STRETCH`] times those of `MANY`.
-const FEW: u64 = 10;
-/// A tenth over a satellite (600 ms) next to flows of 40 ms keeps its share of the link with this.
-/// With half of it that tenth loses a sixth.
-const STRETCH: u64 = 16;
 /// The same shares for falling are smaller, so that a flow with about as much does not make the
 /// interval swing.
 const FALLING: u64 = 2;
-/// So many bytes of short RTTs rule below half of the capacity, or a tenth of those that told.
-const WORTH: u64 = 16 * 1500;
-/// Below this part of the capacity the shortest RTTs rule.
-const LIGHT: u64 = 2;
 /// t_ρ = 2.5 × RTT (VCP extensions paper, section V), the RTT taken from the middle of the quarter
 /// octave that packets tell: they tell its upper end, so this is 2.5 · 2^(−1/8).
 const RTT_FACTOR: (u64, u64) = (2293, 1000);
@@ -62,152 +43,9 @@ const CAPACITY_OVER: Duration = Duration::from_secs(10);
 const LOWER_EVERY: Duration = Duration::from_millis(500);
 const HALF_OCTAVE: (u64, u64) = (707_107, 1_000_000);
 const QUARTER_OCTAVE: (u64, u64) = (840_896, 1_000_000);
-/// No bucket counts further, so that sums cannot overflow.
-const MOST_BYTES: u64 = 1 << 44;
-
-/// Bytes lately whose packets told about the same RTT.
-#[derive(Clone, Copy, Debug, Default)]
-struct Bucket {
-    bytes: u64,
-    /// Sum of bytes × RTT in µs.
-    weighted: u128,
-}
-
-impl Bucket {
-    fn rtt_us(&self) -> u64 {
-        saturate(self.weighted / u128::from(self.bytes.max(1)))
-    }
-
-    fn decay(&mut self) {
-        let left = self.bytes - self.bytes.div_ceil(TICKS.into());
-        self.weighted = self.weighted * u128::from(left) / u128::from(self.bytes.max(1));
-        self.bytes = left;
-    }
-}
-
-/// Which RTTs the port's bytes told lately.
-#[derive(Clone, Debug)]
-struct Sketch {
-    buckets: Box<[Bucket]>,
-    /// Bytes of all packets, whether or not they told an RTT.
-    all: u64,
-    /// Bytes of those that did.
-    told: u64,
-    /// Time over which `all` came, decayed as it is, and the running tick's length, in µs.
-    over: u64,
-    tick: u64,
-    next_tick: Instant,
-    last_told: Instant,
-}
-
-impl Sketch {
-    fn new(now: Instant) -> Self {
-        Self {
-            buckets: vec![Bucket::default(); BUCKETS].into_boxed_slice(),
-            all: 0,
-            told: 0,
-            over: 0,
-            tick: micros(TICK.0),
-            next_tick: now + TICK.0,
-            last_told: now,
-        }
-    }
-
-    fn index(rtt_us: u64) -> usize {
-        let octave = rtt_us.max(4).ilog2();
-        let quarter = (rtt_us.max(4) >> (octave - 2)) & 3;
-        usize::try_from(u64::from(octave) * 4 + quarter).map_or(BUCKETS - 1, |i| i.min(BUCKETS - 1))
-    }
-
-    /// Counts a packet's bytes under the RTT that it told. True if none of about this RTT were
-    /// known.
-    #[inline]
-    fn count(&mut self, now: Instant, bytes: u32, rtt: Option<Duration>) -> bool {
-        let bytes = u64::from(bytes);
-        self.all = (self.all + bytes).min(MOST_BYTES);
-        let Some(rtt) = rtt else {
-            return false;
-        };
-        self.last_told = now;
-        let rtt_us = micros(rtt).clamp(1, u64::from(u32::MAX));
-        let Some(bucket) = self.buckets.get_mut(Self::index(rtt_us)) else {
-            return false;
-        };
-        let before = bucket.bytes;
-        if bucket.bytes < MOST_BYTES {
-            bucket.bytes += bytes;
-            bucket.weighted += u128::from(bytes) * u128::from(rtt_us);
-            self.told += bytes;
-        }
-        before == 0 || (before < WORTH && bucket.bytes >= WORTH)
-    }
-
-    /// Lets old bytes count for less; after a long silence nothing is known. An interval is `t_rho`
-    /// long.
-    fn age(&mut self, now: Instant, t_rho: Duration) {
-        if now - self.last_told > SILENCE {
-            *self = Self::new(now);
-        }
-        while now >= self.next_tick {
-            self.all -= self.all.div_ceil(TICKS.into());
-            self.over += self.tick;
-            self.over -= self.over / u64::from(TICKS);
-            let tick = (t_rho / 4).clamp(TICK.0, TICK.1);
-            self.tick = micros(tick);
-            self.next_tick += tick;
-            self.told = 0;
-            for bucket in &mut self.buckets {
-                bucket.decay();
-                self.told += bucket.bytes;
-            }
-        }
-    }
-
-    /// The RTT in µs that is served of those that are long, by shares of `all` bytes divided by
-    /// `part`.
-    fn long(&self, all: u64, part: u64) -> Option<u64> {
-        let many = self.longest(all, MANY * part)?;
-        let few = self.longest(all, FEW * part)?;
-        Some(few.min(many.saturating_mul(STRETCH)))
-    }
-
-    /// The shortest RTT in µs: `WORTH` bytes, or a part 1 / `FEW` of the bytes that state one, have
-    /// it or a shorter one.
-    fn short(&self) -> Option<u64> {
-        let mut below = 0;
-        let known = self.buckets.iter().filter(|bucket| bucket.bytes > 0);
-        for bucket in known {
-            below += bucket.bytes;
-            if below >= WORTH || below.saturating_mul(FEW) > self.told {
-                return Some(bucket.rtt_us());
-            }
-        }
-        None
-    }
-
-    /// The longest RTT in µs that is served if those of a share 1 / `beyond` of `all` bytes are
-    /// not.
-    fn longest(&self, all: u64, beyond: u64) -> Option<u64> {
-        let mut above = 0;
-        for bucket in self.buckets.iter().rev() {
-            above += bucket.bytes;
-            if bucket.bytes > 0 && above.saturating_mul(beyond) > all {
-                return Some(bucket.rtt_us());
-            }
-        }
-        None
-    }
-
-    /// Bytes whose packets told more than this.
-    fn above(&self, rtt_us: u64) -> u64 {
-        let longer = self.buckets.iter().filter(|b| b.rtt_us() > rtt_us);
-        longer.map(|bucket| bucket.bytes).sum()
-    }
-}
-
 #[derive(Clone, Debug)]
 struct Auto {
-    sketch: Sketch,
+    sketch: RttSketch,
     ceiling: Duration,
     /// Mean capacity in bytes per second.
     capacity: u64,
@@ -233,7 +71,7 @@ impl TRho {
             Interval::Fixed(current) => (current.max(Duration::from_millis(1)), None),
             Interval::Auto { ceiling } => {
                 let auto = Auto {
-                    sketch: Sketch::new(now),
+                    sketch: RttSketch::new(now),
                     ceiling,
                     capacity,
                     uneven_until: now,
@@ -290,7 +128,7 @@ impl TRho {
         let before = self.current;
         self.follow(now);
         if let Some(auto) = &mut self.auto
-            && auto.sketch.told > 0
+            && auto.sketch.told() > 0
         {
             self.current = auto.risen(self.current);
             if auto.uneven {
@@ -317,7 +155,7 @@ impl TRho {
     pub(crate) fn forget(&mut self, now: Instant) {
         let before = self.current;
         if let Some(auto) = &mut self.auto {
-            auto.sketch = Sketch::new(now);
+            auto.sketch = RttSketch::new(now);
             self.current = auto.start().min(before);
         }
         self.take(before);
@@ -335,7 +173,7 @@ impl TRho {
             return;
         };
         auto.sketch.age(now, self.current);
-        let told = auto.sketch.told;
+        let told = auto.sketch.told();
         if told == 0 {
             self.current = auto.start();
         } else if auto.is_light() {
@@ -368,17 +206,15 @@ impl Auto {
 
     /// True if less than half of what the link could carry came lately.
     fn is_light(&self) -> bool {
-        let over = self.sketch.over + self.sketch.tick;
-        let over = over.max(micros(TICK.0 * TICKS));
-        self.sketch.all < mul_div(self.capacity / LIGHT, over, 1_000_000)
+        self.sketch.is_light(self.capacity)
     }
 
     /// What a longer interval than `current` may grow to in one step.
     fn risen(&self, current: Duration) -> Duration {
-        let all = self.sketch.all.max(1);
+        let all = self.sketch.all().max(1);
         let rtt = if !self.is_light() {
             self.sketch.long(all, 1)
-        } else if self.sketch.told.saturating_mul(FEW) < WORTH {
+        } else if self.sketch.told().saturating_mul(FEW) < WORTH {
             // A packet now and then lengthens nothing.
             None
         } else {

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::rtt_sketch::STRETCH;
 use crate::testing::ms;
 
 const CAPACITY: u64 = 2_500_000;

@@ -20,6 +20,10 @@ pub(crate) const IDLE_INTERVALS: u32 = 2;
 pub(crate) const INITIAL_INTERVAL: Duration = Duration::from_millis(50);
 /// From one interval to the next, d rises to at most so many times what it was.
 pub(crate) const RISE: u64 = 2;
+/// The mean RTT over flows is at most this multiple of what the bytes need: the mean over bytes, or
+/// the shortest RTT below half of the capacity. Twice cuts a mean of honest flows whose queue makes
+/// RTTs differ (the XCP-i paper, figure 10: 2.6).
+pub(crate) const RTT_SLACK: u64 = 3;
 /// An interval that lasts longer is looked at each time so long: it ends once what came in it shows
 /// shorter RTTs.
 pub(crate) const LONGEST_LOOK: Duration = Duration::from_secs(1);
@@ -27,6 +31,9 @@ pub(crate) const LONGEST_LOOK: Duration = Duration::from_secs(1);
 pub(crate) const RTT_SPREAD: u64 = 4;
 /// … X per byte likewise, in what is measured …
 pub(crate) const X_SPREAD: u64 = 8;
+/// … for a header whose RTT is not plausible, of the mean of all others: its flow still grows to
+/// half of their rate …
+pub(crate) const IMPLAUSIBLE_SPREAD: u64 = 2;
 /// … and in what is given: more, as newcomers on a fast link tell much more of it, and what is
 /// given is bounded by pools besides.
 pub(crate) const GRANT_SPREAD: u64 = 16;

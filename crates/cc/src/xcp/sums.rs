@@ -2,7 +2,7 @@
 
 use super::XcpCarried;
 use super::believed::Level;
-use super::params::{COVERS_SPREAD, GRANT_SPREAD, RTT_SPREAD, X_SPREAD};
+use super::params::{COVERS_SPREAD, GRANT_SPREAD, IMPLAUSIBLE_SPREAD, RTT_SPREAD, X_SPREAD};
 use crate::Duration;
 use crate::arith::{MAX_BYTES, mul_div, nanos, saturate};
 
@@ -30,8 +30,12 @@ pub(crate) struct Sums {
     x: u128,
     /// Inter-packet times times RTTs, in 2^-40 s · µs.
     x_rtt: u128,
+    /// Bytes times RTTs, in µs.
+    bytes_rtt: u128,
     /// The longest RTT that a header told, in µs.
     told: u32,
+    /// Bytes that headers with plausible RTTs stand for, and their inter-packet times.
+    plausible: (u64, u128),
     /// `None`: all is believed, as published.
     guard: Option<Guard>,
 }
@@ -47,6 +51,10 @@ struct Guard {
     covers: u16,
     /// No RTT counts as more, in µs.
     most_rtt: u32,
+    /// RTTs above this, in µs, are not plausible, and X per byte of their headers counts as at most
+    /// so much.
+    most_plausible: u64,
+    most_implausible: u64,
     /// No X per byte counts as more in what is measured, and in what is given.
     most_counted: u64,
     most_granted: u64,
@@ -62,10 +70,21 @@ impl Guard {
         u64::from(bytes) * u64::from(header.covers.min(self.covers))
     }
 
-    /// A header's inter-packet time as far as its RTT bears it out.
     #[inline]
-    fn x(&self, header: &XcpCarried) -> u64 {
-        header.x.min(own(header, self.most_rtt))
+    fn is_plausible(&self, header: &XcpCarried) -> bool {
+        u64::from(header.rtt_us) <= self.most_plausible
+    }
+
+    /// The inter-packet time of a header that stands for so many bytes, as far as its RTT bears it
+    /// out.
+    #[inline]
+    fn x(&self, header: &XcpCarried, stands_for: u64) -> u64 {
+        let x = header.x.min(own(header, self.most_rtt));
+        if self.is_plausible(header) {
+            x
+        } else {
+            x.min(stands_for.saturating_mul(self.most_implausible))
+        }
     }
 
     /// Packets that one header may settle for, where flows have headers on a different part of
@@ -78,8 +97,10 @@ impl Guard {
         }
     }
 
-    fn limit(&mut self) {
-        let most = self.rtt.at().saturating_mul(RTT_SPREAD).max(1);
+    fn limit(&mut self, plausible_us: u64) {
+        let most = self.rtt.at().saturating_mul(RTT_SPREAD);
+        let most = most.min(plausible_us).max(1);
+        self.most_plausible = plausible_us;
         self.most_rtt = u32::try_from(most).unwrap_or(u32::MAX).min(MOST_RTT);
         self.most_counted = self.x_byte.at().saturating_mul(X_SPREAD);
         self.most_granted = self.x_byte.at().saturating_mul(GRANT_SPREAD);
@@ -94,24 +115,29 @@ impl Sums {
             headed: 0,
             x: 0,
             x_rtt: 0,
+            bytes_rtt: 0,
             told: 0,
+            plausible: (0, 0),
             guard: rtt_us.map(|rtt_us| {
                 let mut guard = Guard {
                     rtt: Level::new(rtt_us),
                     x_byte: Level::new(NO_LEVEL),
                     covers: 1,
                     most_rtt: 0,
+                    most_plausible: u64::MAX,
+                    most_implausible: u64::MAX,
                     most_counted: 0,
                     most_granted: 0,
                 };
-                guard.limit();
+                guard.limit(u64::MAX);
                 guard
             }),
         }
     }
 
-    /// The next interval: what is believed in it follows from this one.
-    pub(crate) fn turn(&mut self) {
+    /// The next interval: what is believed in it follows from this one. RTTs above `plausible_us`
+    /// are not plausible in it.
+    pub(crate) fn turn(&mut self, plausible_us: u64) {
         if let Some(guard) = &mut self.guard {
             // What a flow's first headers say does not count yet: no level follows from them.
             if guard.x_byte.at() != NO_LEVEL {
@@ -124,9 +150,16 @@ impl Sums {
             let bare = self.bytes.saturating_sub(self.headed);
             let covers = 1 + bare.div_ceil(self.headed.max(1));
             guard.covers = u16::try_from(covers).unwrap_or(u16::MAX);
-            guard.limit();
+            guard.limit(plausible_us);
+            let (bytes, x) = self.plausible;
+            if bytes > 0 {
+                let mean = saturate(x / u128::from(bytes)).max(1);
+                guard.most_implausible = mean.saturating_mul(IMPLAUSIBLE_SPREAD);
+            }
         }
-        (self.bytes, self.headed, self.x, self.x_rtt, self.told) = (0, 0, 0, 0, 0);
+        (self.bytes, self.headed, self.told) = (0, 0, 0);
+        (self.x, self.x_rtt, self.bytes_rtt) = (0, 0, 0);
+        self.plausible = (0, 0);
     }
 
     /// The longest RTT that counts for all that it says, in µs.
@@ -143,10 +176,9 @@ impl Sums {
         match &self.guard {
             None => as_told(header),
             Some(guard) => {
-                let most = guard
-                    .stands_for(header, bytes)
-                    .saturating_mul(guard.most_granted);
-                guard.x(header).min(most)
+                let stands_for = guard.stands_for(header, bytes);
+                let most = stands_for.saturating_mul(guard.most_granted);
+                guard.x(header, stands_for).min(most)
             }
         }
     }
@@ -171,6 +203,8 @@ impl Sums {
     pub(crate) fn hear(&mut self, header: &XcpCarried, bytes: u32) -> u64 {
         self.headed = self.headed.saturating_add(u64::from(bytes)).min(MAX_BYTES);
         self.told = self.told.max(header.rtt_us);
+        let rtt = u64::from(header.rtt_us).min(self.most_rtt_us());
+        self.bytes_rtt += u128::from(bytes) * u128::from(rtt);
         let Some(guard) = &mut self.guard else {
             return as_told(header);
         };
@@ -179,7 +213,11 @@ impl Sums {
         guard
             .rtt
             .count(u64::from(header.rtt_us), guard.rtt.at(), size);
-        let x = guard.x(header);
+        let x = guard.x(header, stands_for);
+        if guard.is_plausible(header) {
+            self.plausible.0 = self.plausible.0.saturating_add(stands_for);
+            self.plausible.1 += u128::from(x);
+        }
         let at = stands_for.saturating_mul(guard.x_byte.at());
         guard.x_byte.count(x, at, size);
         x.min(stands_for.saturating_mul(guard.most_counted))
@@ -206,6 +244,11 @@ impl Sums {
     /// The longest RTT told, in µs.
     pub(crate) fn told_us(&self) -> u64 {
         u64::from(self.told.min(MOST_RTT))
+    }
+
+    /// Mean RTT in µs, weighted by bytes.
+    pub(crate) fn mean_rtt_of_bytes(&self) -> u64 {
+        saturate(self.bytes_rtt / u128::from(self.headed.max(1))).max(1)
     }
 
     /// Mean RTT in µs, weighted by inter-packet times, so that each flow counts alike. `None`: no
@@ -259,7 +302,7 @@ mod tests {
         for _ in 0..20 {
             sums.count(1500);
         }
-        sums.turn();
+        sums.turn(u64::MAX);
         for known in [false, true, true] {
             for _ in 0..10 {
                 sums.count(1500);
@@ -271,7 +314,7 @@ mod tests {
             }
             let expected = if known { 10 * u128::from(HEADER.x) } else { 0 };
             assert_eq!(sums.x(), expected);
-            sums.turn();
+            sums.turn(u64::MAX);
         }
         // From then on nobody counts for much more.
         let slow = XcpCarried {
@@ -279,5 +322,49 @@ mod tests {
             ..HEADER
         };
         assert!(sums.hear(&slow, 1500) < slow.x);
+    }
+
+    /// An interval of honest headers and of others with an RTT of 100 s, a tenth as many. Returns
+    /// the mean RTTs over flows and over bytes, and what one of the others counts for.
+    fn next_to_long_rtts(sums: &mut Sums, plausible_us: u64) -> (u64, u64, u64) {
+        let long = XcpCarried {
+            rtt_us: 100_000_000,
+            x: 80_000 * X_PER_MICRO,
+            ..HEADER
+        };
+        let mut counted = 0;
+        for _ in 0..10 {
+            for _ in 0..10 {
+                sums.count(1500);
+                let x = sums.hear(&HEADER, 1500);
+                sums.count_header(&HEADER, x);
+            }
+            sums.count(1500);
+            counted = sums.hear(&long, 1500);
+            sums.count_header(&long, counted);
+        }
+        let means = (sums.mean_rtt_us().unwrap(), sums.mean_rtt_of_bytes());
+        sums.turn(plausible_us);
+        (means.0, means.1, counted)
+    }
+
+    #[test]
+    fn a_header_whose_rtt_is_not_plausible_counts_for_about_its_bytes() {
+        let mut sums = Sums::new(Some(80_000));
+        for _ in 0..20 {
+            next_to_long_rtts(&mut sums, u64::MAX);
+        }
+        let (over_flows, over_bytes, counted) = next_to_long_rtts(&mut sums, 16 * 80_000);
+        assert!(over_flows > 10_000_000 && over_bytes > 5_000_000);
+        assert!(counted > 8 * HEADER.x, "{counted}");
+        // The mean X of the others is known after an interval.
+        next_to_long_rtts(&mut sums, 16 * 80_000);
+        for _ in 0..3 {
+            let (over_flows, over_bytes, counted) = next_to_long_rtts(&mut sums, 16 * 80_000);
+            // A tenth of the bytes with 16 times the RTT, and with twice the mean X.
+            assert!(over_bytes < 80_000 * 5 / 2, "{over_bytes} µs");
+            assert!(over_flows < 80_000 * 4, "{over_flows} µs");
+            assert_eq!(counted, 2 * HEADER.x / 1500 * 1500);
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::super::fairness::{Pools, shuffle};
 use super::super::leaving::Leaving;
 use super::super::overflow::Overflow;
 use super::super::params::{
-    IDLE_INTERVALS, INITIAL_INTERVAL, LONGEST_LOOK, MAX_INTERVAL, MIN_INTERVAL, RISE,
+    IDLE_INTERVALS, INITIAL_INTERVAL, LONGEST_LOOK, MAX_INTERVAL, MIN_INTERVAL, RISE, RTT_SLACK,
 };
 use super::super::start::{Start, first};
 use super::super::sums::{Sums, x_of};
@@ -14,6 +14,7 @@ use super::super::totals::Seen;
 use super::XcpLink;
 use crate::arith::{micros, mul_div, nanos, ns_since, saturate};
 use crate::quick_start::FIRST_WINDOW;
+use crate::rtt_sketch::RttSketch;
 use crate::{Duration, Instant};
 
 impl XcpLink {
@@ -38,6 +39,9 @@ impl XcpLink {
     pub(super) fn wake(&mut self, now: Instant, header: Option<&XcpCarried>) {
         self.mean_rtt_us = micros(INITIAL_INTERVAL);
         self.sums = Sums::new(self.params.guard.then_some(self.mean_rtt_us));
+        if let Some(rtts) = &mut self.rtts {
+            *rtts = RttSketch::new(now);
+        }
         self.waking = true;
         self.guests.clear();
         self.told_us = 0;
@@ -94,7 +98,10 @@ impl XcpLink {
         self.told_us /= 2;
         self.note_told();
         let flows = saturate(self.sums.x() / u128::from(x_of(self.interval).max(1)));
-        self.sums.turn();
+        if let Some(rtts) = &mut self.rtts {
+            rtts.age(now, self.interval);
+        }
+        self.sums.turn(self.plausible_rtt_us());
         self.granted.begin(now);
         if let Some(known) = &mut self.known {
             let longest = Duration::from_micros(self.sums.most_rtt_us()).max(self.interval);
@@ -145,7 +152,7 @@ impl XcpLink {
         if elapsed < self.interval {
             // One flow at least must have shown for half of the time.
             let shown = self.sums.x() >= u128::from(x_of(elapsed) / 2);
-            let mean = self.sums.mean_rtt_us().filter(|_| shown);
+            let mean = self.shown_rtt_us().filter(|_| shown);
             if mean.is_none_or(|mean| Duration::from_micros(mean) > elapsed) {
                 self.due = now + self.look(self.interval - elapsed);
                 return;
@@ -154,10 +161,49 @@ impl XcpLink {
         self.close(now);
     }
 
+    /// The longest RTT in µs that is plausible next to those of the other bytes.
+    fn plausible_rtt_us(&self) -> u64 {
+        let rtts = self.rtts.as_ref();
+        rtts.map_or(u64::MAX, |rtts| rtts.plausible(self.capacity))
+    }
+
+    /// The mean RTT that the interval showed, bounded by what its bytes need.
+    fn shown_rtt_us(&self) -> Option<u64> {
+        let mean = self.sums.mean_rtt_us()?;
+        let Some(rtts) = &self.rtts else {
+            return Some(mean);
+        };
+        let Some(reference) = rtts.reference(self.capacity) else {
+            return Some(mean);
+        };
+        let needed = if rtts.is_light(self.capacity) {
+            reference
+        } else {
+            self.sums.mean_rtt_of_bytes()
+        };
+        let plausible = self.sums.told_us() <= rtts.plausible(self.capacity);
+        let slack = if plausible { RTT_SLACK } else { 1 };
+        Some(mean.min(needed.saturating_mul(slack)))
+    }
+
+    /// Packets stated an RTT that was not known: an interval that is no longer plausible ends once
+    /// one of the RTTs that rule is over.
+    #[cold]
+    pub(super) fn review(&mut self) {
+        if self.waking || micros(self.interval) <= self.plausible_rtt_us() {
+            return;
+        }
+        let rtts = self.rtts.as_ref();
+        if let Some(rtt) = rtts.and_then(|rtts| rtts.reference(self.capacity)) {
+            let least = Duration::from_micros(rtt).max(MIN_INTERVAL);
+            self.due = self.due.min(self.started + least);
+        }
+    }
+
     /// The mean RTT that the interval showed, as far as it is believed at once. False: it rises by
     /// more.
     pub(super) fn learn_mean_rtt(&mut self) -> bool {
-        let Some(mean) = self.sums.mean_rtt_us() else {
+        let Some(mean) = self.shown_rtt_us() else {
             self.forget_mean_rtt();
             return true;
         };

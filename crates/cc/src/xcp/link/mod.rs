@@ -21,6 +21,7 @@ use super::totals::{Seen, Totals};
 use crate::arith::{micros, ns_since, saturate};
 use crate::offered::Offered;
 use crate::quick_start::Granted;
+use crate::rtt_sketch::RttSketch;
 use crate::{Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpCode};
 
 /// An XCP port.
@@ -52,6 +53,8 @@ pub struct XcpLink {
     start: Option<Start>,
     mean_rtt_us: u64,
     sums: Sums,
+    /// Which RTTs the bytes of headers stated; `None`: everything is believed.
+    rtts: Option<RttSketch>,
     granted: Granted,
     /// When the first packet of a granted flight came last.
     flight_at: Instant,
@@ -90,6 +93,7 @@ impl XcpLink {
             start: None,
             mean_rtt_us: micros(INITIAL_INTERVAL),
             sums: Sums::new(None),
+            rtts: params.guard.then(|| RttSketch::new(now)),
             granted: Granted::new(now),
             flight_at: Instant::FAR_FUTURE,
             queue: StandingQueue::new(now),
@@ -154,6 +158,24 @@ impl XcpLink {
         }
     }
 
+    /// Counts a packet under the RTT that it states.
+    #[inline]
+    fn see_rtt(&mut self, now: Instant, arrival: &Arrival) {
+        let size = self.size(arrival);
+        let rtt = match &arrival.carried {
+            Carried::Xcp(header) if header.rtt_us > 0 => {
+                Some(Duration::from_micros(header.rtt_us.into()))
+            }
+            Carried::Vcp(carried) => carried.min_rtt,
+            _ => None,
+        };
+        if let Some(rtts) = &mut self.rtts
+            && rtts.count(now, size, rtt)
+        {
+            self.review();
+        }
+    }
+
     /// Bytes that the link carries for a packet.
     #[inline]
     fn size(&self, packet: &Arrival) -> u32 {
@@ -195,6 +217,7 @@ impl LinkController for XcpLink {
         self.queue
             .sample(now, queue, self.mean_rtt_us, self.capacity);
         self.sums.count(self.size(arrival));
+        self.see_rtt(now, arrival);
         match &arrival.carried {
             Carried::Xcp(header) => {
                 if let Some(start) = &mut self.start {
@@ -280,6 +303,7 @@ impl LinkController for XcpLink {
         if self.params.guard {
             self.mean_rtt_us = micros(INITIAL_INTERVAL);
             self.sums = Sums::new(Some(self.mean_rtt_us));
+            self.rtts = Some(RttSketch::new(now));
             self.told_us = 0;
             self.overflow = Overflow::No;
             self.begin(now);
