@@ -160,9 +160,8 @@ fn forged_packets_cost_nothing(controller: &str, law: &str) {
     });
     println!("{law}: {alone:.2} Mbit/s, {one:.2} beside one, {each_second:.2} beside one a second");
     assert!(one >= 0.95 * alone, "{law}: {one} of {alone}");
-    // VCP has 0.949 to 0.959 here (four runs): a forged round trip each second costs some of t_rho.
     assert!(
-        each_second >= 0.92 * alone,
+        each_second >= 0.95 * alone,
         "{law}: {each_second} of {alone}"
     );
 }

@@ -24,11 +24,16 @@ fn carrying(flow: u32, carried: Carried) -> Arrival {
 
 /// What is approved of a request for all, with an RTT of up to 128 ms.
 fn ask(port: &mut impl LinkController, millis: u64, flow: u32) -> u64 {
+    ask_over(port, millis, flow, 128)
+}
+
+/// The same with an RTT of up to `rtt` milliseconds.
+fn ask_over(port: &mut impl LinkController, millis: u64, flow: u32, rtt: u64) -> u64 {
     let request = carrying(
         flow,
         Carried::QuickStart(QuickStartCarried {
             rate: u64::MAX,
-            rtt: Some(ms(128)),
+            rtt: Some(ms(rtt)),
             source: flow,
             keeps: false,
         }),
@@ -93,6 +98,28 @@ fn a_grant_raises_the_load_of_the_whole_running_interval() {
 
 /// A hop behind the port takes no part, so that the flow may not use what it was granted: it goes
 /// on with some packets.
+/// A link in use grants nothing on credit to a flight that would come after its grant has ended,
+/// and little to a source that leaves its grants unused, however often its question comes.
+#[test]
+fn forged_questions_take_little_of_a_link_in_use() {
+    for (rtt, least, most) in [(80_000, 0.0, 0.0), (2_100, 0.0, 0.0), (1_000, 0.3, 0.6)] {
+        let mut port = vcp();
+        let mut granted = 0;
+        for millis in 0..13_000 {
+            if millis > 1000 && millis % 1000 == 0 {
+                granted += ask_over(&mut port, millis, 2, rtt);
+            }
+            for _ in 0..8 {
+                let data = carrying(1, Carried::Vcp(VcpCarried::default()));
+                port.on_arrival(at(millis), &data, 0);
+            }
+            port.on_timer(at(millis), 0);
+        }
+        let part = granted as f64 / CAPACITY as f64;
+        assert!(part >= least && part <= most, "{rtt} ms: {part}");
+    }
+}
+
 #[test]
 fn a_grant_that_a_flow_goes_on_without_counts_for_nothing() {
     let mut port = vcp();

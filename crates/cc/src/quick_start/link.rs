@@ -134,7 +134,7 @@ impl<L: LinkController> QuickStartLink<L> {
         };
         // What is dealt out is an equal share already.
         if dealt.is_none()
-            && let Some(own) = self.credit_of(credit, asked)
+            && let Some(own) = self.credit_of(credit, most, asked)
         {
             answer.approved = answer.approved.max(own.min(wanted));
         }
@@ -180,7 +180,9 @@ impl<L: LinkController> QuickStartLink<L> {
             return 0;
         };
         let used = before.shown.saturating_mul(REUSE) >= before.granted;
-        let again = soon && !used && before.repeats < REPEATS;
+        // A grant on credit is not repeated: little is free.
+        let free = approve(self.capacity, self.usage.peak(now), 0, u64::MAX);
+        let again = soon && !used && before.repeats < REPEATS && before.granted / 2 <= free;
         match (again, before.judged) {
             (false, false) => self.sources.on_settled(now, &before, self.capacity),
             (true, true) => self.sources.take_back(before.source),
@@ -239,10 +241,12 @@ impl<L: LinkController> QuickStartLink<L> {
         most.saturating_sub(self.pending.counting())
     }
 
-    /// Half of the `credit` that is left, where it helps.
-    fn credit_of(&self, credit: u64, asked: &QuickStartCarried) -> Option<u64> {
-        let own = credit / 2;
-        let rtt = asked.rtt.unwrap_or_default();
+    /// Half of the `credit` that is left, where it helps a source that may have `most`. A source
+    /// that leaves its grants unused takes nothing from a link that is in use, nor does one whose
+    /// flight would come too late.
+    fn credit_of(&self, credit: u64, most: u64, asked: &QuickStartCarried) -> Option<u64> {
+        let own = (credit / 2).min(most);
+        let rtt = asked.rtt.filter(|rtt| self.pending.is_plausible(*rtt))?;
         let worth = mul_div(own, nanos(rtt), 1_000_000_000);
         (worth >= CREDIT_BYTES).then_some(own)
     }

@@ -21,6 +21,7 @@ use super::params::{
     MEMORY_RTTS, PATIENCE_RTTS, REPEAT_TIME, SHOWN_PART, TRUSTED_RTT, UNKNOWN_RTT, WAYS,
 };
 use crate::arith::{mul_div, nanos, ns_since};
+use crate::rtt_sketch::STRETCH;
 use crate::{Duration, Instant};
 
 /// Rates of a grant, in bytes per second.
@@ -188,6 +189,16 @@ impl Pending {
     /// As long as a round trip is believed that is told to be `rtt`.
     pub(crate) fn believed(&self, rtt: Duration) -> Duration {
         rtt.min(self.most_rtt())
+    }
+
+    /// True if a flight over a round trip of `rtt` comes while its grant counts, as far as granted
+    /// flights have shown. An asker states the upper end of an octave.
+    pub(crate) fn is_plausible(&self, rtt: Duration) -> bool {
+        let shown = match self.mean_ns {
+            0 => Duration::MAX,
+            mean => Duration::from_nanos(mean.saturating_mul(STRETCH)),
+        };
+        rtt / 2 <= shown.min(self.most_rtt())
     }
 
     /// What `flow` was granted.
