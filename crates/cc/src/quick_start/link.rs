@@ -156,7 +156,11 @@ impl<L: LinkController> QuickStartLink<L> {
                 rate: answer.approved,
                 told,
                 of: dealt.map_or(of.max(credit), |_| u64::MAX),
-                repeats,
+                // A grant on credit is not repeated.
+                repeats: match dealt.is_none() && free < answer.approved {
+                    true => REPEATS,
+                    false => repeats,
+                },
             };
             self.pending.put(now, flow, asked.source, grant, asked.rtt);
             self.calm_until = Instant::ZERO;
@@ -180,9 +184,7 @@ impl<L: LinkController> QuickStartLink<L> {
             return 0;
         };
         let used = before.shown.saturating_mul(REUSE) >= before.granted;
-        // A grant on credit is not repeated: little is free.
-        let free = approve(self.capacity, self.usage.peak(now), 0, u64::MAX);
-        let again = soon && !used && before.repeats < REPEATS && before.granted / 2 <= free;
+        let again = soon && !used && before.repeats < REPEATS;
         match (again, before.judged) {
             (false, false) => self.sources.on_settled(now, &before, self.capacity),
             (true, true) => self.sources.take_back(before.source),
