@@ -96,8 +96,6 @@ fn a_grant_raises_the_load_of_the_whole_running_interval() {
     }
 }
 
-/// A hop behind the port takes no part, so that the flow may not use what it was granted: it goes
-/// on with some packets.
 /// A link in use grants nothing on credit to a flight that would come after its grant has ended,
 /// and little to a source that leaves its grants unused, however often its question comes.
 #[test]
@@ -120,6 +118,8 @@ fn forged_questions_take_little_of_a_link_in_use() {
     }
 }
 
+/// A hop behind the port takes no part, so that the flow may not use what it was granted: it goes
+/// on with some packets.
 #[test]
 fn a_grant_that_a_flow_goes_on_without_counts_for_nothing() {
     let mut port = vcp();

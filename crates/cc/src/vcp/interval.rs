@@ -128,7 +128,7 @@ impl TRho {
         let before = self.current;
         self.follow(now);
         if let Some(auto) = &mut self.auto
-            && auto.sketch.told() > 0
+            && auto.sketch.stated() > 0
         {
             self.current = auto.risen(self.current);
             if auto.uneven {
@@ -173,7 +173,7 @@ impl TRho {
             return;
         };
         auto.sketch.age(now, self.current);
-        let told = auto.sketch.told();
+        let told = auto.sketch.stated();
         if told == 0 {
             self.current = auto.start();
         } else if auto.is_light() {
@@ -214,7 +214,7 @@ impl Auto {
         let all = self.sketch.all().max(1);
         let rtt = if !self.is_light() {
             self.sketch.long(all, 1)
-        } else if self.sketch.told().saturating_mul(FEW) < WORTH {
+        } else if self.sketch.stated().saturating_mul(FEW) < WORTH {
             // A packet now and then lengthens nothing.
             None
         } else {

@@ -51,9 +51,9 @@ struct Guard {
     covers: u16,
     /// No RTT counts as more, in µs.
     most_rtt: u32,
-    /// RTTs above this, in µs, are not plausible, and X per byte of their headers counts as at most
-    /// so much.
+    /// RTTs above this, in µs, are not plausible.
     most_plausible: u64,
+    /// The most X per byte that counts of a header whose RTT is not plausible, in 2^-40 s.
     most_implausible: u64,
     /// No X per byte counts as more in what is measured, and in what is given.
     most_counted: u64,
@@ -75,8 +75,8 @@ impl Guard {
         u64::from(header.rtt_us) <= self.most_plausible
     }
 
-    /// The inter-packet time of a header that stands for so many bytes, as far as its RTT bears it
-    /// out.
+    /// The inter-packet time of a header, bounded by its RTT. Where the RTT is not plausible, the
+    /// bytes that the header stands for bound it too.
     #[inline]
     fn x(&self, header: &XcpCarried, stands_for: u64) -> u64 {
         let x = header.x.min(own(header, self.most_rtt));

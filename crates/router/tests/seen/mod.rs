@@ -351,7 +351,8 @@ fn what_waited_for_a_stopped_router_is_dropped() {
     for _ in 0..100 {
         a.send(&[2; 500]).unwrap();
     }
-    // A second is how long the router waits at most, three more are too long.
+    // The stop itself is tested, so no event can end it. The router's longest wait is one second; a
+    // delay of three more counts as an absence.
     std::thread::sleep(Duration::from_millis(4_500));
     kill_process(pid, Signal::CONT).unwrap();
     let state = bed.show();

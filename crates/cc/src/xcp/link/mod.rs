@@ -160,8 +160,7 @@ impl XcpLink {
 
     /// Counts a packet under the RTT that it states.
     #[inline]
-    fn see_rtt(&mut self, now: Instant, arrival: &Arrival) {
-        let size = self.size(arrival);
+    fn see_rtt(&mut self, now: Instant, arrival: &Arrival, size: u32) {
         let rtt = match &arrival.carried {
             Carried::Xcp(header) if header.rtt_us > 0 => {
                 Some(Duration::from_micros(header.rtt_us.into()))
@@ -205,8 +204,9 @@ impl LinkController for XcpLink {
             Carried::Xcp(header) => Some(header),
             _ => None,
         };
+        let size = self.size(arrival);
         let silent = self.is_silent(now, queue);
-        if silent && self.goes_on(now, header, self.size(arrival)) {
+        if silent && self.goes_on(now, header, size) {
             self.resume(now);
         } else if silent || (self.waking && self.sums.bytes() == 0) {
             self.wake(now, header);
@@ -216,14 +216,13 @@ impl LinkController for XcpLink {
         self.last_arrival = now;
         self.queue
             .sample(now, queue, self.mean_rtt_us, self.capacity);
-        self.sums.count(self.size(arrival));
-        self.see_rtt(now, arrival);
+        self.sums.count(size);
+        self.see_rtt(now, arrival, size);
         match &arrival.carried {
             Carried::Xcp(header) => {
                 if let Some(start) = &mut self.start {
                     start.hear(arrival.flow_hash);
                 }
-                let size = self.size(arrival);
                 let x = self.sums.hear(header, size);
                 let standing = match &mut self.known {
                     Some(known) => known.count(now, arrival.flow_hash, x),
