@@ -206,7 +206,11 @@ impl Connection {
         // nobody can acknowledge before it has arrived, and no probe timeout runs for those (RFC
         // 9002 §6.2.1).
         let handshake = [SpaceId::Initial, SpaceId::Handshake];
+        // A client's challenge does not wait either: an outage leaves the window full, and the path
+        // may answer again. Each attempt sends three at most. A server's waits, for its peer
+        // decides how often there is one.
         if self.probes != [0; 3]
+            || self.side.is_client() && self.wants_challenge(now)
             || handshake
                 .iter()
                 .any(|&space| self.keys.has(space) && self.handshake.can_send(space))
@@ -251,11 +255,13 @@ impl Connection {
             || self.control.is_due()
             || (self.is_complete() && self.ack_request.immediate_due())
             || !self.address.responses.is_empty()
-            || self
-                .address
-                .validation
-                .as_ref()
-                .is_some_and(|v| v.wants_challenge(now))
+            || self.wants_challenge(now)
+    }
+
+    /// True if a PATH_CHALLENGE is due on the path in use.
+    fn wants_challenge(&self, now: Instant) -> bool {
+        let validation = self.address.validation.as_ref();
+        validation.is_some_and(|validation| validation.wants_challenge(now))
     }
 
     /// One datagram of coalesced packets, to follow `batch`. `None`: nothing to send, or nothing

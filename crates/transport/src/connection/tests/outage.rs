@@ -8,51 +8,68 @@ use crate::streams::{Dir, WriteError};
 #[test]
 fn a_transfer_outlives_an_outage_of_twenty_seconds() {
     for (latency, outage) in [(1, 20), (10, 20), (35, 20), (10, 10), (150, 15), (400, 20)] {
-        let mut pair = Pair::connected(Setup {
-            latency: Duration::from_millis(latency),
-            ..Setup::default()
-        });
-        pair.run(Duration::from_secs(2));
-        let id = pair.client.get().streams().open(Dir::Uni).unwrap();
-        let data = super::pair::pattern(600_000, 1);
-        let (mut written, mut got) = (0, Vec::new());
-        let begun = pair.now;
-        let (dark, light) = (
-            begun + Duration::from_millis(2 * latency),
-            begun + Duration::from_secs(outage),
-        );
-        let done = pair.run_until(Duration::from_secs(outage + 30), |pair| {
-            let lost = if (dark..light).contains(&pair.now) {
-                1_000_000
-            } else {
-                0
-            };
-            pair.up.faults.loss = lost;
-            pair.down.faults.loss = lost;
-            while written < data.len() {
-                match pair.client.get().streams().write(id, &data[written..]) {
-                    Ok(n) => written += n,
-                    Err(WriteError::Blocked) => break,
-                    Err(error) => panic!("{error}: {:?}", pair.client.error()),
-                }
-                if written == data.len() {
-                    pair.client.get().streams().finish(id).unwrap();
-                }
-            }
-            drain(pair.server.get(), id, &mut got)
-        });
-        let error = (pair.client.error(), pair.server.error());
-        assert!(
-            done,
-            "{latency} ms, {outage} s: {} bytes, {error:?}",
-            got.len()
-        );
-        assert!(got == data);
         // A quarter of the idle timeout of 30 s, and the time that the rest takes.
-        let after = pair.now.saturating_since(light);
-        assert!(
-            after <= Duration::from_secs(10),
-            "{after:?} after {outage} s"
-        );
+        outlives(latency, outage, false, Duration::from_secs(10));
     }
+}
+
+/// The same where the client tries another address one second into the outage. Both windows become
+/// full of packets that are lost. The challenges of each turn leave all the same, a second apart.
+#[test]
+fn a_transfer_outlives_an_outage_in_which_its_client_moves() {
+    for outage in 3..=28 {
+        outlives(10, outage, true, Duration::from_secs(1));
+    }
+}
+
+/// Uploads 6 MB over a path of `latency` ms, one way. An outage of `outage` seconds begins once
+/// 100,000 bytes have arrived; the last byte arrives within `after` of its end.
+fn outlives(latency: u64, outage: u64, mut moves: bool, after: Duration) {
+    let mut pair = Pair::connected(Setup {
+        latency: Duration::from_millis(latency),
+        ..Setup::default()
+    });
+    pair.run(Duration::from_secs(2));
+    let id = pair.client.get().streams().open(Dir::Uni).unwrap();
+    let data = super::pair::pattern(6_000_000, 1);
+    let (mut written, mut got) = (0, Vec::new());
+    let outage = Duration::from_secs(outage);
+    let mut begun = None;
+    let done = pair.run_until(outage + Duration::from_secs(30), |pair| {
+        if begun.is_none() && got.len() >= 100_000 {
+            begun = Some(pair.now);
+        }
+        let dark = begun.map(|begun| pair.now.saturating_since(begun));
+        let lost = match dark.is_some_and(|dark| dark < outage) {
+            true => 1_000_000,
+            false => 0,
+        };
+        pair.up.faults.loss = lost;
+        pair.down.faults.loss = lost;
+        if moves && dark.is_some_and(|dark| dark >= Duration::from_secs(1)) {
+            moves = false;
+            let (now, local) = (pair.now, "10.1.0.1".parse().unwrap());
+            assert!(pair.client.get().try_address(now, Some(local)));
+        }
+        while written < data.len() {
+            match pair.client.get().streams().write(id, &data[written..]) {
+                Ok(n) => written += n,
+                Err(WriteError::Blocked) => break,
+                Err(error) => panic!("{error}: {:?}", pair.client.error()),
+            }
+            if written == data.len() {
+                pair.client.get().streams().finish(id).unwrap();
+            }
+        }
+        drain(pair.server.get(), id, &mut got)
+    });
+    let error = (pair.client.error(), pair.server.error());
+    let bytes = got.len();
+    assert!(done, "{latency} ms, {outage:?}: {bytes} bytes, {error:?}");
+    assert!(got == data);
+    let took = pair.now.saturating_since(begun.unwrap());
+    assert!(
+        took > outage && took <= outage + after,
+        "{latency} ms: {took:?} since the outage of {outage:?} began"
+    );
 }
