@@ -75,19 +75,19 @@ pub use pathmark_cc as cc;
 pub use pathmark_emulator::kit as testkit;
 pub use pathmark_transport as transport;
 pub use pathmark_transport::connection::{
-    BoundShares, ConnectionError, EarlyData, PathReport, Stats,
+    BoundShares, ConnectionError, EarlyData, PathReport, Received, Stats,
 };
 pub use pathmark_transport::crypto::{ExportError, HandshakeData, SharedEndpointKey, tls};
 pub use pathmark_transport::driver::{
-    Accept, ClientConfig, ConnectError, Connecting, Connection, Endpoint, Incoming, IncomingFuture,
-    ReadError, ReadToEndError, RecvStream, SendDatagramError, SendStream, ServerConfig,
-    SocketBuffers, Stopped, WeakConnection, WriteError, ZeroRtt, now,
+    Accept, ClientConfig, ConnectError, Connecting, Connection, Datagram, DatagramSocket, Endpoint,
+    Incoming, IncomingFuture, ReadError, ReadToEndError, RecvStream, SendDatagramError, SendStream,
+    ServerConfig, SocketBuffers, Stopped, WeakConnection, WriteError, ZeroRtt, now,
 };
 pub use pathmark_transport::endpoint::{AcceptError, EndpointConfig, EndpointStats, RetryPolicy};
 pub use pathmark_transport::streams::{Dir, Side, StreamId, StreamsConfig};
 pub use pathmark_transport::wire::{TransportError, TransportErrorCode};
 pub use pathmark_transport::{
-    ControllerFactory, DatagramsConfig, Duration, Instant, Signal, TransportConfig, VarInt,
+    ControllerFactory, DatagramsConfig, Duration, Ecn, Instant, Signal, TransportConfig, VarInt,
 };
 
 /// Transport settings for a named law: its controllers, and the signal that it listens to.

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use quinn_udp::UdpSocketState;
 
@@ -9,9 +11,11 @@ use crate::Ecn;
 use crate::connection::Received;
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::ReceiveBatch;
+use linux::ReceiveBatch;
 #[cfg(not(target_os = "linux"))]
-pub(super) use other::ReceiveBatch;
+use other::ReceiveBatch;
+
+use super::own_socket::{DatagramSocket, OwnBatch};
 
 /// Largest UDP payload with GRO, and some lines of a cache more: buffers that begin a multiple of
 /// 64 KiB apart share the same few places of it, and small datagrams fill their beginnings only.
@@ -37,6 +41,60 @@ impl Incoming<'_> {
             ecn: self.ecn,
             ttl: self.ttl,
         }
+    }
+}
+
+/// Room for one batch of arriving datagrams, by the kind of their socket.
+pub(super) struct Batch {
+    system: Option<ReceiveBatch>,
+    own: Option<OwnBatch>,
+}
+
+impl Batch {
+    pub(super) fn of_system() -> Self {
+        Self {
+            system: Some(ReceiveBatch::new()),
+            own: None,
+        }
+    }
+
+    pub(super) fn own() -> Self {
+        Self {
+            system: None,
+            own: Some(OwnBatch::new()),
+        }
+    }
+
+    /// Takes what has arrived at a socket of the system. True if nothing is left there.
+    pub(super) fn fill_by_system(
+        &mut self,
+        state: &UdpSocketState,
+        io: &tokio::net::UdpSocket,
+    ) -> io::Result<bool> {
+        let batch = self.system.get_or_insert_with(ReceiveBatch::new);
+        batch.fill(state, io)?;
+        Ok(batch.is_last())
+    }
+
+    /// Takes what has arrived at a socket of the application's own.
+    pub(super) fn poll_fill_by(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &Arc<dyn DatagramSocket>,
+    ) -> Poll<io::Result<()>> {
+        let batch = self.own.get_or_insert_with(OwnBatch::new);
+        batch.poll_fill(cx, socket)
+    }
+
+    /// Messages of the batch that the kernel could not say everything about.
+    pub(super) fn cut_off(&self) -> usize {
+        self.system.as_ref().map_or(0, ReceiveBatch::cut_off)
+    }
+
+    /// The datagrams of the batch in the order of their arrival.
+    pub(super) fn datagrams(&mut self) -> impl Iterator<Item = Incoming<'_>> {
+        let system = self.system.iter_mut().flat_map(ReceiveBatch::datagrams);
+        system.chain(self.own.iter_mut().flat_map(OwnBatch::datagrams))
     }
 }
 

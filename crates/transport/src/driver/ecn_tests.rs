@@ -4,7 +4,6 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::task::Poll;
 
-use super::arrivals::ReceiveBatch;
 use super::interface_tests::{bounded, client, joined, sink, upload};
 use super::socket::{Outgoing, Sent, Socket};
 use super::*;
@@ -43,7 +42,7 @@ async fn each_datagram_arrives_with_the_code_that_it_carried() {
         let sending = Socket::new(a.udp(from).unwrap()).unwrap();
         let receiving = Socket::new(b.udp(at).unwrap()).unwrap();
         assert!(sending.max_segments() >= TRAIN, "no offload");
-        let mut batch = ReceiveBatch::new();
+        let mut batch = receiving.batch();
         let mut sender = sending.sender();
         let mut arrived = 0;
         for number in 0..400u16 {

@@ -20,6 +20,7 @@ use super::connecting::Connecting;
 use super::endpoint_shared::{EndpointShared, EndpointState, ReceivedCount};
 use super::incoming::Accept;
 use super::interfaces::Interfaces;
+use super::own_socket::DatagramSocket;
 use super::receive::ReceiveTask;
 use super::socket::{Socket, SocketBuffers};
 use super::timers::{TimerTask, Timers};
@@ -101,6 +102,27 @@ impl Endpoint {
         server: Option<ServerConfig>,
         adjust: impl FnOnce(&mut EndpointConfig),
     ) -> io::Result<Self> {
+        Self::begin(|| Socket::new(socket), server, adjust)
+    }
+
+    /// An endpoint on a socket of the application's own: a relay, a tunnel, a simulated network.
+    /// Otherwise as [`with_config`](Self::with_config).
+    ///
+    /// # Errors
+    /// Outside a tokio runtime, or where the system gives no timer.
+    pub fn with_socket(
+        socket: Arc<dyn DatagramSocket>,
+        server: Option<ServerConfig>,
+        adjust: impl FnOnce(&mut EndpointConfig),
+    ) -> io::Result<Self> {
+        Self::begin(|| Ok(Socket::own(socket)), server, adjust)
+    }
+
+    fn begin(
+        socket: impl FnOnce() -> io::Result<Socket>,
+        server: Option<ServerConfig>,
+        adjust: impl FnOnce(&mut EndpointConfig),
+    ) -> io::Result<Self> {
         let runtime = Handle::try_current().map_err(io::Error::other)?;
         let mut seed = [0; 32];
         draw(&mut seed);
@@ -120,7 +142,7 @@ impl Endpoint {
             config.server = Some(server.into_core());
         }
         adjust(&mut config);
-        let socket = Arc::new(Socket::new(socket)?);
+        let socket = Arc::new(socket()?);
         let shared = Arc::new(EndpointShared {
             runtime,
             timers: Arc::new(Timers::new()?),
@@ -191,7 +213,7 @@ impl Endpoint {
             .reaches(address)
             .ok_or(ConnectError::Address(address))?;
         let interfaces = &self.shared.interfaces;
-        let interface = interfaces.mtu(clock::now(), remote, bound(local));
+        let interface = interfaces.mtu(clock::now(), &socket, remote, bound(local));
         let mut state = self.shared.lock();
         if !Arc::ptr_eq(&socket, &state.socket) {
             // It was replaced in the meantime.

@@ -106,7 +106,10 @@ impl Incoming {
         let socket = self.socket.upgrade().ok_or(AcceptError::Expired)?;
         let incoming = self.inner.take().ok_or(AcceptError::Expired)?;
         let (remote, local) = (incoming.remote_address(), incoming.local_address());
-        let interface = self.shared.interfaces.mtu(clock::now(), remote, local);
+        let interface = self
+            .shared
+            .interfaces
+            .mtu(clock::now(), &socket, remote, local);
         let now = clock::now();
         let prepared = self.shared.lock().core.server(now, &incoming)?;
         // Without the endpoint's lock: other clients need not wait for this one's TLS session.

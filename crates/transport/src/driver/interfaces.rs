@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
+use super::socket::Socket;
 #[cfg(target_os = "linux")]
 use super::sys;
 #[cfg(target_os = "linux")]
@@ -45,8 +46,18 @@ struct Answer {
 }
 
 impl Interfaces {
-    /// What [`interface_mtu`] says, or said within the last second.
-    pub(super) fn mtu(&self, now: Instant, to: SocketAddr, from: Option<IpAddr>) -> Option<u16> {
+    /// What [`interface_mtu`] says of the way to a peer of `socket`, or said within the last
+    /// second. `None` also for a socket of the application's own: no interface is its way.
+    pub(super) fn mtu(
+        &self,
+        now: Instant,
+        socket: &Socket,
+        to: SocketAddr,
+        from: Option<IpAddr>,
+    ) -> Option<u16> {
+        if !socket.is_of_system() {
+            return None;
+        }
         self.recall(now, to, from, || interface_mtu(to, from))
     }
 

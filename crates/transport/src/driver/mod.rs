@@ -28,6 +28,7 @@ mod incoming;
 mod interfaces;
 mod leaving;
 mod opening;
+mod own_socket;
 mod rebind;
 mod receive;
 #[cfg(target_os = "linux")]
@@ -59,6 +60,8 @@ mod interface_tests;
 mod late_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod odd_tests;
+#[cfg(all(test, feature = "aws-lc-rs"))]
+mod own_socket_tests;
 #[cfg(all(test, feature = "aws-lc-rs", target_os = "linux"))]
 mod refusal_tests;
 #[cfg(all(test, feature = "aws-lc-rs"))]
@@ -90,7 +93,9 @@ pub use connecting::{Connecting, ZeroRtt};
 pub use connection::{Connection, WeakConnection};
 pub use datagrams::SendDatagramError;
 pub use endpoint::{ConnectError, Endpoint};
+
 pub use incoming::{Accept, Incoming, IncomingFuture};
+pub use own_socket::{Datagram, DatagramSocket};
 pub use send_stream::{SendStream, Stopped};
 pub use socket::SocketBuffers;
 pub use streams::{ReadError, ReadToEndError, RecvStream, WriteError};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::clock;
 use super::connection::Connection;
 use super::endpoint::{Endpoint, bound};
+use super::own_socket::DatagramSocket;
 use super::receive::ReceiveTask;
 use super::shared::State;
 use super::socket::Socket;
@@ -24,10 +25,19 @@ impl Endpoint {
     /// # Errors
     /// If the socket cannot be used; then nothing has changed.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
+        // The socket's events come by the endpoint's runtime.
         let runtime = self.shared.runtime();
-        // The socket's events come by this runtime.
         let _entered = runtime.enter();
-        let mut socket = Socket::new(socket)?;
+        self.rebind_by(Socket::new(socket)?);
+        Ok(())
+    }
+
+    /// As [`rebind`](Self::rebind), to a socket of the application's own.
+    pub fn rebind_to(&self, socket: Arc<dyn DatagramSocket>) {
+        self.rebind_by(Socket::own(socket));
+    }
+
+    fn rebind_by(&self, mut socket: Socket) {
         // They may be others now.
         self.shared.interfaces.forget();
         let mut state = self.shared.lock();
@@ -39,7 +49,8 @@ impl Endpoint {
         state.receiving.wake();
         let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
         drop(state);
-        tokio::spawn(ReceiveTask::new(Arc::clone(&self.shared), socket));
+        let runtime = self.shared.runtime();
+        runtime.spawn(ReceiveTask::new(Arc::clone(&self.shared), socket));
         for connection in connections {
             let mut state = connection.lock();
             // Which may have been replaced meanwhile by another call, and the connection be there.
@@ -49,7 +60,6 @@ impl Endpoint {
                 state.wake_driver();
             }
         }
-        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use super::arrivals::ReceiveBatch;
+use super::arrivals::Batch;
 use super::clock;
 use super::endpoint_shared::{EndpointShared, Found};
 use super::shared::Shared;
@@ -40,7 +40,7 @@ const LINGER: Duration = Duration::from_secs(3);
 /// The task that receives at one socket, for all connections of an endpoint. It ends when nobody
 /// can use it any more.
 pub(super) struct ReceiveTask {
-    batch: ReceiveBatch,
+    batch: Batch,
     /// Where in the batch the next turn goes on; `None`: all of it is dealt with.
     rest: Option<usize>,
     /// Datagrams for no connection in this turn.
@@ -98,12 +98,12 @@ impl Replaced {
 impl ReceiveTask {
     pub(super) fn new(shared: Arc<EndpointShared>, socket: Arc<Socket>) -> Self {
         Self {
+            batch: socket.batch(),
             shared,
             socket,
             place: Place::default(),
             replaced: None,
             over: false,
-            batch: ReceiveBatch::new(),
             rest: None,
             strangers: 0,
             shares: Shares::default(),

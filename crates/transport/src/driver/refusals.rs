@@ -61,7 +61,7 @@ impl Listening {
     fn new(socket: Arc<Socket>) -> io::Result<Self> {
         let mut state = socket.errors().lock();
         if state.users == 0 {
-            sys::queue_errors(socket.io(), true)?;
+            sys::queue_errors(socket.io()?, true)?;
         }
         state.users += 1;
         drop(state);
@@ -70,7 +70,7 @@ impl Listening {
 
     /// The next ICMP error.
     async fn next(&self) -> io::Result<QueuedError> {
-        let io = self.0.io();
+        let io = self.0.io()?;
         loop {
             io.ready(Interest::ERROR).await?;
             self.0.errors().lock().has_reported = true;
@@ -87,15 +87,18 @@ impl Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         let socket = &self.0;
+        let Ok(io) = socket.io() else {
+            return;
+        };
         let mut state = socket.errors().lock();
         state.users -= 1;
         if state.users > 0 {
             return;
         }
         // It fails only where it never was on.
-        let _ = sys::queue_errors(socket.io(), false);
+        let _ = sys::queue_errors(io, false);
         if std::mem::take(&mut state.has_reported) {
-            let again = socket.io().as_fd().try_clone_to_owned();
+            let again = io.as_fd().try_clone_to_owned();
             let fresh = again.and_then(|fd| UdpSocket::from_std(fd.into()));
             state.room = fresh.ok().map(Arc::new);
             drop(state);
@@ -111,7 +114,8 @@ pub(super) fn watch(shared: Arc<Shared>, socket: Arc<Socket>) {
     let runtime = shared.endpoint.runtime();
     let _entered = runtime.enter();
     let Ok(listening) = Listening::new(socket) else {
-        // Then a closed port is found by the timeout of the handshake.
+        // Then a closed port is found by the timeout of the handshake, as at a socket of the
+        // application's own.
         return;
     };
     runtime.spawn(async move {

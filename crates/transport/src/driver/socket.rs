@@ -12,7 +12,8 @@ use std::task::{Context, Poll, Waker, ready};
 use quinn_udp::{UdpSockRef, UdpSocketState};
 use tokio::io::Interest;
 
-use super::arrivals::ReceiveBatch;
+use super::arrivals::Batch;
+use super::own_socket::{Datagram, DatagramSocket};
 #[cfg(target_os = "linux")]
 use super::refusals::ErrorQueue;
 #[cfg(target_os = "linux")]
@@ -56,11 +57,22 @@ impl SocketBuffers {
     }
 }
 
-/// A non-blocking UDP socket.
+/// What a socket sends and receives by.
+#[derive(Debug)]
+enum Io {
+    /// A non-blocking UDP socket of the system.
+    System {
+        io: tokio::net::UdpSocket,
+        state: UdpSocketState,
+    },
+    /// One of the application's own.
+    Own(Arc<dyn DatagramSocket>),
+}
+
+/// A socket of an endpoint.
 #[derive(Debug)]
 pub(super) struct Socket {
-    io: tokio::net::UdpSocket,
-    state: UdpSocketState,
+    io: Io,
     buffers: SocketBuffers,
     local: SocketAddr,
     /// An IPv6 socket for IPv4 packets, too.
@@ -116,20 +128,51 @@ impl Socket {
         let both_versions = local.is_ipv6() && !sys::is_ipv6_only(&socket)?;
         #[cfg(not(target_os = "linux"))]
         let both_versions = false;
+        let segments = state.max_gso_segments();
+        let io = tokio::net::UdpSocket::from_std(socket)?;
+        let mut made = Self::by(Io::System { io, state }, local, segments);
+        made.buffers = buffers;
+        made.both_versions = both_versions;
+        Ok(made)
+    }
+
+    /// A socket of the application's own.
+    pub(super) fn own(socket: Arc<dyn DatagramSocket>) -> Self {
+        let local = socket.local_address();
+        Self::by(Io::Own(socket), local, 1)
+    }
+
+    fn by(io: Io, local: SocketAddr, segments: usize) -> Self {
         let senders = Arc::new(Waiters::default());
-        Ok(Self {
-            io: tokio::net::UdpSocket::from_std(socket)?,
-            segments: AtomicUsize::new(state.max_gso_segments()),
-            state,
-            buffers,
+        Self {
+            io,
+            segments: AtomicUsize::new(segments),
+            buffers: SocketBuffers {
+                wanted: 0,
+                receive: 0,
+                send: 0,
+            },
             local,
-            both_versions,
+            both_versions: false,
             cut_off: Arc::default(),
             wakes_senders: Waker::from(Arc::clone(&senders)),
             senders,
             #[cfg(target_os = "linux")]
             errors: ErrorQueue::default(),
-        })
+        }
+    }
+
+    /// The system's interfaces carry what is sent here.
+    pub(super) fn is_of_system(&self) -> bool {
+        matches!(self.io, Io::System { .. })
+    }
+
+    /// Room for what arrives here.
+    pub(super) fn batch(&self) -> Batch {
+        match self.io {
+            Io::System { .. } => Batch::of_system(),
+            Io::Own(_) => Batch::own(),
+        }
     }
 
     /// Counts on where `former`, which it replaces, does.
@@ -228,35 +271,17 @@ impl Socket {
         sent
     }
 
-    #[cfg(target_os = "linux")]
     fn try_send(&self, outgoing: &Outgoing<'_>, bytes: &[u8], batched: bool) -> io::Result<()> {
-        let message = sys::OutgoingMessage {
-            to: outgoing.to,
-            from: outgoing.from,
-            tos: outgoing.dscp << 2 | outgoing.ecn as u8,
-            bytes,
-            segment: batched
-                .then(|| u16::try_from(outgoing.segment).ok())
-                .flatten(),
-        };
-        self.io
-            .try_io(Interest::WRITABLE, || sys::send(self.io.as_fd(), &message))
-    }
-
-    /// Without DSCP, for which there is no portable way.
-    #[cfg(not(target_os = "linux"))]
-
-    fn try_send(&self, outgoing: &Outgoing<'_>, bytes: &[u8], batched: bool) -> io::Result<()> {
-        let transmit = quinn_udp::Transmit {
-            destination: outgoing.to,
-            ecn: quinn_udp::EcnCodepoint::from_bits(outgoing.ecn as u8),
-            contents: bytes,
-            segment_size: batched.then_some(outgoing.segment),
-            src_ip: outgoing.from,
-        };
-        self.io.try_io(Interest::WRITABLE, || {
-            self.state.try_send(UdpSockRef::from(&self.io), &transmit)
-        })
+        match &self.io {
+            Io::System { io, state } => send_by_system(io, state, outgoing, bytes, batched),
+            Io::Own(socket) => socket.try_send(&Datagram {
+                to: outgoing.to,
+                from: outgoing.from,
+                ecn: outgoing.ecn,
+                dscp: outgoing.dscp,
+                bytes,
+            }),
+        }
     }
 
     /// A place among the tasks that wait for room to send.
@@ -280,12 +305,20 @@ impl Socket {
     #[cfg(target_os = "linux")]
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let fresh = self.errors.poll_room(cx);
-        fresh.unwrap_or_else(|| self.io.poll_send_ready(cx))
+        fresh.unwrap_or_else(|| self.poll_own_room(cx))
     }
 
     #[cfg(not(target_os = "linux"))]
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io.poll_send_ready(cx)
+        self.poll_own_room(cx)
+    }
+
+    /// Room by the socket's own registration.
+    fn poll_own_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.io {
+            Io::System { io, .. } => io.poll_send_ready(cx),
+            Io::Own(socket) => socket.poll_writable(cx),
+        }
     }
 
     /// Has all tasks that wait for room look again.
@@ -299,26 +332,37 @@ impl Socket {
         &self.errors
     }
 
+    /// The system's socket.
+    ///
+    /// # Errors
+    /// If it is one of the application's own.
     #[cfg(target_os = "linux")]
-    pub(super) fn io(&self) -> &tokio::net::UdpSocket {
-        &self.io
+    pub(super) fn io(&self) -> io::Result<&tokio::net::UdpSocket> {
+        match &self.io {
+            Io::System { io, .. } => Ok(io),
+            Io::Own(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
-    /// Fills `batch` once something has arrived.
+    /// Fills `batch`, which [`batch`](Self::batch) has made, once something has arrived.
     pub(super) fn poll_receive(
         &self,
         cx: &mut Context<'_>,
-        batch: &mut ReceiveBatch,
+        batch: &mut Batch,
     ) -> Poll<io::Result<()>> {
+        let (io, state) = match &self.io {
+            Io::System { io, state } => (io, state),
+            Io::Own(socket) => return batch.poll_fill_by(cx, socket),
+        };
         let mut errors = 0;
         loop {
-            ready!(self.io.poll_recv_ready(cx))?;
+            ready!(io.poll_recv_ready(cx))?;
             let mut is_filled = false;
-            let result = self.io.try_io(Interest::READABLE, || {
-                batch.fill(&self.state, &self.io)?;
+            let result = io.try_io(Interest::READABLE, || {
+                let is_last = batch.fill_by_system(state, io)?;
                 is_filled = true;
-                if batch.is_last() {
-                    // Another call would only be told that nothing is left.
+                if is_last {
+                    // Another call would find nothing left.
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
                 Ok(())
@@ -340,6 +384,47 @@ impl Socket {
             }
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn send_by_system(
+    io: &tokio::net::UdpSocket,
+    _state: &UdpSocketState,
+    outgoing: &Outgoing<'_>,
+    bytes: &[u8],
+    batched: bool,
+) -> io::Result<()> {
+    let message = sys::OutgoingMessage {
+        to: outgoing.to,
+        from: outgoing.from,
+        tos: outgoing.dscp << 2 | outgoing.ecn as u8,
+        bytes,
+        segment: batched
+            .then(|| u16::try_from(outgoing.segment).ok())
+            .flatten(),
+    };
+    io.try_io(Interest::WRITABLE, || sys::send(io.as_fd(), &message))
+}
+
+/// Without DSCP, for which there is no portable way.
+#[cfg(not(target_os = "linux"))]
+fn send_by_system(
+    io: &tokio::net::UdpSocket,
+    state: &UdpSocketState,
+    outgoing: &Outgoing<'_>,
+    bytes: &[u8],
+    batched: bool,
+) -> io::Result<()> {
+    let transmit = quinn_udp::Transmit {
+        destination: outgoing.to,
+        ecn: quinn_udp::EcnCodepoint::from_bits(outgoing.ecn as u8),
+        contents: bytes,
+        segment_size: batched.then_some(outgoing.segment),
+        src_ip: outgoing.from,
+    };
+    io.try_io(Interest::WRITABLE, || {
+        state.try_send(UdpSockRef::from(io), &transmit)
+    })
 }
 
 /// Errors of earlier datagrams in a row, at most: a socket keeps one at a time, so more of them are

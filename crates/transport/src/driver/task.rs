@@ -170,7 +170,7 @@ impl ConnectionTask {
             let remote = state.core.remote_address();
             drop(state);
             let interfaces = &self.shared.endpoint.interfaces;
-            let mtu = interfaces.mtu(clock::now(), remote, bound(next.local_address()));
+            let mtu = interfaces.mtu(clock::now(), &next, remote, bound(next.local_address()));
             let mtu = mtu.unwrap_or(ETHERNET_MTU);
             self.shared.lock().core.set_interface_mtu(mtu);
             // What the former socket had no room for is lost, like any datagram.
