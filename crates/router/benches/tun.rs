@@ -4,7 +4,8 @@
 //! `cargo bench -p pathmark-router --bench tun`. Same interfaces, same offloads, same process,
 //! taking turns.
 //!
-//! First what arrives while a sender sends all it can, the forwarder in a thread of its own, and
+//! First the CPU time per datagram of a port of 100 Mbit/s that is in use in part. Then what
+//! arrives while a sender sends all it can, the forwarder in a thread of its own, and
 //! the forwarder's CPU time per byte. Each round gives a share of the copying program's figure in
 //! the same round; medians over the rounds, so that what else the machine does decides less. Then,
 //! on one thread, the CPU time that it takes to empty an interface whose queue is full: nobody
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forwarders::{Hosts, LEFT, RIGHT, copy, copy_batch, driver, route, set_offloads};
+use forwarders::{Forwarder, Hosts, LEFT, RIGHT, copy, copy_batch, driver, route, set_offloads};
 use pathmark_cc::Request;
 use pathmark_router::config::LinkSpec;
 use pathmark_testbed::Node;
@@ -302,9 +303,71 @@ fn emptying(hosts: &Hosts, specs: [&LinkSpec; 2]) {
     }
 }
 
+/// Datagrams of [`SEGMENT`] bytes at `rate` per second for a second; CPU time of the forwarder per
+/// datagram that arrives, microseconds.
+fn paced(hosts: &Hosts, rate: u32, running: Forwarder) -> f64 {
+    let (from, _to) = sockets(hosts);
+    let data = vec![0x55; SEGMENT];
+    let before = received(hosts);
+    let start = Instant::now();
+    for number in 0..rate {
+        let due = Duration::from_secs(1) * number / rate;
+        thread::sleep(due.saturating_sub(start.elapsed()));
+        let _ = from.send(&data);
+    }
+    let arrived = received(hosts) - before;
+    let datagrams = arrived as f64 / (SEGMENT + 28) as f64;
+    running.finish().as_secs_f64() * 1e6 / datagrams
+}
+
+/// What a packet costs where a port of 100 Mbit/s is in use in part.
+fn moderate(hosts: &Hosts) {
+    let rate = Some("100Mbit".parse().unwrap());
+    let plain = LinkSpec {
+        rate,
+        ..LinkSpec::default()
+    };
+    let vcp = LinkSpec {
+        controller: Some("vcp+bise".parse().unwrap()),
+        ..plain.clone()
+    };
+    let specs = [plain, vcp];
+    for share in [10, 50, 95] {
+        let rate = 100_000_000 / 8 / (SEGMENT as u32 + 28) * share / 100;
+        let mut costs = [const { Vec::new() }; 3];
+        for round in 0..5 {
+            for turn in 0..3 {
+                let kind = (round + turn) % 3;
+                let running = match kind {
+                    0 => copy(hosts),
+                    other => route(hosts, &specs[other - 1]),
+                };
+                costs[kind].push(paced(hosts, rate, running));
+            }
+        }
+        let cells = costs.each_mut().map(|costs| {
+            let median = median(costs);
+            format!(
+                "{median:.1} ({:.1}-{:.1})",
+                costs[0],
+                costs[costs.len() - 1]
+            )
+        });
+        let [copied, plain, vcp] = cells;
+        let name = format!("{share} Mbit/s: CPU us each");
+        println!("{name:<32} {copied:>18} {plain:>18} {vcp:>18}");
+    }
+}
+
 fn main() {
     let hosts = Hosts::new();
     set_offloads(&hosts);
+    println!(
+        "{:<32} {:>18} {:>18} {:>18}",
+        "", "copy", "plain port", "vcp port"
+    );
+    println!("a port of 100 Mbit/s, median and range of five rounds");
+    moderate(&hosts);
     let plain = LinkSpec::default();
     let vcp = LinkSpec {
         rate: Some("40Gbit".parse().unwrap()),

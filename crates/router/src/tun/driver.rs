@@ -8,6 +8,7 @@ use pathmark_cc::{Duration, Instant};
 
 use super::device::Device;
 use super::egress::Egress;
+use super::gather::Gather;
 use super::ingress::Ingress;
 use super::poller::{Poller, Ready};
 use super::presence::Presence;
@@ -65,6 +66,7 @@ pub struct Driver {
     ingress: Ingress,
     poller: Poller,
     pace: Pace,
+    gather: Gather,
     presence: Presence,
     start: Clock,
 }
@@ -89,6 +91,7 @@ impl Driver {
             ingress: Ingress::new(),
             poller,
             pace,
+            gather: Gather::new(Instant::ZERO),
             presence: Presence::default(),
             start,
         })
@@ -181,6 +184,7 @@ impl Driver {
                     }
                 }
             }
+            self.gather.on_all_read(self.now());
             if event.is_some() {
                 return Ok(event);
             }
@@ -210,12 +214,21 @@ impl Driver {
 
     fn wait(&mut self, now: Instant, until: Option<Instant>) -> io::Result<()> {
         // What is due sooner waits a little, to be sent together.
-        let links = self.router.deadline().map(|at| at.max(now + self.pace.0));
+        let pause = self.gather.pause();
+        let pace = pause.max(self.pace.0);
+        let links = self.router.deadline().map(|at| at.max(now + pace));
         let tidy = self.router.pool().tidy_at();
         let deadline = [links, tidy, until].into_iter().flatten().min();
         let timeout = deadline.map(|at| at.saturating_since(now));
         self.presence.expect(deadline.map(|at| at.max(now)));
-        let waited = self.poller.wait(timeout);
+        if pause > Duration::ZERO {
+            let pause = timeout.map_or(pause, |timeout| timeout.min(pause));
+            #[expect(clippy::disallowed_methods, reason = "a driver may wait")]
+            std::thread::sleep(pause);
+        }
+        let waited = self
+            .poller
+            .wait(timeout.map(|timeout| timeout.saturating_sub(pause)));
         let now = self.now();
         self.look_for_absence(now);
         // What there is to do now takes no time to speak of.
@@ -260,6 +273,7 @@ impl Driver {
                 Ok(Some((buffer, len, offload))) => {
                     let now = since(self.start);
                     self.router.receive(now, port, buffer, len, offload);
+                    self.gather.on_packet(len);
                     bytes += len;
                     unflushed += len;
                     if bytes > BATCH_BYTES {

@@ -12,6 +12,7 @@
 mod device;
 mod driver;
 mod egress;
+mod gather;
 mod ingress;
 pub(crate) mod links;
 mod poller;
