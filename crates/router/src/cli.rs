@@ -14,6 +14,7 @@ use crate::show;
 use crate::tell::tell;
 
 mod pages;
+mod reload;
 
 const DEFAULT_SOCKET: &str = "/run/vcp-router/control.sock";
 
@@ -95,6 +96,18 @@ enum Command {
     Pages {
         /// Where to.
         directory: PathBuf,
+    },
+    /// Has a running router read its configuration again, as SIGHUP does.
+    Reload {
+        /// Its status socket.
+        #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+        socket: PathBuf,
+        /// Its configuration, which is checked first and names the status socket (`control`).
+        #[arg(long, value_name = "FILE", conflicts_with = "socket")]
+        config: Option<PathBuf>,
+        /// Waits until the file is in force, or fails with the reason why it is not.
+        #[arg(long)]
+        wait: bool,
     },
     /// Shows the state of a running router.
     Show {
@@ -197,6 +210,23 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             json,
             metrics,
         } => show_command(&socket, json, metrics),
+        Command::Reload {
+            socket,
+            config,
+            wait,
+        } => {
+            let socket = match config.as_deref().map(reload::socket).transpose() {
+                Ok(named) => named.unwrap_or(socket),
+                Err(error) => return fail(2, &error),
+            };
+            match reload::command(&socket, wait) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    tell!("{error}");
+                    ExitCode::from(1)
+                }
+            }
+        }
         Command::Capacity { port, rate, socket } => capacity_command(&socket, &port, &rate),
     }
 }
@@ -308,19 +338,23 @@ fn capacity_command(socket: &std::path::Path, port: &str, rate: &str) -> ExitCod
             return ExitCode::from(2);
         }
     };
-    let text = match ask(socket, &query) {
-        Ok(text) => text,
-        Err(error) => return fail(1, &error),
-    };
-    match serde_json::from_str::<serde_json::Value>(&text) {
-        Ok(answer) => match answer.get("error").and_then(|error| error.as_str()) {
-            Some(error) => {
-                tell!("{error}");
-                ExitCode::from(1)
-            }
-            None => ExitCode::SUCCESS,
-        },
-        Err(error) => fail(1, &error),
+    match answer(socket, &query) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            tell!("{error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// What the router answers to a question that changes something, or why it does not.
+fn answer(socket: &std::path::Path, query: &Query) -> Result<serde_json::Value, String> {
+    let text = ask(socket, query).map_err(|error| error.to_string())?;
+    let answer: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    match answer.get("error").and_then(|error| error.as_str()) {
+        Some(error) => Err(error.to_owned()),
+        None => Ok(answer),
     }
 }
 

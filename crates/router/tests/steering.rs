@@ -418,3 +418,57 @@ fn a_card_that_comes_later_is_seen() {
     assert_eq!(watched.cards.setup(), "");
     watched.cards.udp(false).until_it_passes();
 }
+
+/// MTU and name of a port change at a reload, which says how it ended. The interface's MTU is
+/// `setup`'s to change.
+#[test]
+fn a_reload_changes_mtu_and_name_of_a_port() {
+    let cards = Cards::new();
+    cards.configure("", "rate = \"10Mbit\"");
+    let file = cards.path("router.toml");
+    let watched = Watched::started(cards);
+    let udp = watched.cards.udp(false);
+    udp.until_it_passes();
+    let sent = watched.cards.link("wan")["sent_packets"].as_u64();
+    let reload = || {
+        let mut command = vcp_router();
+        command.args(["reload", "--wait", "--socket"]);
+        command.arg(watched.cards.control());
+        run(&watched.cards.kernel, command)
+    };
+    let text = std::fs::read_to_string(&file).unwrap();
+    let renamed = text.replace("\"wan\"", "\"uplink\"");
+    assert_ne!(renamed, text);
+    std::fs::write(&file, &renamed).unwrap();
+    let said = reload();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("reloaded, generation 2"), "{said:?}");
+    let after = watched.cards.link("uplink")["sent_packets"].as_u64();
+    assert!(after >= sent && sent > Some(0), "{sent:?} {after:?}");
+    udp.until_it_passes();
+
+    let narrow = renamed.replacen("[[port]]", "[[port]]\nmtu = 1400", 1);
+    std::fs::write(&file, &narrow).unwrap();
+    let said = reload();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let remedy = "port uplink: the TUN interface vcp-wan has an MTU of 1500, the configuration \
+                  says 1400: run `vcp-router setup`";
+    assert!(said.err.contains(remedy), "{said:?}");
+    watched.cards.setup();
+    let said = reload();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("reloaded, generation 3"), "{said:?}");
+    watched.does("ip link show vcp-wan | grep -q 'mtu 1400'");
+    udp.until_it_passes();
+
+    std::fs::write(&file, "nonsense").unwrap();
+    let said = reload();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let reason = "not reloaded, still running as before: ";
+    assert!(
+        said.err.contains(reason) && said.err.contains("router.toml:1: "),
+        "{said:?}"
+    );
+    assert_eq!(watched.cards.show()["reload"]["generation"], 3);
+    udp.until_it_passes();
+}

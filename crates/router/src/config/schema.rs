@@ -88,7 +88,7 @@ impl Default for IcmpSpec {
 }
 
 /// Where a port's packets come from and go to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Interface {
     /// A TUN interface of this name, made if there is none.
     Tun(String),

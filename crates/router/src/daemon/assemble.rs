@@ -1,6 +1,6 @@
 //! From a configuration to a running router, and from a running one to the next: all or nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
 
@@ -122,16 +122,15 @@ pub(super) fn plan(
     new: Config,
     now: Instant,
 ) -> Result<Plan, AssembleError> {
-    let stays = by_name(old);
+    let before = predecessors(old, &new);
     let mut namespaces = Namespaces::default();
     let mut opened = Vec::new();
     let mut built = Vec::new();
     let seeds = clouds::Seeds::draw().map_err(AssembleError::Random)?;
-    for port in &new.ports {
-        let before = stays.get(port.name.as_str());
+    for (port, before) in new.ports.iter().zip(&before) {
         let lost = |index: usize| lost.get(index).copied().unwrap_or(false);
         opened.push(match before {
-            Some((index, old)) if same_device(old, port) && !lost(*index) => None,
+            Some((index, old)) if old.interface == port.interface && !lost(*index) => None,
             _ => {
                 let mut device = open(&port.interface, port)?;
                 device.find(&mut namespaces);
@@ -144,6 +143,13 @@ pub(super) fn plan(
         });
     }
     let (table, entries) = tables(&new);
+    // Last, for it may change an interface: nothing else can fail.
+    let kept = new.ports.iter().zip(&before).zip(&opened);
+    for ((port, before), _) in kept.filter(|(_, opened)| opened.is_none()) {
+        if before.is_some_and(|(_, old)| old.mtu != port.mtu) {
+            Device::fit(&port.interface, port.mtu).map_err(device_error(port))?;
+        }
+    }
     Ok(Plan {
         config: new,
         opened,
@@ -172,18 +178,28 @@ fn tables(config: &Config) -> (RouteTable<Target>, Vec<Option<RouteTable<Target>
     (table(None), entries.collect())
 }
 
-fn by_name(config: Option<&Config>) -> HashMap<&str, (usize, &PortSpec)> {
-    let ports = config.into_iter().flat_map(|config| config.ports.iter());
-    let named = ports.enumerate();
-    named
-        .map(|(index, port)| (port.name.as_str(), (index, port)))
-        .collect()
+/// For each port of `new` the one of `old` that it goes on with, and its place there: the one with
+/// its interface, else the one with its name, if no port of `new` has the interface of that.
+fn predecessors<'a>(old: Option<&'a Config>, new: &Config) -> Vec<Option<(usize, &'a PortSpec)>> {
+    let ports = old.into_iter().flat_map(|config| &config.ports);
+    let (mut by_interface, mut by_name) = (HashMap::new(), HashMap::new());
+    for (index, port) in ports.enumerate() {
+        by_interface.insert(&port.interface, (index, port));
+        by_name.insert(&port.name, (index, port));
+    }
+    let taken: HashSet<_> = new.ports.iter().map(|port| &port.interface).collect();
+    by_name.retain(|_, (_, port)| !taken.contains(&port.interface));
+    let before = new.ports.iter().map(|port| {
+        let same = by_interface.get(&port.interface);
+        same.or_else(|| by_name.get(&port.name)).copied()
+    });
+    before.collect()
 }
 
 /// What a plan has replaced, for a thread with time to drop it.
 pub(super) type Replaced = (Vec<Option<RouteTable<Target>>>, Vec<Option<Device>>);
 
-/// Puts a plan in force. Ports whose name stays keep their interface, and their queue and counters
+/// Puts a plan in force. Ports whose interface or name stays keep it, and their queue and counters
 /// as far as the queue stays the same kind of queue. Takes no time that grows with the routes. It
 /// cannot fail any more, but interfaces may turn out to be deaf.
 pub(super) fn put_in_force(
@@ -192,7 +208,6 @@ pub(super) fn put_in_force(
     plan: Plan,
 ) -> (Config, Replaced, Vec<Deaf>) {
     let now = driver.now();
-    let stays = by_name(old);
     let Plan {
         config: new,
         opened,
@@ -201,15 +216,16 @@ pub(super) fn put_in_force(
         entries,
         seeds,
     } = plan;
+    let before = predecessors(old, &new);
     let ports = driver.router_mut().take_ports();
     let mut ports: Vec<Option<RouterPort>> = ports.into_iter().map(Some).collect();
     let (devices, _) = driver.set_devices(Vec::new());
     let mut devices: Vec<Option<Device>> = devices.into_iter().map(Some).collect();
     let (mut next_ports, mut next_devices) = (Vec::new(), Vec::new());
-    for ((spec, device), link) in new.ports.iter().zip(opened).zip(built) {
-        let before = stays.get(spec.name.as_str());
-        let old_port = before.and_then(|(index, _)| ports.get_mut(*index)?.take());
-        let old_device = before.and_then(|(index, _)| devices.get_mut(*index)?.take());
+    let planned = new.ports.iter().zip(opened).zip(built);
+    for (((spec, device), link), before) in planned.zip(before) {
+        let old_port = before.and_then(|(index, _)| ports.get_mut(index)?.take());
+        let old_device = before.and_then(|(index, _)| devices.get_mut(index)?.take());
         let port = match (link, old_port) {
             (None, Some(mut port)) => {
                 if let Some((_, old)) = before {
@@ -254,15 +270,12 @@ pub(super) fn put_in_force(
 }
 
 fn open(interface: &Interface, port: &PortSpec) -> Result<Device, AssembleError> {
-    Device::open(interface, port.mtu).map_err(|source| AssembleError::Device {
-        port: port.name.clone(),
-        source,
-    })
+    Device::open(interface, port.mtu).map_err(device_error(port))
 }
 
-fn same_device(old: &PortSpec, new: &PortSpec) -> bool {
-    old.interface == new.interface
-        && (old.mtu == new.mtu || matches!(new.interface, Interface::Fd(_)))
+fn device_error(port: &PortSpec) -> impl FnOnce(DeviceError) -> AssembleError {
+    let port = port.name.clone();
+    move |source| AssembleError::Device { port, source }
 }
 
 /// True if the new port's queue is the old one's with at most another limit.

@@ -16,6 +16,8 @@ pub(super) enum Request {
     Snapshot(SyncSender<Snapshot>),
     /// To tell a port of a capacity, and to say why that would change nothing.
     Capacity(Hint, SyncSender<Result<(), String>>),
+    /// To read the configuration again, and to say how many reloads will have ended with that one.
+    Reload(SyncSender<u64>),
     /// To put a configuration in force, or to say why there is none.
     Reloaded(Box<Result<Plan, RunError>>),
 }
@@ -105,6 +107,10 @@ impl Counter {
     /// The answer is an error, in a line, if there is no port whose law it reaches.
     pub(super) fn capacity(&self, hint: Hint) -> Option<Receiver<Result<(), String>>> {
         self.ask(|reply| Request::Capacity(hint, reply))
+    }
+
+    pub(super) fn reload(&self) -> Option<Receiver<u64>> {
+        self.ask(Request::Reload)
     }
 
     /// Becomes readable when something was answered.

@@ -14,6 +14,8 @@ pub enum Query {
     Metrics,
     /// That a port's control law reckon with another capacity.
     Capacity(Hint),
+    /// That the configuration be read again.
+    Reload,
 }
 
 /// What a port's control law may reckon with, by the word of someone who sees the link behind it.
@@ -30,6 +32,7 @@ impl fmt::Display for Query {
         match self {
             Self::Json => f.write_str("json"),
             Self::Metrics => f.write_str("metrics"),
+            Self::Reload => f.write_str("reload"),
             Self::Capacity(Hint { port, rate }) => match rate {
                 Some(rate) => write!(f, "capacity {port} {}bit", rate.bits),
                 None => write!(f, "capacity {port} none"),
@@ -68,12 +71,13 @@ impl FromStr for Query {
         match line {
             "json" | "" => return Ok(Self::Json),
             "metrics" => return Ok(Self::Metrics),
+            "reload" => return Ok(Self::Reload),
             _ => {}
         }
         // A port's name may have spaces, a rate has none.
         let hint = line.strip_prefix("capacity ");
         let Some((port, rate)) = hint.and_then(|hint| hint.trim_start().rsplit_once(' ')) else {
-            return Err("ask for json, metrics or capacity PORT RATE".to_owned());
+            return Err("ask for json, metrics, reload or capacity PORT RATE".to_owned());
         };
         Self::capacity(port.trim_end(), rate)
     }

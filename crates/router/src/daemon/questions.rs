@@ -40,6 +40,7 @@ enum Open {
     /// The state, without what the kernel says of the interfaces until then.
     Kernel(Box<Snapshot>, Receiver<Looks>, Instant),
     Change(Hint, Receiver<Result<(), String>>),
+    Reload(Receiver<u64>),
 }
 
 /// Questions, and who waits for their answers.
@@ -158,20 +159,24 @@ impl Questions {
 
     /// Puts the next question. False if there is none, or the router has too many to answer.
     fn put(&mut self) -> bool {
-        // First what changes something, so that whoever asks in the same moment is told of it.
-        let change = |asker: &Asker| match &asker.query {
-            Query::Capacity(hint) => Some(hint.clone()),
-            _ => None,
-        };
-        let changes = self.waiting.iter().enumerate();
-        let next = changes.filter_map(|(index, asker)| Some((index, change(asker)?)));
-        if let Some((index, hint)) = { next }.next() {
-            let Some(answer) = self.counter.capacity(hint.clone()) else {
-                return false;
-            };
-            self.open = Some(Open::Change(hint, answer));
-            self.told.push(self.waiting.remove(index));
-            return true;
+        // First what changes something, so that a state asked for in the same moment shows it.
+        let changes = |asker: &Asker| matches!(asker.query, Query::Capacity(_) | Query::Reload);
+        if let Some(index) = self.waiting.iter().position(changes) {
+            let open = self
+                .waiting
+                .get(index)
+                .and_then(|asker| match &asker.query {
+                    Query::Capacity(hint) => {
+                        let answer = self.counter.capacity(hint.clone())?;
+                        Some(Open::Change(hint.clone(), answer))
+                    }
+                    _ => self.counter.reload().map(Open::Reload),
+                });
+            self.open = open;
+            if self.open.is_some() {
+                self.told.push(self.waiting.remove(index));
+            }
+            return self.open.is_some();
         }
         if self.waiting.is_empty() {
             return false;
@@ -219,6 +224,11 @@ impl Open {
             Self::Change(hint, answer) => match answer.try_recv() {
                 Ok(result) => Answered::With(Answer::Line(changed(&hint, result))),
                 Err(TryRecvError::Empty) => Answered::Yet(Self::Change(hint, answer)),
+                Err(TryRecvError::Disconnected) => Answered::With(Answer::Nothing),
+            },
+            Self::Reload(answer) => match answer.try_recv() {
+                Ok(reloads) => Answered::With(Answer::Line(format!("{{\"reloads\":{reloads}}}\n"))),
+                Err(TryRecvError::Empty) => Answered::Yet(Self::Reload(answer)),
                 Err(TryRecvError::Disconnected) => Answered::With(Answer::Nothing),
             },
         }

@@ -312,6 +312,12 @@ impl Daemon<'_> {
         match request {
             Request::Snapshot(reply) => drop(reply.try_send(self.snapshot())),
             Request::Capacity(hint, reply) => drop(reply.try_send(self.tell_capacity(&hint))),
+            Request::Reload(reply) => {
+                self.reload();
+                // One that runs already may have read the file before it changed.
+                let to_come = 1 + u64::from(self.reading == Some(true));
+                let _gone = reply.try_send(self.reloads.ended() + to_come);
+            }
             Request::Reloaded(result) => self.reloaded(*result),
         }
     }

@@ -96,6 +96,11 @@ impl Default for Reload {
 }
 
 impl Reload {
+    /// Reloads that have ended, in one way or the other.
+    pub(super) fn ended(&self) -> u64 {
+        self.generation - 1 + self.failures
+    }
+
     /// Takes note of the last reload: what does not work although it is in force, or why it is not.
     /// Returns what to tell people.
     pub(super) fn note(&mut self, at_s: f64, result: Result<Vec<String>, String>) -> String {

@@ -126,6 +126,20 @@ impl Device {
         })
     }
 
+    /// Gives an interface that is open another `mtu`; one of a passed descriptor is its owner's to
+    /// configure.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    pub fn fit(interface: &Interface, mtu: u32) -> Result<(), DeviceError> {
+        match interface {
+            Interface::Tun(name) => {
+                sys::bring_up(name, mtu).map_err(|unfit| unfit_for(unfit, name, mtu))
+            }
+            Interface::Fd(_) => Ok(()),
+        }
+    }
+
     /// Anything that can be read and written.
     #[cfg(test)]
     pub(super) fn of_file(file: File) -> Self {
