@@ -5,6 +5,7 @@ mod assemble;
 mod clouds;
 mod desk;
 pub mod exchange;
+mod headroom;
 pub mod http;
 mod kernel;
 mod notify;

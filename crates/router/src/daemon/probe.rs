@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use super::headroom;
 use super::run::{RunOptions, prepare};
 use super::run_error::RunError;
 use super::socket::{self, ControlError};
@@ -65,6 +66,7 @@ pub fn missing(config: &Config) -> Vec<String> {
     }
     found.extend(taken_addresses(config));
     // Where the kernel cannot be asked, `setup` will tell.
+    found.extend(headroom::too_little(config.memory.0));
     let faults = look(config).unwrap_or_default();
     let others = faults
         .iter()

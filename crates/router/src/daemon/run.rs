@@ -15,6 +15,7 @@ use pathmark_cc::{Duration, Instant};
 
 use super::assemble::{plan, put_in_force, router};
 use super::desk::{self, Counter, Desk, Request};
+use super::headroom;
 use super::notify::Supervisor;
 use super::query::Hint;
 use super::rates::History;
@@ -137,6 +138,9 @@ fn identity(user: &str, group: Option<&str>) -> Result<sys::Identity, RunError> 
 /// [`RunError`].
 pub fn run(options: &RunOptions) -> Result<(), RunError> {
     let config = Config::load(&options.config)?;
+    if let Some(warning) = headroom::too_little(config.memory.0) {
+        tell!("warning: {warning}");
+    }
     let signals = Signals::take_over().map_err(system("watch for signals"))?;
     let Prepared {
         config,

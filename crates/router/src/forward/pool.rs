@@ -21,6 +21,9 @@ pub const WORKING: usize = 4 * LARGE;
 
 /// Bytes of unused buffers that are kept whatever happens.
 const SPARE: usize = 1 << 20;
+/// Bytes that the rest of the router has when the system refuses memory for packets: for a status
+/// of hundreds of ports.
+const OTHERS: usize = 4 << 20;
 /// How long the most that was used at once is remembered.
 const LOOK: Duration = Duration::from_secs(1);
 /// Buffers released in one step, and the pause until the next: the thread that does it moves
@@ -84,6 +87,8 @@ pub struct Pool {
     /// Bytes of those that are not in `free`.
     used: usize,
     limit: usize,
+    /// Left to the rest of the router once the system refuses memory.
+    others: Vec<u8>,
     holdings: Vec<Holding>,
     /// Sum of the reserves.
     reserved: usize,
@@ -107,6 +112,7 @@ impl Pool {
             allocated: 0,
             used: 0,
             limit,
+            others: Vec::with_capacity(OTHERS),
             holdings: Vec::new(),
             reserved: 0,
             shared: 0,
@@ -142,8 +148,16 @@ impl Pool {
         if self.allocated + size > self.limit {
             return None;
         }
+        // A system that refuses memory costs packets, not the router.
+        let mut buffer = Vec::new();
+        if buffer.try_reserve_exact(size).is_err() {
+            self.limit = self.limit.min(self.allocated);
+            self.others = Vec::new();
+            return None;
+        }
+        buffer.resize(size, 0);
         self.allocated += size;
-        Some(vec![0; size].into_boxed_slice())
+        Some(buffer.into_boxed_slice())
     }
 
     /// Gives one spare buffer, of the largest there are, back to the allocator.

@@ -20,8 +20,8 @@ pub(crate) use interface::{
 };
 pub(crate) use netlink::{filter_lists, route_events};
 pub(crate) use process::{
-    Signal, Signals, give_way, monotonic_micros, precise_timers, raise_descriptor_limit, random,
-    return_memory, thread_seconds,
+    Signal, Signals, address_space, give_way, monotonic_micros, precise_timers,
+    raise_descriptor_limit, random, return_memory, thread_seconds,
 };
 #[cfg(test)]
 pub(crate) use unix::set_backlog;

@@ -2,7 +2,49 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
 use crate::bed::{Bed, Pinger, bytes, vcp_router};
+
+/// The system refuses memory before the queue is full: packets are dropped and counted, and the
+/// router goes on.
+#[test]
+fn memory_that_the_system_refuses_costs_packets() {
+    let mut bed = Bed::new();
+    bed.keys = "memory = \"256MiB\"".to_owned();
+    bed.configure("", "rate = \"1Mbit\"\nqueue = { limit = \"100MB\" }");
+    bed.start();
+    bed.show();
+    let pid = bed.router().id();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let size = status
+        .lines()
+        .find_map(|l| l.strip_prefix("VmSize:"))
+        .unwrap();
+    let size: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
+    let most = Some(size * 1024 + (8 << 20));
+    let limit = Rlimit {
+        current: most,
+        maximum: most,
+    };
+    prlimit(Pid::from_raw(pid.cast_signed()), Resource::As, limit).unwrap();
+    let (a, _b) = bed.udp(false);
+    let packet = bytes(1_400);
+    let start = Instant::now();
+    while bed.link("right")["drops_by_cause"]["no_buffer"] == 0 {
+        for _ in 0..500 {
+            a.send(&packet).unwrap();
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "none is refused");
+    }
+    let held = bed.show()["memory_bytes"].as_u64().unwrap();
+    assert!((2 << 20..16 << 20).contains(&held), "{held}");
+    let mut pinger = Pinger::new(&bed.left, "10.0.1.1");
+    let answered = (0..50).filter(|_| pinger.ping(56).is_some()).count();
+    assert!(answered > 0, "no ping is answered");
+    let state = bed.show();
+    assert_eq!(state["links"].as_array().unwrap().len(), 2);
+}
 
 const SHAPE: &str = "rate = \"1Mbit\"\nqueue = { limit = \"8MB\" }";
 

@@ -91,6 +91,17 @@ pub(crate) fn precise_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong, 0, 0, 0) };
 }
 
+/// Bytes of address space that this process may have (RLIMIT_AS), if that is limited.
+pub(crate) fn address_space() -> Option<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel fills in one `rlimit`, which outlives the call.
+    let found = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
+    (found && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
 /// Fills `out` with random numbers that nobody can guess.
 pub(crate) fn random(out: &mut [u8]) -> io::Result<()> {
     let mut rest = out;
