@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use pathmark_emulator::Scenario;
 use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
@@ -166,6 +167,39 @@ fn a_file_by_xcp_through_a_router() {
         // What foreign packets (handshakes, acknowledgements) take is not XCP's to give.
         let capacity = law["capacity_bps"].as_f64().unwrap();
         assert!((49e6..=50e6).contains(&capacity), "{law}");
+    });
+}
+
+/// A router that stands still for a second grants nothing for that time: no queue overflows, and no
+/// round trip takes longer than the path, the stall and 20 ms, and what this machine adds.
+#[test]
+fn a_router_that_stands_still_drops_nothing_of_xcp() {
+    let _alone = alone();
+    undisturbed(|| {
+        let hop = Hop {
+            forward: port("10Mbit", "100ms", "200ms", "xcp"),
+            reverse: port("10Mbit", "100ms", "200ms", "none"),
+        };
+        let chain = Chain::new(program(), 1500, &[hop]).unwrap();
+        let served = serve(&chain, 8_000_000);
+        let (chain, served) = (&chain, &served);
+        let figures = std::thread::scope(|scope| {
+            let fetching = scope.spawn(|| fetch(chain, served, "xcp", 1).remove(0));
+            let sent = || show(chain, 0)["links"][0]["sent_packets"].as_u64().unwrap();
+            while sent() < 2_000 {}
+            let router = chain.router(0).unwrap();
+            router.halt().unwrap();
+            std::thread::sleep(Duration::from_secs(1));
+            router.go_on().unwrap();
+            fetching.join().unwrap()
+        });
+        println!("{figures}");
+        assert_eq!(figures["feedback"], "xcp");
+        assert_eq!(figures["packets_lost"], 0);
+        let link = &show(chain, 0)["links"][0];
+        assert_eq!(link["drops"], 0, "{link}");
+        let longest = figures["rtt_ms"]["max"].as_f64().unwrap();
+        assert!((1_000.0..=1_240.0).contains(&longest), "{longest}");
     });
 }
 

@@ -349,6 +349,12 @@ impl Chain {
         Ok(())
     }
 
+    /// The process of a router that runs.
+    #[must_use]
+    pub fn router(&self, index: usize) -> Option<&ChildGuard> {
+        self.routers.get(index)?.process.as_ref()
+    }
+
     /// Ends a router at once, as a crash would.
     ///
     /// # Errors

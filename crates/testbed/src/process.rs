@@ -73,6 +73,22 @@ impl ChildGuard {
         sys::kill(self.child.id(), libc::SIGHUP)
     }
 
+    /// Stops it (SIGSTOP) until [`go_on`](Self::go_on).
+    ///
+    /// # Errors
+    /// If it is gone already.
+    pub fn halt(&self) -> io::Result<()> {
+        sys::kill(self.child.id(), libc::SIGSTOP)
+    }
+
+    /// Has it go on (SIGCONT) where it was [`halt`](Self::halt)ed.
+    ///
+    /// # Errors
+    /// If it is gone already.
+    pub fn go_on(&self) -> io::Result<()> {
+        sys::kill(self.child.id(), libc::SIGCONT)
+    }
+
     /// Ends it at once (SIGKILL) and waits.
     ///
     /// # Errors
