@@ -189,6 +189,7 @@ fn a_router_that_stands_still_drops_nothing_of_xcp() {
             while sent() < 2_000 {}
             let router = chain.router(0).unwrap();
             router.halt().unwrap();
+            #[expect(clippy::disallowed_methods, reason = "the stall, in real time")]
             std::thread::sleep(Duration::from_secs(1));
             router.go_on().unwrap();
             fetching.join().unwrap()
