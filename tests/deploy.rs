@@ -147,11 +147,7 @@ impl Reader {
                 // The configuration is where the unit expects it.
                 let start = "ExecStart=/usr/bin/vcp-router run --config /etc/vcp-router.toml\n";
                 assert!(UNIT.contains(start));
-                fs::copy(
-                    self.cards.path("etc/vcp-router.toml"),
-                    self.cards.path("router.toml"),
-                )
-                .unwrap();
+                self.copy_configuration();
                 self.cards.start();
             }
             "disable --now vcp-router vcp-router-setup" => {
@@ -159,14 +155,20 @@ impl Reader {
                 self.unit(SETUP_UNIT, "ExecStop=");
             }
             "reload vcp-router" => {
-                let reload = "ExecReload=/usr/bin/vcp-router check --offline --config \
+                let reload = "ExecReload=/usr/bin/vcp-router reload --wait --config \
                               /etc/vcp-router.toml\n";
                 assert!(UNIT.contains(reload));
+                self.copy_configuration();
                 self.unit(UNIT, "ExecReload=/usr");
-                self.cards.reload();
             }
             other => panic!("systemctl {other}: this test knows no such call"),
         }
+    }
+
+    /// The router of this test reads its file elsewhere.
+    fn copy_configuration(&self) {
+        let [etc, own] = ["etc/vcp-router.toml", "router.toml"].map(|name| self.cards.path(name));
+        fs::copy(etc, own).unwrap();
     }
 
     /// Runs the first line of a unit that begins so.
