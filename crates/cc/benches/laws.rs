@@ -2,10 +2,11 @@
 
 use std::hint::black_box;
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use pathmark_cc::{
-    Acked, Algorithm, Arrival, Carried, Duration, Explicit, Feedback, Instant, Limit,
-    LinkAlgorithm, PacketState, Sent, VcpCarried, VcpCode, VcpFeedback, XcpCarried, XcpFeedback,
+    Acked, Algorithm, Arrival, Carried, Cloud, Duration, Explicit, Feedback, Instant, Limit,
+    LinkAlgorithm, Lost, PacketState, QuickStartCarried, Sent, Upstream, VcpCarried, VcpCode,
+    VcpFeedback, XcpCarried, XcpFeedback,
 };
 
 const RTT: Duration = Duration::from_millis(100);
@@ -54,11 +55,22 @@ fn ports(c: &mut Criterion) {
 /// An XCP port at full load, 64 flows: one packet in and one out. What is measured is the pair.
 fn xcp_ports(c: &mut Criterion) {
     let mut group = c.benchmark_group("port");
-    for name in ["xcp", "xcp[capacity=auto]", "xcp[police]"] {
+    for name in [
+        "xcp",
+        "xcp[capacity=auto]",
+        "xcp[police]",
+        "xcp-i",
+        "xcp-i[estimate=real]",
+    ] {
         let mut port = LinkAlgorithm::parse(name)
             .expect("a known name")
             .controller(Instant::ZERO, 12_500_000, 1);
         port.on_buffer(1_250_000);
+        // A port that estimates clouds has a virtual router for one.
+        let cloud = name.contains("real").then(|| Cloud {
+            upstream: Upstream::of([192, 0, 2, 1].into()).expect("an address"),
+            hops: 2,
+        });
         let mut now = Instant::ZERO;
         let mut number = 0u32;
         group.bench_function(format!("{name}: arrival and stamp"), |b| {
@@ -73,7 +85,7 @@ fn xcp_ports(c: &mut Criterion) {
                         x: 8_444_249_301,
                         delta: 1 << 50,
                         covers: 1,
-                        cloud: None,
+                        cloud,
                     }),
                 };
                 if port.admits(now, &packet) {
@@ -81,6 +93,127 @@ fn xcp_ports(c: &mut Criterion) {
                 }
                 black_box(port.on_departure(now, &packet, 3000))
             });
+        });
+    }
+    group.finish();
+}
+
+/// A port that grants starting rates: a question in each packet of 64 flows, and one packet in 64.
+fn granting_ports(c: &mut Criterion) {
+    let mut group = c.benchmark_group("port");
+    for (name, every) in [("each packet asks", 1), ("one in 64 asks", 64)] {
+        let mut port = LinkAlgorithm::parse("quick-start")
+            .expect("a known name")
+            .controller(Instant::ZERO, 12_500_000, 1);
+        let (mut now, mut number) = (Instant::ZERO, 0u32);
+        group.bench_function(format!("quick-start: {name}"), |b| {
+            b.iter(|| {
+                now += GAP;
+                number += 1;
+                if port.deadline().is_some_and(|due| due <= now) {
+                    port.on_timer(now, 3000);
+                }
+                let flow = (number & 63).wrapping_mul(0x9E37_79B1);
+                let carried = match number % every {
+                    0 => Carried::QuickStart(QuickStartCarried {
+                        rate: 1_000_000,
+                        rtt: Some(RTT),
+                        source: flow,
+                        keeps: false,
+                    }),
+                    _ => Carried::Foreign,
+                };
+                let packet = Arrival {
+                    bytes: 1500,
+                    flow_hash: flow,
+                    carried,
+                };
+                port.on_arrival(now, &packet, 3000);
+                black_box(port.on_departure(now, &packet, 3000))
+            });
+        });
+    }
+    group.finish();
+}
+
+/// A loss of one packet in each round trip, between acknowledgements of others.
+fn losses(c: &mut Criterion) {
+    let mut group = c.benchmark_group("sender");
+    for &name in Algorithm::NAMES {
+        let algorithm = Algorithm::parse(&format!("{name}[iw=1000]")).expect("a known name");
+        let mut sender = algorithm.controller(Instant::ZERO, 1472);
+        let (mut now, mut number) = (Instant::ZERO, 0u64);
+        group.bench_function(format!("{name}: loss"), |b| {
+            b.iter(|| {
+                now += RTT;
+                number += 100;
+                let lost = Lost {
+                    bytes: 1472,
+                    packets: 1,
+                    ranges: 1,
+                    first_state: PacketState::default(),
+                    largest: number,
+                    sent_at: now,
+                    state: PacketState::default(),
+                    last_sent: number + 50,
+                    srtt: RTT,
+                    min_rtt: RTT,
+                    in_flight_before: 1_000_000,
+                };
+                sender.on_loss(now, &lost);
+                black_box(sender.window())
+            });
+        });
+    }
+    group.finish();
+}
+
+/// `auto` with the first answer of an XCP or VCP router: it leaves CUBIC for that law.
+fn changes_of_law(c: &mut Criterion) {
+    let mut group = c.benchmark_group("auto");
+    let algorithm = Algorithm::parse("auto").expect("a known name");
+    let acked = Acked {
+        bytes: 2944,
+        packets: 2,
+        largest: 2,
+        sent_at: Instant::ZERO,
+        state: PacketState::default(),
+        forward_delay: None,
+        rtt: Some(RTT),
+        srtt: RTT,
+        min_rtt: RTT,
+        in_flight_before: 14_720,
+        window_limited: true,
+    };
+    let xcp = Feedback::Xcp(XcpFeedback {
+        delta: 1 << 30,
+        packets: 2,
+        stamped: 2,
+        bytes: 2944,
+        hops: 1,
+        ..XcpFeedback::default()
+    });
+    let vcp = Feedback::Vcp(VcpFeedback {
+        packets: [0, 2, 0, 0],
+        bytes: [0, 2944, 0, 0],
+        sum_r: 600,
+        t_rho: Duration::from_millis(250),
+        hops: 1,
+        bise: true,
+        ..VcpFeedback::default()
+    });
+    for (name, feedback) in [("to XCP", xcp), ("to VCP", vcp)] {
+        group.bench_function(name, |b| {
+            b.iter_batched_ref(
+                || algorithm.controller(Instant::ZERO, 1472),
+                |sender| {
+                    let now = Instant::ZERO + RTT;
+                    sender.on_feedback(now, &feedback, &acked);
+                    sender.on_ack(now, &acked);
+                    black_box(sender.window())
+                },
+                BatchSize::SmallInput,
+            );
         });
     }
     group.finish();
@@ -179,6 +312,6 @@ criterion_group! {
     config = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1));
-    targets = ports, xcp_ports, senders
+    targets = ports, xcp_ports, granting_ports, senders, losses, changes_of_law
 }
 criterion_main!(laws);
