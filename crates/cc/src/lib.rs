@@ -44,6 +44,7 @@ mod loss_rule;
 mod newreno;
 mod offered;
 mod passive;
+mod power;
 #[cfg(test)]
 mod published_tests;
 mod quick_start;

@@ -3,7 +3,11 @@
 use super::params::BiseParams;
 use crate::Load;
 use crate::arith::saturate;
-use crate::vcp::log2_gain;
+use crate::power::{expm1, ln1p};
+use crate::vcp::ln_gain;
+
+/// Million: the unit of shares in the parameters.
+const PPM: u64 = 1_000_000;
 
 /// r = 1 in 2^-32.
 pub(crate) const ONE_Q32: u64 = 1 << 32;
@@ -27,20 +31,18 @@ pub(crate) fn ratio_q32(params: &BiseParams, ppb: u64) -> u64 {
 }
 
 /// The exact form for flows whose RTT is `x_ref` intervals: r = (g^x − 1) / ((1 + ε)^x − 1), g =
-/// 1 + k (ρ∞ − ρ) / ρ.
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "configured numbers of a few digits; the result is clamped before the cast"
-)]
+/// 1 + k (ρ∞ − ρ) / ρ. `step` is k (ρ∞ − ρ) in 10^-15, `ppb` is ρ in 10^-9.
 fn shorter_reference(params: &BiseParams, step: u128, ppb: u64) -> u64 {
-    let x = params.x_ref_ppm as f64 / 1e6;
-    let growth = step as f64 / (ppb as f64 * 1e6);
-    let wanted = libm::expm1(x * libm::log1p(growth));
-    let most = libm::expm1(x * log2_gain(params.epsilon_ppm) * core::f64::consts::LN_2);
-    let q32 = libm::floor(wanted / most * ONE_Q32 as f64);
-    (q32.clamp(0.0, ONE_Q32 as f64)) as u64
+    let unit = u128::from(PPM) * u128::from(ppb);
+    if step * u128::from(PPM) >= unit * u128::from(params.epsilon_ppm) {
+        return ONE_Q32;
+    }
+    let scaled = |ln: u128| expm1(ln * u128::from(params.x_ref_ppm) / u128::from(PPM));
+    let (wanted, most) = (
+        scaled(ln1p(step, unit)),
+        scaled(ln_gain(params.epsilon_ppm).into()),
+    );
+    saturate((wanted << 32) / most.max(1)).min(ONE_Q32)
 }
 
 /// r for a measured load; 0 from the ceiling on.

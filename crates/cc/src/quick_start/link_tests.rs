@@ -12,7 +12,7 @@ fn port() -> QuickStartLink<Passive> {
     QuickStartLink::new(Instant::ZERO, GBIT, 7, Passive)
 }
 
-fn request(flow: u32, rate: u64, rtt: u64) -> Arrival {
+pub(super) fn request(flow: u32, rate: u64, rtt: u64) -> Arrival {
     Arrival {
         bytes: 1500,
         flow_hash: flow,
@@ -25,7 +25,7 @@ fn request(flow: u32, rate: u64, rtt: u64) -> Arrival {
     }
 }
 
-fn foreign(bytes: u32) -> Arrival {
+pub(super) fn foreign(bytes: u32) -> Arrival {
     Arrival {
         bytes,
         flow_hash: 1,
@@ -34,7 +34,7 @@ fn foreign(bytes: u32) -> Arrival {
 }
 
 /// What is approved of a request that comes by at `at` milliseconds.
-fn ask(port: &mut QuickStartLink<Passive>, at: u64, arrival: &Arrival) -> u64 {
+pub(super) fn ask(port: &mut QuickStartLink<Passive>, at: u64, arrival: &Arrival) -> u64 {
     let now = Instant::from_millis(at);
     port.on_arrival(now, arrival, 0);
     match port.on_departure(now, arrival, 0) {

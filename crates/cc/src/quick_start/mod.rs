@@ -31,6 +31,8 @@ mod link_tests;
 #[cfg(test)]
 mod lost_tests;
 mod metrics;
+#[cfg(test)]
+mod oracle_tests;
 mod params;
 mod pending;
 mod question;

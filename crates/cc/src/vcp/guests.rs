@@ -8,7 +8,7 @@
 
 use super::ai::AiClock;
 use super::params::{AiGrowth, PPM};
-use super::scale::{epsilon_q32, log2_gain};
+use super::scale::{epsilon_q32, ln_gain};
 use crate::arith::{micros, mul_div, saturate};
 use crate::{Duration, Instant, VcpCode, XcpAnswer, XcpCarried};
 
@@ -44,10 +44,10 @@ pub(crate) struct Guests {
 impl Guests {
     /// `epsilon_ppm`: the ε that senders follow r with, in 10^-6, if they do.
     pub(crate) fn new(now: Instant, epsilon_ppm: Option<u64>) -> Self {
-        let gain = log2_gain(epsilon_ppm.unwrap_or(0));
+        let gain = ln_gain(epsilon_ppm.unwrap_or(0));
         let mut steps = [0; PARTS as usize + 1];
         for (part, step) in (0..).zip(&mut steps) {
-            *step = epsilon_q32(gain, part, PARTS, 1.0);
+            *step = epsilon_q32(gain, part, PARTS, None);
         }
         Self {
             steps,

@@ -46,5 +46,5 @@ pub use params::{AiBase, AiGrowth, Carrier, Interval, QueueFilter, VcpLinkParams
 pub(crate) use published::{PublishedLoss, PublishedVcp};
 pub use rule::{LinkRule, Mark, Plain};
 pub(crate) use ruler::{Change, Ruler};
-pub(crate) use scale::log2_gain;
+pub(crate) use scale::ln_gain;
 pub use sender::VcpSender;

@@ -6,13 +6,13 @@ use crate::{Duration, FallbackLaw};
 /// Load from which a port says HIGH, as a share of its usable capacity: 0.8 (VCP, table I).
 pub(crate) const HIGH_LOAD: (u64, u64) = (4, 5);
 
-/// MI with a small ε may use the gain of at most this many intervals in one round trip (the
-/// authors' simulator).
-pub(crate) const MAX_RTT_BY_T_RHO: f64 = 2.5;
+/// MI with a small ε may use the gain of at most this many intervals in one round trip, in 10^-6
+/// (the authors' simulator).
+pub(crate) const MAX_INTERVALS_PPM: u64 = 2_500_000;
 
 /// MI with ε above 1 only that of one: else an interval shorter than the RTT would mean ×400 per
 /// round trip.
-pub(crate) const MAX_RTT_BY_T_RHO_STEEP: f64 = 1.0;
+pub(crate) const MAX_INTERVALS_STEEP_PPM: u64 = PPM;
 
 /// Round trip assumed while none is measured (the simulator's typical RTT).
 pub(crate) const TYPICAL_RTT: Duration = Duration::from_millis(100);

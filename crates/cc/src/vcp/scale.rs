@@ -1,10 +1,11 @@
 //! RTT scaling: what ε and α per interval mean per round trip (VCP extensions paper, eq. 5 and 6).
 
 use super::params::{
-    AI_CLAMP, AiBase, MAX_RTT_BY_T_RHO, MAX_RTT_BY_T_RHO_STEEP, PPM, TYPICAL_RTT, VcpParams,
+    AI_CLAMP, AiBase, MAX_INTERVALS_PPM, MAX_INTERVALS_STEEP_PPM, PPM, TYPICAL_RTT, VcpParams,
 };
 use crate::Duration;
 use crate::arith::{micros, saturate};
+use crate::power::{expm1, ln1p};
 
 /// Largest ε_s that is used, in 2^-32: a window times a thousand per round trip.
 const MAX_EPSILON_Q32: u64 = 1000 << 32;
@@ -34,15 +35,17 @@ pub(crate) struct Scaling {
 /// An ε, ready to be raised to powers.
 #[derive(Clone, Copy, Debug)]
 struct Epsilon {
-    log2_gain: f64,
-    cap: f64,
+    /// [`ln_gain`] of ε.
+    ln_gain: u64,
+    /// Most intervals whose gain one round trip may use, in 10^-6.
+    cap_ppm: Option<u64>,
 }
 
 impl Epsilon {
     fn new(ppm: u64, capped: bool) -> Self {
         Self {
-            log2_gain: log2_gain(ppm),
-            cap: if capped { cap(ppm) } else { f64::INFINITY },
+            ln_gain: ln_gain(ppm),
+            cap_ppm: capped.then(|| cap_ppm(ppm)),
         }
     }
 }
@@ -85,7 +88,8 @@ impl Scaling {
             (AiBase::Fixed(base), false) => (micros(base), Clamp::None),
             (AiBase::Fixed(base), true) => (micros(base), Clamp::Both),
         };
-        let gain = |epsilon: Epsilon| epsilon_q32(epsilon.log2_gain, rtt_us, t_rho_us, epsilon.cap);
+        let gain =
+            |epsilon: Epsilon| epsilon_q32(epsilon.ln_gain, rtt_us, t_rho_us, epsilon.cap_ppm);
         self.gains = Gains {
             mild_q32: gain(self.mild),
             steep_q32: self.steep.map_or(0, gain),
@@ -94,37 +98,26 @@ impl Scaling {
     }
 }
 
-/// Most intervals whose gain one round trip may use.
-fn cap(epsilon_ppm: u64) -> f64 {
+/// Most intervals whose gain one round trip may use, in 10^-6.
+fn cap_ppm(epsilon_ppm: u64) -> u64 {
     if epsilon_ppm > PPM {
-        MAX_RTT_BY_T_RHO_STEEP
+        MAX_INTERVALS_STEEP_PPM
     } else {
-        MAX_RTT_BY_T_RHO
+        MAX_INTERVALS_PPM
     }
 }
 
-/// log2(1 + ε).
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "a configured number of a few digits"
-)]
-pub(crate) fn log2_gain(epsilon_ppm: u64) -> f64 {
-    libm::log2(1.0 + epsilon_ppm as f64 / 1e6)
+/// ln(1 + ε) in 2^-60. Exact for ε below 2^23; options allow 100 at most.
+pub(crate) fn ln_gain(epsilon_ppm: u64) -> u64 {
+    saturate(ln1p(epsilon_ppm.into(), PPM.into()))
 }
 
-/// ε_s = (1 + ε)^x − 1 with x = rtt / t_ρ, at most `cap`, in 2^-32, rounded down.
-#[allow(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "both times are below 2^53 µs, the result is clamped before the cast"
-)]
-pub(crate) fn epsilon_q32(log2_gain: f64, rtt_us: u64, t_rho_us: u64, cap: f64) -> u64 {
-    let x = (rtt_us as f64 / t_rho_us.max(1) as f64).min(cap);
-    // 2^y − 1 loses digits for small y; expm1 does not.
-    let gain = libm::expm1(x * log2_gain * core::f64::consts::LN_2);
-    let q32 = libm::floor(gain * 4_294_967_296.0);
-    (q32.max(0.0) as u64).min(MAX_EPSILON_Q32)
+/// ε_s = (1 + ε)^x − 1 with x = rtt / t_ρ, at most `cap_ppm`, in 2^-32, rounded down.
+pub(crate) fn epsilon_q32(ln_gain: u64, rtt_us: u64, t_rho_us: u64, cap_ppm: Option<u64>) -> u64 {
+    let times = |num: u64, den: u64| u128::from(ln_gain) * u128::from(num) / u128::from(den.max(1));
+    let exponent = times(rtt_us, t_rho_us);
+    let exponent = cap_ppm.map_or(exponent, |cap| exponent.min(times(cap, PPM)));
+    saturate(expm1(exponent) >> 28).min(MAX_EPSILON_Q32)
 }
 
 /// Where AI's scaling is linear instead of quadratic (the authors' simulator).

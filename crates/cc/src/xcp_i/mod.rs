@@ -29,6 +29,8 @@ mod covered;
 mod crowd;
 mod link;
 mod metrics;
+#[cfg(test)]
+mod oracle_tests;
 mod params;
 mod receiver;
 mod table;

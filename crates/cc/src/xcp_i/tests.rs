@@ -12,11 +12,11 @@ use crate::xcp::{Cloud, CloudAnswer, CloudEstimate, Upstream, XcpLink, XcpLinkPa
 use crate::{Answer, Arrival, Carried, Duration, Instant, LinkController, XcpAnswer, XcpCarried};
 
 /// The port's own link: never the narrow one.
-const CAPACITY: u64 = 100_000_000;
+pub(super) const CAPACITY: u64 = 100_000_000;
 /// More than anybody would give.
 const EAGER: i64 = 1 << 60;
 
-fn published() -> XcpLinkParams {
+pub(super) fn published() -> XcpLinkParams {
     XcpLinkParams {
         guard: false,
         clouds: Some(CloudParams::default()),
@@ -24,11 +24,11 @@ fn published() -> XcpLinkParams {
     }
 }
 
-fn upstream(number: u32) -> Upstream {
+pub(super) fn upstream(number: u32) -> Upstream {
     Upstream::of(IpAddr::V4(Ipv4Addr::from_bits(number))).unwrap()
 }
 
-fn packet(from: Option<u32>, header: XcpCarried) -> Arrival {
+pub(super) fn packet(from: Option<u32>, header: XcpCarried) -> Arrival {
     packet_of(from.map(upstream), header)
 }
 
@@ -50,7 +50,7 @@ fn estimate(available: i64) -> CloudEstimate {
     }
 }
 
-fn pass(port: &mut XcpILink, now: Instant, packet: &Arrival) -> XcpAnswer {
+pub(super) fn pass(port: &mut XcpILink, now: Instant, packet: &Arrival) -> XcpAnswer {
     port.on_arrival(now, packet, 0);
     match port.on_departure(now, packet, 0) {
         Answer::Xcp(answer) => answer,

@@ -1,7 +1,7 @@
 //! The window, and what codes make of it.
 
 use super::super::params::{AiBase, AiGrowth, VcpParams};
-use super::super::scale::{Clamp, alpha_q16, epsilon_q32, log2_gain};
+use super::super::scale::{Clamp, alpha_q16, epsilon_q32, ln_gain};
 use super::super::steering::{Moment, Steering};
 use super::super::window::Window;
 use crate::testing::ms;
@@ -15,7 +15,7 @@ fn packets(window: &Window) -> f64 {
 
 #[test]
 fn ten_rounds_of_low_and_of_high() {
-    let epsilon = epsilon_q32(log2_gain(62_500), 100_000, 200_000, 2.5);
+    let epsilon = epsilon_q32(ln_gain(62_500), 100_000, 200_000, Some(2_500_000));
     let alpha = alpha_q16(1_000_000, 100_000, 200_000, Clamp::Long);
     let mut low = Window::new(10 * MTU);
     let mut high = Window::new(10 * MTU);

@@ -1,0 +1,84 @@
+//! A virtual router's capacity next to the module's equations in `f64`.
+
+use proptest::prelude::*;
+
+use super::XcpILink;
+use super::params::{SHARED_GIVEN_PPM, SHARED_TAKEN_PPM};
+use super::tests::{CAPACITY, packet, pass, published, upstream};
+use crate::testing::ms;
+use crate::xcp::CloudEstimate;
+use crate::{Duration, Instant, LinkController, XcpCarried};
+
+/// C_v = BW + y_v + (g·C − s·y_v)/α, averaged over a round trip; times in seconds, rates in bytes
+/// per second.
+#[derive(Debug, Default)]
+struct Oracle {
+    bytes: f64,
+    since: f64,
+    capacity: Option<f64>,
+}
+
+impl Oracle {
+    fn estimate(&mut self, now: f64, told: &CloudEstimate, alpha: f64, round_trip: f64) -> f64 {
+        let elapsed = now - self.since;
+        let own = self.bytes / elapsed;
+        let of_link = told.capacity as f64;
+        let given = SHARED_GIVEN_PPM as f64 / 1e6 * of_link;
+        let taken = SHARED_TAKEN_PPM as f64 / 1e6 * own.min(of_link);
+        let shared = if told.capacity == 0 {
+            0.0
+        } else {
+            (given - taken) / alpha
+        };
+        let latest = (own + told.available as f64 + shared).max(1.0);
+        let weight = elapsed / round_trip.max(elapsed);
+        let averaged = self
+            .capacity
+            .map_or(latest, |before| before * (1.0 - weight) + latest * weight);
+        (self.bytes, self.since, self.capacity) = (0.0, now, Some(averaged));
+        averaged
+    }
+}
+
+proptest! {
+    #[test]
+    fn capacity_follows_the_oracle(
+        rtt_ms in 1..1000u32,
+        steps in prop::collection::vec(
+            (1..200u64, 0..50u32, -CAPACITY_I64..CAPACITY_I64, 0..CAPACITY, any::<bool>()),
+            1..40,
+        ),
+    ) {
+        let params = published();
+        let alpha = params.alpha_ppm as f64 / 1e6;
+        let mut port = XcpILink::new(Instant::ZERO, CAPACITY, params);
+        let mut oracle = Oracle::default();
+        let header = XcpCarried { rtt_us: rtt_ms * 1000, x: 1 << 30, ..XcpCarried::default() };
+        let mut now = Instant::ZERO;
+        pass(&mut port, now, &packet(Some(1), header));
+        oracle.bytes += 1000.0;
+        for (wait, packets, available, capacity, known) in steps {
+            for _ in 0..packets {
+                pass(&mut port, now, &packet(Some(1), header));
+                oracle.bytes += 1000.0;
+            }
+            now += ms(wait);
+            let told = CloudEstimate {
+                available,
+                capacity: if known { capacity } else { 0 },
+                queue: 0,
+                valid_for: Duration::from_secs(5),
+            };
+            let link = port.table().link(upstream(1));
+            let round_trip = link.map_or(0.0, |link| link.mean_rtt().as_secs_f64());
+            port.on_estimate(now, upstream(1), &told);
+            let seconds = now.as_nanos() as f64 / 1e9;
+            let exact = oracle.estimate(seconds, &told, alpha, round_trip);
+            let got = port.table().link(upstream(1)).unwrap().metrics().xcp.unwrap().capacity;
+            // Own rate, shared part and average are each rounded down in each of 40 estimates.
+            prop_assert!((got as f64 - exact).abs() <= 1e-9 * exact + 20.0, "{got} {exact}");
+        }
+    }
+}
+
+const CAPACITY_I64: i64 = CAPACITY as i64;
