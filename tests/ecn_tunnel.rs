@@ -22,7 +22,7 @@ use pathmark::cc::Algorithm;
 use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig};
 use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
-use pathmark_testbed::{Node, Prefix};
+use pathmark_testbed::{IpNet, Node};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use socket2::{SockAddr, Socket};
 
@@ -134,8 +134,8 @@ fn gateway(
     let seen = Arc::clone(seen);
     let ((inner, outer), (inner_peer, outer_peer)) = (own, peer);
     let tun = node.tun("tun9", MTU - OUTER_HEADER as u32).unwrap();
-    node.add_address("tun9", Prefix::host(inner)).unwrap();
-    node.add_route(Prefix::host(inner_peer), "tun9", None)
+    node.add_address("tun9", IpNet::from(inner)).unwrap();
+    node.add_route(IpNet::from(inner_peer), "tun9", None)
         .unwrap();
     let raw = |protocol| {
         let fd = node.socket(nix::libc::AF_INET, nix::libc::SOCK_RAW, protocol);

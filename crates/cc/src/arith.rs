@@ -40,6 +40,9 @@ pub(crate) fn div_rem(wide: u128, divisor: u128) -> (u64, u128) {
 pub(crate) struct Carry(u128);
 
 impl Carry {
+    /// Nothing carried.
+    pub(crate) const NONE: Self = Self(0);
+
     /// Adds `numerator / divisor`; returns the whole part of what has piled up.
     ///
     /// The divisor may change from call to call: the remainder is then worth a little more or less,

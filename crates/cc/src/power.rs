@@ -110,7 +110,12 @@ mod tests {
         }
 
         #[test]
-        fn both_rise(y in 0..MAX_EXPONENT, num in any::<u64>(), den in 1u64.., more in any::<u64>()) {
+        fn both_rise(
+            y in 0..MAX_EXPONENT,
+            num in any::<u64>(),
+            den in 1u64..,
+            more in any::<u64>(),
+        ) {
             prop_assert!(expm1(y) <= expm1(y + u128::from(more)));
             let (num, more) = (u128::from(num), u128::from(more));
             prop_assert!(ln1p(num, den.into()) <= ln1p(num + more, den.into()));

@@ -17,7 +17,9 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::{ChildGuard, Error, Node, Prefix, Testbed, Tun};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use crate::{ChildGuard, Error, Node, Testbed, Tun};
 
 /// The sender's address.
 pub const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
@@ -69,10 +71,11 @@ impl Addresses {
         }
     }
 
-    const fn unspecified(self) -> IpAddr {
+    /// The prefix of all addresses.
+    fn everywhere(self) -> IpNet {
         match self {
-            Self::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            Self::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            Self::V4 => Ipv4Net::default().into(),
+            Self::V6 => Ipv6Net::default().into(),
         }
     }
 }
@@ -184,20 +187,16 @@ impl Chain {
         }
         let hosts = [addresses.sender(), addresses.receiver()];
         for (node, address) in [&sender, &receiver].into_iter().zip(hosts) {
-            node.add_address("tun0", Prefix::host(address))?;
-            let everywhere = Prefix {
-                address: addresses.unspecified(),
-                length: 0,
-            };
-            node.add_route(everywhere, "tun0", None)?;
+            node.add_address("tun0", IpNet::from(address))?;
+            node.add_route(addresses.everywhere(), "tun0", None)?;
         }
         for (left, wire) in (0..).zip(&wires) {
             wire.forward()?;
-            wire.add_route(Prefix::host(addresses.receiver()), "right", None)?;
-            wire.add_route(Prefix::host(addresses.sender()), "left", None)?;
+            wire.add_route(IpNet::from(addresses.receiver()), "right", None)?;
+            wire.add_route(IpNet::from(addresses.sender()), "left", None)?;
             for router in (0..).take(hops.len()) {
                 let side = if router <= left { "left" } else { "right" };
-                wire.add_route(Prefix::host(addresses.router(router)), side, None)?;
+                wire.add_route(IpNet::from(addresses.router(router)), side, None)?;
             }
         }
         let files = TempDir::new().map_err(io_error("cannot make a directory"))?;
@@ -288,8 +287,8 @@ impl Chain {
              [[port]]\nname = \"reverse\"\nfd = {left}\nmtu = {mtu}\n{reverse}\n\n\
              [[route]]\nprefix = \"{receiver}\"\nport = \"forward\"\n\n\
              [[route]]\nprefix = \"{sender}\"\nport = \"reverse\"\n",
-            receiver = Prefix::host(self.addresses.receiver()),
-            sender = Prefix::host(self.addresses.sender()),
+            receiver = IpNet::from(self.addresses.receiver()),
+            sender = IpNet::from(self.addresses.sender()),
             id = index + 1,
             control = self.control(index).display(),
             forward = hop.forward,

@@ -24,7 +24,7 @@ mod sys;
 mod undisturbed;
 
 pub use error::Error;
+pub use ipnet::IpNet;
 pub use namespace::{Node, Testbed, Tun};
-pub use netlink::{BadPrefix, Prefix};
 pub use process::ChildGuard;
 pub use undisturbed::undisturbed;

@@ -7,8 +7,10 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ipnet::IpNet;
+
 use crate::error::Error;
-use crate::netlink::{Netlink, Prefix};
+use crate::netlink::Netlink;
 use crate::sys::{self, Enter, Operation};
 
 /// A user namespace in which this user is root, and the nodes made in it.
@@ -167,7 +169,7 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::Configure`] if the kernel refuses, [`Error::InterfaceName`].
-    pub fn add_address(&self, interface: &str, address: Prefix) -> Result<(), Error> {
+    pub fn add_address(&self, interface: &str, address: IpNet) -> Result<(), Error> {
         let raw = interface_name(interface)?;
         self.configure(&format!("add {address} to {interface}"), |netlink| {
             netlink.add_address(&raw, address)
@@ -180,7 +182,7 @@ impl Node {
     /// [`Error::Configure`] if the kernel refuses, [`Error::InterfaceName`].
     pub fn add_route(
         &self,
-        destination: Prefix,
+        destination: IpNet,
         interface: &str,
         gateway: Option<IpAddr>,
     ) -> Result<(), Error> {

@@ -1,12 +1,11 @@
 //! Configuring interfaces, addresses and routes of one namespace over a routing netlink socket.
 
-use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use ipnet::IpNet;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
@@ -28,37 +27,11 @@ use crate::sys::{self, Enter, Operation};
 /// take away namespaces that ended, are seconds behind.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// An address with its prefix length: `10.0.1.1/24`, `fd00::/64`, or a bare address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
-    /// The address; host bits may be set.
-    pub address: IpAddr,
-    /// Bits of the network part.
-    pub length: u8,
-}
-
-impl Prefix {
-    /// A single address.
-    #[must_use]
-    pub fn host(address: IpAddr) -> Self {
-        Self {
-            address,
-            length: if address.is_ipv4() { 32 } else { 128 },
-        }
-    }
-
-    fn family(&self) -> AddressFamily {
-        if self.address.is_ipv4() {
-            AddressFamily::Inet
-        } else {
-            AddressFamily::Inet6
-        }
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.length)
+/// The address family of a prefix.
+fn family(prefix: &IpNet) -> AddressFamily {
+    match prefix {
+        IpNet::V4(_) => AddressFamily::Inet,
+        IpNet::V6(_) => AddressFamily::Inet6,
     }
 }
 
@@ -66,32 +39,6 @@ fn route_address(address: IpAddr) -> RouteAddress {
     match address {
         IpAddr::V4(address) => RouteAddress::Inet(address),
         IpAddr::V6(address) => RouteAddress::Inet6(address),
-    }
-}
-
-/// Text that is no prefix.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no address prefix such as 10.0.1.0/24 or fd00::/64")]
-pub struct BadPrefix(String);
-
-impl FromStr for Prefix {
-    type Err = BadPrefix;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || BadPrefix(text.to_owned());
-        let (address, length) = match text.split_once('/') {
-            Some((address, length)) => (address, Some(length)),
-            None => (text, None),
-        };
-        let whole = Self::host(address.parse().map_err(|_| bad())?);
-        let length = match length {
-            Some(length) => length.parse().map_err(|_| bad())?,
-            None => whole.length,
-        };
-        if length > whole.length {
-            return Err(bad());
-        }
-        Ok(Self { length, ..whole })
     }
 }
 
@@ -171,17 +118,17 @@ impl Netlink {
     pub(crate) fn add_address(
         &mut self,
         interface: &InterfaceName,
-        address: Prefix,
+        address: IpNet,
     ) -> io::Result<()> {
         let mut message = AddressMessage::default();
-        message.header.family = address.family();
-        message.header.prefix_len = address.length;
+        message.header.family = family(&address);
+        message.header.prefix_len = address.prefix_len();
         message.header.flags = AddressHeaderFlags::Nodad;
         message.header.scope = AddressScope::Universe;
         message.header.index = self.index(interface)?;
         message.attributes = vec![
-            AddressAttribute::Local(address.address),
-            AddressAttribute::Address(address.address),
+            AddressAttribute::Local(address.addr()),
+            AddressAttribute::Address(address.addr()),
         ];
         let index = message.header.index;
         self.request(
@@ -190,12 +137,12 @@ impl Netlink {
         )?;
         // The kernel readies an IPv6 address in a work queue of its own, and routes packets to it
         // last; until then they are lost.
-        if address.address.is_ipv4() {
+        if address.addr().is_ipv4() {
             return Ok(());
         }
         let asked = Instant::now();
         while asked.elapsed() < READY_WITHIN {
-            if !self.is_tentative(index, address.address)? && self.is_local(address.address)? {
+            if !self.is_tentative(index, address.addr())? && self.is_local(address.addr())? {
                 return Ok(());
             }
             std::thread::yield_now();
@@ -248,13 +195,13 @@ impl Netlink {
 
     pub(crate) fn add_route(
         &mut self,
-        destination: Prefix,
+        destination: IpNet,
         interface: &InterfaceName,
         gateway: Option<IpAddr>,
     ) -> io::Result<()> {
         let mut message = RouteMessage::default();
-        message.header.address_family = destination.family();
-        message.header.destination_prefix_length = destination.length;
+        message.header.address_family = family(&destination);
+        message.header.destination_prefix_length = destination.prefix_len();
         message.header.table = RouteHeader::RT_TABLE_MAIN;
         message.header.protocol = RouteProtocol::Static;
         message.header.kind = RouteType::Unicast;
@@ -264,7 +211,7 @@ impl Netlink {
             RouteScope::Link
         };
         message.attributes = vec![
-            RouteAttribute::Destination(route_address(destination.address)),
+            RouteAttribute::Destination(route_address(destination.addr())),
             RouteAttribute::Oif(self.index(interface)?),
         ];
         if let Some(gateway) = gateway {

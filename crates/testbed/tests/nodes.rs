@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pathmark_testbed::{Error, Prefix, Testbed};
+use pathmark_testbed::{Error, IpNet, Testbed};
 
-fn prefix(text: &str) -> Prefix {
+fn prefix(text: &str) -> IpNet {
     text.parse().unwrap()
 }
 
@@ -132,8 +132,8 @@ fn mistakes_are_named() {
     for name in ["", "a/b", "sixteen-letters!", "with blank"] {
         assert!(matches!(node.tun(name, 1500), Err(Error::InterfaceName(_))));
     }
-    assert!("10.0.0.1/33".parse::<Prefix>().is_err());
-    assert!("10.0.0".parse::<Prefix>().is_err());
+    assert!("10.0.0.1/33".parse::<IpNet>().is_err());
+    assert!("10.0.0".parse::<IpNet>().is_err());
 }
 
 /// Runs only as a child of the test below: starts a program on a node, prints its id and waits to

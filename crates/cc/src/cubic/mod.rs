@@ -14,6 +14,7 @@ mod oracle;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use params::{BETA_2008_PPM, BETA_PPM};
 pub use rule::Cubic;
 
 use crate::loss_based::LossBased;

@@ -1,7 +1,6 @@
 //! CUBIC in `f64` and packets, straight from RFC 9438 §4.
 
 pub(crate) const C: f64 = 0.4;
-pub(crate) const BETA: f64 = 0.7;
 
 pub(crate) fn k(w_max: f64, window: f64) -> f64 {
     if window >= w_max {
@@ -26,10 +25,11 @@ pub(crate) struct Stage {
     k: f64,
     w_est: f64,
     prior: f64,
+    alpha: f64,
 }
 
 impl Stage {
-    pub(crate) fn new(window: f64, w_max: f64, prior: f64) -> Self {
+    pub(crate) fn new(beta: f64, window: f64, w_max: f64, prior: f64) -> Self {
         Self {
             window,
             grown: 0.0,
@@ -37,6 +37,7 @@ impl Stage {
             k: k(w_max, window),
             w_est: window,
             prior,
+            alpha: 3.0 * (1.0 - beta) / (1.0 + beta),
         }
     }
 
@@ -45,7 +46,7 @@ impl Stage {
         let alpha = if self.w_est >= self.prior {
             1.0
         } else {
-            3.0 * (1.0 - BETA) / (1.0 + BETA)
+            self.alpha
         };
         self.w_est += alpha * packets / now;
         if w(t, self.k, self.w_max) < self.w_est {

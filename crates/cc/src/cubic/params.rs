@@ -1,15 +1,11 @@
 //! CUBIC's constants (RFC 9438 §4.1, §4.3, §4.6, §4.7).
 
-/// β = 0.7 as a fraction: what a cut leaves of the window.
-pub(crate) const BETA: (u64, u64) = (7, 10);
+/// β of RFC 9438 (§4.6), in 10^-6: what a cut leaves of the window.
+pub(crate) const BETA_PPM: u64 = 700_000;
 
-/// (1 + β) / 2 = 0.85: fast convergence remembers this much of a window that was cut before it
-/// regained its maximum.
-pub(crate) const FAST_CONVERGENCE: (u64, u64) = (17, 20);
-
-/// α = 3 (1 − β) / (1 + β) = 9/17: the additive increase that makes the Reno-friendly estimate as
-/// aggressive as Reno.
-pub(crate) const ALPHA: (u64, u64) = (9, 17);
+/// What the CUBIC of Ha, Rhee and Xu leaves ("CUBIC: a new TCP-friendly high-speed TCP variant",
+/// 2008), which later papers simulate.
+pub(crate) const BETA_2008_PPM: u64 = 800_000;
 
 /// C = 0.4 packets/s³ as 4 / 10, with the 10^18 µs³ of a cubic second: C·mtu·(µs)³ = 4·mtu·x³ /
 /// `C_DIVISOR` bytes.

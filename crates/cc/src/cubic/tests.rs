@@ -172,13 +172,16 @@ proptest! {
         packets in 10u64..1 << 24,
         rtt_us in 100u64..10_000_000,
         rounds in 1u64..60,
+        (beta_ppm, beta) in prop::sample::select(vec![(700_000, 0.7), (800_000, 0.8)]),
     ) {
         let before = packets * mtu;
-        let mut rule = Cubic::default();
+        let mut rule = Cubic::with_beta(beta_ppm);
         let mut window = rule.on_congestion(us(0), before, mtu, Cause::Loss);
         let start = window;
         let m = mtu as f64;
-        let mut stage = oracle::Stage::new(window as f64 / m, before as f64 / m, before as f64 / m);
+        prop_assert_eq!(window, before * beta_ppm / 1_000_000);
+        let (exact, before) = (window as f64 / m, before as f64 / m);
+        let mut stage = oracle::Stage::new(beta, exact, before, before);
         let mut now = 0;
         let mut ack = acked(1, 0, Duration::from_micros(rtt_us));
         let _ = rule.on_ack(us(now), &ack, window, mtu);

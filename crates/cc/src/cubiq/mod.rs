@@ -4,7 +4,7 @@
 //! flight slow start goes on; the paper found Limited Slow-Start (RFC 3742, `limited`) no better.
 //! `hystart` lets HyStart++ end it before the queue overflows, which the paper does not do.
 
-use crate::cubic::Cubic;
+use crate::cubic::{BETA_PPM, Cubic};
 use crate::loss_based::LossBased;
 use crate::quick_start::{AfterGrant, QuickStart};
 use crate::slow_start::{Ending, Limited};
@@ -25,6 +25,8 @@ pub(crate) struct CubiqParams {
     pub(crate) limited: Option<u32>,
     /// What follows the granted flight.
     pub(crate) after: AfterGrant,
+    /// What a cut leaves of the window, in 10^-6.
+    pub(crate) beta_ppm: u64,
     /// Spread a window over its round trip. The granted flight is paced in any case.
     pub(crate) paced: bool,
 }
@@ -37,6 +39,7 @@ impl Default for CubiqParams {
             hystart: true,
             limited: None,
             after: AfterGrant::SlowStart,
+            beta_ppm: BETA_PPM,
             paced: true,
         }
     }
@@ -46,8 +49,8 @@ impl Cubiq {
     /// CUBIQ over datagrams of `mtu` bytes.
     pub(crate) fn cubiq(mtu: u16, params: &CubiqParams) -> Self {
         let start = Limited::new(Ending::new(params.hystart), params.limited);
-        let law = LossBased::new(mtu, params.initial_window, Cubic::default(), start)
-            .with_pace(params.paced);
+        let rule = Cubic::with_beta(params.beta_ppm);
+        let law = LossBased::new(mtu, params.initial_window, rule, start).with_pace(params.paced);
         Self::new(Some("cubiq"), mtu, params.rate, params.after, law).asking_once()
     }
 }

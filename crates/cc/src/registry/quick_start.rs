@@ -1,9 +1,10 @@
 //! Options of senders that ask for a starting rate.
 
 use super::knob::Knob;
-use super::sender::{HYSTART, INITIAL_WINDOW, PACE, initial_window, show_initial_window};
-use super::value::{rate, show_rate, show_switch, switch};
+use super::sender::{BETA, HYSTART, INITIAL_WINDOW, PACE, initial_window, show_initial_window};
+use super::value::{ppm, rate, show_ppm, show_rate, show_switch, switch};
 use crate::AfterGrant;
+use crate::cubic::BETA_2008_PPM;
 use crate::cubiq::CubiqParams;
 use crate::slow_start::MAX_SSTHRESH;
 
@@ -47,6 +48,7 @@ pub(super) const CUBIQ: &[Knob<CubiqParams>] = &[
         set: |params, text| {
             if switch(text)? {
                 params.hystart = false;
+                params.beta_ppm = BETA_2008_PPM;
             }
             Some(())
         },
@@ -105,6 +107,15 @@ pub(super) const CUBIQ: &[Knob<CubiqParams>] = &[
             Some(())
         },
         show: |params| show_switch(params.after == AfterGrant::Avoidance),
+    },
+    Knob {
+        key: "beta",
+        expects: BETA,
+        set: |params, text| {
+            params.beta_ppm = ppm(text, 100_000, 999_999)?;
+            Some(())
+        },
+        show: |params| show_ppm(params.beta_ppm),
     },
     Knob {
         key: "pace",

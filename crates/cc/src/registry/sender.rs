@@ -12,12 +12,13 @@ use super::vcp::{self, VcpConfig};
 use super::xcp;
 use crate::ada::Ada;
 use crate::auto::AutoSender;
+use crate::cubic::BETA_PPM;
 use crate::cubiq::{Cubiq, CubiqParams};
 use crate::vcp::{PublishedLoss, PublishedVcp};
 use crate::xcp::PublishedXcp;
 use crate::{
-    AfterGrant, Bbr, Carrier, Controller, Cubic, CubicController, FallbackLaw, Halving, Instant,
-    LossBased, NewReno, QuickStart, SlowStart, Startable, VcpSender, XcpForm, XcpParams, XcpSender,
+    AfterGrant, Bbr, Carrier, Controller, Cubic, FallbackLaw, Halving, HyStart, Instant, LossBased,
+    NewReno, QuickStart, SlowStart, Startable, VcpSender, XcpForm, XcpParams, XcpSender,
 };
 
 /// Most packets that an initial window may have.
@@ -108,6 +109,8 @@ struct CubicConfig {
     initial_window: Option<u32>,
     /// HyStart++ ends slow start.
     hystart: bool,
+    /// What a cut leaves of the window, in 10^-6.
+    beta_ppm: u64,
     /// Spread a window over its round trip.
     paced: bool,
 }
@@ -117,6 +120,7 @@ impl Default for CubicConfig {
         Self {
             initial_window: None,
             hystart: true,
+            beta_ppm: BETA_PPM,
             paced: true,
         }
     }
@@ -142,6 +146,15 @@ const CUBIC: &[Knob<CubicConfig>] = &[
         show: |config| value::show_switch(config.hystart),
     },
     Knob {
+        key: "beta",
+        expects: BETA,
+        set: |config, text| {
+            config.beta_ppm = value::ppm(text, 100_000, 999_999)?;
+            Some(())
+        },
+        show: |config| value::show_ppm(config.beta_ppm),
+    },
+    Knob {
         key: "pace",
         expects: PACE,
         set: |config, text| {
@@ -155,6 +168,10 @@ const CUBIC: &[Knob<CubicConfig>] = &[
 /// What `hystart` takes.
 pub(super) const HYSTART: &str =
     "`yes` (HyStart++ ends slow start before the queue overflows) or `no`";
+
+/// What `beta` takes.
+pub(super) const BETA: &str =
+    "what a cut leaves of the window, from 0.1 to 0.999999 (RFC 9438: 0.7; CUBIC of 2008: 0.8)";
 
 /// What `pace` takes.
 pub(super) const PACE: &str =
@@ -361,14 +378,16 @@ impl Algorithm {
     #[must_use]
     pub fn controller(&self, now: Instant, mtu: u16) -> Box<dyn Controller> {
         match &self.law {
-            Law::Cubic(config) if config.hystart => {
-                let law = CubicController::cubic(mtu, config.initial_window);
-                Box::new(law.with_pace(config.paced))
-            }
             Law::Cubic(config) => {
                 let initial = config.initial_window;
-                let law = LossBased::new(mtu, initial, Cubic::default(), SlowStart);
-                Box::new(law.with_pace(config.paced))
+                let rule = Cubic::with_beta(config.beta_ppm);
+                if config.hystart {
+                    let law = LossBased::new(mtu, initial, rule, HyStart::default());
+                    Box::new(law.with_pace(config.paced))
+                } else {
+                    let law = LossBased::new(mtu, initial, rule, SlowStart);
+                    Box::new(law.with_pace(config.paced))
+                }
             }
             Law::Bbr(config) => Box::new(Bbr::new(now, mtu, config.initial_window)),
             Law::NewReno(config) => Box::new(NewReno::newreno(mtu, config.initial_window)),

@@ -126,44 +126,20 @@ pub(crate) fn show_switch(on: bool) -> String {
     if on { "yes" } else { "no" }.to_owned()
 }
 
+/// Letters of a word that [`nearest`] reads at most.
+const MOST_LETTERS: usize = 48;
+
 /// The candidate that takes the fewest edits (insert, delete, replace) to become `given`; ties: the
 /// first.
 pub(crate) fn nearest(
     given: &str,
     candidates: impl IntoIterator<Item = &'static str>,
 ) -> Option<&'static str> {
+    let given = given.to_ascii_lowercase();
+    let given: String = given.chars().take(MOST_LETTERS).collect();
     candidates
         .into_iter()
-        .min_by_key(|candidate| distance(given, candidate))
-}
-
-/// Edits between two short strings. Cost is bounded: longer input is cut.
-fn distance(a: &str, b: &str) -> usize {
-    const MOST: usize = 48;
-    let a: Vec<u8> = a
-        .bytes()
-        .take(MOST)
-        .map(|c| c.to_ascii_lowercase())
-        .collect();
-    let b: Vec<u8> = b.bytes().take(MOST).collect();
-    let mut previous: Vec<usize> = (0..=b.len()).collect();
-    for (i, &x) in a.iter().enumerate() {
-        let mut row = Vec::with_capacity(b.len() + 1);
-        let mut left = i + 1;
-        row.push(left);
-        for (&y, pair) in b.iter().zip(previous.windows(2)) {
-            let (diagonal, above) = match pair {
-                [diagonal, above] => (*diagonal, *above),
-                _ => continue,
-            };
-            left = (diagonal + usize::from(x != y))
-                .min(above + 1)
-                .min(left + 1);
-            row.push(left);
-        }
-        previous = row;
-    }
-    previous.last().copied().unwrap_or(usize::MAX)
+        .min_by_key(|candidate| strsim::levenshtein(&given, candidate))
 }
 
 /// A decimal number in 10^-6 between `least` and `most`.

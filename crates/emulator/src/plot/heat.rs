@@ -48,7 +48,7 @@ pub struct HeatCell {
 /// A colour of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HeatColour {
-    /// From 0, bad, to 1, good: vermillion over white to blue, which stay apart for those who do
+    /// From 0, bad, to 1, good: vermilion over white to blue, which stay apart for those who do
     /// not see all colours.
     Good(f64),
     /// One of the colours that lines have.

@@ -22,6 +22,9 @@ pub struct Reference {
     /// Only this measuring window of the run; absent: all of it. Of use for `goodput`, `lost`,
     /// `drops`, `utilization` and the queue.
     pub during: Option<[Span; 2]>,
+    /// Where the paper counts IP bytes and the metric counts payload: the payload's share of IP
+    /// bytes, above 0 and at most 1. Goodput is divided by it.
+    pub payload_share: Option<f64>,
     /// Only runs with these values of the sweeps; absent: all, from the least to the greatest.
     #[serde(default, rename = "where")]
     pub only: Settings,

@@ -120,6 +120,17 @@ impl Several {
             {
                 return fail(given.span(), "during: `measure` has no such window");
             }
+            let is_share = |share: f64| share > 0.0 && share <= 1.0;
+            if given
+                .get_ref()
+                .payload_share
+                .is_some_and(|share| !is_share(share))
+            {
+                return fail(
+                    given.span(),
+                    "payload_share: a number above 0, and at most 1",
+                );
+            }
         }
         for plot in &file.plot {
             if let Some(message) = unknown(&plot.only, &sweeps) {

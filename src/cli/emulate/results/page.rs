@@ -120,6 +120,21 @@ fn span(cells: &mut [Cell]) -> String {
     }
 }
 
+/// The part of a run that a paper measures, in its unit; `None` if the run ended before it.
+fn as_the_paper_counts(run: &RunResult, says: &Reference) -> Option<RunResult> {
+    let mut run = match says.during {
+        Some(window) => during(run, window.map(|at| at.0.as_secs_f64()))?,
+        None => run.clone(),
+    };
+    if let Some(share) = says.payload_share {
+        for flow in &mut run.flows {
+            flow.goodput_bps /= share;
+            flow.bytes_delivered = (flow.bytes_delivered as f64 / share).round() as u64;
+        }
+    }
+    Some(run)
+}
+
 /// Groups that differ in a sweep share a cell: the span from the least to the greatest value.
 fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
     let id = chapter.scenario.id();
@@ -127,15 +142,12 @@ fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
     let mut cells: Vec<(Option<&String>, Vec<Cell>)> = Vec::new();
     if let Some(metric) = says.metric {
         for group in about(chapter, says) {
-            let window = says
-                .during
-                .map(|window| window.map(|at| at.0.as_secs_f64()));
-            let within: Option<Vec<RunResult>> = window.map(|window| {
-                let runs = group.results.iter();
-                runs.filter_map(|run| during(run, window)).collect()
-            });
-            let results: Vec<&RunResult> =
-                within.as_ref().unwrap_or(&group.results).iter().collect();
+            let runs: Vec<RunResult> = group
+                .results
+                .iter()
+                .filter_map(|run| as_the_paper_counts(run, says))
+                .collect();
+            let results: Vec<&RunResult> = runs.iter().collect();
             let shown = here(&results, metric, says.flow.as_deref());
             let mean = spread(&results, metric, says.flow.as_deref()).map(|(_, mean, _)| mean);
             let flows = mean.map_or_else(|| ended(&results, says.flow.as_deref()).0, |_| 0);
@@ -169,13 +181,17 @@ fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
     } else {
         shown.join("<br>")
     };
+    let unit = match says.payload_share {
+        Some(_) => ", in IP bytes",
+        None => "",
+    };
     let about = says
         .variant
         .as_ref()
         .map_or_else(String::new, |name| format!(" ({name})"));
     let _ = writeln!(
         text,
-        "| [{id}](#{id}) | {}{about} | {paper} | {shown} |",
+        "| [{id}](#{id}) | {}{unit}{about} | {paper} | {shown} |",
         says.says
     );
 }
@@ -275,6 +291,9 @@ fn says_something(group: &Group, metric: Metric) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use pathmark_emulator::result::FlowResult;
+    use pathmark_emulator::sweep::Settings;
+
     use super::*;
 
     /// Whatever the order of the rows, the worst is where the fewest flows ended.
@@ -300,6 +319,36 @@ mod tests {
             "4 of 5 ended … 1 of 5 ended"
         );
         assert_eq!(span(&mut []), "");
+    }
+
+    /// 9 Mbit/s of payload are 10 Mbit/s of IP packets of which 0.9 are payload.
+    #[test]
+    fn a_paper_that_counts_ip_bytes_is_compared_in_ip_bytes() {
+        let flow = |bytes_delivered| FlowResult {
+            bytes_delivered,
+            goodput_bps: 9e6,
+            completion_s: Some(8.0),
+            ..FlowResult::default()
+        };
+        let run = RunResult {
+            flows: vec![flow(9_000_000)],
+            simulated_s: 8.0,
+            ..RunResult::default()
+        };
+        let says = Reference {
+            says: "rate".to_owned(),
+            metric: Some(Metric::Goodput),
+            value: None,
+            variant: None,
+            flow: None,
+            during: None,
+            payload_share: Some(0.9),
+            only: Settings::default(),
+            curve: None,
+            show: None,
+        };
+        let run = as_the_paper_counts(&run, &says).unwrap();
+        assert_eq!(here(&[&run], Metric::Goodput, None), "10.00 Mbit/s");
     }
 
     #[test]

@@ -80,6 +80,12 @@ set = { "flow.ftp.start" = 0, "link.bottleneck.queue" = { kind = "codel", limit 
     parse(&paper("[\"10s\", \"20s\"]")).unwrap();
     let error = parse(&paper("[\"10s\", \"30s\"]")).unwrap_err();
     assert!(error.contains("no such window"), "{error}");
+    let paper = |share: &str| format!("{GOOD}[[paper]]\nsays = \"x\"\npayload_share = {share}\n");
+    parse(&paper("0.9")).unwrap();
+    for wrong in ["0.0", "1.1", "nan"] {
+        let error = parse(&paper(wrong)).unwrap_err();
+        assert!(error.contains("payload_share: a number above 0"), "{error}");
+    }
     let plot = |flow: &str| format!("{GOOD}[[plot]]\nshow = \"losses\"\nflow = \"{flow}\"\n");
     parse(&plot("ftp1")).unwrap();
     let error = parse(&plot("http")).unwrap_err();
