@@ -1,0 +1,134 @@
+//! Figures that may fall but never rise.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+const HEAD: &str = "\
+# Ceilings of `cargo xtask check`. A figure may fall and never rises; `cargo xtask check --record`
+# writes those that fell, and new ones. What each section measures: xtask/src/check/mod.rs.
+";
+
+/// Figures by what they measure and where.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Figures(BTreeMap<String, BTreeMap<String, u64>>);
+
+impl Figures {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        if !path.exists() {
+            return Ok(Self::default());
+        }
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let figures = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        Ok(Self(figures))
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        let text = format!("{HEAD}\n{}", toml::to_string(&self.0)?);
+        fs::write(path, text).with_context(|| path.display().to_string())
+    }
+
+    pub(super) fn set(&mut self, measure: &str, place: &str, value: usize) {
+        let places = self.0.entry(measure.to_owned()).or_default();
+        places.insert(place.to_owned(), value as u64);
+    }
+
+    /// Adds to what is there.
+    pub(super) fn add(&mut self, measure: &str, place: &str, value: usize) {
+        let before = self.get(measure, place).unwrap_or(0);
+        self.set(measure, place, before as usize + value);
+    }
+
+    /// What of these figures has no ceiling or exceeds it, a line each.
+    pub(super) fn above(&self, ceilings: &Self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (measure, place, value) in self.iter() {
+            match ceilings.get(measure, place) {
+                Some(ceiling) if value <= ceiling => {}
+                Some(ceiling) => {
+                    lines.push(format!(
+                        "{measure}: {place} has {value}, its ceiling is {ceiling}"
+                    ));
+                }
+                None => lines.push(format!("{measure}: {place} has {value} and no ceiling")),
+            }
+        }
+        lines
+    }
+
+    /// These figures as ceilings in place of `former` ones: none is above its former one.
+    pub(super) fn lowered(mut self, former: &Self) -> Self {
+        for (measure, places) in &mut self.0 {
+            for (place, value) in places {
+                *value = former
+                    .get(measure, place)
+                    .map_or(*value, |ceiling| ceiling.min(*value));
+            }
+        }
+        self
+    }
+
+    /// How many of these figures are below their ceilings, or have none.
+    pub(super) fn below(&self, ceilings: &Self) -> usize {
+        let below = |(measure, place, value): &(&str, &str, u64)| {
+            ceilings
+                .get(measure, place)
+                .is_some_and(|ceiling| *value < ceiling)
+        };
+        self.iter().filter(below).count()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&str, &str, u64)> {
+        self.0.iter().flat_map(|(measure, places)| {
+            let places = places.iter();
+            places.map(|(place, value)| (measure.as_str(), place.as_str(), *value))
+        })
+    }
+
+    fn get(&self, measure: &str, place: &str) -> Option<u64> {
+        self.0.get(measure)?.get(place).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(values: &[(&str, usize)]) -> Figures {
+        let mut figures = Figures::default();
+        for (place, value) in values {
+            figures.set("words", place, *value);
+        }
+        figures
+    }
+
+    #[test]
+    fn figures_fall_and_never_rise() {
+        let ceilings = figures(&[("a", 10), ("b", 10), ("gone", 1)]);
+        let now = figures(&[("a", 9), ("b", 11), ("new", 5)]);
+        assert_eq!(
+            now.above(&ceilings),
+            [
+                "words: b has 11, its ceiling is 10",
+                "words: new has 5 and no ceiling"
+            ]
+        );
+        assert_eq!(now.below(&ceilings), 1);
+        assert_eq!(
+            now.lowered(&ceilings),
+            figures(&[("a", 9), ("b", 10), ("new", 5)])
+        );
+    }
+
+    #[test]
+    fn a_file_reads_back() {
+        let path = std::env::temp_dir().join(format!("ceilings-{}.toml", std::process::id()));
+        let written = figures(&[("docs/a.md", 3)]);
+        written.write(&path).unwrap();
+        let read = Figures::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(read, written);
+    }
+}

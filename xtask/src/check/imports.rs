@@ -1,0 +1,245 @@
+//! Which modules beneath one parent import which, and the cycles among them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::visit::{self, Visit};
+use syn::{Item, ItemImpl, ItemMod, ItemUse, UseTree};
+
+use super::source::{Source, is_test};
+
+/// Imports among the modules that are directly beneath one parent, each with all that is beneath
+/// it. An item that the parent re-exports counts as imported from the module that has it.
+pub(super) struct Imports {
+    modules: BTreeSet<String>,
+    arrows: BTreeSet<(String, String)>,
+}
+
+/// One for the crate's root, which comes first, and one for each module with modules beneath it.
+pub(super) fn of_crate(sources: &[Source]) -> Vec<Imports> {
+    let paths: Vec<Vec<Vec<String>>> = sources.iter().map(paths).collect();
+    let parents = sources
+        .iter()
+        .filter_map(|source| source.module.split_last());
+    let parents: BTreeSet<&[String]> = parents.map(|(_, parent)| parent).collect();
+    let parents = parents.into_iter();
+    parents
+        .map(|parent| Imports::beneath(parent, sources, &paths))
+        .collect()
+}
+
+/// All paths of a file, from the crate's root on.
+fn paths(source: &Source) -> Vec<Vec<String>> {
+    let mut paths = Paths::default();
+    paths.visit_file(&source.ast);
+    let found = paths.found.iter();
+    found
+        .filter_map(|path| absolute(&source.module, path))
+        .collect()
+}
+
+impl Imports {
+    fn beneath(parent: &[String], sources: &[Source], paths: &[Vec<Vec<String>>]) -> Self {
+        let child = |path: &[String]| path.strip_prefix(parent)?.first().cloned();
+        let modules: BTreeSet<String> = (sources.iter())
+            .filter_map(|source| child(&source.module))
+            .collect();
+        let exports = exports(parent, sources, &modules);
+        let mut arrows = BTreeSet::new();
+        for (source, paths) in sources.iter().zip(paths) {
+            let Some(from) = child(&source.module) else {
+                continue;
+            };
+            for first in paths.iter().filter_map(|path| child(path)) {
+                let to = match modules.contains(&first) {
+                    true => Some(&first),
+                    false => exports.get(&first),
+                };
+                if let Some(to) = to.filter(|to| **to != from) {
+                    arrows.insert((from.clone(), to.clone()));
+                }
+            }
+        }
+        Self { modules, arrows }
+    }
+
+    /// Modules that `from` reaches by one import or more.
+    fn reached(&self, from: &str) -> BTreeSet<&str> {
+        let mut reached = BTreeSet::new();
+        let mut open = vec![from];
+        while let Some(module) = open.pop() {
+            let next = self.arrows.iter().filter(|(from, _)| from == module);
+            for (_, to) in next {
+                if reached.insert(to.as_str()) {
+                    open.push(to);
+                }
+            }
+        }
+        reached
+    }
+
+    /// The modules of the largest cycle, 0 if there is none.
+    pub(super) fn largest_cycle(&self) -> usize {
+        let reached: BTreeMap<&str, BTreeSet<&str>> = (self.modules.iter())
+            .map(|module| (module.as_str(), self.reached(module)))
+            .collect();
+        let sizes = reached.iter().map(|(module, to)| {
+            to.iter()
+                .filter(|other| {
+                    reached
+                        .get(*other)
+                        .is_some_and(|back| back.contains(module))
+                })
+                .count()
+        });
+        sizes.max().unwrap_or(0)
+    }
+
+    /// Imports that are part of a cycle.
+    pub(super) fn arrows_in_cycles(&self) -> usize {
+        let in_cycle = |(from, to): &&(String, String)| self.reached(to).contains(from.as_str());
+        self.arrows.iter().filter(in_cycle).count()
+    }
+}
+
+/// What the file of `parent` imports from modules beneath it, by name: the module that has it.
+fn exports(
+    parent: &[String],
+    sources: &[Source],
+    modules: &BTreeSet<String>,
+) -> BTreeMap<String, String> {
+    let file = sources.iter().find(|source| source.module == parent);
+    let mut exports = BTreeMap::new();
+    for item in file.iter().flat_map(|file| &file.ast.items) {
+        if let Item::Use(item) = item {
+            let mut paths = Vec::new();
+            flatten(&item.tree, &mut Vec::new(), &mut paths);
+            for path in paths {
+                let known = path.first().filter(|first| modules.contains(*first));
+                if let (Some(first), Some(last)) = (known, path.last()) {
+                    exports.insert(last.clone(), first.clone());
+                }
+            }
+        }
+    }
+    exports
+}
+
+/// The path from the crate's root on, of one that begins with `crate`, `self` or `super`.
+fn absolute(module: &[String], path: &[String]) -> Option<Vec<String>> {
+    let mut base = match path.first()?.as_str() {
+        "crate" => Vec::new(),
+        "self" => module.to_vec(),
+        "super" => module.get(..module.len().checked_sub(1)?)?.to_vec(),
+        _ => return None,
+    };
+    for segment in path.iter().skip(1) {
+        match segment.as_str() {
+            "super" => drop(base.pop()?),
+            _ => base.push(segment.clone()),
+        }
+    }
+    Some(base)
+}
+
+/// The paths of a `use`.
+fn flatten(tree: &UseTree, prefix: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
+    match tree {
+        UseTree::Path(path) => {
+            prefix.push(path.ident.to_string());
+            flatten(&path.tree, prefix, paths);
+            prefix.pop();
+        }
+        UseTree::Group(group) => {
+            for tree in &group.items {
+                flatten(tree, prefix, paths);
+            }
+        }
+        UseTree::Name(name) => paths.push(with(prefix, name.ident.to_string())),
+        UseTree::Rename(name) => paths.push(with(prefix, name.ident.to_string())),
+        UseTree::Glob(_) => paths.push(prefix.clone()),
+    }
+}
+
+fn with(prefix: &[String], name: String) -> Vec<String> {
+    let mut path = prefix.to_vec();
+    path.push(name);
+    path
+}
+
+/// All paths of a file outside its tests.
+#[derive(Default)]
+struct Paths {
+    found: Vec<Vec<String>>,
+}
+
+impl<'ast> Visit<'ast> for Paths {
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        if !is_test(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
+        if !is_test(&item.attrs) {
+            visit::visit_item_impl(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        if !is_test(&item.attrs) {
+            flatten(&item.tree, &mut Vec::new(), &mut self.found);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let segments = path.segments.iter();
+        self.found
+            .push(segments.map(|segment| segment.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(module: &[&str], text: &str) -> Source {
+        Source {
+            path: std::path::PathBuf::new(),
+            module: module.iter().map(ToString::to_string).collect(),
+            ast: syn::parse_str(text).unwrap(),
+        }
+    }
+
+    #[test]
+    fn imports_make_cycles() {
+        let sources = [
+            source(
+                &[],
+                "mod a; mod b; mod c; pub use b::{B, deep::Other as Renamed};",
+            ),
+            source(
+                &["a"],
+                "use crate::B; use crate::c::C; fn f() { self::inner::g() }",
+            ),
+            source(&["a", "inner"], "use super::super::c; use super::f;"),
+            source(&["b"], "fn f() -> crate::a::A { todo!() }"),
+            source(
+                &["c"],
+                "#[cfg(test)] mod tests { use crate::a::A; } use std::fmt;",
+            ),
+        ];
+        let all = of_crate(&sources);
+        let imports = &all[0];
+        let arrows: Vec<_> = imports
+            .arrows
+            .iter()
+            .map(|(a, b)| (a.as_str(), b.as_str()))
+            .collect();
+        assert_eq!(arrows, [("a", "b"), ("a", "c"), ("b", "a")]);
+        assert_eq!(
+            (imports.largest_cycle(), imports.arrows_in_cycles()),
+            (2, 2)
+        );
+    }
+}

@@ -1,0 +1,287 @@
+//! `cargo xtask check`: what compilers and tests do not hold.
+//!
+//! | section of `xtask/ceilings.toml` | counts |
+//! |---|---|
+//! | `cycle` | top-level modules in the largest import cycle of a crate |
+//! | `arrows` | imports between top-level modules of a crate that are part of a cycle |
+//! | `cyclic` | modules of a crate, its root among them, with a cycle among those beneath them |
+//! | `fields`, `methods`, `impl-files` | of the largest type of a crate: its fields, its methods, the files with inherent `impl` blocks of it |
+//! | `protocols` | files outside the laws and the protocols' crates that match on a protocol, or name one |
+//! | `packages` | packages that are built for a library user, the test kit, the router |
+//! | `words` | words of a page |
+//! | `lines` | lines of a file that has more than 400 |
+//! | `avoided` | lines of a crate, or of all pages but the changelog and generated ones, with words that the project avoids |
+//!
+//! After the ceilings come links within the pages, and tools that others keep.
+
+mod ceilings;
+mod imports;
+mod pages;
+mod protocols;
+mod source;
+mod types;
+mod words;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use ceilings::Figures;
+
+/// Files of more lines have a ceiling of their own.
+const MOST_LINES: usize = 400;
+/// Crates of laws and protocols: whatever matches on a protocol there is at home.
+const AT_HOME: [&str; 5] = ["cc", "qs-proto", "vcp-proto", "xcp-proto", "xcp-edge"];
+/// What is counted of packages: a name, and what `cargo tree` is asked.
+const PACKAGES: [(&str, &[&str]); 3] = [
+    ("library", &["-p", "pathmark"]),
+    ("test kit", &["-p", "pathmark-emulator"]),
+    ("router", &["-p", "pathmark-router", "--features", "daemon"]),
+];
+/// Tools, with the package that has them and their arguments.
+const TOOLS: [(&str, &str, &[&str]); 5] = [
+    (
+        "cargo-deny",
+        "cargo",
+        &[
+            "deny",
+            "--log-level",
+            "error",
+            "check",
+            "licenses",
+            "bans",
+            "sources",
+        ],
+    ),
+    ("typos-cli", "typos", &[]),
+    ("cargo-machete", "cargo", &["machete"]),
+    (
+        "cargo-hack",
+        "cargo",
+        &[
+            "hack",
+            "check",
+            "--quiet",
+            "--feature-powerset",
+            "--depth",
+            "2",
+            "--at-least-one-of",
+            "aws-lc-rs,ring",
+            "--locked",
+            "-p",
+            "pathmark-transport",
+        ],
+    ),
+    (
+        "cargo-hack",
+        "cargo",
+        &[
+            "hack",
+            "check",
+            "--quiet",
+            "--feature-powerset",
+            "--depth",
+            "2",
+            "--locked",
+            "-p",
+            "pathmark-shim",
+            "-p",
+            "qs-proto",
+            "-p",
+            "vcp-proto",
+            "-p",
+            "xcp-proto",
+            "-p",
+            "xcp-edge",
+        ],
+    ),
+];
+
+/// Arguments of `check`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Write ceilings that fell, and those of new files and pages; none rises
+    #[arg(long)]
+    record: bool,
+    /// Only what needs no other tool
+    #[arg(long)]
+    no_tools: bool,
+}
+
+/// True if nothing is above its ceiling and all tools are content.
+pub(crate) fn run(args: &Args) -> Result<bool> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root
+        .parent()
+        .context("this crate has no parent directory")?;
+    let file = root.join("xtask/ceilings.toml");
+    let files = tracked(root)?;
+    // Markdown in `src` is a part of a generated page.
+    let is_page = |path: &&PathBuf| {
+        path.extension().is_some_and(|extension| extension == "md") && !path.starts_with("src")
+    };
+    let pages: Vec<PathBuf> = files.iter().filter(is_page).cloned().collect();
+    let pages = pages::read(root, &pages)?;
+    let figures = measure(root, &files, &pages)?;
+    let former = Figures::read(&file)?;
+    if args.record {
+        let rising = figures.above(&former);
+        figures.lowered(&former).write(&file)?;
+        let rising = rising.iter().filter(|line| !line.ends_with("no ceiling"));
+        return Ok(report("ceilings", &rising.cloned().collect::<Vec<_>>()));
+    }
+    let mut content = report("ceilings", &figures.above(&former));
+    match figures.below(&former) {
+        0 => {}
+        fell => println!("{fell} figures fell: record them with `cargo xtask check --record`"),
+    }
+    content &= report("links", &pages::dead_links(root, &pages));
+    if !args.no_tools {
+        for tool in &TOOLS {
+            content &= run_tool(root, tool)?;
+        }
+    }
+    Ok(content)
+}
+
+fn report(what: &str, faults: &[String]) -> bool {
+    for fault in faults {
+        println!("{fault}");
+    }
+    match faults.len() {
+        0 => println!("{what}: all right"),
+        count => println!("{what}: {count} faults"),
+    }
+    faults.is_empty()
+}
+
+/// Files that the repository has, relative to `root`.
+fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
+    let list = output(
+        root,
+        "git",
+        &["ls-files", "--cached", "--others", "--exclude-standard"],
+    )?;
+    let files = list.lines().map(PathBuf::from);
+    Ok(files.filter(|path| root.join(path).exists()).collect())
+}
+
+fn output(root: &Path, program: &str, arguments: &[&str]) -> Result<String> {
+    let result = Command::new(program)
+        .args(arguments)
+        .current_dir(root)
+        .output();
+    let result = result.with_context(|| format!("cannot run {program}"))?;
+    if !result.status.success() {
+        bail!(
+            "{program} {arguments:?}: {}",
+            String::from_utf8_lossy(&result.stderr)
+        );
+    }
+    Ok(String::from_utf8_lossy(&result.stdout).into_owned())
+}
+
+fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figures> {
+    let mut figures = Figures::default();
+    let (mut matching, mut naming) = (0, 0);
+    for (name, directory) in crates(root)? {
+        let sources = source::of_crate(root, &directory)?;
+        let imports = imports::of_crate(&sources);
+        let most = |of: fn(&imports::Imports) -> usize| imports.first().map_or(0, of);
+        figures.set("cycle", &name, most(imports::Imports::largest_cycle));
+        figures.set("arrows", &name, most(imports::Imports::arrows_in_cycles));
+        let cyclic = imports.iter().filter(|imports| imports.largest_cycle() > 0);
+        figures.set("cyclic", &name, cyclic.count());
+        let [fields, methods, impl_files] = types::largest(&sources);
+        figures.set("fields", &name, fields);
+        figures.set("methods", &name, methods);
+        figures.set("impl-files", &name, impl_files);
+        if !AT_HOME.contains(&name.as_str()) {
+            let known = sources.iter().map(protocols::knows);
+            for knows in known {
+                matching += usize::from(knows.matches);
+                naming += usize::from(knows.names);
+            }
+        }
+    }
+    figures.set("protocols", "matching", matching);
+    figures.set("protocols", "naming", naming);
+    for (name, package) in PACKAGES {
+        let mut arguments = vec!["tree", "-e", "normal,build", "--prefix", "none", "--locked"];
+        arguments.extend(package);
+        let tree = output(root, "cargo", &arguments)?;
+        let packages: std::collections::BTreeSet<&str> = (tree.lines())
+            .map(|line| line.trim_end_matches(" (*)"))
+            .filter(|line| !line.is_empty())
+            .collect();
+        figures.set("packages", name, packages.len());
+    }
+    for page in pages {
+        figures.set("words", &page.path.display().to_string(), page.words);
+    }
+    for path in files {
+        let text = || fs::read_to_string(root.join(path));
+        if let Some(place) = words_of(path) {
+            figures.add("avoided", &place, words::lines(&text()?));
+        }
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            let lines = text()?.lines().count();
+            if lines > MOST_LINES {
+                figures.set("lines", &path.display().to_string(), lines);
+            }
+        }
+    }
+    Ok(figures)
+}
+
+/// Whose words a file has: a crate's, or the pages'.
+fn words_of(path: &Path) -> Option<String> {
+    let generated = ["CHANGELOG.md", "docs/results.md"]
+        .iter()
+        .any(|page| path == Path::new(page));
+    match path.extension()?.to_str()? {
+        "md" if !generated => Some("pages".to_owned()),
+        "rs" => {
+            let mut parts = path.iter().map(|part| part.to_string_lossy());
+            match parts.next()?.as_ref() {
+                "crates" => parts.next().map(|name| name.into_owned()),
+                "xtask" => None,
+                _ => Some("pathmark".to_owned()),
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The library's crates and the root package, by name and directory.
+fn crates(root: &Path) -> Result<Vec<(String, String)>> {
+    let mut crates = vec![("pathmark".to_owned(), ".".to_owned())];
+    for entry in fs::read_dir(root.join("crates"))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let directory = format!("crates/{name}");
+        crates.push((name, directory));
+    }
+    crates.sort();
+    Ok(crates)
+}
+
+fn run_tool(root: &Path, (package, program, arguments): &(&str, &str, &[&str])) -> Result<bool> {
+    let status = Command::new(program)
+        .args(*arguments)
+        .current_dir(root)
+        .status();
+    let content = match status {
+        Ok(status) => status.success(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+        Err(error) => return Err(error).with_context(|| format!("cannot run {program}")),
+    };
+    match content {
+        true => println!("{package}: all right"),
+        false => println!(
+            "{package}: not content, or missing; `cargo install --locked {package}` installs it"
+        ),
+    }
+    Ok(content)
+}

@@ -1,0 +1,154 @@
+//! Files that know a protocol: by a pattern that matches one, or by name.
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{ItemMod, Macro, Pat};
+
+use super::source::{Source, is_test};
+
+/// Names of protocols, in lower case without underscores, as parts of identifiers.
+const NAMES: [&str; 3] = ["vcp", "xcp", "quickstart"];
+
+/// How a file knows a protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Knows {
+    /// A pattern matches one.
+    pub(super) matches: bool,
+    /// An identifier or a text names one.
+    pub(super) names: bool,
+}
+
+pub(super) fn knows(source: &Source) -> Knows {
+    let mut found = Found::default();
+    found.visit_file(&source.ast);
+    found.0
+}
+
+fn names_one(text: &str) -> bool {
+    let plain = text.to_lowercase().replace('_', "");
+    NAMES.iter().any(|name| plain.contains(name))
+}
+
+#[derive(Default)]
+struct Found(Knows);
+
+impl Found {
+    fn pattern(&mut self, path: &syn::Path) {
+        // A variant of another type: `Kind::Xcp`, not a struct that is taken apart.
+        let variant =
+            path.segments.len() > 1 || path.segments.iter().any(|s| is_constant(&s.ident));
+        self.0.matches |= variant
+            && path
+                .segments
+                .last()
+                .is_some_and(|segment| names_one(&segment.ident.to_string()));
+    }
+
+    fn tokens(&mut self, tokens: TokenStream) {
+        for token in tokens {
+            match token {
+                TokenTree::Group(group) => self.tokens(group.stream()),
+                TokenTree::Ident(ident) => self.0.names |= names_one(&ident.to_string()),
+                TokenTree::Literal(literal) => self.0.names |= names_one(&literal.to_string()),
+                TokenTree::Punct(_) => {}
+            }
+        }
+    }
+}
+
+fn is_constant(ident: &syn::Ident) -> bool {
+    let text = ident.to_string();
+    text.len() > 1 && text.chars().all(|c| !c.is_lowercase())
+}
+
+impl<'ast> Visit<'ast> for Found {
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        if !is_test(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_pat(&mut self, pattern: &'ast Pat) {
+        match pattern {
+            Pat::Path(found) => self.pattern(&found.path),
+            Pat::TupleStruct(found) => self.pattern(&found.path),
+            Pat::Struct(found) => self.pattern(&found.path),
+            _ => {}
+        }
+        visit::visit_pat(self, pattern);
+    }
+
+    fn visit_ident(&mut self, ident: &'ast syn::Ident) {
+        self.0.names |= names_one(&ident.to_string());
+    }
+
+    fn visit_lit_str(&mut self, text: &'ast syn::LitStr) {
+        self.0.names |= names_one(&text.value());
+    }
+
+    fn visit_attribute(&mut self, _: &'ast syn::Attribute) {
+        // Comments may name protocols.
+    }
+
+    fn visit_macro(&mut self, call: &'ast Macro) {
+        self.tokens(call.tokens.clone());
+        if call.path.is_ident("matches")
+            && let Ok(matched) = call.parse_body_with(parse_matches)
+        {
+            self.visit_pat(&matched);
+        }
+    }
+}
+
+/// The pattern of `matches!(value, pattern)`.
+fn parse_matches(input: syn::parse::ParseStream<'_>) -> syn::Result<Pat> {
+    input.parse::<syn::Expr>()?;
+    input.parse::<syn::Token![,]>()?;
+    let pattern = Pat::parse_multi_with_leading_vert(input)?;
+    if input.peek(syn::Token![if]) {
+        input.parse::<syn::Token![if]>()?;
+        input.parse::<syn::Expr>()?;
+    }
+    input.parse::<Option<syn::Token![,]>>()?;
+    Ok(pattern)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> (bool, bool) {
+        let source = Source {
+            path: std::path::PathBuf::new(),
+            module: Vec::new(),
+            ast: syn::parse_str(text).unwrap(),
+        };
+        let knows = knows(&source);
+        (knows.matches, knows.names)
+    }
+
+    #[test]
+    fn a_file_knows_protocols_by_pattern_or_name() {
+        assert_eq!(
+            of("fn f(k: Kind) { match k { Kind::Xcp(_) => {} _ => {} } }"),
+            (true, true)
+        );
+        assert_eq!(
+            of("fn f(k: Kind) -> bool { matches!(k, Kind::VCP | Kind::Other) }"),
+            (true, true)
+        );
+        assert_eq!(
+            of("fn f(k: u8) { if let QUICK_START = k {} }"),
+            (false, true)
+        );
+        assert_eq!(
+            of("fn f() -> &'static str { \"vcp-router\" }"),
+            (false, true)
+        );
+        assert_eq!(of("/// Not for XCP.\nfn f() {}"), (false, false));
+        assert_eq!(
+            of("#[cfg(test)] mod tests { fn f(k: Kind) { if let Kind::Xcp = k {} } }"),
+            (false, false)
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! How large the largest types of a crate are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use syn::visit::{self, Visit};
+use syn::{ImplItem, ItemImpl, ItemMod, ItemStruct, Type};
+
+use super::source::{Source, is_test};
+
+/// A type's fields, methods, and the files with inherent `impl` blocks of it.
+#[derive(Default)]
+struct Size<'a> {
+    fields: usize,
+    methods: usize,
+    files: BTreeSet<&'a Path>,
+}
+
+/// The most of any type of the crate: fields, methods, and files with inherent `impl` blocks.
+pub(super) fn largest(sources: &[Source]) -> [usize; 3] {
+    let mut sizes = Sizes::default();
+    for source in sources {
+        sizes.path = Some(&source.path);
+        sizes.visit_file(&source.ast);
+    }
+    let most = |of: fn(&Size<'_>) -> usize| sizes.by_name.values().map(of).max().unwrap_or(0);
+    [
+        most(|size| size.fields),
+        most(|size| size.methods),
+        most(|size| size.files.len()),
+    ]
+}
+
+#[derive(Default)]
+struct Sizes<'a> {
+    by_name: BTreeMap<String, Size<'a>>,
+    path: Option<&'a Path>,
+}
+
+impl<'ast> Visit<'ast> for Sizes<'_> {
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        if !is_test(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast ItemStruct) {
+        self.by_name
+            .entry(item.ident.to_string())
+            .or_default()
+            .fields = item.fields.len();
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
+        let Type::Path(path) = &*item.self_ty else {
+            return;
+        };
+        let Some(last) = path.path.segments.last() else {
+            return;
+        };
+        if is_test(&item.attrs) || item.trait_.is_some() {
+            return;
+        }
+        let size = self.by_name.entry(last.ident.to_string()).or_default();
+        let methods = item
+            .items
+            .iter()
+            .filter(|item| matches!(item, ImplItem::Fn(_)));
+        size.methods += methods.count();
+        size.files.extend(self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_summed_over_files() {
+        let source = |path: &str, text| Source {
+            path: path.into(),
+            module: Vec::new(),
+            ast: syn::parse_str(text).unwrap(),
+        };
+        let sources = [
+            source("a.rs", "struct A { x: u8, y: u8 } impl A { fn f() {} }"),
+            source(
+                "b.rs",
+                "impl A { fn g() {} fn h() {} } impl Clone for A { fn clone() {} }",
+            ),
+        ];
+        assert_eq!(largest(&sources), [2, 3, 2]);
+    }
+}

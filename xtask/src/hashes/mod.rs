@@ -1,0 +1,122 @@
+//! `cargo xtask hashes`: behaviour, pinned.
+//!
+//! Each job is a run whose output is the same on every machine: a variant of a built-in scenario at
+//! a point of its sweeps, a cell of the harm grid, or a stream of packets through a router. The
+//! file `xtask/hashes.txt` has a line per job: the SHA-256 of its output, the packets that it
+//! moves, and its name. Wall time is no part of the output.
+
+mod job;
+mod record;
+mod stream;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, bail};
+
+use job::{Job, Outcome};
+use record::Record;
+
+/// Packets that `--quick` moves in all, at most, and in one job.
+const QUICK_TOTAL: u64 = 40_000_000;
+const QUICK_JOB: u64 = 2_000_000;
+
+/// Arguments of `hashes`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only jobs of at most 2 million packets, of each scenario the shortest first, 40 million in
+    /// all: under three minutes
+    #[arg(long, conflicts_with = "record")]
+    quick: bool,
+    /// Write the hashes of this run to the file in place of those that it has
+    #[arg(long)]
+    record: bool,
+    /// Only jobs whose name begins with one of these: xcp-i-fig8, `harm`, `router`
+    names: Vec<String>,
+}
+
+impl Args {
+    fn wants(&self, job: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|name| job.starts_with(name.as_str()))
+    }
+}
+
+fn file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("hashes.txt")
+}
+
+/// True if every job has its recorded hash.
+pub(crate) fn run(args: &Args) -> Result<bool> {
+    let mut record = Record::read(&file())?;
+    let mut jobs = job::all()?;
+    jobs.retain(|job| args.wants(&job.name));
+    if jobs.is_empty() {
+        bail!("no job has a name that begins so");
+    }
+    if args.quick {
+        jobs = record.quick(jobs, QUICK_TOTAL, QUICK_JOB);
+    }
+    // The longest first, so that no core waits for the last one.
+    jobs.sort_by_key(|job| std::cmp::Reverse(record.packets(&job.name)));
+    let outcomes = on_all_cores(&jobs)?;
+    if args.record {
+        if args.names.is_empty() {
+            record = Record::default();
+        }
+        for (job, outcome) in jobs.iter().zip(outcomes) {
+            record.set(&job.name, outcome);
+        }
+        record.write(&file())?;
+        println!("{} hashes recorded", jobs.len());
+        return Ok(true);
+    }
+    let mut different = 0;
+    for (job, outcome) in jobs.iter().zip(&outcomes) {
+        let known = record.hash(&job.name);
+        if known != Some(outcome.hash.as_str()) {
+            different += 1;
+            let known = known.unwrap_or("none");
+            println!("{}: recorded {known}, now {}", job.name, outcome.hash);
+        }
+    }
+    if args.names.is_empty() && !args.quick {
+        for name in record.unknown(&jobs) {
+            different += 1;
+            println!("{name}: recorded, but there is no such job");
+        }
+    }
+    println!("{} of {} hashes differ", different, jobs.len());
+    if different > 0 {
+        println!(
+            "A change of behaviour is recorded with `cargo xtask hashes --record NAME`; its commit \
+             says which hashes, and why."
+        );
+    }
+    Ok(different == 0)
+}
+
+/// The outcomes in the order of the jobs.
+fn on_all_cores(jobs: &[Job]) -> Result<Vec<Outcome>> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(jobs.len()));
+    let turn = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(index) else { break };
+            let outcome = job.run().with_context(|| job.name.clone());
+            if let Ok(mut done) = done.lock() {
+                done.push((index, outcome));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(turn);
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_default();
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, outcome)| outcome).collect()
+}

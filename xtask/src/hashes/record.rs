@@ -1,0 +1,92 @@
+//! The file of recorded hashes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::job::{Job, Outcome};
+
+/// Hashes and packets by the job's name.
+#[derive(Debug, Default)]
+pub(super) struct Record(BTreeMap<String, Outcome>);
+
+impl Record {
+    /// The file's lines; an empty record if there is no file.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        if !path.exists() {
+            return Ok(Self::default());
+        }
+        let text = fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
+        let lines = text.lines().enumerate().map(|(at, line)| {
+            parse(line)
+                .with_context(|| format!("{}:{}: not HASH PACKETS NAME", path.display(), at + 1))
+        });
+        lines.collect::<Result<_>>().map(Self)
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        let lines = self.0.iter().map(|(name, outcome)| {
+            let Outcome { hash, packets } = outcome;
+            format!("{hash} {packets} {name}\n")
+        });
+        fs::write(path, lines.collect::<String>()).with_context(|| format!("{}", path.display()))
+    }
+
+    pub(super) fn hash(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(|outcome| outcome.hash.as_str())
+    }
+
+    /// Packets of a job; of one without a record, more than any has.
+    pub(super) fn packets(&self, name: &str) -> u64 {
+        self.0.get(name).map_or(u64::MAX, |outcome| outcome.packets)
+    }
+
+    pub(super) fn set(&mut self, name: &str, outcome: Outcome) {
+        self.0.insert(name.to_owned(), outcome);
+    }
+
+    /// Recorded names without a job.
+    pub(super) fn unknown(&self, jobs: &[Job]) -> Vec<&str> {
+        let known = |name: &&String| !jobs.iter().any(|job| job.name == **name);
+        self.0.keys().filter(known).map(String::as_str).collect()
+    }
+
+    /// Of these jobs as many as move `total` packets, each `most` at most: first the shortest of
+    /// each group (the first word of its name), then the second shortest of each, and so on. Jobs
+    /// without a record count as short.
+    pub(super) fn quick(&self, jobs: Vec<Job>, total: u64, most: u64) -> Vec<Job> {
+        let packets = |job: &Job| self.0.get(&job.name).map_or(0, |outcome| outcome.packets);
+        let mut groups: BTreeMap<String, Vec<Job>> = BTreeMap::new();
+        for job in jobs {
+            groups.entry(job.group().to_owned()).or_default().push(job);
+        }
+        let mut ranked: Vec<(usize, u64, Job)> = Vec::new();
+        for mut group in groups.into_values() {
+            group.sort_by_key(|job| packets(job));
+            let ranks = group.into_iter().enumerate();
+            ranked.extend(ranks.map(|(rank, job)| (rank, packets(&job), job)));
+        }
+        ranked.sort_by(|a, b| (a.0, a.1, &a.2.name).cmp(&(b.0, b.1, &b.2.name)));
+        let mut sum = 0;
+        ranked.retain(|(_, packets, _)| {
+            let fits = *packets <= most && sum + packets <= total;
+            if fits {
+                sum += packets;
+            }
+            fits
+        });
+        ranked.into_iter().map(|(_, _, job)| job).collect()
+    }
+}
+
+fn parse(line: &str) -> Option<(String, Outcome)> {
+    let (hash, rest) = line.split_once(' ')?;
+    let (packets, name) = rest.split_once(' ')?;
+    let outcome = Outcome {
+        hash: hash.to_owned(),
+        packets: packets.parse().ok()?,
+    };
+    Some((name.to_owned(), outcome))
+}

@@ -1,0 +1,35 @@
+//! Commands of this repository, run as `cargo xtask COMMAND`.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod hashes;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Commands of this repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", version)]
+enum Command {
+    /// Hold the tree to what compilers and tests do not: ceilings, links, licences, spelling
+    Check(check::Args),
+    /// Compare what the laws, the emulator and the router do with the recorded hashes
+    Hashes(hashes::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Command::parse() {
+        Command::Check(args) => check::run(&args),
+        Command::Hashes(args) => hashes::run(&args),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
