@@ -13,8 +13,9 @@
 //! peer is plain QUIC, a connection is plain QUIC version 1 on CUBIC.
 //!
 //! This package puts the parts together: endpoints and streams from [`pathmark_transport`], laws
-//! from [`pathmark_cc`], VCP and XCP on the wire from [`vcp_proto`] and [`xcp_proto`]; and it holds
-//! the [file protocol](mod@file) and, with feature `cli`, the `pathmark` command.
+//! from [`pathmark_cc`], VCP and XCP on the wire from [`vcp_proto`] and [`xcp_proto`]. With feature
+//! `testkit` it has the emulator's [test kit](pathmark_emulator::kit). Files travel by the package
+//! `pathmark-files`; the `pathmark` command is `pathmark-cli`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -62,16 +63,11 @@ use qs_proto::QuickStartSignal;
 use vcp_proto::{VcpEcnSignal, VcpSignal};
 use xcp_proto::XcpSignal;
 
-#[cfg(feature = "cli")]
-pub mod cli;
-#[cfg(feature = "cli")]
-pub mod demo;
-pub mod file;
 #[cfg(feature = "xcp-i")]
 pub mod xcp_i;
 
 pub use pathmark_cc as cc;
-#[cfg(feature = "cli")]
+#[cfg(feature = "testkit")]
 pub use pathmark_emulator::kit as testkit;
 pub use pathmark_transport as transport;
 pub use pathmark_transport::connection::{

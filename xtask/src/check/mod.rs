@@ -118,9 +118,10 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         .context("this crate has no parent directory")?;
     let file = root.join("xtask/ceilings.toml");
     let files = tracked(root)?;
-    // Markdown in `src` is a part of a generated page.
+    // Markdown next to code is a part of a generated page.
     let is_page = |path: &&PathBuf| {
-        path.extension().is_some_and(|extension| extension == "md") && !path.starts_with("src")
+        path.extension().is_some_and(|extension| extension == "md")
+            && path.iter().all(|part| part != "src")
     };
     let pages: Vec<PathBuf> = files.iter().filter(is_page).cloned().collect();
     let pages = pages::read(root, &pages)?;

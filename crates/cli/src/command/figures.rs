@@ -1,0 +1,158 @@
+//! The figures of a transfer, for people and scripts.
+
+use serde::Serialize;
+
+use pathmark_cc::FallbackReason;
+
+use super::output;
+use pathmark::Connection;
+use pathmark_files::report::{BoundedBy, Rtt, SenderReport};
+
+/// Keys that `perf`, `get` and `put` share in their JSON. All are there on every exit. A number is
+/// 0 where nothing was measured; what is no measurement is null where there is none.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Transfer {
+    pub(super) handshake_ms: f64,
+    pub(super) seconds: f64,
+    pub(super) bytes_up: u64,
+    pub(super) bytes_down: u64,
+    pub(super) goodput_up_bps: f64,
+    pub(super) goodput_down_bps: f64,
+    pub(super) streams: u64,
+    pub(super) algorithm: String,
+    pub(super) feedback: Option<String>,
+    pub(super) fallback: Option<String>,
+    pub(super) packets_lost: u64,
+    pub(super) rtt_ms: Rtt,
+    pub(super) cpu_s: f64,
+    pub(super) bounded_by: BoundedBy,
+    /// What became of ECN marks.
+    pub(super) ecn: String,
+    pub(super) router_id: Option<u16>,
+    pub(super) approved_bps: Option<f64>,
+    pub(super) start: Option<String>,
+    /// The rate of the path was asked for before the handshake was complete.
+    pub(super) known_path: bool,
+    pub(super) warnings: Vec<String>,
+    /// Why the command failed, if it did.
+    pub(super) error: Option<String>,
+}
+
+impl Transfer {
+    /// Completes the figures of a transfer that took `seconds`, with what its sender reported.
+    pub(super) fn finish(&mut self, connection: &Connection, sender: &SenderReport, seconds: f64) {
+        self.seconds = seconds;
+        self.goodput_up_bps = bits_per_second(self.bytes_up, seconds);
+        self.goodput_down_bps = bits_per_second(self.bytes_down, seconds);
+        self.feedback.clone_from(&sender.feedback);
+        self.fallback.clone_from(&sender.fallback);
+        self.packets_lost = sender.packets_lost;
+        self.rtt_ms = sender.rtt_ms;
+        self.bounded_by = sender.bounded_by;
+        self.ecn.clone_from(&sender.ecn);
+        self.router_id = sender.router_id;
+        self.approved_bps = sender.approved_bps;
+        self.start.clone_from(&sender.start);
+        self.known_path = sender.known_path;
+        self.cpu_s = cpu_seconds();
+        // What is left to read when the process wakes 20 ms late must find room.
+        let rate = self.goodput_up_bps.max(self.goodput_down_bps);
+        let buffers = connection.socket_buffers();
+        if rate / 8.0 * 0.02 > buffers.receive.min(buffers.send) as f64 {
+            self.warnings.extend(buffers.advice());
+        }
+    }
+
+    /// Adds the figures of a server to those of the servers before it. What cannot be added is the
+    /// last one's.
+    pub(super) fn add(&mut self, server: Self) {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        for warning in server.warnings {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        let seconds = self.seconds + server.seconds;
+        let (bytes_up, bytes_down) = (
+            self.bytes_up + server.bytes_up,
+            self.bytes_down + server.bytes_down,
+        );
+        *self = Self {
+            handshake_ms: self.handshake_ms + server.handshake_ms,
+            seconds,
+            bytes_up,
+            bytes_down,
+            goodput_up_bps: bits_per_second(bytes_up, seconds),
+            goodput_down_bps: bits_per_second(bytes_down, seconds),
+            streams: self.streams + server.streams,
+            packets_lost: self.packets_lost + server.packets_lost,
+            warnings,
+            ..server
+        };
+    }
+
+    /// Tells people on stderr how it went and what held the sender back.
+    pub(super) fn tell(&self, sender: &SenderReport) {
+        for (bytes, rate, direction) in [
+            (self.bytes_up, self.goodput_up_bps, "up"),
+            (self.bytes_down, self.goodput_down_bps, "down"),
+        ] {
+            if bytes > 0 {
+                output::note!(
+                    "{bytes} bytes {direction} in {:.3} s: {}",
+                    self.seconds,
+                    output::rate(rate)
+                );
+            }
+        }
+        let bounds = sender.explain();
+        if !bounds.is_empty() {
+            output::note!("bounded by: {bounds}");
+        }
+        let reason = self.fallback.as_deref().and_then(FallbackReason::by_name);
+        if let Some(reason) = reason {
+            output::note!("routers do not steer it: {}", reason.message());
+        }
+        for warning in &self.warnings {
+            output::note!("note: {warning}");
+        }
+    }
+}
+
+fn bits_per_second(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        bytes as f64 * 8.0 / seconds
+    } else {
+        0.0
+    }
+}
+
+/// Processor time of this process so far, user and system, in seconds.
+fn cpu_seconds() -> f64 {
+    use nix::sys::resource::{UsageWho, getrusage};
+    let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 * 1e-6;
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
+        seconds(usage.user_time()) + seconds(usage.system_time())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_servers_take_the_time_of_both() {
+        let server = |bytes_down, seconds| Transfer {
+            bytes_down,
+            seconds,
+            streams: 1,
+            warnings: vec!["once".to_owned()],
+            ..Transfer::default()
+        };
+        let mut all = Transfer::default();
+        all.add(server(1_000_000, 0.75));
+        all.add(server(0, 0.25));
+        assert_eq!(all.goodput_down_bps.to_bits(), 8e6_f64.to_bits());
+        assert_eq!((all.streams, all.warnings.len()), (2, 1));
+    }
+}

@@ -1,0 +1,178 @@
+//! The `pathmark` command: arguments in, exit codes out.
+//!
+//! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. With `--json` one JSON object goes
+//! to stdout and nothing else; text for people and progress bars go to stderr.
+// `println!` and `eprintln!` panic when nobody takes what they print: see `output`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod compare;
+mod demo;
+mod emulate;
+mod figures;
+mod files;
+mod get;
+mod limits;
+mod output;
+mod perf;
+mod put;
+mod routers;
+mod serve;
+mod session;
+mod state;
+mod target;
+mod trust;
+mod values;
+
+use std::iter::once;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use serde::Serialize;
+
+/// Move data over long, fat or lossy paths whose routers you own.
+///
+/// Connections read the load that routers on the path write into their packets, and keep the path
+/// full without a queue. Without such routers they run CUBIC.
+#[derive(Debug, Parser)]
+#[command(name = "pathmark", version, arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  pathmark demo                                     see it work, in two minutes, without root
+  pathmark serve --listen 0.0.0.0:4433 --dir data   offer a directory; prints the certificate's pin
+  pathmark get host:4433/big.iso --pin 3f5a…        fetch a file; run it again to go on after a \
+  break
+  pathmark put big.iso host:4433 --pin 3f5a…        store a file, if the server runs with \
+  --allow-put
+  pathmark perf client host:4433 --download 1GB     measure
+  pathmark emulate five-files                       the same code under a virtual clock, in a second
+  pathmark compare --out compare                    control laws over a grid of paths, in minutes
+
+Controllers (--cc): auto (default), vcp+bise+wlte, vcp+bise, vcp+wlte, vcp, xcp, xcp-i, cubiq, ada,
+cubic, newreno, bbr; options in brackets: --cc 'vcp[alpha=1.0,t_rho=200ms]'.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// See it work: five files through a slow, far link, beside the kernel's TCP; needs no root
+    Demo(demo::Args),
+    /// Offer the files of a directory; store what clients put there if that is allowed
+    Serve(serve::Args),
+    /// Fetch files; goes on where an earlier attempt broke off
+    Get(get::Args),
+    /// Store files on a server
+    Put(put::Args),
+    /// Run a scenario under a virtual clock: the same endpoints and routers, without a network
+    Emulate(emulate::Args),
+    /// Lay control laws beside each other over a grid of paths, and draw where each is best
+    Compare(compare::Args),
+    /// Join the runs of a sweep that was split among jobs
+    Merge(emulate::MergeArgs),
+    /// Measure throughput (QUIC performance protocol, draft-banks-quic-performance)
+    #[command(subcommand)]
+    Perf(perf::Command),
+}
+
+/// Why a command did not do its job.
+#[derive(Debug)]
+enum Failure {
+    /// It was asked for wrongly: exit code 2.
+    Usage(anyhow::Error),
+    /// It failed: exit code 1.
+    Failed(anyhow::Error),
+    /// It failed in parts, each of which was told of: exit code 1.
+    Told,
+}
+
+impl Failure {
+    fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// First argument that makes this program a router, so that the demo needs no second one.
+const ROUTER: &str = "vcp-router";
+
+/// What servers log where `RUST_LOG` says nothing else.
+const SERVERS_LOG: &str = "warn,pathmark_files=info,pathmark_cli=info";
+
+type Outcome = Result<(), Failure>;
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    if arguments.nth(1).is_some_and(|first| first == ROUTER) {
+        return pathmark_router::cli::main_from(once("vcp-router".into()).chain(arguments));
+    }
+    let cli = Cli::parse();
+    let serves = matches!(
+        cli.command,
+        Command::Serve(_) | Command::Perf(perf::Command::Server(_))
+    );
+    output::log(serves.then_some(SERVERS_LOG));
+    limits::raise_open_files();
+    let json = cli.command.json();
+    let is_demo = matches!(cli.command, Command::Demo(_));
+    let outcome = match cli.command {
+        Command::Demo(args) => session::run_to_stop(demo::demo(args)),
+        Command::Serve(args) => session::run_server(serve::serve(args)),
+        Command::Get(args) => session::run(|stop| get::get(args, stop)),
+        Command::Put(args) => session::run(|stop| put::put(args, stop)),
+        Command::Emulate(args) => emulate::emulate(&args),
+        Command::Compare(args) => compare::compare(&args),
+        Command::Merge(args) => emulate::merge(&args),
+        Command::Perf(perf::Command::Server(args)) => session::run_server(perf::server(args)),
+        Command::Perf(perf::Command::Client(args)) => session::run(|stop| perf::client(args, stop)),
+    };
+    let (error, code) = match outcome {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Told) => return ExitCode::from(1),
+        Err(Failure::Failed(error)) => (error, 1),
+        Err(Failure::Usage(error)) => (error, 2),
+    };
+    let error = output::explain(&error);
+    if json && code == 1 && !output::has_printed_json() {
+        // Where stdout takes nothing, stderr says that below.
+        let _ = output::json(&Failed {
+            runs: is_demo.then_some([]),
+            error: &error,
+        });
+    }
+    output::note!("pathmark: {error}");
+    ExitCode::from(code)
+}
+
+/// The JSON of a command that failed before it had figures.
+#[derive(Debug, Serialize)]
+struct Failed<'a> {
+    /// Of `demo`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runs: Option<[(); 0]>,
+    error: &'a str,
+}
+
+impl Command {
+    /// `--json` was given.
+    const fn json(&self) -> bool {
+        match self {
+            Self::Demo(args) => args.json,
+            Self::Serve(args) => args.json,
+            Self::Get(args) => args.json,
+            Self::Put(args) => args.json,
+            Self::Emulate(args) => args.json,
+            Self::Compare(args) => args.json,
+            Self::Merge(args) => args.json,
+            Self::Perf(perf::Command::Server(args)) => args.json,
+            Self::Perf(perf::Command::Client(args)) => args.json,
+        }
+    }
+}

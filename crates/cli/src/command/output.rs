@@ -1,0 +1,230 @@
+//! What people and scripts see.
+
+use std::borrow::Cow;
+use std::fmt::{Arguments, Write as _};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use tracing_subscriber::EnvFilter;
+
+/// Control characters as escapes (`\u{1b}`): a terminal would obey them, and most of what is
+/// printed holds names that a peer chose. Those in `kept` stay.
+fn escape<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
+    let is_bad = |c: char| c.is_control() && !kept.contains(&c);
+    if !text.contains(is_bad) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_bad(c) {
+            escaped.extend(c.escape_default());
+        } else {
+            escaped.push(c);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// A name, or a message from elsewhere, as part of a line.
+pub(super) fn plain(text: &str) -> Cow<'_, str> {
+    escape(text, &[])
+}
+
+/// Sends log lines to stderr: those that `RUST_LOG` asks for, or else those of `usual`, if any.
+pub(super) fn log(usual: Option<&str>) {
+    let filter = match (std::env::var_os("RUST_LOG"), usual) {
+        (Some(_), _) => EnvFilter::from_default_env(),
+        (None, Some(usual)) => EnvFilter::new(usual),
+        (None, None) => return,
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(|| LogLine)
+        // It would tell on stderr that stderr takes nothing, by `eprintln!`.
+        .log_internal_errors(false)
+        .init();
+}
+
+/// Takes one line of the log by each call.
+struct LogLine;
+
+impl Write for LogLine {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        tell(format_args!(
+            "{}",
+            plain(String::from_utf8_lossy(line).trim_end_matches('\n'))
+        ));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A command has printed its object.
+static PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// True once [`json`] was called.
+pub(super) fn has_printed_json() -> bool {
+    PRINTED.load(Ordering::Relaxed)
+}
+
+/// Prints the one JSON object of a command.
+pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    PRINTED.store(true, Ordering::Relaxed);
+    let text = json_text(value)?;
+    print(&text)
+}
+
+/// JSON escapes U+0000 to U+001F. The other control characters, which stand in strings only, are
+/// written in the same form.
+fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
+    let mut text = String::new();
+    for c in serde_json::to_string(value)?.chars() {
+        if c.is_control() {
+            let _ = write!(text, "\\u{:04x}", u32::from(c));
+        } else {
+            text.push(c);
+        }
+    }
+    text.push('\n');
+    Ok(text)
+}
+
+/// Prints what a command reports.
+pub(super) fn text(text: Arguments<'_>) -> anyhow::Result<()> {
+    print(&escape(&text.to_string(), &['\n', '\t']))
+}
+
+/// Prints a line of what a command reports.
+pub(super) fn line(line: Arguments<'_>) -> anyhow::Result<()> {
+    text(format_args!("{line}\n"))
+}
+
+/// Tells people a line on stderr. One that cannot be written is lost: no job fails for that.
+/// `eprintln!` would panic.
+pub(super) fn tell(text: Arguments<'_>) {
+    let line = format!("{text}\n");
+    let line = escape(&line, &['\n', '\t']);
+    let _ = io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// Tells as [`tell`] does, with the arguments of `format!`.
+macro_rules! note {
+    ($($argument:tt)*) => { $crate::command::output::tell(format_args!($($argument)*)) };
+}
+
+pub(super) use note;
+
+/// An error and its causes in one line. A cause that the text before it ends with is not said
+/// again.
+pub(super) fn explain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    plain(&text).into_owned()
+}
+
+/// Prints to stdout. A reader that has read enough and has gone away is no failure; a full disk is.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("cannot write to the standard output"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Progress bars on stderr; invisible where nobody looks.
+pub(super) fn bars() -> MultiProgress {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr_with_hz(10)
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    MultiProgress::with_draw_target(target)
+}
+
+/// A bar that counts bytes.
+pub(super) fn byte_bar(bars: &MultiProgress, name: &str, total: u64) -> ProgressBar {
+    let bar = bars.add(ProgressBar::new(total));
+    let style = ProgressStyle::with_template(
+        "{prefix:24!} {wide_bar:.cyan/blue} {bytes:>11} of {total_bytes:11} {bytes_per_sec:>13} \
+         {eta:>4}",
+    )
+    .unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.set_style(style);
+    bar.set_prefix(plain(name).into_owned());
+    bar
+}
+
+/// A bar that counts milliseconds up to `time`.
+pub(super) fn time_bar(bars: &MultiProgress, name: &str, time: Duration) -> ProgressBar {
+    let total = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let bar = bars.add(ProgressBar::new(total));
+    let template = format!("{{prefix:24!}} {{wide_bar:.cyan/blue}} {{elapsed}} of {time:?}");
+    let style =
+        ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.set_style(style);
+    bar.set_prefix(plain(name).into_owned());
+    bar
+}
+
+/// Bits per second for people.
+pub(super) fn rate(bits_per_second: f64) -> String {
+    let (scaled, unit) = match bits_per_second {
+        b if b >= 1e9 => (b / 1e9, "Gbit/s"),
+        b if b >= 1e6 => (b / 1e6, "Mbit/s"),
+        b => (b / 1e3, "kbit/s"),
+    };
+    format!("{scaled:.2} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    /// ESC, CR, DEL and the C1 set: CSI in one character.
+    const HOSTILE: &str = "a\u{1b}[2Jb\rc\u{7f}d\u{9b}31m\ne";
+
+    #[test]
+    fn no_control_character_is_printed() {
+        let shown = "a\\u{1b}[2Jb\\rc\\u{7f}d\\u{9b}31m\\ne";
+        assert_eq!(plain(HOSTILE), shown);
+        let error = anyhow::anyhow!("{HOSTILE}");
+        assert_eq!(explain(&error), shown);
+        assert_eq!(escape("a\n\tb\r", &['\n', '\t']), "a\n\tb\\r");
+        assert_eq!(plain("äöü 世界"), "äöü 世界");
+    }
+
+    #[test]
+    fn json_holds_them_as_escapes() {
+        let text = json_text(&HOSTILE).unwrap();
+        assert!(!text.trim_end().contains(char::is_control), "{text}");
+        let back: String = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, HOSTILE);
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let lost = std::io::Error::other("timed out");
+        let error = pathmark_files::client::TransferError::Stream(lost);
+        let error = Err::<(), _>(error).context("cannot fetch a").unwrap_err();
+        let text = super::explain(&error);
+        assert_eq!(text, "cannot fetch a: the transfer broke off: timed out");
+    }
+}

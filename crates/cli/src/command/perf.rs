@@ -1,0 +1,331 @@
+//! `pathmark perf`: throughput by the QUIC performance protocol (draft-banks-quic-performance).
+//!
+//! On each bidirectional stream the client sends how many bytes it wants as 8 bytes in network
+//! order, then its upload, then FIN; the server answers with as many bytes as were wanted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use indicatif::MultiProgress;
+use pathmark_cc::Algorithm;
+use tokio::io::AsyncReadExt;
+
+use super::figures::Transfer;
+use super::session::{ConnectArgs, Connected, DscpArgs, Stop, Way};
+use super::target::Target;
+use super::trust::{CertificateArgs, TrustArgs};
+use super::values::{self, Listen};
+use super::{Failure, Outcome, output, session};
+use pathmark::{Connection, Endpoint, RecvStream, SendStream};
+use pathmark_files::report::SenderReport;
+
+const ALPN: &[u8] = b"perf";
+
+/// Streams that a client may have open at once.
+const MOST_STREAMS: u64 = 1000;
+
+/// Time between two lines about the rate.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Sides of the measurement.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Answer clients
+    Server(ServerArgs),
+    /// Measure against a server
+    Client(ClientArgs),
+}
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(super) struct ServerArgs {
+    /// Address and UDP port to listen on; :PORT means all addresses
+    #[arg(long, value_name = "ADDR", value_parser = values::listen)]
+    listen: Listen,
+    #[command(flatten)]
+    certificate: CertificateArgs,
+    /// Congestion controller to send with
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = values::algorithm,
+        default_value = Algorithm::DEFAULT
+    )]
+    cc: Algorithm,
+    #[command(flatten)]
+    marking: DscpArgs,
+    /// Have each client prove its address before state is kept for it
+    #[arg(long)]
+    retry: bool,
+    /// Print one JSON object once connections are accepted
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(super) struct ClientArgs {
+    /// The server
+    #[arg(value_name = "HOST:PORT")]
+    target: Target,
+    /// Bytes to send on each stream, like 1GB
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes, default_value = "0")]
+    upload: u64,
+    /// Bytes to fetch on each stream, like 1GB
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes, default_value = "0")]
+    download: u64,
+    /// Stop after so long; alone it downloads for as long as that
+    #[arg(long, value_name = "DUR", value_parser = values::duration)]
+    time: Option<Duration>,
+    /// Streams at a time
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        value_parser = clap::value_parser!(u64).range(1..=MOST_STREAMS)
+    )]
+    streams: u64,
+    /// Congestion controller to send with
+    #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
+    cc: Option<Algorithm>,
+    #[command(flatten)]
+    marking: DscpArgs,
+    #[command(flatten)]
+    trust: TrustArgs,
+    #[command(flatten)]
+    limits: ConnectArgs,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+pub(super) async fn server(args: ServerArgs) -> Outcome {
+    let mut transport = session::transport(&args.cc, args.marking);
+    transport.streams.max_bidi_streams = MOST_STREAMS;
+    let endpoint = session::listen(
+        &args.listen,
+        &args.certificate,
+        ALPN,
+        transport,
+        args.retry,
+        args.json,
+    )?;
+    session::serve(&endpoint, accept(&endpoint)).await;
+    Ok(())
+}
+
+/// Answers clients until the endpoint closes.
+async fn accept(endpoint: &Endpoint) {
+    while let Some(incoming) = endpoint.accept().await {
+        tokio::spawn(async move {
+            let Ok(connecting) = incoming.accept() else {
+                return;
+            };
+            let connection = match connecting.await {
+                Ok(connection) => connection,
+                Err(error) => return tracing::debug!(%error, "handshake failed"),
+            };
+            let client = connection.remote_address();
+            tracing::info!(%client, "connected");
+            while let Ok((send, recv)) = connection.accept_bi().await {
+                tokio::spawn(async move {
+                    if let Err(error) = answer(send, recv).await {
+                        tracing::debug!(%error, "stream ended early");
+                    }
+                });
+            }
+            let stats = connection.stats();
+            tracing::info!(
+                %client,
+                bytes_sent = stats.bytes_sent,
+                bytes_received = stats.bytes_received,
+                packets_lost = stats.packets_lost,
+                "gone"
+            );
+        });
+    }
+}
+
+async fn answer(mut send: SendStream, mut recv: RecvStream) -> anyhow::Result<()> {
+    let mut wanted = [0; 8];
+    recv.read_exact(&mut wanted).await?;
+    while recv.read_chunk().await?.is_some() {}
+    send_zeros(&mut send, u64::from_be_bytes(wanted), &AtomicU64::new(0)).await?;
+    send.finish()?;
+    Ok(())
+}
+
+async fn send_zeros(
+    send: &mut SendStream,
+    bytes: u64,
+    sent: &AtomicU64,
+) -> Result<(), pathmark::WriteError> {
+    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+    let mut left = bytes;
+    while left > 0 {
+        let size = usize::try_from(left.min(ZEROS.len() as u64)).unwrap_or(ZEROS.len());
+        let chunk = Bytes::from_static(&ZEROS).slice(..size);
+        send.write_chunk(chunk).await?;
+        sent.fetch_add(size as u64, Ordering::Relaxed);
+        left -= size as u64;
+    }
+    Ok(())
+}
+
+/// Bytes moved so far, on all streams.
+#[derive(Debug, Default)]
+struct Moved {
+    up: AtomicU64,
+    down: AtomicU64,
+}
+
+pub(super) async fn client(args: ClientArgs, stop: Stop) -> Outcome {
+    if args.upload == 0 && args.download == 0 && args.time.is_none() {
+        return Err(Failure::usage(anyhow!(
+            "say what to measure: --download BYTES, --upload BYTES or --time DUR"
+        )));
+    }
+    let mut transfer = Transfer {
+        algorithm: args.cc.clone().unwrap_or_default().to_string(),
+        streams: args.streams,
+        ..Transfer::default()
+    };
+    let mut sender = SenderReport::default();
+    let outcome = match measure(&args, &stop, &mut transfer, &mut sender).await {
+        Err(Failure::Failed(error)) => {
+            transfer.error = Some(output::explain(&error));
+            Err(Failure::Failed(error))
+        }
+        other => other,
+    };
+    if matches!(outcome, Err(Failure::Usage(_))) {
+        return outcome;
+    }
+    if args.json {
+        output::json(&transfer)?;
+    } else {
+        transfer.tell(&sender);
+    }
+    outcome
+}
+
+/// Measures; what is known at the end is in `transfer` and `sender`, however it ends.
+async fn measure(
+    args: &ClientArgs,
+    stop: &Stop,
+    transfer: &mut Transfer,
+    sender: &mut SenderReport,
+) -> Outcome {
+    let (upload, mut download) = (args.upload, args.download);
+    if upload == 0 && download == 0 {
+        download = u64::MAX;
+    }
+    let algorithm = args.cc.clone().unwrap_or_default();
+    let config = session::transport(&algorithm, args.marking);
+    let way = Way {
+        target: &args.target,
+        trust: &args.trust,
+        limits: args.limits,
+        stop,
+    };
+    let Connected {
+        connection,
+        handshake,
+        ..
+    } = session::connect(way, ALPN, config, |_, _| ()).await?;
+    transfer.handshake_ms = handshake.as_secs_f64() * 1e3;
+    let moved = Moved::default();
+    let started = session::now();
+    let streams =
+        try_join_all((0..args.streams).map(|_| stream(&connection, upload, download, &moved)));
+    let limit = async {
+        match args.time {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
+        }
+    };
+    let bars = output::bars();
+    let outcome = tokio::select! {
+        results = streams => results.map(drop).map_err(Failure::from),
+        () = limit => Ok(()),
+        () = stop.stopped() => Err(session::interrupted().into()),
+        () = show(args, &bars, &moved, started) => Ok(()),
+    };
+    // Nothing that is drawn stays.
+    let _ = bars.clear();
+    transfer.bytes_up = moved.up.load(Ordering::Relaxed);
+    transfer.bytes_down = moved.down.load(Ordering::Relaxed);
+    *sender = SenderReport::of(&connection);
+    transfer.finish(&connection, sender, started.elapsed().as_secs_f64());
+    session::leave(&connection, stop).await;
+    outcome
+}
+
+/// Shows how far a measurement is: a bar of bytes, or of time where that ends it, and a line for
+/// each second.
+async fn show(args: &ClientArgs, bars: &MultiProgress, moved: &Moved, started: Instant) {
+    let bytes = args.upload.saturating_add(args.download);
+    let bar = match args.time {
+        Some(time) if bytes == 0 => output::time_bar(bars, "perf", time),
+        _ => output::byte_bar(bars, "perf", bytes.saturating_mul(args.streams)),
+    };
+    let is_time = args.time.is_some() && bytes == 0;
+    let mut ticks = tokio::time::interval(Duration::from_millis(100));
+    let (mut before, mut at) = ((0, 0), Duration::ZERO);
+    loop {
+        ticks.tick().await;
+        let now = started.elapsed();
+        let (up, down) = (
+            moved.up.load(Ordering::Relaxed),
+            moved.down.load(Ordering::Relaxed),
+        );
+        bar.set_position(match is_time {
+            true => u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            false => up + down,
+        });
+        if now >= at + INTERVAL && !args.json {
+            let seconds = (now - at).as_secs_f64();
+            let rate = |bytes: u64| output::rate(bytes as f64 * 8.0 / seconds);
+            let line = format!(
+                "{:6.1} s to {:6.1} s: up {:>13}, down {:>13}",
+                at.as_secs_f64(),
+                now.as_secs_f64(),
+                rate(up - before.0),
+                rate(down - before.1),
+            );
+            bars.suspend(|| output::note!("{line}"));
+            (before, at) = ((up, down), now);
+        }
+    }
+}
+
+async fn stream(
+    connection: &Connection,
+    upload: u64,
+    download: u64,
+    moved: &Moved,
+) -> anyhow::Result<()> {
+    let (mut send, mut recv) = connection.open_bi().await?;
+    send.write_all(&download.to_be_bytes()).await?;
+    let sending = async {
+        send_zeros(&mut send, upload, &moved.up).await?;
+        send.finish()?;
+        anyhow::Ok(())
+    };
+    let receiving = async {
+        while let Some(chunk) = recv.read_chunk().await? {
+            moved.down.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        }
+        anyhow::Ok(())
+    };
+    tokio::try_join!(sending, receiving)?;
+    if upload > 0 {
+        // The upload counts when the server has it: its answer or its acknowledgement of the end
+        // says so.
+        send.stopped().await?;
+    }
+    Ok(())
+}

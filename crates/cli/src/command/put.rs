@@ -1,0 +1,187 @@
+//! `pathmark put`: files stored on a server.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow};
+use futures_util::stream::{self, StreamExt};
+use pathmark_cc::Algorithm;
+
+use super::figures::Transfer;
+use super::files::{AT_ONCE, Figures, FileFigures, UnderWay};
+use super::routers::AnswerArgs;
+use super::session::{ConnectArgs, Connected, DscpArgs, Stop, Way};
+use super::state::StateArgs;
+use super::target::{Target, distinct};
+use super::trust::TrustArgs;
+use super::{Failure, Outcome, output, session, values};
+use pathmark_files::client::{self, Progress};
+use pathmark_files::incoming::Existing;
+use pathmark_files::report::SenderReport;
+use pathmark_files::send::hex;
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What to store
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Where; NAME is for a single file and defaults to the file's own. NAME/, or NAME for several
+    /// files, is the directory to store in
+    #[arg(required = true, value_name = "HOST:PORT[/NAME]")]
+    target: Target,
+    /// Replace files that the server has already
+    #[arg(long)]
+    force: bool,
+    /// Congestion controller to send with
+    #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
+    cc: Option<Algorithm>,
+    #[command(flatten)]
+    answer: AnswerArgs,
+    #[command(flatten)]
+    marking: DscpArgs,
+    #[command(flatten)]
+    trust: TrustArgs,
+    #[command(flatten)]
+    limits: ConnectArgs,
+    #[command(flatten)]
+    state: StateArgs,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
+    let mut files = Vec::new();
+    for path in &args.files {
+        if !path.is_file() {
+            return Err(Failure::usage(anyhow!("{} is no file", path.display())));
+        }
+        let own = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let name = match (&args.target.name, own) {
+            (Some(name), _) if args.files.len() == 1 && !name.ends_with('/') => name.clone(),
+            (Some(directory), Some(own)) => format!("{}/{own}", directory.trim_end_matches('/')),
+            (None, Some(own)) => own,
+            (_, None) => return Err(Failure::usage(anyhow!("{} has no name", path.display()))),
+        };
+        files.push((path, name));
+    }
+    distinct(files.iter().map(|(path, name)| (name, path.display())))?;
+    let existing = if args.force {
+        Existing::Replace
+    } else {
+        Existing::Keep
+    };
+    let algorithm = args.cc.clone().unwrap_or_default();
+    let mut transport = session::transport(&algorithm, args.marking);
+    transport.keep_alive = Some(session::KEEP_ALIVE);
+    let _edge = args.answer.store(&args.target).await?;
+    let mut warnings = Vec::new();
+    let before = |endpoint: &_, address| {
+        args.state
+            .visit(&args.target, address, endpoint, &mut warnings)
+    };
+    let way = Way {
+        target: &args.target,
+        trust: &args.trust,
+        limits: args.limits,
+        stop: &stop,
+    };
+    let connected = session::connect(way, pathmark_files::ALPN, transport, before).await;
+    let mut figures = Figures {
+        transfer: Transfer {
+            algorithm: algorithm.to_string(),
+            ..Transfer::default()
+        },
+        files: Vec::new(),
+    };
+    let Connected {
+        connection,
+        handshake,
+        prepared: visit,
+    } = match connected {
+        Err(Failure::Failed(error)) => {
+            let error = output::explain(&error);
+            let failed = files.into_iter().map(|(path, name)| {
+                FileFigures::failed(name, format!("cannot store {}: {error}", path.display()))
+            });
+            figures.files = failed.collect();
+            figures.transfer.warnings = warnings;
+            figures.transfer.error = stop
+                .is_stopped()
+                .then(|| session::interrupted().to_string());
+            return figures.say(args.json);
+        }
+        other => other?,
+    };
+    let bars = output::bars();
+    let started = session::now();
+    let under_way = UnderWay::new(files.len());
+    let stores = files.iter().enumerate().map(|(place, (path, name))| {
+        let (connection, bars, under_way) = (&connection, &bars, &under_way);
+        async move {
+            let bar = output::byte_bar(bars, name, 0);
+            let stored = client::put(
+                connection,
+                path,
+                name,
+                existing,
+                |progress| match progress {
+                    Progress::Begin { bytes, .. } => bar.set_length(bytes),
+                    Progress::Bytes(bytes) => bar.inc(bytes),
+                    Progress::Arrived => {}
+                },
+            )
+            .await
+            .with_context(|| format!("cannot store {}", path.display()));
+            let result = match stored {
+                Ok((bytes, hash)) => {
+                    bar.finish();
+                    FileFigures {
+                        name: name.clone(),
+                        bytes,
+                        sha256: Some(hex(&hash)),
+                        seconds: started.elapsed().as_secs_f64(),
+                        ..FileFigures::default()
+                    }
+                }
+                Err(error) => {
+                    bar.abandon();
+                    FileFigures::failed(name.clone(), output::explain(&error))
+                }
+            };
+            under_way.ended(place, result);
+        }
+    });
+    let all = stream::iter(stores)
+        .buffer_unordered(AT_ONCE)
+        .for_each(|()| async {});
+    tokio::select! {
+        () = all => {}
+        () = stop.stopped() => {}
+    }
+    let name = |place: usize| files.get(place).map(|(_, name)| name.clone());
+    figures.files = under_way.into_all(|place| name(place).unwrap_or_default());
+    let transfer = &mut figures.transfer;
+    transfer.handshake_ms = handshake.as_secs_f64() * 1e3;
+    transfer.warnings = warnings;
+    for stored in figures.files.iter().filter(|file| file.error.is_none()) {
+        transfer.bytes_up += stored.bytes;
+        transfer.streams += 1;
+    }
+    let sender = SenderReport::of(&connection);
+    let seconds = started.elapsed().as_secs_f64();
+    transfer.finish(&connection, &sender, seconds);
+    session::leave(&connection, &stop).await;
+    if let Some(visit) = visit {
+        visit.end(&mut transfer.warnings);
+    }
+    transfer.error = stop
+        .is_stopped()
+        .then(|| session::interrupted().to_string());
+    if !args.json {
+        transfer.tell(&sender);
+    }
+    figures.say(args.json)
+}

@@ -1,0 +1,332 @@
+//! What `get` and `put` keep between runs: tokens of servers, in a file of the user's.
+//!
+//! ```text
+//!   $XDG_STATE_HOME/pathmark/servers.json    0600, a new one takes its place by rename(2)
+//!                            servers.lock    flock(2) of whoever reads and writes it
+//!                            servers.new     what is being written, under that lock
+//! ```
+//!
+//! A run takes a token out and puts the next one in, so no two use the same. Whatever is wrong with
+//! the file costs a warning and what was in it, never a transfer.
+
+mod tokens;
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::unistd::geteuid;
+
+use super::session;
+use super::target::Target;
+use pathmark::Endpoint;
+
+use tokens::Tokens;
+
+/// A longer file is not read.
+const LONGEST_FILE: u64 = 1 << 18;
+/// How long another process may hold the lock, which takes it a millisecond.
+const LOCK_WAIT: Duration = Duration::from_millis(200);
+/// Time between two looks at the lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
+
+/// Whether anything is kept.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct StateArgs {
+    /// Keep nothing of the server for later runs, and use nothing that was kept: by default its
+    /// token, with which the next transfer starts sooner, is in $XDG_STATE_HOME/pathmark
+    /// (~/.local/state/pathmark)
+    #[arg(long)]
+    no_state: bool,
+}
+
+/// The directory of the file, and whose it is.
+#[derive(Clone, Debug)]
+struct State {
+    directory: PathBuf,
+    user: u32,
+}
+
+/// What keeps the file from being used.
+#[derive(Debug, thiserror::Error)]
+enum StateError {
+    /// It cannot be read or written.
+    #[error("cannot use what was kept of servers in {directory}: {source}")]
+    Io {
+        directory: PathBuf,
+        source: io::Error,
+    },
+    /// Others could put things into it.
+    #[error(
+        "other users may write to {0}: no tokens are kept there; it must be yours, with mode 0700"
+    )]
+    Foreign(PathBuf),
+    /// It is somewhere else, perhaps where others may write.
+    #[error(
+        "{0} is a symbolic link, which is not followed: no tokens are kept there; put a directory \
+         of yours with mode 0700 in its place"
+    )]
+    Link(PathBuf),
+    /// Nothing can be put into it.
+    #[error(
+        "{0} is no directory: no tokens are kept there; put a directory of yours with mode 0700 in \
+         its place"
+    )]
+    NoDirectory(PathBuf),
+    /// Another process has not let go of it.
+    #[error("{0} is locked by another process for too long: what was kept of servers is not used")]
+    Locked(PathBuf),
+}
+
+/// Why what was in the file counts no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum Unusable {
+    #[error("it is not what pathmark writes")]
+    Damaged,
+    #[error("it is longer than what pathmark writes")]
+    TooLong,
+    #[error("it is no plain file")]
+    NoFile,
+    #[error("it belongs to another user")]
+    Foreign,
+    #[error("it may not be read")]
+    Unreadable,
+}
+
+/// A server that is visited: its token from an earlier run is taken, and one of this run is kept,
+/// at the latest when this is dropped.
+#[derive(Debug)]
+pub(super) struct Visit {
+    state: State,
+    server: String,
+    host: String,
+    from: IpAddr,
+    endpoint: Endpoint,
+}
+
+impl StateArgs {
+    /// Before a connection of `endpoint` to `target` at `address` begins: gives the endpoint the
+    /// token of an earlier run. Adds to `warnings` what keeps it from that.
+    pub(super) fn visit(
+        self,
+        target: &Target,
+        address: SocketAddr,
+        endpoint: &Endpoint,
+        warnings: &mut Vec<String>,
+    ) -> Option<Visit> {
+        if self.no_state {
+            return None;
+        }
+        let from = address_towards(address).ok()?;
+        let state = State::open(&home()?, geteuid().as_raw(), warnings)?;
+        let visit = Visit {
+            state,
+            server: format!("{}:{}", target.host, target.port),
+            host: target.host.clone(),
+            from,
+            endpoint: endpoint.clone(),
+        };
+        let taken = visit.state.update(warnings, |now, tokens| {
+            tokens.take(now, &visit.server, visit.from)
+        });
+        match taken {
+            Ok(Some(token)) => visit.endpoint.set_token(&visit.host, token.into()),
+            Ok(None) => {}
+            Err(error) => warn(warnings, &error),
+        }
+        Some(visit)
+    }
+}
+
+impl Visit {
+    /// The connection is over: keeps the token that the server gave.
+    pub(super) fn end(&self, warnings: &mut Vec<String>) {
+        let Some(token) = self.endpoint.take_token(&self.host) else {
+            return;
+        };
+        let kept = self.state.update(warnings, |now, tokens| {
+            tokens.add(now, &self.server, self.from, &token);
+        });
+        if let Err(error) = kept {
+            warn(warnings, &error);
+        }
+    }
+}
+
+/// Adds a warning, once.
+fn warn(warnings: &mut Vec<String>, error: &StateError) {
+    let text = error.to_string();
+    if !warnings.contains(&text) {
+        warnings.push(text);
+    }
+}
+
+impl Drop for Visit {
+    /// A transfer that is broken off leaves its token too. Nobody is there to be warned then.
+    fn drop(&mut self) {
+        self.end(&mut Vec::new());
+    }
+}
+
+/// Our address in packets to `address`. Nothing is sent.
+fn address_towards(address: SocketAddr) -> io::Result<IpAddr> {
+    let unspecified: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((unspecified, 0))?;
+    socket.connect(address)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// Where programs keep their state: the XDG Base Directory Specification, which has relative and
+/// empty paths ignored. `None`: this user has no such place.
+fn home() -> Option<PathBuf> {
+    let of = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    of("XDG_STATE_HOME").or_else(|| of("HOME").map(|home| home.join(".local/state")))
+}
+
+impl State {
+    /// The state of `user` below `home`. `None` where there is and can be no directory for it: some
+    /// users have no home, and some homes are read-only.
+    fn open(home: &Path, user: u32, warnings: &mut Vec<String>) -> Option<Self> {
+        let directory = home.join("pathmark");
+        // It fails also where something else is in the place of the directory, which is looked at.
+        let _ = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&directory);
+        let there = fs::symlink_metadata(&directory).ok()?;
+        let wrong = match there {
+            _ if there.is_symlink() => StateError::Link(directory),
+            _ if !there.is_dir() => StateError::NoDirectory(directory),
+            _ if there.uid() != user || there.mode() & 0o022 != 0 => StateError::Foreign(directory),
+            _ => return Some(Self { directory, user }),
+        };
+        warn(warnings, &wrong);
+        None
+    }
+
+    /// Changes what is kept, under the lock. What cannot be used is told to `warnings`, and
+    /// replaced.
+    fn update<T>(
+        &self,
+        warnings: &mut Vec<String>,
+        change: impl FnOnce(Duration, &mut Tokens) -> T,
+    ) -> Result<T, StateError> {
+        let _lock = self.lock()?;
+        let path = self.directory.join("servers.json");
+        let io = |source| StateError::Io {
+            directory: self.directory.clone(),
+            source,
+        };
+        let read = read(&path, self.user).map_err(io)?;
+        let mut tokens = match &read {
+            Ok(tokens) => tokens.clone(),
+            Err(why) => {
+                let path = path.display();
+                warnings.push(format!("{path} is replaced: {why}"));
+                Tokens::default()
+            }
+        };
+        let changed = change(session::unix_time(), &mut tokens);
+        if read.as_ref() != Ok(&tokens) {
+            self.write(&path, &tokens).map_err(io)?;
+        }
+        Ok(changed)
+    }
+
+    /// The lock of the file, which ends with the process.
+    fn lock(&self) -> Result<File, StateError> {
+        let path = self.directory.join("servers.lock");
+        let file = own_file(&path, false).map_err(|source| StateError::Io {
+            directory: self.directory.clone(),
+            source,
+        })?;
+        let until = session::now() + LOCK_WAIT;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if session::now() < until => {
+                    session::pause(LOCK_PAUSE);
+                }
+                Err(TryLockError::WouldBlock) => return Err(StateError::Locked(path)),
+                Err(TryLockError::Error(source)) => {
+                    return Err(StateError::Io {
+                        directory: self.directory.clone(),
+                        source,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Puts a new file in the place of the former one. One that the machine loses when it crashes
+    /// is no harm.
+    fn write(&self, path: &Path, tokens: &Tokens) -> io::Result<()> {
+        let new = self.directory.join("servers.new");
+        // One that a killed process left may be read by others.
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        own_file(&new, true)?.write_all(&tokens.to_bytes()?)?;
+        fs::rename(&new, path)
+    }
+}
+
+/// Opens a file that nobody else may read, and follows no link. A new one must not be there.
+fn own_file(path: &Path, new: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(!new)
+        .create_new(new)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+}
+
+/// What is kept, or why that counts no more.
+fn read(path: &Path, user: u32) -> io::Result<Result<Tokens, Unusable>> {
+    let opened = OpenOptions::new()
+        .read(true)
+        // A pipe under this name must not hold anybody up.
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) => {
+            return match error.kind() {
+                ErrorKind::NotFound => Ok(Ok(Tokens::default())),
+                ErrorKind::PermissionDenied => Ok(Err(Unusable::Unreadable)),
+                _ if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) => {
+                    Ok(Err(Unusable::NoFile))
+                }
+                _ => Err(error),
+            };
+        }
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Ok(Err(Unusable::NoFile));
+    }
+    if metadata.uid() != user {
+        return Ok(Err(Unusable::Foreign));
+    }
+    let mut bytes = Vec::new();
+    file.take(LONGEST_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST_FILE {
+        return Ok(Err(Unusable::TooLong));
+    }
+    Ok(Tokens::parse(&bytes).ok_or(Unusable::Damaged))
+}
+
+#[cfg(test)]
+mod tests;

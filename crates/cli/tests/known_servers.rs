@@ -1,0 +1,197 @@
+//! What `get` and `put` keep of servers from one run to the next: processes of their own, real
+//! sockets.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+
+use pathmark::tls::{Pin, TlsServerConfig};
+use pathmark::transport::endpoint::RetryPolicy;
+use pathmark::{Endpoint, ServerConfig};
+use pathmark_files::server::{FileServer, Rules};
+use pathmark_files::store::Store;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A server that knows the rate of its clients' paths, and asks for that where a client has proved
+/// its address, by a token or a Retry.
+struct Server {
+    endpoint: Endpoint,
+    address: SocketAddr,
+    pin: Pin,
+    directory: TempDir,
+}
+
+impl Server {
+    fn start(retry: RetryPolicy) -> Self {
+        let directory = TempDir::new().unwrap();
+        fs::write(directory.path().join("file"), [7; 10_000]).unwrap();
+        let made = rcgen::generate_simple_self_signed(["known".to_owned()]).unwrap();
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let certificate = vec![made.cert.der().clone()];
+        let tls = TlsServerConfig::new(certificate, key.into(), &[pathmark_files::ALPN]).unwrap();
+        let pin = tls.pin().unwrap();
+        let mut transport = pathmark::transport_config(&"auto".parse().unwrap());
+        transport.known_rate = Some(1_000_000_000);
+        let mut config = ServerConfig::new(Arc::new(tls), Arc::new(transport));
+        config.retry(retry);
+        let endpoint = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let rules = Rules {
+            laws: Vec::new(),
+            allow_put: true,
+        };
+        let store = Store::open(directory.path()).unwrap();
+        let serving = endpoint.clone();
+        tokio::spawn(async move { Arc::new(FileServer::new(store, rules)).run(&serving).await });
+        let address = endpoint.local_address();
+        Self {
+            endpoint,
+            address,
+            pin,
+            directory,
+        }
+    }
+
+    /// Clients that came without a token, where all must prove their address.
+    fn strangers(&self) -> u64 {
+        self.endpoint.stats().retries_sent
+    }
+
+    /// A command at this server, of a user with this directory for state.
+    fn begin(&self, state: &Path, arguments: &[&str]) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
+        command
+            .args(arguments)
+            .args(["--json", "--pin", &self.pin.to_string()])
+            .env("XDG_STATE_HOME", state)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    async fn run(&self, state: &Path, arguments: &[&str]) -> Value {
+        figures(self.begin(state, arguments)).await
+    }
+
+    /// Fetches a file in a process of its own.
+    async fn get(&self, state: &Path, more: &[&str]) -> Value {
+        let here = TempDir::new().unwrap();
+        let target = format!("{}/file", self.address);
+        let fixed = ["get", &target, "-o", here.path().to_str().unwrap()];
+        let figures = self.run(state, &[&fixed, more].concat()).await;
+        assert_eq!(fs::read(here.path().join("file")).unwrap(), [7; 10_000]);
+        figures
+    }
+}
+
+/// What a command that has done its job says.
+async fn figures(child: Child) -> Value {
+    let ended = tokio::task::spawn_blocking(|| child.wait_with_output());
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = ended.await.unwrap().unwrap();
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    serde_json::from_slice(&stdout).unwrap()
+}
+
+fn warnings(figures: &Value) -> &[Value] {
+    figures["warnings"].as_array().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_process_is_known_to_the_server() {
+    let (server, state) = (Server::start(RetryPolicy::Never), TempDir::new().unwrap());
+    let mut known = Vec::new();
+    for _ in 0..3 {
+        let figures = server.get(state.path(), &[]).await;
+        assert!(warnings(&figures).is_empty(), "{figures}");
+        known.push(figures["known_path"].as_bool().unwrap());
+    }
+    assert_eq!(known, [false, true, true]);
+    // Who wants nothing kept shows nothing of before, and leaves what is there.
+    let figures = server.get(state.path(), &["--no-state"]).await;
+    assert_eq!(figures["known_path"], false);
+    assert_eq!(server.get(state.path(), &[]).await["known_path"], true);
+    let other = TempDir::new().unwrap();
+    server.get(other.path(), &["--no-state"]).await;
+    assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_and_a_get_prove_their_address_for_each_other() {
+    let (server, state) = (Server::start(RetryPolicy::Always), TempDir::new().unwrap());
+    let file = server.directory.path().join("file");
+    for (round, name) in ["one", "two"].into_iter().enumerate() {
+        let target = format!("{}/{name}", server.address);
+        let put = ["put", file.to_str().unwrap(), &target];
+        let figures = server.run(state.path(), &put).await;
+        assert!(warnings(&figures).is_empty(), "{figures}");
+        server.get(state.path(), &[]).await;
+        assert_eq!(server.strangers(), 1, "{round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_file_costs_a_warning_and_a_round_trip() {
+    let (server, state) = (Server::start(RetryPolicy::Never), TempDir::new().unwrap());
+    server.get(state.path(), &[]).await;
+    let file = state.path().join("pathmark/servers.json");
+    fs::write(&file, "{\"form\":1,\"tokens\":[{]}").unwrap();
+    let figures = server.get(state.path(), &[]).await;
+    assert_eq!(figures["known_path"], false);
+    let told = warnings(&figures)[0].as_str().unwrap();
+    assert!(told.contains("servers.json is replaced"), "{told}");
+    assert_eq!(warnings(&figures).len(), 1);
+    let figures = server.get(state.path(), &[]).await;
+    assert!(warnings(&figures).is_empty());
+    assert_eq!(figures["known_path"], true);
+    // A token that the server did not make is worth nothing, and costs no more.
+    let written = fs::read_to_string(&file).unwrap();
+    let (before, token) = written.split_once("\"token\":\"").unwrap();
+    let forged = format!("{before}\"token\":\"00{}", &token[2..]);
+    fs::write(&file, forged).unwrap();
+    let figures = server.get(state.path(), &[]).await;
+    assert!(warnings(&figures).is_empty());
+    assert_eq!(figures["known_path"], false);
+}
+
+/// Two at once use no token twice, and both leave theirs; one that is killed does no harm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_at_once_and_one_killed_do_no_harm() {
+    let (server, state) = (Server::start(RetryPolicy::Never), TempDir::new().unwrap());
+    server.get(state.path(), &[]).await;
+    // Only one can have the token.
+    let (one, two) = tokio::join!(server.get(state.path(), &[]), server.get(state.path(), &[]));
+    let locked = [&one, &two]
+        .iter()
+        .any(|figures| !warnings(figures).is_empty());
+    let known = [one, two].map(|figures| figures["known_path"].as_bool().unwrap());
+    assert!(known.contains(&true) || locked, "{known:?}");
+    // There are two now, unless one waited for the other.
+    let (one, two) = tokio::join!(server.get(state.path(), &[]), server.get(state.path(), &[]));
+    for figures in [one, two] {
+        // On a busy machine one of them may find the file locked for too long, and goes without.
+        let others = warnings(&figures).iter().filter(|warning| {
+            let text = warning.as_str().unwrap();
+            !text.contains("is locked by another process for too long")
+        });
+        assert_eq!(others.count(), 0, "{figures}");
+    }
+    let out = TempDir::new().unwrap();
+    let target = format!("{}/file", server.address);
+    for _ in 0..5 {
+        let get = ["get", &target, "-o", out.path().to_str().unwrap()];
+        let mut killed = server.begin(state.path(), &get);
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+    }
+    let figures = server.get(state.path(), &[]).await;
+    assert!(warnings(&figures).is_empty());
+    assert_eq!(server.get(state.path(), &[]).await["known_path"], true);
+}

@@ -1,0 +1,158 @@
+//! What the sender of a file knows about the path, told to the receiver behind the hash.
+
+use serde::{Deserialize, Serialize};
+
+use pathmark_cc::Feedback;
+
+use pathmark::{Connection, PathReport};
+
+/// The sending side of a transfer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SenderReport {
+    /// The congestion controller that ruled at the end.
+    pub algorithm: String,
+    /// The explicit feedback that steered it: `vcp`, `xcp`, or nothing.
+    pub feedback: Option<String>,
+    /// Packets that it declared lost, of the whole connection.
+    pub packets_lost: u64,
+    /// Round-trip times in milliseconds.
+    pub rtt_ms: Rtt,
+    /// Shares of the time that each limit bounded it.
+    pub bounded_by: BoundedBy,
+    /// Why routers do not steer it, if its law asks them: `no-answer`, `no-estimate`, `plain-hop`,
+    /// `ttl-rewritten`, `hidden-hop`, `ecn-mark`, `loss`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
+    /// What became of ECN marks on its path: `capable` where they survive; the reason why packets
+    /// leave without them (`dropped`, `all-ce`, `bleached`, `remarked`, `backwards`, `missing`);
+    /// `testing` or `unknown` before the first answer; `off`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ecn: String,
+    /// The router that bounds the flow, if routers answer.
+    pub router_id: Option<u16>,
+    /// The rate to start with that routers approved and that was used, in bits per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved_bps: Option<f64>,
+    /// What became of the last question for a rate to start with, if the law has asked: `used`,
+    /// `denied`, `revoked`, and so on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<String>,
+    /// It knew from an earlier connection what the path carries, and asked routers for that before
+    /// the handshake was complete.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub known_path: bool,
+}
+
+/// Round-trip times in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rtt {
+    /// Least.
+    pub min: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// Shares of the time, which add up to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BoundedBy {
+    /// Nothing was there to send.
+    pub application: f64,
+    /// The peer's flow control.
+    pub peer: f64,
+    /// The peer's limit of streams. Senders before it existed report none.
+    #[serde(default)]
+    pub streams: f64,
+    /// The sender's own buffers.
+    pub buffers: f64,
+    /// The congestion window, steered by loss.
+    pub window: f64,
+    /// The congestion window, steered by routers.
+    pub router: f64,
+}
+
+/// The explicit feedback that steers the path, or that started it, by its name.
+fn feedback_kind(report: &PathReport) -> Option<&'static str> {
+    match report.feedback {
+        Some(Feedback::Vcp(_)) if report.controller.explicit => Some("vcp"),
+        Some(Feedback::Xcp(_)) if report.controller.explicit => Some("xcp"),
+        _ => report
+            .controller
+            .quick_start
+            .filter(|asked| asked.granted > 0)
+            .map(|_| "quick-start"),
+    }
+}
+
+impl SenderReport {
+    /// What `connection` knows now.
+    #[must_use]
+    pub fn of(connection: &Connection) -> Self {
+        let (report, stats) = (connection.path_report(), connection.stats());
+        let ms = |d: Option<std::time::Duration>| d.map_or(0.0, |d| d.as_secs_f64() * 1e3);
+        let (shares, asked) = (report.bounded_by, report.controller.quick_start);
+        Self {
+            algorithm: report.controller.ruling.to_owned(),
+            feedback: feedback_kind(&report).map(ToOwned::to_owned),
+            fallback: report
+                .controller
+                .fallback
+                .map(|reason| reason.name().to_owned()),
+            packets_lost: stats.packets_lost,
+            rtt_ms: Rtt {
+                min: ms(stats.rtt.min()),
+                mean: ms(stats.rtt.mean()),
+                p50: ms(stats.rtt.quantile(500)),
+                p99: ms(stats.rtt.quantile(990)),
+                max: ms(stats.rtt.max()),
+            },
+            bounded_by: BoundedBy {
+                application: shares.application,
+                peer: shares.peer,
+                streams: shares.streams,
+                buffers: shares.buffers,
+                window: shares.window,
+                router: shares.router,
+            },
+            ecn: report.ecn.name().to_owned(),
+            router_id: report.router,
+            approved_bps: asked
+                .filter(|asked| asked.granted > 0)
+                .map(|asked| asked.granted as f64 * 8.0),
+            start: asked
+                .filter(|asked| asked.asked > 0)
+                .map(|asked| asked.outcome.name().to_owned()),
+            known_path: report.known_path,
+        }
+    }
+
+    /// What held the sender back, for people: `router 7 93 %, the application 7 %`.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let b = &self.bounded_by;
+        let router = match self.router_id {
+            Some(id) => format!("router {id}"),
+            None => "the routers".to_owned(),
+        };
+        let mut shares = [
+            (b.router, router),
+            (b.window, format!("the window of {}", self.algorithm)),
+            (b.peer, "the receiver's flow control".to_owned()),
+            (b.streams, "the peer's limit of streams".to_owned()),
+            (b.buffers, "the sender's buffers".to_owned()),
+            (b.application, "the application".to_owned()),
+        ];
+        shares.sort_by(|a, b| b.0.total_cmp(&a.0));
+        shares
+            .iter()
+            .filter(|(share, _)| *share >= 0.005)
+            .map(|(share, what)| format!("{what} {:.0} %", share * 100.0))
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
