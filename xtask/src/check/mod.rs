@@ -56,7 +56,7 @@ const TOOLS: [(&str, &str, &[&str]); 5] = [
         ],
     ),
     ("typos-cli", "typos", &[]),
-    ("cargo-machete", "cargo", &["machete"]),
+    ("cargo-machete", "cargo-machete", &[]),
     (
         "cargo-hack",
         "cargo",
