@@ -8,7 +8,7 @@
 //! | `fields`, `methods`, `impl-files` | of the largest type of a crate: its fields, its methods, the files with inherent `impl` blocks of it |
 //! | `protocols` | files outside the laws and the protocols' crates that match on a protocol, or name one |
 //! | `packages` | packages that are built for a library user, the test kit, the router |
-//! | `words` | words of a page |
+//! | `words` | words of a page, but of the changelog and generated ones |
 //! | `lines` | lines of a file that has more than 400 |
 //! | `avoided` | lines of a crate, or of all pages but the changelog and generated ones, with words that the project avoids |
 //!
@@ -219,7 +219,7 @@ fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figu
             .collect();
         figures.set("packages", name, packages.len());
     }
-    for page in pages {
+    for page in pages.iter().filter(|page| !grows(&page.path)) {
         figures.set("words", &page.path.display().to_string(), page.words);
     }
     for path in files {
@@ -237,13 +237,17 @@ fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figu
     Ok(figures)
 }
 
+/// Pages that every change adds to, or that a command writes.
+fn grows(page: &Path) -> bool {
+    ["CHANGELOG.md", "docs/results.md"]
+        .iter()
+        .any(|known| page == Path::new(known))
+}
+
 /// Whose words a file has: a crate's, or the pages'.
 fn words_of(path: &Path) -> Option<String> {
-    let generated = ["CHANGELOG.md", "docs/results.md"]
-        .iter()
-        .any(|page| path == Path::new(page));
     match path.extension()?.to_str()? {
-        "md" if !generated => Some("pages".to_owned()),
+        "md" if !grows(path) => Some("pages".to_owned()),
         "rs" => {
             let mut parts = path.iter().map(|part| part.to_string_lossy());
             match parts.next()?.as_ref() {
