@@ -8,7 +8,7 @@
 //! | `fields`, `methods`, `impl-files` | of the largest type of a crate: its fields, its methods, the files with inherent `impl` blocks of it |
 //! | `protocols` | files outside the laws and the protocols' crates that match on a protocol, or name one |
 //! | `packages` | packages that are built for a library user, the test kit, the router |
-//! | `words` | words of a page, but of the changelog and generated ones |
+//! | `words` | words of a page, rounded up to hundreds, but of the changelog and generated ones |
 //! | `lines` | lines of a file that has more than 400 |
 //! | `avoided` | lines of a crate, or of all pages but the changelog and generated ones, with words that the project avoids |
 //!
@@ -220,7 +220,11 @@ fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figu
         figures.set("packages", name, packages.len());
     }
     for page in pages.iter().filter(|page| !grows(&page.path)) {
-        figures.set("words", &page.path.display().to_string(), page.words);
+        figures.set(
+            "words",
+            &page.path.display().to_string(),
+            page.words.next_multiple_of(100),
+        );
     }
     for path in files {
         let text = || fs::read_to_string(root.join(path));
