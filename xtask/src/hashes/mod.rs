@@ -19,13 +19,13 @@ use job::{Job, Outcome};
 use record::Record;
 
 /// Packets that `--quick` moves in all, at most, and in one job.
-const QUICK_TOTAL: u64 = 40_000_000;
-const QUICK_JOB: u64 = 2_000_000;
+const QUICK_TOTAL: u64 = 100_000_000;
+const QUICK_JOB: u64 = 4_000_000;
 
 /// Arguments of `hashes`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only jobs of at most 2 million packets, of each scenario the shortest first, 40 million in
+    /// Only jobs of at most 4 million packets, of each scenario the shortest first, 100 million in
     /// all: under three minutes
     #[arg(long, conflicts_with = "record")]
     quick: bool,
