@@ -14,7 +14,7 @@
 //!
 //! This package puts the parts together: endpoints and streams from [`pathmark_transport`], laws
 //! from [`pathmark_cc`], VCP and XCP on the wire from [`vcp_proto`] and [`xcp_proto`]. With feature
-//! `testkit` it has the emulator's [test kit](pathmark_emulator::kit). Files travel by the package
+//! `testkit` it has the emulator's test kit, `pathmark_emulator::kit`. Files travel by the package
 //! `pathmark-files`; the `pathmark` command is `pathmark-cli`.
 //!
 //! ```

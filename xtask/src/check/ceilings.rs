@@ -30,6 +30,10 @@ impl Figures {
         fs::write(path, text).with_context(|| path.display().to_string())
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn set(&mut self, measure: &str, place: &str, value: usize) {
         let places = self.0.entry(measure.to_owned()).or_default();
         places.insert(place.to_owned(), value as u64);
@@ -70,7 +74,7 @@ impl Figures {
         self
     }
 
-    /// How many of these figures are below their ceilings, or have none.
+    /// How many of these figures are below their ceilings.
     pub(super) fn below(&self, ceilings: &Self) -> usize {
         let below = |(measure, place, value): &(&str, &str, u64)| {
             ceilings

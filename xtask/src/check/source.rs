@@ -15,16 +15,21 @@ pub(super) struct Source {
     pub(super) ast: syn::File,
 }
 
-/// True for `#[cfg(test)]` and `#[test]`.
+/// True for `#[test]`, `#[cfg(test)]` and `#[cfg(all(test, …))]`.
 pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let path = attribute.path();
         path.is_ident("test")
             || path.is_ident("cfg")
-                && attribute
-                    .meta
-                    .require_list()
-                    .is_ok_and(|list| list.tokens.to_string() == "test")
+                && attribute.meta.require_list().is_ok_and(|list| {
+                    let tokens = list.tokens.to_string();
+                    let words: Vec<&str> = tokens
+                        .split(|c: char| !c.is_alphanumeric() && c != '_')
+                        .filter(|word| !word.is_empty())
+                        .collect();
+                    matches!(words.as_slice(), ["test"])
+                        || words.first() == Some(&"all") && words.contains(&"test")
+                })
     })
 }
 

@@ -21,6 +21,7 @@ pub(super) fn largest(sources: &[Source]) -> [usize; 3] {
     let mut sizes = Sizes::default();
     for source in sources {
         sizes.path = Some(&source.path);
+        sizes.room = source.module.first().cloned().unwrap_or_default();
         sizes.visit_file(&source.ast);
     }
     let most = |of: fn(&Size<'_>) -> usize| sizes.by_name.values().map(of).max().unwrap_or(0);
@@ -33,8 +34,17 @@ pub(super) fn largest(sources: &[Source]) -> [usize; 3] {
 
 #[derive(Default)]
 struct Sizes<'a> {
-    by_name: BTreeMap<String, Size<'a>>,
+    /// By top-level module and name: a type has its `impl` blocks in one top-level module.
+    by_name: BTreeMap<(String, String), Size<'a>>,
     path: Option<&'a Path>,
+    room: String,
+}
+
+impl<'a> Sizes<'a> {
+    fn of(&mut self, name: &syn::Ident) -> &mut Size<'a> {
+        let key = (self.room.clone(), name.to_string());
+        self.by_name.entry(key).or_default()
+    }
 }
 
 impl<'ast> Visit<'ast> for Sizes<'_> {
@@ -45,10 +55,11 @@ impl<'ast> Visit<'ast> for Sizes<'_> {
     }
 
     fn visit_item_struct(&mut self, item: &'ast ItemStruct) {
-        self.by_name
-            .entry(item.ident.to_string())
-            .or_default()
-            .fields = item.fields.len();
+        if !is_test(&item.attrs) {
+            let fields = item.fields.len();
+            let size = self.of(&item.ident);
+            size.fields = size.fields.max(fields);
+        }
     }
 
     fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
@@ -61,13 +72,14 @@ impl<'ast> Visit<'ast> for Sizes<'_> {
         if is_test(&item.attrs) || item.trait_.is_some() {
             return;
         }
-        let size = self.by_name.entry(last.ident.to_string()).or_default();
+        let path = self.path;
+        let size = self.of(&last.ident);
         let methods = item
             .items
             .iter()
             .filter(|item| matches!(item, ImplItem::Fn(_)));
         size.methods += methods.count();
-        size.files.extend(self.path);
+        size.files.extend(path);
     }
 }
 
@@ -90,5 +102,24 @@ mod tests {
             ),
         ];
         assert_eq!(largest(&sources), [2, 3, 2]);
+    }
+
+    /// Two types of one name in two rooms are two types, whichever is read last.
+    #[test]
+    fn types_of_one_name_are_kept_apart() {
+        let source = |room: &str, text| Source {
+            path: room.into(),
+            module: vec![room.to_owned()],
+            ast: syn::parse_str(text).unwrap(),
+        };
+        let sources = [
+            source("a", "struct C { x: u8, y: u8 } impl C { fn f() {} }"),
+            source("b", "struct C(u8); impl C { fn g() {} }"),
+            source(
+                "b",
+                "#[cfg(all(test, unix))] struct D { x: u8, y: u8, z: u8 }",
+            ),
+        ];
+        assert_eq!(largest(&sources), [2, 1, 1]);
     }
 }

@@ -50,9 +50,14 @@ fn file() -> PathBuf {
 pub(crate) fn run(args: &Args) -> Result<bool> {
     let mut record = Record::read(&file())?;
     let mut jobs = job::all()?;
+    for name in &args.names {
+        if !jobs.iter().any(|job| job.name.starts_with(name.as_str())) {
+            bail!("no job has a name that begins with `{name}`");
+        }
+    }
     jobs.retain(|job| args.wants(&job.name));
-    if jobs.is_empty() {
-        bail!("no job has a name that begins so");
+    if record.is_empty() && !args.record {
+        bail!("{} has no hashes", file().display());
     }
     if args.quick {
         jobs = record.quick(jobs, QUICK_TOTAL, QUICK_JOB);

@@ -34,6 +34,10 @@ impl Record {
         fs::write(path, lines.collect::<String>()).with_context(|| format!("{}", path.display()))
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn hash(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(|outcome| outcome.hash.as_str())
     }
