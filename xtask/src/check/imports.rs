@@ -113,10 +113,17 @@ fn exports(
         if let Item::Use(item) = item {
             let mut paths = Vec::new();
             flatten(&item.tree, &mut Vec::new(), &mut paths);
-            for path in paths {
-                let known = path.first().filter(|first| modules.contains(*first));
-                if let (Some(first), Some(last)) = (known, path.last()) {
-                    exports.insert(last.clone(), first.clone());
+            for (mut path, name) in paths {
+                // `self::module::Item` is `module::Item`.
+                if path.first().is_some_and(|first| first == "self") {
+                    path.remove(0);
+                }
+                if let Some(first) = path
+                    .into_iter()
+                    .next()
+                    .filter(|first| modules.contains(first))
+                {
+                    exports.insert(name, first);
                 }
             }
         }
@@ -141,8 +148,8 @@ fn absolute(module: &[String], path: &[String]) -> Option<Vec<String>> {
     Some(base)
 }
 
-/// The paths of a `use`.
-fn flatten(tree: &UseTree, prefix: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
+/// The paths of a `use`, each with the name that it has here.
+fn flatten(tree: &UseTree, prefix: &mut Vec<String>, paths: &mut Vec<(Vec<String>, String)>) {
     match tree {
         UseTree::Path(path) => {
             prefix.push(path.ident.to_string());
@@ -154,9 +161,16 @@ fn flatten(tree: &UseTree, prefix: &mut Vec<String>, paths: &mut Vec<Vec<String>
                 flatten(tree, prefix, paths);
             }
         }
-        UseTree::Name(name) => paths.push(with(prefix, name.ident.to_string())),
-        UseTree::Rename(name) => paths.push(with(prefix, name.ident.to_string())),
-        UseTree::Glob(_) => paths.push(prefix.clone()),
+        UseTree::Name(name) => {
+            paths.push((with(prefix, name.ident.to_string()), name.ident.to_string()));
+        }
+        UseTree::Rename(name) => {
+            paths.push((
+                with(prefix, name.ident.to_string()),
+                name.rename.to_string(),
+            ));
+        }
+        UseTree::Glob(_) => paths.push((prefix.clone(), "*".to_owned())),
     }
 }
 
@@ -187,7 +201,9 @@ impl<'ast> Visit<'ast> for Paths {
 
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
         if !is_test(&item.attrs) {
-            flatten(&item.tree, &mut Vec::new(), &mut self.found);
+            let mut paths = Vec::new();
+            flatten(&item.tree, &mut Vec::new(), &mut paths);
+            self.found.extend(paths.into_iter().map(|(path, _)| path));
         }
     }
 
@@ -223,7 +239,7 @@ mod tests {
                 "use crate::B; use crate::c::C; fn f() { self::inner::g() }",
             ),
             source(&["a", "inner"], "use super::super::c; use super::f;"),
-            source(&["b"], "fn f() -> crate::a::A { todo!() }"),
+            source(&["b"], "fn f(_: crate::a::A) {}"),
             source(
                 &["c"],
                 "#[cfg(test)] mod tests { use crate::a::A; } use std::fmt;",
@@ -241,5 +257,19 @@ mod tests {
             (imports.largest_cycle(), imports.arrows_in_cycles()),
             (2, 2)
         );
+    }
+
+    /// A new name hides no import.
+    #[test]
+    fn a_renamed_export_is_an_import_of_its_module() {
+        for export in ["pub use b::B as Z;", "pub use self::b::Z;"] {
+            let sources = [
+                source(&[], export),
+                source(&["a"], "use crate::Z;"),
+                source(&["b"], "use crate::a::A;"),
+            ];
+            let all = of_crate(&sources);
+            assert_eq!(all[0].largest_cycle(), 2, "{export}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::job::{Job, Outcome};
 
@@ -23,7 +23,14 @@ impl Record {
             parse(line)
                 .with_context(|| format!("{}:{}: not HASH PACKETS NAME", path.display(), at + 1))
         });
-        lines.collect::<Result<_>>().map(Self)
+        let mut record = Self::default();
+        for line in lines {
+            let (name, outcome) = line?;
+            if record.0.insert(name.clone(), outcome).is_some() {
+                bail!("{}: `{name}` stands there twice", path.display());
+            }
+        }
+        Ok(record)
     }
 
     pub(super) fn write(&self, path: &Path) -> Result<()> {

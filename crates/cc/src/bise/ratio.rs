@@ -4,10 +4,7 @@ use super::params::BiseParams;
 use crate::Load;
 use crate::arith::saturate;
 use crate::power::{expm1, ln1p};
-use crate::vcp::ln_gain;
-
-/// Million: the unit of shares in the parameters.
-const PPM: u64 = 1_000_000;
+use crate::vcp::{PPM, ln_gain};
 
 /// r = 1 in 2^-32.
 pub(crate) const ONE_Q32: u64 = 1 << 32;

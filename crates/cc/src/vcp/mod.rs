@@ -42,6 +42,7 @@ mod tests;
 
 pub use link::VcpLink;
 pub use load::Load;
+pub(crate) use params::PPM;
 pub use params::{AiBase, AiGrowth, Carrier, Interval, QueueFilter, VcpLinkParams, VcpParams};
 pub(crate) use published::{PublishedLoss, PublishedVcp};
 pub use rule::{LinkRule, Mark, Plain};
