@@ -10,10 +10,27 @@
 //!                                               (link half)
 //! ```
 //!
-//! Both halves of an algorithm live in one folder (`vcp/sender.rs` beside `vcp/link.rs`), next to
-//! the constants with their sources (`params.rs`) and the slow `f64` oracle that tests hold them
-//! to. Nothing here reads a clock, draws randomness, allocates per packet or touches a wire format:
+//! Both halves of an algorithm live in one folder (`vcp/sender/` and `vcp/port/`), next to the
+//! constants with their sources (`params.rs`) and the slow `f64` oracle that tests hold them to. Nothing here reads a clock, draws randomness, allocates per packet or touches a wire format:
 //! `now` comes in, numbers come out.
+//!
+//! Each room imports only from rooms above it:
+//!
+//! | room | what |
+//! |---|---|
+//! | `base` | time, integer arithmetic, meters |
+//! | `signals` | what packets carry, what ports answer, requests, feedback |
+//! | `metrics` | the state of laws, for reports |
+//! | `law` | the traits [`Controller`] and [`LinkController`] |
+//! | `standard` | CUBIC, NewReno, BBR, slow start |
+//! | `bottleneck` | a hop that limits the flow and announces nothing |
+//! | `quick_start` | rates to start with: both halves |
+//! | `cubiq`, `ada` | standard laws with such a start |
+//! | `supervise` | routers' law or standard law, and what the next law takes over |
+//! | `vcp`, `xcp` | the laws of VCP (with BISE and WLTE) and of XCP: sender and port |
+//! | `xcp_i` | XCP ports that look for clouds |
+//! | `auto` | the sender that follows the routers' protocol |
+//! | `names` | names and options of all laws |
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -27,72 +44,53 @@
 )]
 
 mod ada;
-mod arith;
 mod auto;
-mod bbr;
-mod bise;
-mod controller;
-mod cubic;
+mod base;
+mod bottleneck;
 mod cubiq;
-mod fallback;
-mod fallback_reason;
-mod feedback;
-mod hidden;
-mod link;
-mod loss_based;
-mod loss_rule;
-mod newreno;
-mod offered;
-mod passive;
-mod power;
+mod law;
+mod metrics;
+mod names;
 #[cfg(test)]
 mod published_tests;
 mod quick_start;
-mod recent_rtt;
-mod registry;
-mod retransmission;
-mod rtt_sketch;
-mod slow_start;
+mod signals;
+mod standard;
+mod supervise;
 #[cfg(test)]
 mod testing;
-mod time;
 mod vcp;
-mod window;
-mod wlte;
 mod xcp;
 mod xcp_i;
 
-pub use bbr::Bbr;
-pub use bise::{Bise, BiseParams, Draw, Marking};
-pub use controller::{
-    Acked, Controller, Limit, Limits, Lost, Metrics, PacketState, Phase, Request, Sent, UNPACED,
+pub use base::{Duration, Instant};
+pub use law::{
+    Acked, Controller, Halving, Limit, Limits, LinkController, LossRule, LossView, Lost,
+    PacketState, Passive, Sent, UNPACED, Verdict,
 };
-pub use cubic::{Cubic, CubicController};
-pub use fallback::FallbackLaw;
-pub use fallback_reason::FallbackReason;
-pub use feedback::{Countable, Feedback, VcpFeedback, XcpFeedback};
-pub use link::{
-    Answer, Arrival, Carried, LinkController, LinkMetrics, VcpAnswer, VcpCarried, VcpCode,
+pub use metrics::{
+    CloudMetrics, FallbackReason, GrantMetrics, LinkMetrics, Metrics, Phase, QuickStartMetrics,
+    QuickStartOutcome, XcpLinkMetrics,
 };
-pub use loss_based::{Avoidance, Cause, Growth, LossBased, StartRule};
-pub use loss_rule::{Halving, LossRule, LossView, Verdict};
-pub use newreno::{NewReno, Reno};
-pub use passive::Passive;
-pub use quick_start::{
-    AfterGrant, GrantMetrics, KnownPath, QuickStart, QuickStartAnswer, QuickStartCarried,
-    QuickStartFeedback, QuickStartLink, QuickStartMetrics, QuickStartOutcome, QuickStartPurpose,
-    QuickStartRequest, Startable,
+pub use names::{Algorithm, LinkAlgorithm, ParseError, RegisterError};
+pub use quick_start::{AfterGrant, QuickStart, QuickStartLink, Startable};
+pub use signals::{
+    Answer, Arrival, Carried, Carrier, Cloud, CloudAnswer, CloudEstimate, Countable, Explicit,
+    Feedback, KnownPath, QuickStartAnswer, QuickStartCarried, QuickStartFeedback,
+    QuickStartPurpose, QuickStartRequest, Request, Upstream, VcpAnswer, VcpCarried, VcpCode,
+    VcpFeedback, XcpAnswer, XcpCarried, XcpFeedback, XcpForm, XcpRequest,
 };
-pub use registry::{Algorithm, Explicit, LinkAlgorithm, ParseError, RegisterError};
-pub use slow_start::{HyStart, SlowStart};
-pub use time::{Duration, Instant};
+pub use standard::{
+    Avoidance, Bbr, Cause, Cubic, CubicController, Growth, HyStart, LossBased, NewReno, Reno,
+    SlowStart, StartRule,
+};
+pub use supervise::FallbackLaw;
 pub use vcp::{
-    AiBase, AiGrowth, Carrier, Interval, LinkRule, Load, Mark, Plain, QueueFilter, VcpLink,
-    VcpLinkParams, VcpParams, VcpSender,
+    AiBase, AiGrowth, Bise, BiseParams, Draw, Interval, LinkRule, Load, Mark, Marking, Plain,
+    QueueFilter, VcpLink, VcpLinkParams, VcpParams, VcpSender, Wlte,
 };
-pub use wlte::Wlte;
 pub use xcp::{
-    Cloud, CloudAnswer, CloudEstimate, Upstream, WindowForm, XcpAnswer, XcpCapacity, XcpCarried,
-    XcpForm, XcpLink, XcpLinkMetrics, XcpLinkParams, XcpLoss, XcpParams, XcpRequest, XcpSender,
+    CloudParams, ExactEstimate, WindowForm, XcpCapacity, XcpLink, XcpLinkParams, XcpLoss,
+    XcpParams, XcpSender,
 };
-pub use xcp_i::{CloudMetrics, CloudParams, ExactEstimate, ReceiverClouds, XcpILink};
+pub use xcp_i::{ReceiverClouds, XcpILink};

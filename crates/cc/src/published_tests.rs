@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 
-use crate::retransmission::RetransmissionTimeout;
+use crate::base::Instant;
+use crate::law::{Acked, Controller, Lost, PacketState, Sent, UNPACED};
+use crate::names::Algorithm;
+use crate::signals::{Feedback, VcpFeedback, XcpFeedback};
+use crate::supervise::RetransmissionTimeout;
 use crate::testing::{ms, sent};
-use crate::{
-    Acked, Algorithm, Controller, Feedback, Instant, Lost, PacketState, Sent, UNPACED, VcpFeedback,
-    XcpFeedback,
-};
 
 const MTU: u64 = 1000;
 

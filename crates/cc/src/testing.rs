@@ -1,6 +1,7 @@
 //! Short ways for tests to say what happened.
 
-use crate::{Acked, Duration, Instant, Limit, Lost, PacketState, Sent};
+use crate::base::{Duration, Instant};
+use crate::law::{Acked, Limit, Lost, PacketState, Sent};
 
 pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

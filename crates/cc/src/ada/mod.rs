@@ -4,10 +4,8 @@
 //! threshold is set from the grant, so the flow never probes by slow start. The paper does not
 //! print the formula; here the threshold is the part of the granted window that was used.
 
-use crate::loss_based::LossBased;
-use crate::newreno::Reno;
 use crate::quick_start::{AfterGrant, QuickStart};
-use crate::slow_start::SlowStart;
+use crate::standard::{LossBased, Reno, SlowStart};
 
 /// The controller `ada`.
 pub(crate) type Ada = QuickStart<LossBased<Reno, SlowStart>>;

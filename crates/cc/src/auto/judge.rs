@@ -1,7 +1,7 @@
 //! Whether the narrow port runs the other law.
 
-use crate::arith::{nanos, ns_since};
-use crate::{Duration, Instant};
+use crate::base::arith::{nanos, ns_since};
+use crate::base::{Duration, Instant};
 
 /// Of the packets of a round trip that routers answered, this share has to come back in translation
 /// (or none of them, to end a count): the numerator and the denominator.

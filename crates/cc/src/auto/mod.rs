@@ -11,11 +11,9 @@
 //! start with, and goes over to the law of the port that bounds it. Window, round trips, and what
 //! is known of losses go over with it, so that nothing stalls and nothing bursts.
 
-mod handover;
 mod judge;
 mod sender;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use handover::Handover;
 pub(crate) use sender::AutoSender;

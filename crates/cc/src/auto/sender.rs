@@ -1,12 +1,13 @@
 //! The sender: one law at a time, and who follows whom.
 
 use super::judge::Judge;
+use crate::base::{Duration, Instant};
+use crate::law::{Acked, Controller, Limits, Lost, PacketState, Sent};
+use crate::metrics::Metrics;
 use crate::quick_start::Startable;
-use crate::{
-    Acked, Carrier, Controller, Duration, Explicit, Feedback, Instant, KnownPath, Limits, Lost,
-    Metrics, PacketState, QuickStartRequest, Request, Sent, VcpParams, VcpSender, Wlte, XcpForm,
-    XcpParams, XcpSender,
-};
+use crate::signals::{Carrier, Explicit, Feedback, KnownPath, QuickStartRequest, Request, XcpForm};
+use crate::vcp::{VcpParams, VcpSender, Wlte};
+use crate::xcp::{XcpParams, XcpSender};
 
 /// What the law is called while VCP's codes rule.
 const VCP: &str = "vcp+bise+wlte";

@@ -1,12 +1,14 @@
 mod first_packets;
 
-use super::AutoSender;
-use crate::quick_start::{AfterGrant, Startable};
-use crate::testing::{acked, lost, ms, sent};
-use crate::{
-    Carrier, Controller, Duration, Explicit, Feedback, Instant, Limits, QuickStart,
-    QuickStartFeedback, QuickStartPurpose, QuickStartRequest, VcpFeedback, XcpFeedback, XcpForm,
+use super::sender::AutoSender;
+use crate::base::{Duration, Instant};
+use crate::law::{Controller, Limits};
+use crate::quick_start::{AfterGrant, QuickStart, Startable};
+use crate::signals::{
+    Carrier, Explicit, Feedback, QuickStartFeedback, QuickStartPurpose, QuickStartRequest,
+    VcpFeedback, XcpFeedback, XcpForm,
 };
+use crate::testing::{acked, lost, ms, sent};
 
 const MTU: u16 = 1200;
 const RTT: Duration = Duration::from_millis(100);

@@ -4,10 +4,10 @@
 //! flight slow start goes on; the paper found Limited Slow-Start (RFC 3742, `limited`) no better.
 //! `hystart` lets HyStart++ end it before the queue overflows, which the paper does not do.
 
-use crate::cubic::{BETA_PPM, Cubic};
-use crate::loss_based::LossBased;
 use crate::quick_start::{AfterGrant, QuickStart};
-use crate::slow_start::{Ending, Limited};
+use crate::standard::LossBased;
+use crate::standard::cubic::{BETA_PPM, Cubic};
+use crate::standard::slow_start::{Ending, Limited};
 
 /// The controller `cubiq`.
 pub(crate) type Cubiq = QuickStart<LossBased<Cubic, Limited>>;

@@ -2,10 +2,11 @@
 //!
 //! Where nothing comes of it the sender asks with its first flight, as if it had not asked before.
 
-use super::sender::State;
-use super::{KnownPath, QuickStart, QuickStartPurpose, QuickStartRequest, Startable};
-use crate::arith::{mul_div, nanos};
-use crate::{Duration, Instant};
+use super::sender::{QuickStart, State};
+use super::startable::Startable;
+use crate::base::arith::{mul_div, nanos};
+use crate::base::{Duration, Instant};
+use crate::signals::{KnownPath, QuickStartPurpose, QuickStartRequest};
 
 impl<C: Startable> QuickStart<C> {
     /// A question for `rate`; `random` is drawn for it alone.

@@ -1,10 +1,12 @@
 //! What a sender makes of questions that left before the handshake was complete.
 
 use super::sender_tests::{GBIT, MTU, RTT, ack, answer, at, cubiq, fly, hear};
-use super::*;
 use crate::cubiq::Cubiq;
+use crate::law::{Controller, Limits};
+use crate::metrics::{QuickStartMetrics, QuickStartOutcome};
+use crate::signals::Feedback;
+use crate::signals::{KnownPath, QuickStartFeedback, QuickStartRequest};
 use crate::testing::{ms, sent};
-use crate::{Controller, Feedback, Limits};
 
 const NONCE: u64 = 0x3300_9999_5678_9ABC;
 const KNOWN: KnownPath = KnownPath {

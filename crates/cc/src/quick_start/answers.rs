@@ -4,10 +4,13 @@ use super::flight::Flight;
 use super::keep::Keep;
 use super::params::{ANSWER_RTTS, DENIED_AGAIN, FIRST_LOST, LATEST_START, REPEAT_TIME, REPEATS};
 use super::question::{Proof, Question};
-use super::sender::{HEADERS, State};
-use super::{QuickStart, QuickStartFeedback, QuickStartOutcome, Startable};
-use crate::arith::{mul_div, nanos, rate};
-use crate::{Acked, Duration, Instant, Limits};
+use super::sender::{HEADERS, QuickStart, State};
+use super::startable::Startable;
+use crate::base::arith::{mul_div, nanos, rate};
+use crate::base::{Duration, Instant};
+use crate::law::{Acked, Limits};
+use crate::metrics::QuickStartOutcome;
+use crate::signals::QuickStartFeedback;
 
 impl<C: Startable> QuickStart<C> {
     /// Nothing comes of the question.

@@ -4,7 +4,7 @@
 //! all, are the same share here, as in ns-2.
 
 use super::params::SHARE;
-use crate::arith::mul_div;
+use crate::base::arith::mul_div;
 
 /// The rate that is approved of `asked`, with `used` used at the busiest time lately and `pending`
 /// approved but not seen yet; all in bytes per second. 0: none.

@@ -2,8 +2,8 @@
 //! not its share a round trip later, and the others then have theirs of it.
 
 use super::params::{SAMPLE, UNKNOWN_RTT};
-use crate::arith::{nanos, ns_since};
-use crate::{Duration, Instant};
+use crate::base::arith::{nanos, ns_since};
+use crate::base::{Duration, Instant};
 
 /// So many round trips after the first grant what was given back is dealt out.
 const ROUNDS: u32 = 4;

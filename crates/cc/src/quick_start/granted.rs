@@ -4,8 +4,8 @@
 //! Whenever in an interval a rate is granted, it counts for the whole of it: flows that hear of the
 //! load only after that must not take the same capacity.
 
-use crate::Instant;
-use crate::arith::{mul_div, ns_since};
+use crate::base::Instant;
+use crate::base::arith::{mul_div, ns_since};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]

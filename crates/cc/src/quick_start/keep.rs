@@ -5,8 +5,8 @@
 //! first packet of its flight, a round trip later, when the port knows who else asked. Routers
 //! lower the rate or leave it; no answer means that it stays.
 
-use super::QuickStartRequest;
 use super::question::Question;
+use crate::signals::QuickStartRequest;
 
 /// The second question.
 #[derive(Clone, Copy, Debug)]

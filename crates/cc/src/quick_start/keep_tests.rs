@@ -1,12 +1,14 @@
 //! Flows that begin together: what the first gives back, and what the others have of it.
 
 use super::*;
+use crate::base::Instant;
+use crate::law::{Controller, Halving, Limits, LinkController, Passive};
+use crate::signals::{Answer, Arrival, Carried, Feedback, VcpFeedback};
+use crate::signals::{QuickStartCarried, QuickStartFeedback, QuickStartPurpose, QuickStartRequest};
 use crate::testing::{acked, lost, ms, sent};
-use crate::{
-    Answer, Arrival, Bise, BiseParams, Carried, Controller, Feedback, Halving, Instant, Limits,
-    LinkController, Passive, VcpFeedback, VcpLink, VcpLinkParams, VcpParams, VcpSender, XcpLink,
-    XcpLinkParams,
-};
+use crate::vcp::{Bise, BiseParams};
+use crate::vcp::{VcpLink, VcpLinkParams, VcpParams, VcpSender};
+use crate::xcp::{XcpLink, XcpLinkParams};
 
 /// 100 Mbit/s in bytes per second.
 const CAPACITY: u64 = 12_500_000;

@@ -4,7 +4,7 @@
 //! port's law only for the part of such grants that flows have used lately: whoever asks and never
 //! sends keeps others from grants, and from their rates no longer than some requests.
 
-use crate::arith::mul_div;
+use crate::base::arith::mul_div;
 
 /// One, in 10^-6.
 const ALL: u64 = 1_000_000;

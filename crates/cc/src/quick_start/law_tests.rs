@@ -1,11 +1,14 @@
 //! Grants beside a law: what the law makes of them at a port.
 
 use super::*;
+use crate::base::Instant;
+use crate::law::LinkController;
+use crate::signals::QuickStartCarried;
+use crate::signals::{Answer, Arrival, Carried, VcpCarried, VcpCode, XcpCarried};
 use crate::testing::ms;
-use crate::{
-    Answer, Arrival, Bise, BiseParams, Carried, Instant, Interval, LinkController, VcpCarried,
-    VcpCode, VcpLink, VcpLinkParams, XcpCarried, XcpLink, XcpLinkParams,
-};
+use crate::vcp::{Bise, BiseParams};
+use crate::vcp::{Interval, VcpLink, VcpLinkParams};
+use crate::xcp::{XcpLink, XcpLinkParams};
 
 /// 100 Mbit/s in bytes per second.
 const CAPACITY: u64 = 12_500_000;

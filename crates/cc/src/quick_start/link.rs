@@ -8,36 +8,14 @@ use super::pending::{Granting, Pending};
 use super::sources::Sources;
 use super::usage::Usage;
 use super::waiting::Waiting;
-use super::{QuickStartAnswer, QuickStartCarried};
-use crate::arith::{mul_div, nanos, scramble};
-use crate::{
-    Answer, Arrival, Carried, CloudEstimate, Duration, Instant, LinkController, LinkMetrics,
-    Upstream,
+use crate::base::arith::{mul_div, nanos, scramble};
+use crate::base::{Duration, Instant};
+use crate::law::LinkController;
+use crate::metrics::GrantMetrics;
+use crate::metrics::LinkMetrics;
+use crate::signals::{
+    Answer, Arrival, Carried, CloudEstimate, QuickStartAnswer, QuickStartCarried, Upstream,
 };
-
-/// What a port has made of requests so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct GrantMetrics {
-    /// Requests looked at.
-    pub requests: u64,
-    /// Of these, granted at least in part.
-    pub granted: u64,
-    /// Denied: what is used or granted already leaves nothing.
-    pub denied_busy: u64,
-    /// Denied: too many of one source within a second, or of one that left grants unused.
-    pub denied_source: u64,
-    /// Denied: no more grants can be remembered.
-    pub denied_room: u64,
-    /// Grants whose traffic did not come in time, or of which less than an eighth did.
-    pub unused: u64,
-    /// Grants of which a part was taken back, for others who asked meanwhile.
-    pub lowered: u64,
-    /// Rate of all grants that count as approved, in bytes per second.
-    pub pending: u64,
-    /// Of these, those whose traffic has not come yet.
-    pub outstanding: u64,
-}
 
 /// Grants starting rates at a port with the law `L`.
 #[derive(Debug)]

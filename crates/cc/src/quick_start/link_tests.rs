@@ -2,8 +2,12 @@
 
 use super::params::{GRANTS, PER_SOURCE};
 use super::*;
+use crate::base::Instant;
+use crate::law::{LinkController, Passive};
+use crate::metrics::GrantMetrics;
+use crate::signals::QuickStartCarried;
+use crate::signals::{Answer, Arrival, Carried};
 use crate::testing::ms;
-use crate::{Answer, Arrival, Carried, Instant, LinkController, Passive};
 
 /// 1 Gbit/s in bytes per second.
 const GBIT: u64 = 125_000_000;
@@ -345,8 +349,8 @@ impl LinkController for Told {
     fn on_granted(&mut self, _now: Instant, _flow: u32, bytes_per_second: u64) {
         self.0.lock().unwrap().push(bytes_per_second);
     }
-    fn metrics(&self) -> crate::LinkMetrics {
-        crate::LinkMetrics::default()
+    fn metrics(&self) -> crate::metrics::LinkMetrics {
+        crate::metrics::LinkMetrics::default()
     }
 }
 

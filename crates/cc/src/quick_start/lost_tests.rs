@@ -1,11 +1,13 @@
 //! What a sender makes of a lost question, and of answers that come around its loss.
 
 use super::sender_tests::{GBIT, MTU, RTT, ack, answer, ask, at, cubiq, fly, hear};
-use super::*;
 use crate::ada::Ada;
 use crate::cubiq::Cubiq;
+use crate::law::{Controller, Limits};
+use crate::metrics::{QuickStartMetrics, QuickStartOutcome};
+use crate::signals::Feedback;
+use crate::signals::QuickStartRequest;
 use crate::testing::{acked, lost, ms, sent};
-use crate::{Controller, Feedback, Limits};
 
 const NONCE: u64 = 0x3300_9999_5678_9ABC;
 

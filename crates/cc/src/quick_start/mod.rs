@@ -16,7 +16,6 @@ mod ahead_tests;
 mod answers;
 mod approval;
 mod burst;
-mod exchange;
 mod flight;
 mod granted;
 mod keep;
@@ -30,7 +29,6 @@ mod link;
 mod link_tests;
 #[cfg(test)]
 mod lost_tests;
-mod metrics;
 #[cfg(test)]
 mod oracle_tests;
 mod params;
@@ -46,13 +44,8 @@ mod steered_tests;
 mod usage;
 mod waiting;
 
-pub use exchange::{
-    KnownPath, QuickStartAnswer, QuickStartCarried, QuickStartFeedback, QuickStartPurpose,
-    QuickStartRequest,
-};
 pub(crate) use granted::Granted;
-pub use link::{GrantMetrics, QuickStartLink};
-pub use metrics::{QuickStartMetrics, QuickStartOutcome};
+pub use link::QuickStartLink;
 pub(crate) use params::FIRST_WINDOW;
 pub use sender::QuickStart;
 pub use startable::{AfterGrant, Startable};

@@ -3,9 +3,10 @@
 
 use proptest::prelude::*;
 
-use super::QuickStartLink;
+use super::link::QuickStartLink;
 use super::link_tests::{ask, foreign, request};
-use crate::{Instant, LinkController, Passive};
+use crate::base::Instant;
+use crate::law::{LinkController, Passive};
 
 /// Keeps every packet and every approval; times in milliseconds, rates in bytes per second.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Constants of both parts.
 
-use crate::Duration;
+use crate::base::Duration;
 
 /// Nothing is approved while so much of the capacity is used or approved already, and all that is
 /// used or approved stays within it: 85 % (ns-2's `qs_thresh` and `alloc_rate`, which the paper on

@@ -20,9 +20,9 @@ use super::params::{
     ANSWER_RTTS, FIRST_WINDOW, GRANTS, LEAST_MEMORY, LEAST_PATIENCE, LOOK_RTTS, MEAN_PART,
     MEMORY_RTTS, PATIENCE_RTTS, REPEAT_TIME, SHOWN_PART, TRUSTED_RTT, UNKNOWN_RTT, WAYS,
 };
-use crate::arith::{mul_div, nanos, ns_since};
-use crate::rtt_sketch::STRETCH;
-use crate::{Duration, Instant};
+use crate::base::arith::{mul_div, nanos, ns_since};
+use crate::base::rtt_sketch::STRETCH;
+use crate::base::{Duration, Instant};
 
 /// Rates of a grant, in bytes per second.
 #[derive(Clone, Copy, Debug, Default)]

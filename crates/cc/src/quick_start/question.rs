@@ -1,7 +1,8 @@
 //! A question in flight, and what its answer proves.
 
-use super::{QuickStartFeedback, QuickStartRequest};
-use crate::{Acked, Duration, Instant};
+use crate::base::{Duration, Instant};
+use crate::law::Acked;
+use crate::signals::{QuickStartFeedback, QuickStartRequest};
 
 /// A question that left.
 #[derive(Clone, Copy, Debug)]

@@ -9,14 +9,13 @@
 
 use super::flight::{Falling, Flight, Landing};
 use super::keep::Keep;
-use super::metrics::{QuickStartMetrics, QuickStartOutcome};
 use super::question::Question;
-use super::{AfterGrant, KnownPath, QuickStartPurpose, QuickStartRequest, Startable};
-use crate::arith::mul_div;
-use crate::{
-    Acked, Controller, Duration, Feedback, Instant, Limit, Limits, Lost, Metrics, PacketState,
-    Request, Sent,
-};
+use super::startable::{AfterGrant, Startable};
+use crate::base::arith::mul_div;
+use crate::base::{Duration, Instant};
+use crate::law::{Acked, Controller, Limit, Limits, Lost, PacketState, Sent};
+use crate::metrics::{Metrics, QuickStartMetrics, QuickStartOutcome};
+use crate::signals::{Feedback, KnownPath, QuickStartPurpose, QuickStartRequest, Request};
 
 /// Bytes of IPv4 and UDP headers around a datagram: rates in requests count them, windows do not.
 pub(super) const HEADERS: u64 = 28;

@@ -2,9 +2,13 @@
 
 use super::*;
 use crate::ada::Ada;
+use crate::base::Instant;
 use crate::cubiq::{Cubiq, CubiqParams};
+use crate::law::{Acked, Controller, Limits, Sent};
+use crate::metrics::QuickStartMetrics;
+use crate::signals::Feedback;
+use crate::signals::{QuickStartFeedback, QuickStartRequest};
 use crate::testing::{acked, lost, ms, sent};
-use crate::{Acked, Controller, Feedback, Instant, Limits, Sent};
 
 pub(super) const MTU: u16 = 1472;
 /// 1 Gbit/s in bytes per second.
@@ -365,7 +369,7 @@ fn who_has_little_to_send_does_not_ask() {
     assert!(sender.asks());
     sender.on_sent(
         at(0),
-        &crate::Sent {
+        &crate::law::Sent {
             signal: false,
             ..sent(0, 1472)
         },

@@ -2,8 +2,8 @@
 
 use super::params::{FORGIVEN_AFTER, LEAST_PART, PER_SOURCE, REUSE, SOURCE_PERIOD, SOURCES};
 use super::pending::Settled;
-use crate::Instant;
-use crate::arith::{nanos, ns_since};
+use crate::base::Instant;
+use crate::base::arith::{nanos, ns_since};
 
 /// One source, or several of the same hash.
 #[derive(Clone, Copy, Debug)]

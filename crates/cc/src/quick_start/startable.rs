@@ -1,9 +1,11 @@
 //! Laws that can start with a window that routers granted.
 
 use super::params::SHARE;
-use crate::arith::mul_div;
-use crate::loss_based::{Avoidance, LossBased, StartRule};
-use crate::{Controller, Instant, Limits};
+use crate::base::Instant;
+use crate::base::arith::mul_div;
+use crate::law::{Controller, Limits};
+use crate::standard::LossBased;
+use crate::standard::loss_based::{Avoidance, StartRule};
 
 /// How a law goes on after a flight that was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +42,7 @@ impl AfterGrant {
 /// most of it: half of an equal share beside one other.
 const SMALL_GRANT: u64 = 4;
 
-/// A law that [`QuickStart`](super::QuickStart) can start.
+/// A law that [`QuickStart`](super::sender::QuickStart) can start.
 pub trait Startable: Controller {
     /// False where the law knows of a bottleneck that no router announces: what routers grant says
     /// nothing of that one.

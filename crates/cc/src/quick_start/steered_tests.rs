@@ -1,11 +1,14 @@
 //! Grants beside a law: what the law makes of them at a sender.
 
 use super::*;
+use crate::base::Instant;
+use crate::law::{Acked, Controller, Limits, Lost};
+use crate::metrics::QuickStartOutcome;
+use crate::metrics::{Metrics, Phase};
+use crate::signals::QuickStartFeedback;
+use crate::signals::{Feedback, XcpFeedback};
 use crate::testing::{acked, lost, ms, sent};
-use crate::{
-    Acked, Controller, Feedback, Instant, Limits, Lost, Metrics, Phase, XcpFeedback, XcpParams,
-    XcpSender,
-};
+use crate::xcp::{XcpParams, XcpSender};
 
 const MTU: u16 = 1472;
 

@@ -1,6 +1,6 @@
 //! Who asked for a starting rate lately, and what each was not granted of it.
 
-use crate::Instant;
+use crate::base::Instant;
 
 /// Flows that are remembered: the latest.
 const FLOWS: usize = 64;

@@ -1,8 +1,8 @@
 //! α over time: how AI develops while no OVER comes.
 
 use super::params::AiGrowth;
-use crate::arith::{micros, mul_div, ns_since};
-use crate::{Duration, Instant};
+use crate::base::arith::{micros, mul_div, ns_since};
+use crate::base::{Duration, Instant};
 
 /// 2^(i/8) in 2^-16, rounded down.
 const EIGHTHS_Q16: [u64; 8] = [

@@ -1,9 +1,10 @@
 //! The load factor ρ = (λ + κ·q̃) / (γ·C·t_ρ) (VCP extensions paper, eq. 1), kept as a fraction so
 //! that every decision is exact.
 
-use super::params::{HIGH_LOAD, PPM, QueueFilter, VcpLinkParams};
-use crate::arith::{MAX_BYTES, micros, saturate};
-use crate::{Duration, Instant, VcpCode};
+use super::params::{HIGH_LOAD, QueueFilter, VcpLinkParams};
+use crate::base::arith::{MAX_BYTES, PPM, micros, saturate};
+use crate::base::{Duration, Instant};
+use crate::signals::VcpCode;
 
 /// Most queue samples taken late in one go.
 const MAX_LATE_SAMPLES: u64 = 1 << 10;
@@ -152,7 +153,8 @@ impl LoadMeter {
 
     #[cold]
     fn sample_due(&mut self, now: Instant, queue: u64) {
-        let late = crate::arith::nanos(now - self.next_sample) / crate::arith::nanos(self.t_q);
+        let late =
+            crate::base::arith::nanos(now - self.next_sample) / crate::base::arith::nanos(self.t_q);
         let count = late.saturating_add(1).min(MAX_LATE_SAMPLES);
         self.sample_sum += u128::from(queue.min(MAX_BYTES)) * u128::from(count);
         self.samples += count;

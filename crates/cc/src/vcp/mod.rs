@@ -14,38 +14,25 @@
 //! VCP extensions paper (Ikeda et al.), eq. 1–6; the VCP Linux paper (Li, Yousefi'zadeh).
 
 mod ai;
-mod delivered;
-mod granted_start;
-mod guests;
-mod interval;
-mod link;
+mod bise;
 mod load;
 mod params;
-mod phase;
-mod published;
+mod port;
 mod rule;
-mod ruler;
 mod scale;
 mod sender;
-mod shares;
-mod steering;
-mod window;
+mod wlte;
 
-#[cfg(test)]
-mod link_tests;
 #[cfg(test)]
 mod oracle;
 #[cfg(test)]
-mod sender_tests;
-#[cfg(test)]
 mod tests;
 
-pub use link::VcpLink;
+pub use bise::{Bise, BiseParams, Draw, Marking};
 pub use load::Load;
-pub(crate) use params::PPM;
-pub use params::{AiBase, AiGrowth, Carrier, Interval, QueueFilter, VcpLinkParams, VcpParams};
-pub(crate) use published::{PublishedLoss, PublishedVcp};
+pub use params::{AiBase, AiGrowth, Interval, QueueFilter, VcpLinkParams, VcpParams};
+pub use port::VcpLink;
 pub use rule::{LinkRule, Mark, Plain};
-pub(crate) use ruler::{Change, Ruler};
-pub(crate) use scale::ln_gain;
 pub use sender::VcpSender;
+pub(crate) use sender::{PublishedLoss, PublishedVcp};
+pub use wlte::Wlte;

@@ -1,10 +1,16 @@
 //! VCP's parameters, with units and sources. "VCP" is Xia et al., "One More Bit Is Enough" (SIGCOMM
 //! 2005), as the VCP extensions paper (Ikeda et al.) restates it; times and shares are integers.
 
-use crate::{Duration, FallbackLaw};
+use crate::base::Duration;
+use crate::base::arith::PPM;
+use crate::signals::Carrier;
+use crate::supervise::FallbackLaw;
 
 /// Load from which a port says HIGH, as a share of its usable capacity: 0.8 (VCP, table I).
 pub(crate) const HIGH_LOAD: (u64, u64) = (4, 5);
+
+/// BISE's ε (VCP extensions paper, table III).
+pub(crate) const EPSILON_PPM: u64 = 10_000_000;
 
 /// MI with a small ε may use the gain of at most this many intervals in one round trip, in 10^-6
 /// (the authors' simulator).
@@ -20,9 +26,6 @@ pub(crate) const TYPICAL_RTT: Duration = Duration::from_millis(100);
 /// RTTs beyond this multiple of the base scale AI linearly, not by the square (the authors'
 /// simulator).
 pub(crate) const AI_CLAMP: u64 = 5;
-
-/// Million: the unit of shares in configuration.
-pub(crate) const PPM: u64 = 1_000_000;
 
 /// What RTTs are compared with when AI is scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,15 +48,6 @@ pub enum AiGrowth {
         /// Intervals per doubling.
         intervals: u32,
     },
-}
-
-/// Where the code travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
-    /// In the shim in front of the datagram.
-    Shim,
-    /// In the IP ECN field.
-    Ecn,
 }
 
 /// A VCP sender's parameters.
@@ -118,7 +112,7 @@ impl VcpParams {
     pub fn with_bise() -> Self {
         Self {
             beta_ppm: 937_500,
-            bise_epsilon_ppm: Some(crate::bise::EPSILON_PPM),
+            bise_epsilon_ppm: Some(EPSILON_PPM),
             ..Self::default()
         }
     }

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::load::Load;
-use crate::{VcpCarried, VcpCode};
+use crate::signals::{VcpCarried, VcpCode};
 
 /// What is to be written into one packet, besides the interval and the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,47 +32,19 @@
 //! Sources: Katabi, Handley, Rohrs, "Congestion Control for High Bandwidth-Delay Product Networks"
 //! (SIGCOMM 2002); draft-falk-xcp-spec-03 (rate form); the XCP Linux paper (Zhang, Henderson).
 
-mod asked;
-mod believed;
-mod cloud;
-mod drain;
-mod efficiency;
-mod end_to_end;
-mod fairness;
-mod granted_start;
-mod guests;
-mod header;
-mod known;
-mod leaving;
-mod link;
-#[cfg(test)]
-mod link_tests;
-mod metrics;
-mod newcomers;
-#[cfg(test)]
-mod oracle;
-mod overflow;
+mod clouds;
+mod fixed;
 mod params;
-mod policer;
-mod published;
-mod ratio;
-mod request;
-mod room;
+mod port;
 mod sender;
-#[cfg(test)]
-mod sender_tests;
-mod standing;
-mod start;
-mod steering;
-mod sums;
-mod totals;
 mod window_form;
 
-pub use cloud::{Cloud, CloudAnswer, CloudEstimate, Upstream};
-pub use header::{XcpAnswer, XcpCarried, XcpForm, XcpRequest};
-pub use link::XcpLink;
-pub use metrics::XcpLinkMetrics;
+#[cfg(test)]
+mod oracle;
+
+pub use clouds::{CloudParams, ExactEstimate};
 pub use params::{Capacity as XcpCapacity, XcpLinkParams, XcpLoss, XcpParams};
-pub(crate) use published::PublishedXcp;
+pub use port::XcpLink;
+pub(crate) use sender::PublishedXcp;
 pub use sender::XcpSender;
 pub use window_form::WindowForm;

@@ -1,10 +1,7 @@
 //! XCP's parameters, with units and sources. "FALK" is draft-falk-xcp-spec-03; shares are integers
 //! in 10^-6.
 
-use crate::Duration;
-
-/// Million: the unit of shares in configuration, and µs per second.
-pub(crate) const PPM: u64 = 1_000_000;
+use crate::base::Duration;
 
 /// No control interval is shorter (FALK, section 4.2: 5 to 10 ms).
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -64,7 +61,7 @@ pub struct XcpLinkParams {
     /// room for fractions (the XCP Linux paper, section II-E.2).
     pub whole: bool,
     /// Look for hops that are no XCP routers (XCP-i).
-    pub clouds: Option<crate::CloudParams>,
+    pub clouds: Option<super::clouds::CloudParams>,
 }
 
 /// Where an XCP port's capacity comes from.
@@ -122,7 +119,7 @@ pub struct XcpParams {
     /// Every n-th packet carries a header that routers read.
     pub every: u16,
     /// How headers travel.
-    pub form: super::XcpForm,
+    pub form: crate::signals::XcpForm,
     /// The rate that the sender would like to have, in bytes per second.
     pub desired: u64,
     /// Asks routers for a rate to start with (Quick-Start, RFC 4782).
@@ -157,7 +154,7 @@ impl Default for XcpParams {
             loss: XcpLoss::Hybrid,
             naive: false,
             every: 1,
-            form: super::XcpForm::Full,
+            form: crate::signals::XcpForm::Full,
             desired: MOST_DESIRED,
             asks_start: false,
             paced: true,

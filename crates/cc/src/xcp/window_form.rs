@@ -5,16 +5,14 @@
 //! rate form and the answer back: X = rtt · s / cwnd, Δrate = Δcwnd / rtt. Each conversion rounds
 //! to the less aggressive side.
 
-use super::XcpCarried;
-use crate::arith::saturate;
+use super::fixed::RATE_BITS;
+use crate::base::arith::saturate;
+use crate::signals::XcpCarried;
 
 /// Fraction bits of a window change in packets: the least that the compact form can write.
 const FEEDBACK_BITS: u32 = 12;
 /// Fraction bits of an inter-packet time in seconds.
 const X_BITS: u32 = 40;
-/// Fraction bits of a rate in bytes per second.
-const RATE_BITS: u32 = 16;
-
 const MICROS: u128 = 1_000_000;
 /// No rate change is larger, in 2^-16 bytes per second.
 const MOST: i128 = 1 << 62;

@@ -1,7 +1,8 @@
 //! How many packets a header may stand for: no more than come without one.
 
 use super::params::{COVERED_WINDOW, MOST_COVERS};
-use crate::{Arrival, Carried, Instant};
+use crate::base::Instant;
+use crate::signals::{Arrival, Carried};
 
 /// Bytes with and without headers.
 #[derive(Clone, Copy, Debug)]

@@ -12,9 +12,9 @@
 //! more for a second and have next to nothing, while others have nearly all. What they cannot do
 //! without is next to nothing, too: a packet per round trip each.
 
-use crate::arith::ns_since;
-use crate::xcp::CloudEstimate;
-use crate::{Duration, Instant};
+use crate::base::arith::ns_since;
+use crate::base::{Duration, Instant};
+use crate::signals::CloudEstimate;
 
 /// A queue of this part of a round trip, as a divisor …
 const QUEUE: u128 = 4;

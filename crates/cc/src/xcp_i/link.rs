@@ -2,10 +2,13 @@
 
 use super::covered::Covered;
 use super::table::Table;
-use crate::xcp::{Cloud, CloudAnswer, CloudEstimate, Upstream, XcpLink, XcpLinkParams};
-use crate::{
-    Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, XcpAnswer, XcpCarried,
+use crate::base::{Duration, Instant};
+use crate::law::LinkController;
+use crate::metrics::LinkMetrics;
+use crate::signals::{
+    Answer, Arrival, Carried, Cloud, CloudAnswer, CloudEstimate, Upstream, XcpAnswer, XcpCarried,
 };
+use crate::xcp::{XcpLink, XcpLinkParams};
 
 /// An XCP-i port.
 #[derive(Clone, Debug)]

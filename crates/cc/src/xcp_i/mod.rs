@@ -23,12 +23,11 @@
 //!
 //! **Without an estimate** a virtual router can say nothing. The port answers as if there were no
 //! cloud, and the packet says that one is not accounted for, so that its sender looks after itself
-//! ([`hidden`](crate::hidden)).
+//! ([`hidden`](crate::bottleneck)).
 
 mod covered;
 mod crowd;
 mod link;
-mod metrics;
 #[cfg(test)]
 mod oracle_tests;
 mod params;
@@ -38,6 +37,4 @@ mod table;
 mod tests;
 
 pub use link::XcpILink;
-pub use metrics::CloudMetrics;
-pub use params::{CloudParams, ExactEstimate};
 pub use receiver::ReceiverClouds;

@@ -2,12 +2,13 @@
 
 use proptest::prelude::*;
 
-use super::XcpILink;
+use super::link::XcpILink;
 use super::params::{SHARED_GIVEN_PPM, SHARED_TAKEN_PPM};
 use super::tests::{CAPACITY, packet, pass, published, upstream};
+use crate::base::{Duration, Instant};
+use crate::law::LinkController;
+use crate::signals::{CloudEstimate, XcpCarried};
 use crate::testing::ms;
-use crate::xcp::CloudEstimate;
-use crate::{Duration, Instant, LinkController, XcpCarried};
 
 /// C_v = BW + y_v + (g·C − s·y_v)/α, averaged over a round trip; times in seconds, rates in bytes
 /// per second.

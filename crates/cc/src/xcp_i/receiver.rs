@@ -4,11 +4,13 @@
 //! It has the virtual routers that a port behind that cloud would have, and no port: what packets
 //! ask for is lowered before it goes back to their senders.
 
-use super::CloudMetrics;
-use super::params::CloudParams;
 use super::table::Table;
-use crate::xcp::{Cloud, CloudAnswer, CloudEstimate, Upstream, XcpLinkParams};
-use crate::{Arrival, Carried, Instant, XcpAnswer, XcpCarried};
+use crate::base::Instant;
+use crate::metrics::CloudMetrics;
+use crate::signals::{
+    Arrival, Carried, Cloud, CloudAnswer, CloudEstimate, Upstream, XcpAnswer, XcpCarried,
+};
+use crate::xcp::{CloudParams, XcpLinkParams};
 
 /// The virtual routers of a receiver. Somebody has to [estimate](Self::on_estimate) its clouds.
 ///

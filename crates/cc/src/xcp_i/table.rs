@@ -20,14 +20,17 @@
 //! of the link; N of them keep a queue of (N·g − s)/(N·β) of a bandwidth-delay product, at most 8
 //! %.
 
-use super::CloudMetrics;
 use super::crowd::Crowd;
 use super::params::{
     INACTIVE, MOST_OF_PREFIX, MOST_UPSTREAMS, PATIENCE, SHARED_GIVEN_PPM, SHARED_TAKEN_PPM, WANTS,
 };
-use crate::arith::ns_since;
-use crate::xcp::{CloudEstimate, Upstream, XcpLink, XcpLinkParams};
-use crate::{Answer, Arrival, Carried, Duration, Instant, LinkController, XcpAnswer, XcpCapacity};
+use crate::base::arith::ns_since;
+use crate::base::{Duration, Instant};
+use crate::law::LinkController;
+use crate::metrics::CloudMetrics;
+use crate::signals::{Answer, Arrival, Carried, CloudEstimate, Upstream, XcpAnswer};
+use crate::xcp::XcpCapacity;
+use crate::xcp::{XcpLink, XcpLinkParams};
 
 /// See the module.
 #[derive(Clone, Debug)]

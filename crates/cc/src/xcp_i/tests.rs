@@ -5,11 +5,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
 
+use super::link::XcpILink;
 use super::params::{INACTIVE, MOST_OF_PREFIX, MOST_UPSTREAMS, PATIENCE};
-use super::{CloudMetrics, CloudParams, XcpILink};
+use crate::base::{Duration, Instant};
+use crate::law::LinkController;
+use crate::metrics::CloudMetrics;
+use crate::signals::{
+    Answer, Arrival, Carried, Cloud, CloudAnswer, CloudEstimate, Upstream, XcpAnswer, XcpCarried,
+};
 use crate::testing::ms;
-use crate::xcp::{Cloud, CloudAnswer, CloudEstimate, Upstream, XcpLink, XcpLinkParams};
-use crate::{Answer, Arrival, Carried, Duration, Instant, LinkController, XcpAnswer, XcpCarried};
+use crate::xcp::{CloudParams, XcpLink, XcpLinkParams};
 
 /// The port's own link: never the narrow one.
 pub(super) const CAPACITY: u64 = 100_000_000;
@@ -88,7 +93,7 @@ fn obeys(port: &mut XcpILink, interval: u64, rate: f64) -> f64 {
 fn an_estimate_is_not_given_again_and_again() {
     let params = XcpLinkParams {
         clouds: Some(CloudParams {
-            exact: Some(super::ExactEstimate::default()),
+            exact: Some(crate::xcp::ExactEstimate::default()),
             ..CloudParams::default()
         }),
         ..published()
@@ -233,7 +238,7 @@ fn without_an_estimate_it_is_xcp_and_says_so() {
 fn the_first_estimate_is_awaited() {
     let params = XcpLinkParams {
         clouds: Some(CloudParams {
-            exact: Some(super::ExactEstimate::default()),
+            exact: Some(crate::xcp::ExactEstimate::default()),
             ..CloudParams::default()
         }),
         ..XcpLinkParams::default()

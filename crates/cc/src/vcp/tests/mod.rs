@@ -5,11 +5,13 @@ mod window;
 
 use proptest::prelude::*;
 
+use super::load::Load;
 use super::oracle;
 use super::params::VcpParams;
 use super::scale::{Clamp, Scaling, alpha_q16, epsilon_q32, ln_gain};
+use crate::base::Duration;
+use crate::signals::VcpCode;
 use crate::testing::ms;
-use crate::{Duration, Load, VcpCode};
 
 const KAPPA: u64 = 500_000;
 const GAMMA: u64 = 980_000;

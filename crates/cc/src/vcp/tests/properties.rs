@@ -2,14 +2,15 @@
 
 use proptest::prelude::*;
 
-use super::super::oracle;
-use super::super::params::VcpParams;
-use super::super::scale::{Clamp, alpha_q16, epsilon_q32, ln_gain};
-use super::super::steering::Steering;
-use super::super::window::Window;
 use super::window::{MTU, codes, moment};
+use crate::base::Instant;
+use crate::signals::VcpFeedback;
 use crate::testing::ms;
-use crate::{Instant, VcpFeedback};
+use crate::vcp::oracle;
+use crate::vcp::params::VcpParams;
+use crate::vcp::scale::{Clamp, alpha_q16, epsilon_q32, ln_gain};
+use crate::vcp::sender::steering::Steering;
+use crate::vcp::sender::window::Window;
 
 proptest! {
     /// MI rounds down by less than 2^-32 bytes per acknowledged byte and one unit, and up by less

@@ -1,11 +1,12 @@
 //! The window, and what codes make of it.
 
-use super::super::params::{AiBase, AiGrowth, VcpParams};
-use super::super::scale::{Clamp, alpha_q16, epsilon_q32, ln_gain};
-use super::super::steering::{Moment, Steering};
-use super::super::window::Window;
+use crate::base::Instant;
+use crate::signals::VcpFeedback;
 use crate::testing::ms;
-use crate::{Instant, VcpFeedback};
+use crate::vcp::params::{AiBase, AiGrowth, VcpParams};
+use crate::vcp::scale::{Clamp, alpha_q16, epsilon_q32, ln_gain};
+use crate::vcp::sender::steering::{Moment, Steering};
+use crate::vcp::sender::window::Window;
 
 pub(super) const MTU: u64 = 1500;
 

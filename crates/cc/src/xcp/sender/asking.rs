@@ -1,10 +1,10 @@
 //! What is asked of the routers, and what counts of their answers.
 
-use super::super::XcpRequest;
-use super::super::request::Wish;
 use super::XcpSender;
-use crate::arith::rate;
-use crate::{Acked, Limits, XcpFeedback};
+use super::request::Wish;
+use crate::base::arith::rate;
+use crate::law::{Acked, Limits};
+use crate::signals::{XcpFeedback, XcpRequest};
 
 /// A limit within this part of the window above it is near.
 const NEAR: u64 = 8;

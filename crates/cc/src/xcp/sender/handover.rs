@@ -1,10 +1,11 @@
 //! From one law to another on a path whose routers change.
 
-use super::super::params::XcpParams;
-use super::super::steering::Steering;
+use super::steering::Steering;
 use super::{XcpSender, step};
-use crate::auto::Handover;
-use crate::{Controller, Instant};
+use crate::base::Instant;
+use crate::law::Controller;
+use crate::supervise::Handover;
+use crate::xcp::params::XcpParams;
 
 impl XcpSender {
     /// What another law goes on with. `None` while a hop that stamps nothing is the narrow one, but

@@ -1,22 +1,34 @@
 //! The sender's half: who rules, what is asked, what losses mean, and the window that follows.
 
+mod asked;
 mod asking;
+mod end_to_end;
+mod granted_start;
 mod handover;
+mod published;
+mod request;
+mod room;
 mod ruling;
+mod steering;
 
-use super::asked::Asked;
-use super::end_to_end::EndToEnd;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use published::PublishedXcp;
+
 use super::params::{XcpLoss, XcpParams};
-use super::room::Room;
-use super::steering::Steering;
-use crate::arith::rate;
-use crate::hidden::{Finding, HiddenHop, Step};
-use crate::recent_rtt::RecentRtt;
-use crate::vcp::Ruler;
-use crate::{
-    Acked, Carrier, Controller, CubicController, Duration, FallbackReason, Feedback, Instant,
-    Limit, Limits, Lost, Metrics, PacketState, Phase, Request, Sent, UNPACED, window,
-};
+use crate::base::arith::rate;
+use crate::base::{Duration, Instant, window};
+use crate::bottleneck::{Finding, HiddenHop, Step};
+use crate::law::{Acked, Controller, Limit, Limits, Lost, PacketState, Sent, UNPACED};
+use crate::metrics::{FallbackReason, Metrics, Phase};
+use crate::signals::{Carrier, Feedback, Request};
+use crate::standard::CubicController;
+use crate::supervise::{RecentRtt, Ruler};
+use asked::Asked;
+use end_to_end::EndToEnd;
+use room::Room;
+use steering::Steering;
 
 /// A queue that stands for so many round trips while routers take nothing back is not theirs.
 const PATIENCE_ROUNDS: u32 = 4;

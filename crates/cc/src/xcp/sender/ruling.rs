@@ -1,12 +1,15 @@
 //! Who rules the window: routers, or standard control in their place.
 
-use super::super::end_to_end::EndToEnd;
-use super::super::params::XcpLoss;
-use super::super::steering::Steering;
 use super::XcpSender;
-use crate::hidden::Finding;
-use crate::vcp::Change;
-use crate::{Controller, Duration, FallbackReason, Instant, XcpFeedback};
+use super::end_to_end::EndToEnd;
+use super::steering::Steering;
+use crate::base::{Duration, Instant};
+use crate::bottleneck::Finding;
+use crate::law::Controller;
+use crate::metrics::FallbackReason;
+use crate::signals::XcpFeedback;
+use crate::supervise::Change;
+use crate::xcp::params::XcpLoss;
 
 /// How a hop that does not answer shows, if there is one.
 pub(super) fn hop_shown_by(feedback: &XcpFeedback) -> FallbackReason {

@@ -1,0 +1,171 @@
+//! Integer arithmetic that loses nothing: wide products, carried remainders, an integer cube root.
+
+use super::time::{Duration, Instant};
+
+/// Million: the unit of shares in configuration, and µs per second.
+pub(crate) const PPM: u64 = 1_000_000;
+
+/// Most that any window, queue or byte count may reach: 2^57 bytes, a thousand times what 1 TB/s
+/// sends in 65.5 s.
+pub(crate) const MAX_BYTES: u64 = 1 << 57;
+
+/// `a * b / c`, rounded down, saturating. `c` = 0 counts as 1.
+#[inline]
+pub(crate) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
+    match a.checked_mul(b) {
+        Some(product) => product / c.max(1),
+        None => saturate(u128::from(a) * u128::from(b) / u128::from(c.max(1))),
+    }
+}
+
+/// `wide` as u64, the largest u64 if it does not fit.
+#[inline]
+pub(crate) fn saturate(wide: u128) -> u64 {
+    u64::try_from(wide).unwrap_or(u64::MAX)
+}
+
+/// `wide / divisor` and the remainder, by the machine's own division wherever both fit 64 bits.
+#[inline]
+pub(crate) fn div_rem(wide: u128, divisor: u128) -> (u64, u128) {
+    let divisor = divisor.max(1);
+    match (u64::try_from(wide), u64::try_from(divisor)) {
+        (Ok(wide), Ok(divisor)) => (wide / divisor, u128::from(wide % divisor)),
+        (_, Ok(divisor)) => {
+            let divisor = u128::from(divisor);
+            (saturate(wide / divisor), wide % divisor)
+        }
+        _ => (saturate(wide / divisor), wide % divisor),
+    }
+}
+
+/// A sum of quotients whose remainders are kept, so that many small shares add up without bias.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Carry(u128);
+
+impl Carry {
+    /// Nothing carried.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// Adds `numerator / divisor`; returns the whole part of what has piled up.
+    ///
+    /// The divisor may change from call to call: the remainder is then worth a little more or less,
+    /// by less than one unit of the result in all.
+    #[inline]
+    pub(crate) fn add(&mut self, numerator: u128, divisor: u128) -> u64 {
+        // A remainder from a larger divisor must not come out as more than the one unit it stands
+        // for.
+        let carried = self.0.min(divisor.saturating_sub(1));
+        let (whole, rest) = div_rem(carried.saturating_add(numerator), divisor);
+        self.0 = rest;
+        whole
+    }
+
+    /// Forgets the remainder.
+    pub(crate) fn clear(&mut self) {
+        self.0 = 0;
+    }
+}
+
+/// SplitMix64's output function.
+pub(crate) const fn scramble(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// The largest integer whose cube is not above `n`.
+pub(crate) fn cbrt(n: u128) -> u64 {
+    let mut root: u128 = 0;
+    // 2^43 cubed exceeds u128; the highest possible bit of the root is 42.
+    for bit in (0..=42).rev() {
+        let trial = root | (1 << bit);
+        if trial
+            .checked_mul(trial)
+            .and_then(|square| square.checked_mul(trial))
+            .is_some_and(|cube| cube <= n)
+        {
+            root = trial;
+        }
+    }
+    saturate(root)
+}
+
+/// Whole microseconds of `d`, saturating.
+#[inline]
+pub(crate) fn micros(d: Duration) -> u64 {
+    d.as_secs()
+        .saturating_mul(1_000_000)
+        .saturating_add(u64::from(d.subsec_micros()))
+}
+
+/// Nanoseconds of `d`, saturating.
+#[inline]
+pub(crate) fn nanos(d: Duration) -> u64 {
+    d.as_secs()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(u64::from(d.subsec_nanos()))
+}
+
+/// Nanoseconds from `then` to `now`, 0 if `then` is later: what hot paths compare, since a
+/// [`Duration`] costs a division.
+#[inline]
+pub(crate) const fn ns_since(now: Instant, then: Instant) -> u64 {
+    now.as_nanos().saturating_sub(then.as_nanos())
+}
+
+/// Bytes per second that move `bytes` in `time`, times `num / den`; at least 1.
+#[inline]
+pub(crate) fn rate(bytes: u64, time: Duration, num: u64, den: u64) -> u64 {
+    let time = nanos(time).max(1);
+    let scaled = mul_div(bytes, num, den);
+    match scaled.checked_mul(1_000_000_000) {
+        Some(product) => product / time,
+        None => saturate(u128::from(scaled) * 1_000_000_000 / u128::from(time)),
+    }
+    .max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn cube_roots_of_corners() {
+        assert_eq!(cbrt(0), 0);
+        assert_eq!(cbrt(7), 1);
+        assert_eq!(cbrt(8), 2);
+        assert_eq!(cbrt(u128::MAX), 6_981_463_658_331);
+    }
+
+    proptest! {
+        #[test]
+        fn cube_root_brackets(n in any::<u128>(), shift in 0u32..128) {
+            let n = n >> shift;
+            let root = u128::from(cbrt(n));
+            prop_assert!(root.pow(3) <= n);
+            prop_assert!((root + 1).checked_pow(3).is_none_or(|cube| cube > n));
+        }
+
+        #[test]
+        fn carry_is_exact_for_a_fixed_divisor(
+            parts in prop::collection::vec(0u64..1 << 50, 1..50),
+            divisor in 1u64..1 << 40,
+        ) {
+            let mut carry = Carry::default();
+            let fixed = u128::from(divisor);
+            let mut whole = |part: u64| u128::from(carry.add(u128::from(part), fixed));
+            let whole: u128 = parts.iter().map(|&part| whole(part)).sum();
+            let sum: u128 = parts.iter().map(|&part| u128::from(part)).sum();
+            let exact = sum / fixed;
+            prop_assert_eq!(whole, exact);
+        }
+
+        #[test]
+        fn mul_div_is_exact(a in any::<u64>(), b in any::<u64>(), c in 1u64..) {
+            let exact = u128::from(a) * u128::from(b) / u128::from(c);
+            prop_assert_eq!(u128::from(mul_div(a, b, c)), exact.min(u128::from(u64::MAX)));
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What arrives: bytes per second, round trip by round trip.
+
+use super::window_of;
+use crate::base::arith::{nanos, ns_since, rate};
+use crate::base::{Duration, Instant};
+use crate::law::Acked;
+
+/// The most that was delivered is remembered over one to two spans of so many round trips in which
+/// the window bounded the sender.
+const SPAN_ROUNDS: u32 = 8;
+/// While what is delivered grows by more than this part in so many round trips, nothing is
+/// overloaded.
+const GROWTH: u64 = 4;
+const GROWTH_ROUNDS: usize = 4;
+/// A round trip of fewer packets is one of few.
+const FEW_PACKETS: u64 = 24;
+
+/// Rates of delivery.
+#[derive(Clone, Debug)]
+pub(super) struct Arrivals {
+    since: Instant,
+    /// Of the running round trip.
+    bytes: u64,
+    packets: u64,
+    /// The window bounded the sender in it.
+    limited: bool,
+    /// Packets of the last whole one.
+    last_packets: u64,
+    /// Bytes per second over each of the last whole round trips, the latest first.
+    rates: [u64; GROWTH_ROUNDS],
+    /// The most of the running and the last span.
+    most: [u64; 2],
+    /// The most bytes of a round trip, likewise.
+    most_bytes: [u64; 2],
+    rounds: u32,
+}
+
+impl Arrivals {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            bytes: 0,
+            packets: 0,
+            limited: false,
+            last_packets: 0,
+            rates: [0; GROWTH_ROUNDS],
+            most: [0; 2],
+            most_bytes: [0; 2],
+            rounds: 0,
+        }
+    }
+
+    /// True if a round trip is over.
+    #[inline]
+    pub(super) fn on_ack(&mut self, now: Instant, acked: &Acked) -> bool {
+        let elapsed = ns_since(now, self.since);
+        let over = elapsed >= nanos(acked.srtt);
+        if over {
+            self.turn(now, elapsed, acked.srtt);
+        }
+        self.bytes = self.bytes.saturating_add(acked.bytes);
+        self.packets = self.packets.saturating_add(acked.packets);
+        self.limited |= acked.window_limited;
+        over
+    }
+
+    fn turn(&mut self, now: Instant, elapsed: u64, srtt: Duration) {
+        let delivered = rate(self.bytes, Duration::from_nanos(elapsed.max(1)), 1, 1);
+        self.since = now;
+        self.bytes = 0;
+        self.last_packets = core::mem::take(&mut self.packets);
+        // What an application had to send shows no path that carries less.
+        self.rounds += u32::from(core::mem::take(&mut self.limited));
+        if self.rounds >= SPAN_ROUNDS {
+            self.rounds = 0;
+            self.most = [0, self.most[0]];
+            self.most_bytes = [0, self.most_bytes[0]];
+        }
+        self.most[0] = self.most[0].max(delivered);
+        self.most_bytes[0] = self.most_bytes[0].max(window_of(delivered, srtt));
+        self.rates.rotate_right(1);
+        self.rates[0] = delivered;
+    }
+
+    /// Bytes per second over the last whole round trip; 0 before there was one.
+    #[inline]
+    pub(super) const fn delivered(&self) -> u64 {
+        self.rates[0]
+    }
+
+    /// Bytes per second, as far as is known in the middle of a round trip.
+    pub(super) fn now(&self, now: Instant, srtt: Duration) -> u64 {
+        let elapsed = ns_since(now, self.since);
+        if elapsed < nanos(srtt) / 3 {
+            return self.delivered();
+        }
+        let running = rate(self.bytes, Duration::from_nanos(elapsed), 1, 1);
+        self.delivered().max(running)
+    }
+
+    /// The most bytes of a round trip of late. Where round trips have become longer, by a queue or
+    /// by another route, no more than arrived in one: what a fast path carried proves nothing of a
+    /// slow one whose queue stands.
+    pub(super) fn proven(&self, srtt: Duration) -> u64 {
+        let bytes = self.most_bytes[0].max(self.most_bytes[1]);
+        window_of(self.most[0].max(self.most[1]), srtt).min(bytes)
+    }
+
+    /// The path is not what it was.
+    pub(super) const fn forget_most(&mut self) {
+        self.most = [0; 2];
+        self.most_bytes = [0; 2];
+    }
+
+    /// More arrives than some round trips ago.
+    pub(super) const fn is_growing(&self) -> bool {
+        let [latest, .., oldest] = self.rates;
+        latest > oldest.saturating_add(oldest / GROWTH)
+    }
+
+    /// Few packets are on their way.
+    pub(super) const fn are_few(&self) -> bool {
+        self.delivered() > 0 && self.last_packets < FEW_PACKETS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{acked, ms};
+
+    /// A queue of 7 s stands where 400 ms were: what arrived per second before says nothing about
+    /// a round trip of now.
+    #[test]
+    fn what_arrived_in_shorter_round_trips_proves_no_more_for_longer_ones() {
+        let mut arrivals = Arrivals::new(Instant::ZERO);
+        for n in 1..=4000 {
+            let mut ack = acked(n, 1000, ms(400));
+            ack.srtt = ms(400);
+            arrivals.on_ack(Instant::from_millis(n), &ack);
+        }
+        assert!((390_000..=410_000).contains(&arrivals.proven(ms(400))));
+        assert!((390_000..=410_000).contains(&arrivals.proven(ms(7000))));
+        assert!((95_000..=105_000).contains(&arrivals.proven(ms(100))));
+    }
+
+    /// A thousandth of the rate for a while because there is no more to send.
+    #[test]
+    fn round_trips_that_the_application_bounds_disprove_nothing() {
+        let mut arrivals = Arrivals::new(Instant::ZERO);
+        let mut now = 0;
+        let mut rounds = |count: u64, packets: u64, window_limited: bool| {
+            for n in 0..count * packets {
+                now += 100_000 / packets;
+                let ack = Acked {
+                    window_limited,
+                    ..acked(n, 1000, ms(100))
+                };
+                arrivals.on_ack(Instant::from_micros(now), &ack);
+            }
+            arrivals.proven(ms(100))
+        };
+        let proven = rounds(10, 200, true);
+        assert!((190_000..=210_000).contains(&proven), "{proven}");
+        assert_eq!(rounds(40, 2, false), proven);
+        assert!(rounds(40, 2, true) < 10_000);
+    }
+
+    #[test]
+    fn rates_follow_round_trips_and_the_most_is_forgotten_after_two_spans() {
+        let mut arrivals = Arrivals::new(Instant::ZERO);
+        let mut largest = 0;
+        let mut send = |arrivals: &mut Arrivals, round: u64, packets: u64| {
+            for n in 0..packets {
+                largest += 1;
+                let now = Instant::from_micros(round * 100_000 + n * 100_000 / packets);
+                arrivals.on_ack(now, &acked(largest, 1000, ms(100)));
+            }
+        };
+        for round in 0..10 {
+            send(&mut arrivals, round, 10 << round.min(5));
+        }
+        assert_eq!(arrivals.delivered(), 320 * 1000 * 10);
+        assert!(!arrivals.is_growing() && !arrivals.are_few());
+        assert_eq!(arrivals.proven(ms(100)), 320_000);
+        for round in 10..30 {
+            send(&mut arrivals, round, 10);
+        }
+        assert_eq!(arrivals.proven(ms(100)), 10_000);
+        assert!(arrivals.are_few());
+        for round in 30..34 {
+            send(&mut arrivals, round, 20);
+        }
+        assert!(arrivals.is_growing());
+    }
+}

@@ -1,0 +1,403 @@
+//! From what was seen to who rules: when trials begin, what follows from their verdicts, and when
+//! CUBIC takes over and hands back.
+
+use super::delay_trial::{DelayTrial, DelayVerdict};
+use super::losses::Sample;
+use super::ruled::{Look, Outcome, Ruled};
+use super::tolerance::MOST_PPM;
+use super::trial::{SLACK_PPM, Trial, Verdict};
+use super::{Finding, HiddenHop, State, TakeOver, cap, least_pace, losing, trigger, window_of};
+use crate::base::arith::{mul_div, rate};
+use crate::base::{Duration, Instant};
+use crate::law::Acked;
+
+/// Packets after which fewer losses than are tolerated lower what is tolerated.
+const LOWER_PACKETS: u64 = 2048;
+/// Where losses are bursty, or some loss is known to be random, a trial has to find a hidden hop
+/// twice within so many round trips.
+const TWICE_ROUNDS: u32 = 60;
+/// No trial for so many round trips after a false alarm; each further one doubles that.
+const CALM_ROUNDS: u32 = 10;
+/// … and after an attestation.
+const ATTESTED_ROUNDS: u32 = 40;
+const MOST_DOUBLINGS: u32 = 5;
+/// What a trial of delay accepted holds for so many round trips.
+const HOLDS_ROUNDS: u32 = 300;
+/// Windows below this many packets tell nothing about the rate.
+const LEAST_WINDOW: u64 = 20;
+/// Losses that a trial leaves and that lean to long delays by so many standard deviations are a
+/// hidden hop's …
+const UNLIKELY: u64 = 3;
+/// … and by so many, where so much is lost, in 10^-6, a queue overflows.
+const CERTAIN: u64 = 5;
+const LEANING_PPM: u64 = 10_000;
+/// Growth is waited for over so many round trips, while the window has fewer packets than so many,
+/// more and more arrives, or much more is allowed by now than has arrived.
+pub(super) const WAIT_ROUNDS: u32 = 32;
+const GROWTH_WINDOW: u64 = 1024;
+/// CUBIC begins with no more than so much of the window before, as after any loss (RFC 9438 §4.6).
+const CUT: (u64, u64) = (7, 10);
+/// Standard deviations by which more than what is declared may be lost by chance.
+const LIKELY: u64 = 2;
+
+impl HiddenHop {
+    /// A round trip is over: what is lost while more and more arrives may be what is declared.
+    pub(super) fn look_at_growth(&mut self, now: Instant, srtt: Duration) {
+        let dispersion = self.record.all().map_or(0, |all| all.dispersion);
+        let found = self.growth.turn(self.arrivals.delivered(), dispersion);
+        if let Some(ppm) = found
+            && matches!(self.state, State::Routers(_))
+            && ppm > self.tolerance.attested_ppm()
+            && ppm <= self.tolerance.declared_ppm().saturating_add(SLACK_PPM)
+        {
+            self.tolerance.attest(now, ppm, srtt, self.last_sent);
+            self.limit_step(srtt);
+            self.record.clear();
+            self.state = State::Routers(now + srtt.saturating_mul(ATTESTED_ROUNDS));
+        }
+    }
+
+    /// A round trip is over: losses too few for a trial may come with the rate.
+    pub(super) fn compare_phases(&mut self, now: Instant, srtt: Duration, window: u64) {
+        let dispersion = self.record.all().map_or(0, |all| all.dispersion);
+        let found = self.phases.turn(dispersion, self.partly);
+        if let State::Routers(calm) = &self.state
+            && now >= *calm
+            && let Some(trigger) = found
+        {
+            self.begin_trial(now, trigger, srtt, window);
+        }
+    }
+
+    /// True if a queue stands ahead for longer than routers take to say that it is theirs.
+    ///
+    /// Where packets are lost as well, it overflows. Several senders at one hop cannot tell that by
+    /// trials: what one leaves the others take up.
+    fn overflows(&self, now: Instant, patience: Duration, srtt: Duration) -> bool {
+        let told = self.queued.unwrap_or(self.began).max(self.began);
+        let stands = |since: Instant| now - since.max(told) > patience + srtt + srtt;
+        self.delay.queued_since().is_some_and(stands)
+    }
+
+    /// True if losses lean to long delays for certain, and are more than a few: whatever part of
+    /// them is random, a queue overflows. A trial need not show it, which one sender among many
+    /// cannot.
+    pub(super) fn leaning_is_loss(&self) -> bool {
+        let lost = self.record.recent().map_or(0, |seen| seen.ppm());
+        lost >= LEANING_PPM && self.following.leans(CERTAIN)
+    }
+
+    /// True if no more is lost than routers declare, and growth may tell soon whether that is
+    /// random: a trial of few packets takes dozens of round trips, in which nothing grows.
+    fn waits_for_growth(&self, now: Instant, srtt: Duration, window: u64) -> bool {
+        let declared = self.tolerance.declared_ppm();
+        let arrived = window_of(self.arrivals.delivered(), srtt);
+        let grows =
+            window < GROWTH_WINDOW * self.mtu || self.arrivals.is_growing() || window / 2 > arrived;
+        declared > 0
+            && grows
+            && !trigger::surely_above(&self.record, declared + SLACK_PPM)
+            && now < self.began + srtt.saturating_mul(WAIT_ROUNDS)
+    }
+
+    /// True if no more is lost than routers declare and a queue's losses would come on top of it:
+    /// where delays are before them says nothing of a queue then. A trial still looks at them.
+    pub(super) fn is_as_declared(&self) -> bool {
+        let declared = self.tolerance.declared_ppm();
+        declared > 0
+            && self
+                .record
+                .recent()
+                .is_none_or(|seen| seen.ppm() < declared + LEANING_PPM + LIKELY * seen.sigma_ppm())
+    }
+
+    #[cold]
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        acked: &Acked,
+        patience: Duration,
+        window: u64,
+    ) -> Finding {
+        let srtt = acked.srtt;
+        self.tolerance.age(now);
+        let tolerated = self.tolerance.ppm();
+        if tolerated > 0
+            && self.record.packets() >= LOWER_PACKETS
+            && let Some(seen) = self.record.all()
+        {
+            self.tolerance.lower(seen.ppm() + 3 * seen.sigma_ppm());
+        }
+        match &mut self.state {
+            State::Routers(_) => {
+                let low_since = self.raised.unwrap_or(self.began).max(self.began);
+                // A router's own queue shows in its word after this at the latest.
+                let patience = patience + srtt + srtt;
+                let standing = self
+                    .delay
+                    .delayed_since()
+                    .is_some_and(|since| now - since.max(low_since) > patience);
+                if standing {
+                    let sent = self.arrivals.delivered();
+                    let least = least_pace(srtt, self.mtu);
+                    let trial = DelayTrial::new(now, self.delay.mean(), sent, least, srtt);
+                    self.trial_cap = cap(trial.pace(), srtt, self.mtu);
+                    self.before = window;
+                    self.state = State::DelayTrial(trial);
+                }
+                Finding::Clear
+            }
+            State::DelayTrial(trial) => {
+                let pace = trial.pace();
+                self.trial_cap = cap(pace, srtt, self.mtu);
+                match trial.judge(now, srtt) {
+                    None => Finding::Clear,
+                    Some(DelayVerdict::Hidden) => {
+                        self.appear(now, 0, self.before, window_of(pace, srtt), srtt)
+                    }
+                    Some(DelayVerdict::Normal(delay)) => {
+                        self.delay
+                            .accept(now, delay, srtt.saturating_mul(HOLDS_ROUNDS));
+                        self.trial_cap = u64::MAX;
+                        self.state = State::Routers(now);
+                        Finding::Clear
+                    }
+                }
+            }
+            State::Trial(trial) => {
+                if trial.settle(now, self.last_sent, self.arrivals.delivered()) {
+                    self.record.clear();
+                }
+                let limit = tolerated + SLACK_PPM;
+                let most = self.tolerance.most_ppm();
+                let verdict = trial.judge(now, &mut self.record, limit, most, srtt);
+                let (ppm, dispersion) = (trial.trigger_ppm(), trial.dispersion());
+                let pace = trial.pace();
+                self.trial_cap = cap(pace, srtt, self.mtu);
+                let leans = self.following.leans(UNLIKELY) && !self.is_as_declared();
+                let overflows = leans || self.overflows(now, patience, srtt);
+                match verdict {
+                    None => Finding::Clear,
+                    Some(Verdict::Random(_)) if overflows => {
+                        self.end_trial(now, Verdict::Hidden, ppm, pace, self.before, srtt)
+                    }
+                    Some(Verdict::Hidden)
+                        if (trigger::may_be_bursts(ppm, dispersion, limit)
+                            || (tolerated > 0 && trigger::is_moderate(ppm, limit)))
+                            && self.suspected_until.is_none_or(|until| now > until) =>
+                    {
+                        self.suspected_until = Some(now + srtt * TWICE_ROUNDS);
+                        self.trial_cap = u64::MAX;
+                        self.record.clear();
+                        self.state = State::Routers(now);
+                        Finding::Clear
+                    }
+                    Some(verdict) => self.end_trial(now, verdict, ppm, pace, self.before, srtt),
+                }
+            }
+            State::Cubic(_) => {
+                let overflows = self.overflows(now, patience, srtt);
+                self.look_while_cubic(now, srtt, window, overflows)
+            }
+        }
+    }
+
+    /// Losses may be worth a trial; soon after a false alarm (`calm`) fewer are.
+    pub(super) fn on_trigger(
+        &mut self,
+        now: Instant,
+        calm: bool,
+        patience: Duration,
+        srtt: Duration,
+        window: u64,
+    ) -> Finding {
+        match self.trigger(calm) {
+            // More than any trial could attest.
+            Some(Trigger::Flood(seen)) => {
+                let path = window_of(self.arrivals.now(now, srtt), srtt).min(window);
+                // What arrived before was another path.
+                self.arrivals.forget_most();
+                self.appear(now, seen.ppm(), window, path, srtt)
+            }
+            Some(Trigger::Above(seen)) if self.overflows(now, patience, srtt) => {
+                let path = window_of(self.arrivals.now(now, srtt), srtt).min(window);
+                self.appear(now, seen.ppm(), window, path, srtt)
+            }
+            Some(Trigger::Above(_)) if self.waits_for_growth(now, srtt, window) => Finding::Clear,
+            Some(Trigger::Above(seen)) => {
+                self.begin_trial(now, seen, srtt, window);
+                Finding::Clear
+            }
+            None => Finding::Clear,
+        }
+    }
+
+    /// Bytes per second that are sent and that arrive at a window of `window` bytes while losses
+    /// are as `seen`.
+    fn rates(&self, now: Instant, seen: &Sample, srtt: Duration, window: u64) -> (u64, u64) {
+        let arrived = 1_000_000u64.saturating_sub(seen.ppm()).max(1);
+        // In a start, what arrived over the last round trip is much less than the path takes: half
+        // of what the window and the loss say.
+        let half = rate(mul_div(window, arrived, 1_000_000), srtt, 1, 2);
+        let arriving = self.arrivals.now(now, srtt).max(half);
+        (mul_div(arriving, 1_000_000, arrived), arriving)
+    }
+
+    fn begin_trial(&mut self, now: Instant, trigger: Sample, srtt: Duration, window: u64) {
+        let (sent, arriving) = self.rates(now, &trigger, srtt, window);
+        let least = least_pace(srtt, self.mtu);
+        let trial = Trial::new(now, trigger, (sent, arriving), least, srtt);
+        self.trial_cap = cap(trial.pace(), srtt, self.mtu);
+        self.before = window;
+        self.state = State::Trial(trial);
+        self.phases.clear();
+        self.growth.clear();
+        self.record.clear();
+    }
+
+    fn end_trial(
+        &mut self,
+        now: Instant,
+        verdict: Verdict,
+        trigger_ppm: u64,
+        pace: u64,
+        before: u64,
+        srtt: Duration,
+    ) -> Finding {
+        self.trial_cap = u64::MAX;
+        self.record.clear();
+        match verdict {
+            Verdict::Hidden => {
+                let arriving = self.arrivals.now(now, srtt).min(pace);
+                self.appear(now, trigger_ppm, before, window_of(arriving, srtt), srtt)
+            }
+            Verdict::FalseAlarm => {
+                let calm = srtt.saturating_mul(CALM_ROUNDS << self.alarms.min(MOST_DOUBLINGS));
+                self.alarms = self.alarms.saturating_add(1);
+                self.state = State::Routers(now + calm);
+                Finding::Clear
+            }
+            Verdict::Random(ppm) => {
+                self.tolerance.attest(now, ppm, srtt, self.last_sent);
+                self.limit_step(srtt);
+                self.alarms = 0;
+                let calm = srtt.saturating_mul(ATTESTED_ROUNDS);
+                self.state = State::Routers(now + calm);
+                Finding::Clear
+            }
+        }
+    }
+
+    pub(super) fn appear(
+        &mut self,
+        now: Instant,
+        ppm: u64,
+        before: u64,
+        window: u64,
+        srtt: Duration,
+    ) -> Finding {
+        // What arrives per round trip holds the queue that overflows.
+        let most = mul_div(before, CUT.0, CUT.1);
+        let window = window.min(most).max(2 * self.mtu);
+        // A start may end before a round trip of what the path takes has arrived.
+        let taken = mul_div(before, 1_000_000 - ppm.min(1_000_000), 2_000_000);
+        let proven = self.arrivals.proven(srtt).max(taken).min(most).max(window);
+        self.tolerance.forget();
+        self.delay.forget();
+        self.phases.clear();
+        self.growth.clear();
+        self.losing.clear();
+        self.record.clear();
+        self.trial_cap = u64::MAX;
+        // Small windows tell nothing about the rate.
+        let told = if before < LEAST_WINDOW * self.mtu {
+            0
+        } else {
+            before
+        };
+        self.state = State::Cubic(Ruled::new(now, told, ppm, proven));
+        Finding::Appeared(TakeOver { window, proven })
+    }
+
+    fn look_while_cubic(
+        &mut self,
+        now: Instant,
+        srtt: Duration,
+        window: u64,
+        overflows: bool,
+    ) -> Finding {
+        if self.doubted == Some(true) && !self.partly {
+            return self.leave(now);
+        }
+        let as_declared = self.is_as_declared();
+        let State::Cubic(ruled) = &mut self.state else {
+            return Finding::Clear;
+        };
+        let look = Look {
+            now,
+            srtt,
+            window,
+            over: self.over,
+            calm: self.delay.delayed_since().is_none(),
+            overflows: overflows || (self.following.leans(UNLIKELY) && !as_declared),
+            relapses: self.relapses,
+            attested: self.attested_by_cuts,
+            most_ppm: self.tolerance.most_ppm(),
+        };
+        match ruled.look(&look, &mut self.record) {
+            Outcome::Stays => Finding::Clear,
+            Outcome::Gone => self.leave(now),
+            Outcome::Random(ppm) => {
+                if ruled.is_doubt() {
+                    // TTLs show a hop: a trial need not find it twice.
+                    self.suspected_until = Some(now + srtt * TWICE_ROUNDS);
+                }
+                self.attested_by_cuts += 1;
+                self.tolerance.attest(now, ppm, srtt, self.last_sent);
+                self.leave(now)
+            }
+        }
+    }
+
+    fn leave(&mut self, now: Instant) -> Finding {
+        if self.doubted != Some(true) {
+            self.relapses = self.relapses.saturating_add(1);
+        }
+        self.doubted = Some(false);
+        self.following.forget();
+        self.record.clear();
+        self.state = State::Routers(now);
+        self.began = now;
+        Finding::Gone
+    }
+
+    /// Loss beyond what is tolerated that is worth a trial: much more, soon after one (`calm`) or
+    /// while more arrives than before.
+    fn trigger(&self, calm: bool) -> Option<Trigger> {
+        // A hop that overflows delivers no more.
+        let tolerated = if self.arrivals.is_growing() {
+            self.tolerance.expected_ppm()
+        } else {
+            self.tolerance.ppm()
+        };
+        if let Some(seen) = trigger::flood(&self.record, self.tolerance.expected_ppm()) {
+            return Some(Trigger::Flood(seen));
+        }
+        // Of so much loss a record of some packets has 2 % more by chance.
+        let slack = if calm || self.arrivals.is_growing() || tolerated > MOST_PPM {
+            losing::MUCH_PPM
+        } else {
+            SLACK_PPM
+        };
+        trigger::above(&self.record, tolerated + slack, self.arrivals.are_few()).map(Trigger::Above)
+    }
+}
+
+/// Losses beyond what is tolerated.
+#[derive(Clone, Copy, Debug)]
+enum Trigger {
+    /// More than chance and bursts explain, and than a trial could attest.
+    Flood(Sample),
+    /// To be tried.
+    Above(Sample),
+}

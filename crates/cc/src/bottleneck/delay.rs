@@ -1,0 +1,190 @@
+//! Queues that no router announces, as delay shows them.
+//!
+//! A queue shows in the delay on the way to the receiver, where the peer tells its clock, else in
+//! the RTT. The RTT alone would take a queue on the way back, which is none of this sender's doing,
+//! for one ahead.
+
+use crate::base::arith::{nanos, ns_since};
+use crate::base::{Duration, Instant};
+use crate::law::Acked;
+
+/// Delay that counts as queueing: a quarter of the least RTT, and a millisecond more, so that
+/// jitter on short paths does not.
+const SLACK: Duration = Duration::from_millis(1);
+/// Samples in a row that show a queue before MI stops.
+const QUEUEING_RUN: u8 = 8;
+
+/// True if packets that were queued for so long show a queue.
+#[inline]
+fn is_queue(queued_ns: u64, min_rtt: Duration) -> bool {
+    queued_ns.saturating_sub(nanos(SLACK)).saturating_mul(4) > nanos(min_rtt)
+}
+
+/// Watches delays.
+#[derive(Clone, Debug)]
+pub(crate) struct DelayWatch {
+    round_since: Instant,
+    /// Least delay in queues.
+    round_min: Duration,
+    /// The peer tells its clock.
+    clock_told: bool,
+    /// The delay in queues in nanoseconds, smoothed as the RTT is (RFC 9002 §5.3).
+    smoothed: Option<u64>,
+    /// How much longer the way back takes than it did once, if that is a queue, and up to the least
+    /// RTT.
+    behind: Duration,
+    /// So many samples in a row show a queue.
+    delayed_run: u8,
+    /// The least delay of the last whole round shows a queue, since then.
+    delayed_since: Option<Instant>,
+    /// The same with the delay that a trial has accepted.
+    queued_since: Option<Instant>,
+    /// Sum and number of the running round's delays, in ns.
+    sum: u64,
+    samples: u64,
+    /// Mean delay of the last whole round in ns.
+    mean: u64,
+    /// So many ns stand whatever we send: no queue of ours. Until the time given.
+    normal: u64,
+    normal_until: Instant,
+}
+
+impl DelayWatch {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            round_since: now,
+            round_min: Duration::MAX,
+            clock_told: false,
+            smoothed: None,
+            behind: Duration::ZERO,
+            delayed_run: 0,
+            delayed_since: None,
+            queued_since: None,
+            sum: 0,
+            samples: 0,
+            mean: 0,
+            normal: 0,
+            normal_until: now,
+        }
+    }
+
+    /// Mean delay of the last whole round in ns.
+    pub(crate) const fn mean(&self) -> u64 {
+        self.mean
+    }
+
+    /// Delay that stands whatever we send.
+    #[inline]
+    pub(crate) const fn accepted(&self) -> Duration {
+        Duration::from_nanos(self.normal)
+    }
+
+    /// A trial found that `delay` ns stand whatever we send, and that holds for `time`.
+    pub(crate) fn accept(&mut self, now: Instant, delay: u64, time: Duration) {
+        self.normal = delay;
+        self.normal_until = now + time;
+        self.delayed_run = 0;
+        self.delayed_since = None;
+    }
+
+    /// True while samples in a row show a queue.
+    #[inline]
+    pub(crate) const fn is_queueing(&self) -> bool {
+        self.delayed_run >= QUEUEING_RUN
+    }
+
+    /// Since when each round's least delay shows a queue.
+    pub(crate) const fn delayed_since(&self) -> Option<Instant> {
+        self.delayed_since
+    }
+
+    /// The same, whatever a trial has accepted as standing.
+    pub(crate) const fn queued_since(&self) -> Option<Instant> {
+        self.queued_since
+    }
+
+    /// What a trial accepted was a queue after all.
+    pub(crate) const fn forget(&mut self) {
+        self.normal = 0;
+    }
+
+    /// The queue on the way back, which is part of every round trip of this sender's without being
+    /// its doing.
+    #[inline]
+    pub(crate) const fn behind(&self) -> Duration {
+        self.behind
+    }
+
+    /// An acknowledgement came: for how long its packet queued, and whether a round trip is over.
+    #[inline]
+    pub(crate) fn on_ack(&mut self, now: Instant, acked: &Acked) -> (Option<u64>, bool) {
+        let queued = self.queued(acked);
+        if let Some(queued) = queued {
+            self.round_min = self.round_min.min(queued);
+            let queued_ns = nanos(queued);
+            self.smoothed = Some(match self.smoothed {
+                Some(old) => old - old / 8 + queued_ns / 8,
+                None => queued_ns,
+            });
+            self.sum = self.sum.saturating_add(queued_ns);
+            self.samples += 1;
+            if is_queue(queued_ns.saturating_sub(self.normal), acked.min_rtt) {
+                self.delayed_run = self.delayed_run.saturating_add(1);
+            } else {
+                self.delayed_run = 0;
+                self.delayed_since = None;
+            }
+        }
+        let over = ns_since(now, self.round_since) >= nanos(acked.srtt);
+        if over {
+            self.end_round(now, acked.srtt, acked.min_rtt);
+        }
+        (queued.map(nanos), over)
+    }
+
+    /// For how long the acknowledged packet queued. A peer that tells its clock does not with every
+    /// acknowledgement; RTTs in between are no substitute.
+    fn queued(&mut self, acked: &Acked) -> Option<Duration> {
+        self.clock_told |= acked.forward_delay.is_some();
+        if self.clock_told {
+            acked.forward_delay
+        } else {
+            acked.rtt.map(|rtt| rtt.saturating_sub(acked.min_rtt))
+        }
+    }
+
+    #[cold]
+    fn end_round(&mut self, now: Instant, srtt: Duration, min_rtt: Duration) {
+        if self.round_min == Duration::MAX {
+            // Nothing was measured: nothing has changed.
+        } else if is_queue(nanos(self.round_min).saturating_sub(self.normal), min_rtt) {
+            self.delayed_since.get_or_insert(self.round_since);
+        } else {
+            self.delayed_since = None;
+        }
+        if self.round_min == Duration::MAX {
+            // As above.
+        } else if is_queue(nanos(self.round_min), min_rtt) {
+            self.queued_since.get_or_insert(self.round_since);
+        } else {
+            self.queued_since = None;
+        }
+        self.round_since = now;
+        self.round_min = Duration::MAX;
+        if let Some(mean) = self.sum.checked_div(self.samples) {
+            self.mean = mean;
+        }
+        (self.sum, self.samples) = (0, 0);
+        if now >= self.normal_until {
+            self.normal = 0;
+        }
+        let ahead = Duration::from_nanos(self.smoothed.unwrap_or(0));
+        let behind = srtt.saturating_sub(min_rtt).saturating_sub(ahead);
+        // A bloated way back must not slow down everybody at a router: no more than as much again.
+        self.behind = if self.clock_told && is_queue(nanos(behind), min_rtt) {
+            behind.min(min_rtt)
+        } else {
+            Duration::ZERO
+        };
+    }
+}

@@ -1,0 +1,202 @@
+//! Round trips that lose so much that no router's word is a reason to send more.
+//!
+//! Whether the loss comes from a hidden hop takes a trial to tell. Until then the window must not
+//! grow into it, and what is lost anyway need not be sent: the window is what arrived. That says
+//! something where the window was the limit: what an application that paused has sent is no bound.
+
+use crate::base::arith::mul_div;
+
+/// Loss of a round trip beyond what is tolerated, in 10^-6. More is never attested.
+pub(super) const MUCH_PPM: u64 = 100_000;
+/// It must be above that by so many standard deviations …
+const SIGMAS: u64 = 2;
+/// … and be told in so many acknowledgements. An interruption of the path is told in one.
+const EVENTS: u32 = 3;
+/// Afterwards the window returns by this part of what arrives per round trip.
+const RETURN_STEP: u64 = 4;
+/// A round trip tells what the path carries if at most this part of its packets was acknowledged
+/// while something besides the window was the limit.
+const OTHERWISE: u64 = 8;
+/// After so many round trips in a row that lost little it is not held any more: what the window was
+/// before may be more than the path carries by now, so that it is never reached again.
+const CLEAN_ROUNDS: u8 = 16;
+/// The window is never held to fewer packets.
+const LEAST_PACKETS: u64 = 4;
+
+/// Watches round trips.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Losing {
+    acked: u64,
+    /// Of these, while something besides the window was the limit.
+    otherwise: u64,
+    /// That was so in the round trip before, whose packets arrive in this one.
+    paused: bool,
+    lost: u64,
+    events: u32,
+    now: bool,
+    /// No larger window, in bytes, since a round trip lost much.
+    held: Option<u64>,
+    /// The window when that began, in bytes.
+    before: u64,
+    /// Round trips since one lost much.
+    clean: u8,
+}
+
+impl Losing {
+    /// Packets arrived; `limited` if the window kept the sender from sending more.
+    #[inline]
+    pub(super) fn on_acked(&mut self, packets: u64, limited: bool) {
+        self.acked = self.acked.saturating_add(packets).min(1 << 32);
+        if !limited {
+            self.otherwise = self.otherwise.saturating_add(packets).min(1 << 32);
+        }
+    }
+
+    /// Packets were lost; so much loss is `tolerated`, in 10^-6.
+    pub(super) fn on_lost(&mut self, packets: u64, tolerated: u64) {
+        self.lost = self.lost.saturating_add(packets).min(1 << 32);
+        self.events = self.events.saturating_add(1);
+        self.now |= self.is_much(tolerated);
+    }
+
+    fn is_much(&self, tolerated: u64) -> bool {
+        let sent = self.acked + self.lost;
+        let least = self.lost.saturating_sub(SIGMAS * self.lost.isqrt());
+        self.events >= EVENTS && least > mul_div(sent, tolerated + MUCH_PPM, 1_000_000)
+    }
+
+    /// A round trip is over, in which `arrived` bytes did at a window of `window` bytes.
+    pub(super) fn turn(&mut self, tolerated: u64, arrived: u64, window: u64, mtu: u64) {
+        self.now = self.is_much(tolerated);
+        let pauses = self.acked == 0 || self.otherwise > self.acked / OTHERWISE;
+        let paused = core::mem::replace(&mut self.paused, pauses);
+        (self.acked, self.otherwise, self.lost, self.events) = (0, 0, 0, 0);
+        if pauses || paused {
+            return;
+        }
+        let least = LEAST_PACKETS * mtu;
+        if self.now {
+            if self.held.is_none() {
+                self.before = window;
+            }
+            self.held = Some(arrived.max(least));
+            self.clean = 0;
+        } else if let Some(held) = self.held {
+            self.clean = self.clean.saturating_add(1);
+            // Where the capacity moves, less arrives at times although nothing is lost.
+            let cap = arrived.saturating_add(arrived / RETURN_STEP).max(held);
+            let holds = cap < self.before && self.clean < CLEAN_ROUNDS;
+            self.held = holds.then_some(cap);
+        }
+    }
+
+    /// Nothing may grow.
+    #[inline]
+    pub(super) const fn now(&self) -> bool {
+        self.now
+    }
+
+    /// No larger window, in bytes.
+    #[inline]
+    pub(super) fn cap(&self) -> u64 {
+        self.held.unwrap_or(u64::MAX)
+    }
+
+    /// Another law rules, or begins anew.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MTU: u64 = 1000;
+
+    fn round(losing: &mut Losing, acked: u64, lost: &[u64], window: u64) {
+        ended(losing, acked, 0, lost, window);
+    }
+
+    /// Of `acked` packets `otherwise` arrived while the application had no more.
+    fn ended(losing: &mut Losing, acked: u64, otherwise: u64, lost: &[u64], window: u64) {
+        losing.on_acked(acked - otherwise, true);
+        losing.on_acked(otherwise, false);
+        for &packets in lost {
+            losing.on_lost(packets, 0);
+        }
+        losing.turn(0, acked * MTU, window * MTU, MTU);
+    }
+
+    #[test]
+    fn a_round_trip_that_loses_much_holds_the_window_to_what_arrived() {
+        let mut losing = Losing::default();
+        round(&mut losing, 60, &[10, 10, 20], 100);
+        assert!(losing.now());
+        assert_eq!(losing.cap(), 60 * MTU);
+        // It returns by a quarter of what arrives.
+        round(&mut losing, 60, &[], 60);
+        assert!(!losing.now());
+        assert_eq!(losing.cap(), 75 * MTU);
+        round(&mut losing, 75, &[1], 75);
+        assert_eq!(losing.cap(), 93_750);
+        round(&mut losing, 90, &[1], 93);
+        assert_eq!(losing.cap(), u64::MAX);
+    }
+
+    #[test]
+    fn a_window_that_the_path_no_longer_carries_is_not_asked_for_for_ever() {
+        let mut losing = Losing::default();
+        round(&mut losing, 60, &[10, 10, 20], 100);
+        // The capacity has become a fifth, and moves: what less arrives is no loss.
+        for (arrived, cap) in [(20, 60), (10, 60), (20, 60), (5, 60), (52, 65), (20, 65)] {
+            round(&mut losing, arrived, &[], 60);
+            assert_eq!(losing.cap(), cap * MTU, "{arrived}");
+        }
+        for _ in 7..CLEAN_ROUNDS {
+            round(&mut losing, 20, &[], 60);
+            assert_eq!(losing.cap(), 65 * MTU);
+        }
+        round(&mut losing, 20, &[], 60);
+        assert_eq!(losing.cap(), u64::MAX);
+    }
+
+    #[test]
+    fn what_arrives_while_the_application_pauses_is_no_bound() {
+        let mut losing = Losing::default();
+        round(&mut losing, 60, &[10, 10, 20], 100);
+        // The application has less, then nothing, then as much as goes: what it sent before that
+        // arrives a round trip later.
+        ended(&mut losing, 30, 30, &[], 60);
+        ended(&mut losing, 0, 0, &[], 60);
+        ended(&mut losing, 2, 0, &[], 60);
+        assert_eq!(losing.cap(), 60 * MTU);
+        round(&mut losing, 60, &[], 60);
+        assert_eq!(losing.cap(), 75 * MTU);
+        // Nor is it where much of it is lost: growth ends, and that is all.
+        let mut losing = Losing::default();
+        ended(&mut losing, 10, 10, &[3, 3, 4], 100);
+        assert!(losing.now());
+        assert_eq!(losing.cap(), u64::MAX);
+    }
+
+    #[test]
+    fn an_interruption_and_little_loss_hold_nothing() {
+        let mut losing = Losing::default();
+        round(&mut losing, 20, &[80], 100);
+        round(&mut losing, 95, &[2, 2, 1], 100);
+        assert!(!losing.now());
+        assert_eq!(losing.cap(), u64::MAX);
+    }
+
+    #[test]
+    fn in_the_middle_of_a_round_trip_growth_ends_at_once() {
+        let mut losing = Losing::default();
+        losing.on_acked(20, true);
+        for lost in 1..20 {
+            losing.on_lost(1, 0);
+            assert_eq!(losing.now(), lost >= 7, "{lost}");
+        }
+        assert_eq!(losing.cap(), u64::MAX);
+    }
+}

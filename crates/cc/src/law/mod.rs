@@ -1,0 +1,11 @@
+//! The traits of control laws: a sender's half, a port's half, and a reaction to losses.
+
+mod controller;
+mod link;
+mod loss_rule;
+mod passive;
+
+pub use controller::{Acked, Controller, Limit, Limits, Lost, PacketState, Sent, UNPACED};
+pub use link::LinkController;
+pub use loss_rule::{Halving, LossRule, LossView, Verdict};
+pub use passive::Passive;

@@ -1,0 +1,513 @@
+//! Senders' laws by name.
+
+use core::fmt;
+use core::str::FromStr;
+
+use super::error::ParseError;
+use super::knob::{self, Knob};
+use super::own::{self, OwnLaw};
+use super::quick_start::{ADA, AdaConfig, CUBIQ};
+use super::vcp::{self, VcpConfig};
+use super::{value, xcp};
+use crate::ada::Ada;
+use crate::auto::AutoSender;
+use crate::base::Instant;
+use crate::cubiq::{Cubiq, CubiqParams};
+use crate::law::{Controller, Halving};
+use crate::quick_start::{AfterGrant, QuickStart, Startable};
+use crate::signals::{Carrier, Explicit, XcpForm};
+use crate::standard::bbr::Bbr;
+use crate::standard::cubic::{BETA_PPM, Cubic};
+use crate::standard::slow_start::HyStart;
+use crate::standard::{LossBased, NewReno, SlowStart};
+use crate::supervise::FallbackLaw;
+use crate::vcp::{PublishedLoss, PublishedVcp, VcpSender};
+use crate::xcp::{PublishedXcp, XcpParams, XcpSender};
+
+/// Most packets that an initial window may have.
+const MAX_INITIAL_WINDOW: u32 = 10_000;
+
+/// A sender's law and its options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Algorithm {
+    law: Law,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Law {
+    Cubic(CubicConfig),
+    Bbr(InitialConfig),
+    NewReno(InitialConfig),
+    Cubiq(CubiqParams),
+    Ada(AdaConfig),
+    Vcp(VcpConfig),
+    Auto(AutoConfig),
+    Xcp(XcpParams),
+    /// The same with headers that say where clouds begin.
+    XcpI(XcpParams),
+    Own(OwnLaw),
+}
+
+/// Options of laws that have no others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct InitialConfig {
+    /// Initial window in packets; RFC 9002's if `None`.
+    initial_window: Option<u32>,
+}
+
+/// Options of `auto`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AutoConfig {
+    /// Initial window in packets; RFC 9002's if `None`.
+    initial_window: Option<u32>,
+    /// Asks routers for a rate to start with.
+    asks_start: bool,
+}
+
+impl Default for AutoConfig {
+    fn default() -> Self {
+        Self {
+            initial_window: None,
+            asks_start: true,
+        }
+    }
+}
+
+const AUTO: &[Knob<AutoConfig>] = &[
+    Knob {
+        key: "iw",
+        expects: INITIAL_WINDOW,
+        set: |config, text| {
+            config.initial_window = initial_window(text)?;
+            Some(())
+        },
+        show: |config| show_initial_window(config.initial_window),
+    },
+    Knob {
+        key: "start",
+        expects: START,
+        set: |config, text| {
+            config.asks_start = asks_start(text)?;
+            Some(())
+        },
+        show: |config| show_asks_start(config.asks_start),
+    },
+];
+
+/// Options of CUBIC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CubicConfig {
+    /// Initial window in packets; RFC 9002's if `None`.
+    initial_window: Option<u32>,
+    /// HyStart++ ends slow start.
+    hystart: bool,
+    /// What a cut leaves of the window, in 10^-6.
+    beta_ppm: u64,
+    /// Spread a window over its round trip.
+    paced: bool,
+}
+
+impl Default for CubicConfig {
+    fn default() -> Self {
+        Self {
+            initial_window: None,
+            hystart: true,
+            beta_ppm: BETA_PPM,
+            paced: true,
+        }
+    }
+}
+
+const CUBIC: &[Knob<CubicConfig>] = &[
+    Knob {
+        key: "iw",
+        expects: INITIAL_WINDOW,
+        set: |config, text| {
+            config.initial_window = initial_window(text)?;
+            Some(())
+        },
+        show: |config| show_initial_window(config.initial_window),
+    },
+    Knob {
+        key: "hystart",
+        expects: HYSTART,
+        set: |config, text| {
+            config.hystart = value::switch(text)?;
+            Some(())
+        },
+        show: |config| value::show_switch(config.hystart),
+    },
+    Knob {
+        key: "beta",
+        expects: BETA,
+        set: |config, text| {
+            config.beta_ppm = value::ppm(text, 100_000, 999_999)?;
+            Some(())
+        },
+        show: |config| value::show_ppm(config.beta_ppm),
+    },
+    Knob {
+        key: "pace",
+        expects: PACE,
+        set: |config, text| {
+            config.paced = value::switch(text)?;
+            Some(())
+        },
+        show: |config| value::show_switch(config.paced),
+    },
+];
+
+/// What `hystart` takes.
+pub(super) const HYSTART: &str =
+    "`yes` (HyStart++ ends slow start before the queue overflows) or `no`";
+
+/// What `beta` takes.
+pub(super) const BETA: &str =
+    "what a cut leaves of the window, from 0.1 to 0.999999 (RFC 9438: 0.7; CUBIC of 2008: 0.8)";
+
+/// What `pace` takes.
+pub(super) const PACE: &str =
+    "`yes`, or `no` (what the window lets go leaves at once, as in the papers' simulations)";
+
+/// What `iw` takes.
+pub(super) const INITIAL_WINDOW: &str = "a number of packets from 1 to 10000, or `auto`";
+
+/// What `start` takes.
+pub(super) const START: &str =
+    "`law` (as the law itself starts) or `quick-start` (with a rate that routers are asked for)";
+
+/// True for `quick-start`.
+pub(super) fn asks_start(text: &str) -> Option<bool> {
+    match text {
+        "law" => Some(false),
+        "quick-start" => Some(true),
+        _ => None,
+    }
+}
+
+/// The text that [`asks_start`] reads.
+pub(super) fn show_asks_start(asks: bool) -> String {
+    if asks { "quick-start" } else { "law" }.to_owned()
+}
+
+const INITIAL: &[Knob<InitialConfig>] = &[Knob {
+    key: "iw",
+    expects: INITIAL_WINDOW,
+    set: |config, text| {
+        config.initial_window = initial_window(text)?;
+        Some(())
+    },
+    show: |config| show_initial_window(config.initial_window),
+}];
+
+/// `auto`, or packets.
+pub(super) fn initial_window(text: &str) -> Option<Option<u32>> {
+    if text == "auto" {
+        return Some(None);
+    }
+    let packets = u32::try_from(value::decimal(text, 0)?).ok()?;
+    (1..=MAX_INITIAL_WINDOW)
+        .contains(&packets)
+        .then_some(Some(packets))
+}
+
+/// The text that [`initial_window`] reads.
+pub(super) fn show_initial_window(packets: Option<u32>) -> String {
+    packets.map_or_else(|| "auto".to_owned(), |packets| packets.to_string())
+}
+
+impl Default for Algorithm {
+    /// [`Algorithm::DEFAULT`].
+    fn default() -> Self {
+        Self {
+            law: Law::Auto(AutoConfig::default()),
+        }
+    }
+}
+
+impl Algorithm {
+    /// The library's choice: the law of the port that bounds the path, CUBIC where no router
+    /// answers. `docs/control-laws.md` has the figures behind it.
+    pub const DEFAULT: &str = "auto";
+
+    /// All names, without options.
+    pub const NAMES: &[&str] = &[
+        "vcp+bise+wlte",
+        "vcp",
+        "vcp+bise",
+        "vcp+wlte",
+        "xcp",
+        "xcp-i",
+        "cubic",
+        "bbr",
+        "newreno",
+        "cubiq",
+        "ada",
+        Self::DEFAULT,
+    ];
+
+    /// Reads a name, with options in brackets.
+    ///
+    /// # Errors
+    /// [`ParseError`] says what is wrong and what to write instead.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let (name, options) = knob::split(text)?;
+        let law = match name {
+            "cubic" => {
+                let mut config = CubicConfig::default();
+                knob::apply("cubic", &[CUBIC], &mut config, options)?;
+                Law::Cubic(config)
+            }
+            "bbr" => Law::Bbr(initial_only("bbr", options)?),
+            "newreno" => Law::NewReno(initial_only("newreno", options)?),
+            "cubiq" => {
+                let mut params = CubiqParams::default();
+                knob::apply("cubiq", &[CUBIQ], &mut params, options)?;
+                Law::Cubiq(params)
+            }
+            "ada" => {
+                let mut config = AdaConfig::default();
+                knob::apply("ada", &[ADA], &mut config, options)?;
+                Law::Ada(config)
+            }
+            "auto" => {
+                let mut config = AutoConfig::default();
+                knob::apply("auto", &[AUTO], &mut config, options)?;
+                Law::Auto(config)
+            }
+            "vcp" => Law::Vcp(vcp_family(VcpConfig::new(false, false), options)?),
+            "vcp+bise" => Law::Vcp(vcp_family(VcpConfig::new(true, false), options)?),
+            "vcp+wlte" => Law::Vcp(vcp_family(VcpConfig::new(false, true), options)?),
+            "vcp+bise+wlte" => Law::Vcp(vcp_family(VcpConfig::new(true, true), options)?),
+            "xcp" => Law::Xcp(xcp::sender("xcp", options)?),
+            "xcp-i" => {
+                let params = xcp::sender("xcp-i", options)?;
+                if params.form != XcpForm::Full {
+                    return Err(ParseError::Conflict {
+                        why: "the compact form has no room for a router's address: write \
+                            `xcp[form=compact]`",
+                    });
+                }
+                Law::XcpI(params)
+            }
+            _ => {
+                if let Some(own) = own::find(name) {
+                    return match options {
+                        None => Ok(Self { law: Law::Own(own) }),
+                        Some(_) => Err(ParseError::NoOptions { name: own.name }),
+                    };
+                }
+                let names = Self::NAMES.iter().copied().chain(own::names());
+                return Err(ParseError::UnknownName {
+                    given: name.to_owned(),
+                    nearest: value::nearest(name, names).unwrap_or("cubic"),
+                    known: Self::NAMES,
+                });
+            }
+        };
+        Ok(Self { law })
+    }
+
+    /// The name without options.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match &self.law {
+            Law::Cubic(_) => "cubic",
+            Law::Bbr(_) => "bbr",
+            Law::NewReno(_) => "newreno",
+            Law::Cubiq(_) => "cubiq",
+            Law::Ada(_) => "ada",
+            Law::Vcp(config) => config.name(),
+            Law::Auto(_) => "auto",
+            Law::Xcp(_) => "xcp",
+            Law::XcpI(_) => "xcp-i",
+            Law::Own(own) => own.name,
+        }
+    }
+
+    /// True if the law listens to VCP's codes and to XCP's headers, by turns.
+    #[must_use]
+    pub const fn chooses(&self) -> bool {
+        matches!(self.law, Law::Auto(_))
+    }
+
+    /// Which routers' answers the law listens to, if any; what it begins with, if to several.
+    #[must_use]
+    pub const fn explicit(&self) -> Option<Explicit> {
+        match &self.law {
+            Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) => None,
+            Law::Cubiq(_) | Law::Ada(_) => Some(Explicit::QuickStart),
+            Law::Vcp(config) => Some(Explicit::Vcp(config.params.carrier)),
+            Law::Auto(_) => Some(Explicit::Xcp(XcpForm::Full)),
+            Law::Xcp(params) | Law::XcpI(params) => Some(Explicit::Xcp(params.form)),
+            Law::Own(own) => own.hears,
+        }
+    }
+
+    /// True if the law asks routers for a rate to start with.
+    #[must_use]
+    pub const fn asks_start(&self) -> bool {
+        match &self.law {
+            Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) | Law::Own(_) => false,
+            Law::Cubiq(_) | Law::Ada(_) => true,
+            Law::Vcp(config) => config.asks_start,
+            Law::Auto(config) => config.asks_start,
+            Law::Xcp(params) | Law::XcpI(params) => params.asks_start,
+        }
+    }
+
+    /// Where VCP's codes travel, if the law listens to them.
+    #[must_use]
+    pub const fn carrier(&self) -> Option<Carrier> {
+        match self.explicit() {
+            Some(Explicit::Vcp(carrier)) => Some(carrier),
+            Some(Explicit::Xcp(_) | Explicit::QuickStart) | None => None,
+        }
+    }
+
+    /// A controller for a path that begins at `now` and carries datagrams of `mtu` bytes of UDP
+    /// payload.
+    #[must_use]
+    pub fn controller(&self, now: Instant, mtu: u16) -> Box<dyn Controller> {
+        match &self.law {
+            Law::Cubic(config) => {
+                let initial = config.initial_window;
+                let rule = Cubic::with_beta(config.beta_ppm);
+                if config.hystart {
+                    let law = LossBased::new(mtu, initial, rule, HyStart::default());
+                    Box::new(law.with_pace(config.paced))
+                } else {
+                    let law = LossBased::new(mtu, initial, rule, SlowStart);
+                    Box::new(law.with_pace(config.paced))
+                }
+            }
+            Law::Bbr(config) => Box::new(Bbr::new(now, mtu, config.initial_window)),
+            Law::NewReno(config) => Box::new(NewReno::newreno(mtu, config.initial_window)),
+            Law::Cubiq(params) => Box::new(Cubiq::cubiq(mtu, params)),
+            Law::Ada(config) => Box::new(Ada::ada(mtu, config.initial_window, config.rate)),
+            Law::Vcp(config) => {
+                let params = config.params.clone();
+                let (name, asks) = (self.name(), config.asks_start);
+                if config.published {
+                    let loss = PublishedLoss {
+                        wlte: config.wlte.is_some(),
+                        sack: config.sack,
+                    };
+                    return Box::new(PublishedVcp::new(name, now, mtu, params, loss));
+                }
+                match config.wlte {
+                    Some(wlte) => started(asks, mtu, VcpSender::new(name, now, mtu, params, wlte)),
+                    None => started(asks, mtu, VcpSender::new(name, now, mtu, params, Halving)),
+                }
+            }
+            Law::Auto(config) => {
+                let law = AutoSender::new(now, mtu, config.initial_window);
+                if config.asks_start {
+                    let after = AfterGrant::WhatFits;
+                    Box::new(QuickStart::new(None, mtu, None, after, law))
+                } else {
+                    Box::new(law)
+                }
+            }
+            Law::Xcp(params) | Law::XcpI(params) if params.published => {
+                Box::new(PublishedXcp::new(now, mtu, params.clone()))
+            }
+            Law::Xcp(params) | Law::XcpI(params) => {
+                let law = XcpSender::new(now, mtu, params.clone());
+                started(params.asks_start, mtu, law)
+            }
+            Law::Own(own) => own.controller(now, mtu),
+        }
+    }
+}
+
+fn initial_only(name: &'static str, options: Option<&str>) -> Result<InitialConfig, ParseError> {
+    let mut config = InitialConfig::default();
+    knob::apply(name, &[INITIAL], &mut config, options)?;
+    Ok(config)
+}
+
+/// Tables of options of a VCP sender.
+fn vcp_knobs(config: &VcpConfig) -> [&'static [Knob<VcpConfig>]; 3] {
+    let bise = config
+        .params
+        .bise_epsilon_ppm
+        .map_or(&[][..], |_| vcp::BISE);
+    let wlte = config.wlte.map_or(&[][..], |_| vcp::WLTE);
+    [vcp::COMMON, bise, wlte]
+}
+
+fn vcp_family(mut config: VcpConfig, options: Option<&str>) -> Result<VcpConfig, ParseError> {
+    let knobs = vcp_knobs(&config);
+    knob::apply(config.name(), &knobs, &mut config, options)?;
+    if config.params.carrier == Carrier::Ecn && config.name() != "vcp" {
+        return Err(ParseError::Conflict {
+            why: "the ECN field has no room for BISE's r and no proof of a router for WLTE: write \
+                `vcp[carrier=ecn]`",
+        });
+    }
+    if config.published && (config.asks_start || config.params.fallback != FallbackLaw::Cubic) {
+        return Err(ParseError::Conflict {
+            why: "`paper` is the papers' sender: leave `fallback` and `start` out",
+        });
+    }
+    Ok(config)
+}
+
+/// `law`, with a question for a starting rate if it `asks`.
+fn started<C: Startable + 'static>(asks: bool, mtu: u16, law: C) -> Box<dyn Controller> {
+    if asks {
+        let after = AfterGrant::Avoidance;
+        Box::new(QuickStart::new(None, mtu, None, after, law))
+    } else {
+        Box::new(law)
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = ParseError;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.law {
+            Law::Cubic(config) => {
+                let default = CubicConfig::default();
+                knob::show(f, self.name(), &[CUBIC], config, &default)
+            }
+            Law::Bbr(config) | Law::NewReno(config) => knob::show(
+                f,
+                self.name(),
+                &[INITIAL],
+                config,
+                &InitialConfig::default(),
+            ),
+            Law::Cubiq(params) => {
+                let default = CubiqParams::default();
+                knob::show(f, self.name(), &[CUBIQ], params, &default)
+            }
+            Law::Ada(config) => {
+                let default = AdaConfig::default();
+                knob::show(f, self.name(), &[ADA], config, &default)
+            }
+            Law::Vcp(config) => {
+                let default = VcpConfig::new(
+                    config.params.bise_epsilon_ppm.is_some(),
+                    config.wlte.is_some(),
+                );
+                knob::show(f, self.name(), &vcp_knobs(config), config, &default)
+            }
+            Law::Auto(config) => {
+                knob::show(f, self.name(), &[AUTO], config, &AutoConfig::default())
+            }
+            Law::Xcp(params) | Law::XcpI(params) => {
+                let default = XcpParams::default();
+                knob::show(f, self.name(), &[xcp::SENDER], params, &default)
+            }
+            Law::Own(own) => f.write_str(own.name),
+        }
+    }
+}

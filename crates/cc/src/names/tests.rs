@@ -1,0 +1,238 @@
+//! Names, options and their errors.
+
+use super::*;
+use crate::base::{Duration, Instant};
+use crate::signals::{Arrival, Carried, VcpCarried, VcpCode, XcpCarried};
+
+#[test]
+fn every_name_parses_prints_and_builds() {
+    for name in Algorithm::NAMES {
+        let algorithm = Algorithm::parse(name).unwrap();
+        assert_eq!(algorithm.to_string(), *name);
+        assert_eq!(algorithm.name(), *name);
+        let controller = algorithm.controller(Instant::ZERO, 1472);
+        assert!(controller.window() >= 1472);
+    }
+    for name in LinkAlgorithm::NAMES {
+        let algorithm = LinkAlgorithm::parse(name).unwrap();
+        assert_eq!(algorithm.to_string(), *name);
+        assert_eq!(algorithm.name(), *name);
+        let _ = algorithm.controller(Instant::ZERO, 1_250_000, 1);
+    }
+}
+
+#[test]
+fn initial_window_is_an_option() {
+    let algorithm = Algorithm::parse(" cubic[ iw = 2 ]").unwrap();
+    assert_eq!(algorithm.to_string(), "cubic[iw=2]");
+    assert_eq!(algorithm.controller(Instant::ZERO, 1000).window(), 2000);
+    let default = Algorithm::parse("cubic").unwrap();
+    assert_eq!(default.controller(Instant::ZERO, 1472).window(), 14_720);
+    assert_eq!(default.controller(Instant::ZERO, 9000).window(), 18_000);
+}
+
+#[test]
+fn errors_name_the_nearest() {
+    let text = |given: &str| Algorithm::parse(given).unwrap_err().to_string();
+    assert!(text("cubik").contains("did you mean `cubic`"));
+    assert!(text("reno").contains("`newreno`"));
+    assert!(text("cubic[iv=2]").contains("did you mean `iw`"));
+    assert!(text("cubic[iw=0]").contains("from 1 to 10000"));
+    assert!(text("cubic[iw=2,iw=3]").contains("twice"));
+    assert!(text("cubic[iw=2").contains("NAME[option=value"));
+    assert!(text("cubic]").contains("NAME[option=value"));
+    assert!(text("cubic[[iw=2]]").contains("NAME[option=value"));
+    assert_eq!(
+        LinkAlgorithm::parse("none[x=1]"),
+        Err(ParseError::NoOptions { name: "none" })
+    );
+}
+
+#[test]
+fn decimals_are_exact() {
+    assert_eq!(value::decimal("0.0625", 9), Some(62_500_000));
+    assert_eq!(value::decimal("1", 3), Some(1000));
+    assert_eq!(value::decimal(".5", 1), Some(5));
+    assert_eq!(value::decimal("1.50", 1), Some(15));
+    assert_eq!(value::decimal("1.55", 1), None);
+    for bad in ["", ".", "-1", "1e3", "+1", "1.2.3", "99999999999999999999"] {
+        assert_eq!(value::decimal(bad, 3), None, "{bad}");
+    }
+    assert_eq!(value::show_decimal(62_500_000, 9), "0.0625");
+    assert_eq!(value::show_decimal(2_000, 3), "2");
+}
+
+#[test]
+fn durations_have_units() {
+    assert_eq!(value::duration("1.25s"), Some(Duration::from_millis(1250)));
+    assert_eq!(value::duration("200ms"), Some(Duration::from_millis(200)));
+    assert_eq!(value::duration("2min"), Some(Duration::from_secs(120)));
+    assert_eq!(value::duration("200"), None);
+    assert_eq!(value::duration("200 lightyears"), None);
+    for text in ["1.25s", "200ms", "15us", "7ns"] {
+        assert_eq!(value::show_duration(value::duration(text).unwrap()), text);
+    }
+}
+
+#[test]
+fn options_of_the_vcp_family_survive_a_round_trip() {
+    for text in [
+        "vcp[epsilon=0.1,alpha=2.5,beta=0.9,t_rho=1.25s,ai=constant,\
+         ai_base=100ms,ai_clamp=no,mi_cap=no,freeze_all=yes]",
+        "vcp[carrier=ecn]",
+        "vcp+bise[iw=2,bise_epsilon=9]",
+        "vcp+bise+wlte[fallback=bbr]",
+        "bbr[iw=4]",
+        "vcp+wlte[pure=yes]",
+        "vcp[start=quick-start]",
+        "xcp[start=quick-start]",
+        "vcp+bise+wlte[alpha=3,ai=8,bise_epsilon=20,pure=yes]",
+        "cubic[iw=2,hystart=no,pace=no]",
+        "cubiq[iw=2,rate=1Gbit,hystart=no,limited=50,threshold=yes,pace=no]",
+        "xcp[loss=ignore,pace=no]",
+        "ada[iw=4,rate=2.5Gbit]",
+    ] {
+        assert_eq!(Algorithm::parse(text).unwrap().to_string(), text);
+    }
+    for text in [
+        "vcp[t_rho=auto,t_rho_max=5s,t_q=1ms,kappa=0.25,gamma=0.95,queue=min,restart=no]",
+        "vcp+bise[t_rho=1.25s,epsilon=9,k=0.5,target=0.95,x_ref=0.4,ceiling=0.8,\
+         marking=lottery-diffusion]",
+    ] {
+        assert_eq!(LinkAlgorithm::parse(text).unwrap().to_string(), text);
+    }
+    // Defaults are not spelled out.
+    assert_eq!(
+        LinkAlgorithm::parse("vcp+bise[t_rho=auto,k=0.33,marking=carried]").unwrap(),
+        LinkAlgorithm::parse("vcp+bise").unwrap()
+    );
+    assert_eq!(
+        Algorithm::parse("vcp[alpha=1.0,beta=0.875]")
+            .unwrap()
+            .to_string(),
+        "vcp"
+    );
+}
+
+#[test]
+fn paper_spells_out_what_it_means() {
+    let sender = Algorithm::parse("vcp+bise+wlte[paper,pure]").unwrap();
+    assert_eq!(
+        sender.to_string(),
+        "vcp+bise+wlte[paper=yes,iw=2,beta=0.875,ai=constant,ai_clamp=no,mi_cap=no,pure=yes]"
+    );
+    let link = LinkAlgorithm::parse("vcp+bise[paper,t_rho=1.25s]").unwrap();
+    assert_eq!(
+        link.to_string(),
+        "vcp+bise[t_rho=1.25s,gamma=0.98,restart=no,foresee=0,equalize=no,ceiling=0.8,\
+         marking=lottery-random]"
+    );
+}
+
+#[test]
+fn senders_say_where_codes_travel() {
+    use crate::signals::Carrier;
+    let carrier = |text: &str| Algorithm::parse(text).unwrap().carrier();
+    assert_eq!(carrier("vcp"), Some(Carrier::Shim));
+    assert_eq!(carrier("vcp[carrier=ecn]"), Some(Carrier::Ecn));
+    assert_eq!(carrier("cubic"), None);
+    let conflict = Algorithm::parse("vcp+bise+wlte[carrier=ecn]").unwrap_err();
+    assert!(conflict.to_string().contains("vcp[carrier=ecn]"));
+    assert!(
+        Algorithm::parse("vcp[pure]")
+            .unwrap_err()
+            .to_string()
+            .contains("no option `pure`")
+    );
+    assert!(
+        LinkAlgorithm::parse("vcp+bise[t_rho=5]")
+            .unwrap_err()
+            .to_string()
+            .contains("such as 200ms")
+    );
+}
+
+#[test]
+fn limited_slow_start_takes_packets() {
+    for (text, shown) in [
+        ("cubiq[limited]", "cubiq[limited=100]"),
+        ("cubiq[limited=yes]", "cubiq[limited=100]"),
+        ("cubiq[limited=2]", "cubiq[limited=2]"),
+        ("cubiq[limited=no]", "cubiq"),
+    ] {
+        assert_eq!(Algorithm::parse(text).unwrap().to_string(), shown);
+    }
+    for text in ["cubiq[limited=1]", "cubiq[limited=-5]", "ada[limited]"] {
+        assert!(Algorithm::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn who_asks_for_a_start_says_so() {
+    for (text, asks) in [
+        ("vcp+bise+wlte", false),
+        ("xcp[start=law]", false),
+        ("xcp[start=quick-start]", true),
+        ("vcp[start=quick-start]", true),
+        ("cubiq", true),
+        ("cubic", false),
+    ] {
+        assert_eq!(Algorithm::parse(text).unwrap().asks_start(), asks, "{text}");
+    }
+    for (text, grants) in [("none", false), ("vcp", true), ("xcp", true)] {
+        let law = LinkAlgorithm::parse(text).unwrap();
+        assert_eq!(law.grants(), grants, "{text}");
+        assert!(!law.with_grants(false).grants(), "{text}");
+    }
+}
+
+/// Whatever a law is wrapped in, with grants beside it or behind clouds, it is told that flows were
+/// set aside: the long RTTs that they claimed no longer make its interval.
+#[test]
+fn every_law_forgets_what_flows_claimed_that_are_set_aside() {
+    let names = ["vcp+bise", "xcp", "xcp-i"];
+    for (name, grants) in names
+        .into_iter()
+        .flat_map(|name| [(name, true), (name, false)])
+    {
+        let law = LinkAlgorithm::parse(name).unwrap().with_grants(grants);
+        let mut port = law.controller(Instant::ZERO, 1_250_000, 1);
+        let claim = Duration::from_secs(2);
+        let carried = if name.starts_with("vcp") {
+            Carried::Vcp(VcpCarried {
+                code: VcpCode::Low,
+                min_rtt: Some(claim),
+                bise: true,
+                carries_r: true,
+            })
+        } else {
+            Carried::Xcp(XcpCarried {
+                rtt_us: u32::try_from(claim.as_micros()).unwrap(),
+                x: 1 << 30,
+                ..XcpCarried::default()
+            })
+        };
+        let packet = Arrival {
+            bytes: 1000,
+            flow_hash: 1,
+            carried,
+        };
+        let mut now = Instant::ZERO;
+        for number in 0..60_000u64 {
+            now = Instant::from_millis(number);
+            while port.deadline().is_some_and(|at| at <= now) {
+                port.on_timer(now, 0);
+            }
+            port.on_arrival(now, &packet, 0);
+            let _ = port.on_departure(now, &packet, 0);
+        }
+        let claimed = port.metrics().interval;
+        assert!(
+            claimed > Duration::from_millis(1_500),
+            "{name}: {claimed:?}"
+        );
+        port.on_set_aside(now);
+        let known = port.metrics().interval;
+        assert!(known <= Duration::from_secs(1), "{name}: {known:?}");
+    }
+}

@@ -1,0 +1,41 @@
+//! What a port writes into a departing packet.
+
+use super::{Carried, CloudAnswer, QuickStartAnswer, VcpAnswer, XcpAnswer};
+
+/// What the link half wants written into a departing packet; the protocol's crate does the writing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// Leave the packet alone.
+    #[default]
+    None,
+    /// Mark a VCP packet (only ever raising what it finds).
+    Vcp(VcpAnswer),
+    /// Stamp an XCP packet.
+    Xcp(XcpAnswer),
+    /// Approve a starting rate, or deny it.
+    QuickStart(QuickStartAnswer),
+}
+
+impl Answer {
+    /// Adds what the port declares of the link behind it: loss by corruption, in 10^-6 of packets.
+    #[inline]
+    pub const fn declare(&mut self, ppm: u32) {
+        match self {
+            Self::None | Self::QuickStart(_) => {}
+            Self::Vcp(answer) => answer.corruption_ppm = ppm,
+            Self::Xcp(answer) => answer.corruption_ppm = ppm,
+        }
+    }
+
+    /// What a law says of a packet that `carried` this and of whose cloud it says nothing: it does
+    /// not look for clouds.
+    #[inline]
+    pub const fn pass_cloud(&mut self, carried: &Carried) {
+        if let (Self::Xcp(answer), Carried::Xcp(header)) = (self, carried)
+            && let (CloudAnswer::None, Some(_)) = (answer.cloud, header.cloud)
+        {
+            answer.cloud = CloudAnswer::Passed;
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The kinds of signals.
+
+use super::{Carrier, XcpForm};
+
+/// Which routers' answers a law listens to, and how they travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Explicit {
+    /// VCP's codes.
+    Vcp(Carrier),
+    /// XCP's headers.
+    Xcp(XcpForm),
+    /// Quick-Start's, to one question.
+    QuickStart,
+}

@@ -1,0 +1,28 @@
+//! What packets carry between senders, ports and receivers, apart from its encoding.
+//!
+//! A sender writes a [`Request`] into a packet. A port reads what the packet [`Carried`] and
+//! writes an [`Answer`]. The receiver counts answers; the sender gets the differences as
+//! [`Feedback`].
+
+mod answer;
+mod carried;
+mod cloud;
+mod explicit;
+mod feedback;
+mod quick_start;
+mod request;
+mod vcp;
+mod xcp;
+
+pub use answer::Answer;
+pub use carried::{Arrival, Carried};
+pub use cloud::{Cloud, CloudAnswer, CloudEstimate, Upstream};
+pub use explicit::Explicit;
+pub use feedback::{Countable, Feedback};
+pub use quick_start::{
+    KnownPath, QuickStartAnswer, QuickStartCarried, QuickStartFeedback, QuickStartPurpose,
+    QuickStartRequest,
+};
+pub use request::Request;
+pub use vcp::{Carrier, VcpAnswer, VcpCarried, VcpCode, VcpFeedback};
+pub use xcp::{XcpAnswer, XcpCarried, XcpFeedback, XcpForm, XcpRequest};

@@ -1,0 +1,155 @@
+//! What losses change, and the way back from one that was none (draft-ietf-ccwg-bbr, "Updating the
+//! Model Upon Packet Loss").
+
+use super::bounds::{Bounds, Latest, NONE, crossing, in_flight_at_loss, too_high};
+use super::cycle::State;
+use super::params::{BETA, STARTUP_LOSS_RANGES, UNIT};
+use super::rate::RateSample;
+use super::sender::Bbr;
+use crate::base::Instant;
+use crate::base::arith::mul_div;
+use crate::law::Lost;
+
+/// The round trip as losses count it, and what to go back to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Losses {
+    /// `BBR.loss_round_delivered`.
+    ends_at: u64,
+    /// `BBR.loss_round_start`.
+    started: bool,
+    /// `BBR.is_loss_in_round`.
+    lossy: bool,
+    /// Ranges of packets that were lost in the running round trip.
+    ranges: u64,
+    /// Before the first loss of the round trip.
+    bounds: Bounds,
+    /// `BBR.undo_state`: the state that losses have ended since.
+    state: Option<State>,
+    /// Marks have come since: there is no way back.
+    pub(super) marked: bool,
+}
+
+impl Bbr {
+    /// `UpdateLatestDeliverySignals`, `UpdateCongestionSignals`.
+    pub(super) fn note_delivery(&mut self, sample: &RateSample) {
+        self.latest.add(sample);
+        self.losses.started = sample.prior_delivered >= self.losses.ends_at;
+        if sample.rate > 0 && (sample.rate >= self.max_bw.max() || !sample.app_limited) {
+            self.max_bw.add(sample.rate);
+        }
+        if !self.losses.started {
+            return;
+        }
+        self.losses.ends_at = self.sampler.delivered();
+        if self.losses.lossy && !self.state.accelerates() {
+            self.bounds
+                .lower(self.max_bw.max(), self.window, &self.latest);
+        }
+        self.check_startup_losses(sample);
+        self.losses.lossy = false;
+        self.losses.ranges = 0;
+    }
+
+    /// `AdvanceLatestDeliverySignals`.
+    pub(super) fn end_delivery_round(&mut self, sample: &RateSample) {
+        if self.losses.started {
+            self.latest = Latest::default();
+            self.latest.add(sample);
+        }
+    }
+
+    /// `ResetCongestionSignals`.
+    pub(super) fn reset_congestion(&mut self) {
+        self.losses.lossy = false;
+        self.latest = Latest::default();
+    }
+
+    /// `CheckStartupHighLoss`, at the end of a round trip.
+    fn check_startup_losses(&mut self, sample: &RateSample) {
+        if self.full.reached
+            || self.recovery_end.is_none()
+            || self.losses.ranges < STARTUP_LOSS_RANGES
+            || !too_high(sample)
+        {
+            return;
+        }
+        self.losses.state = Some(State::Startup);
+        self.fill_pipe();
+    }
+
+    /// Startup ends at what was delivered of late.
+    pub(super) fn fill_pipe(&mut self) {
+        self.full.reached = true;
+        self.full.now = true;
+        self.bounds.long = self.bdp().max(self.latest.delivered);
+    }
+
+    /// `NoteLoss`, `SaveStateUponLoss`.
+    pub(super) fn begin_lossy_round(&mut self) {
+        if !self.losses.lossy {
+            self.losses.ends_at = self.sampler.delivered();
+            self.save_window();
+            self.losses.bounds = self.bounds;
+            self.losses.state = None;
+            self.losses.marked = false;
+        }
+        self.losses.lossy = true;
+    }
+
+    /// `HandleLostPacket`.
+    pub(super) fn note_loss(&mut self, now: Instant, lost: &Lost) {
+        self.begin_lossy_round();
+        self.losses.ranges = self.losses.ranges.saturating_add(lost.ranges);
+        self.recovery_end.get_or_insert(lost.last_sent);
+        let Some((oldest, newest)) = self.sampler.on_loss(lost) else {
+            return;
+        };
+        if !self.probe.sampling {
+            return;
+        }
+        if let Some(mut sample) = crossing(&oldest, &newest, lost.packets) {
+            let size = lost.bytes / lost.packets.max(1);
+            sample.tx_in_flight = in_flight_at_loss(&sample, size);
+            self.too_much(now, &sample);
+        }
+    }
+
+    /// `HandleInflightTooHigh`.
+    pub(super) fn too_much(&mut self, now: Instant, sample: &RateSample) {
+        self.probe.too_high = true;
+        self.probe.sampling = false;
+        if !sample.app_limited {
+            let least = mul_div(self.target(), BETA, UNIT);
+            self.bounds.long = sample.tx_in_flight.max(least);
+        }
+        if self.state == State::Up {
+            self.losses.state = Some(State::Up);
+            self.start_down(now);
+        }
+    }
+
+    /// `HandleSpuriousLossDetection`.
+    pub(super) fn undo_loss(&mut self) {
+        if self.losses.marked {
+            return;
+        }
+        self.restore_window();
+        self.losses.lossy = false;
+        self.full.reset(0);
+        let before = self.losses.bounds;
+        self.bounds.restore(&before);
+        match self.losses.state.take() {
+            Some(State::Startup) if self.state != State::Startup => {
+                self.full.reached = false;
+                self.bounds.long = NONE;
+                if self.state != State::ProbeRtt {
+                    self.state = State::Startup;
+                }
+            }
+            Some(State::Up) if !matches!(self.state, State::Up | State::ProbeRtt) => {
+                self.start_refill();
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Delivery rate samples (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
+//!
+//! The draft keeps six numbers with each packet. They change only with acknowledgements and losses,
+//! so packets that leave between two of those share one [`Snapshot`]: a ring keeps the latest, and
+//! a packet keeps the number of its own, the bytes in flight, and whether the application was the
+//! limit. A snapshot is no younger than its packets and at most [`SPACING`] of a round trip older:
+//! samples then span that much more than a round trip.
+
+use crate::base::arith::{nanos, ns_since, rate};
+use crate::base::{Duration, Instant};
+use crate::law::{Acked, Lost, PacketState, Sent};
+
+/// Snapshots kept: four round trips of them at [`SPACING`]. Packets that are older give no sample,
+/// as after an outage; the round trip that spaces snapshots has grown by then.
+const RING: usize = 128;
+/// Snapshots of a round trip at most.
+const SPACING: u64 = 32;
+
+/// Bits of a packet's state: number of its snapshot, application limit, bytes in flight.
+const NUMBER_BITS: u32 = 23;
+const IN_FLIGHT_BITS: u32 = 40;
+const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
+const IN_FLIGHT_MASK: u64 = (1 << IN_FLIGHT_BITS) - 1;
+
+/// The connection as a packet left.
+#[derive(Clone, Copy, Debug, Default)]
+struct Snapshot {
+    number: u64,
+    /// `C.delivered` and `C.lost`, in bytes.
+    delivered: u64,
+    lost: u64,
+    /// `C.delivered_time` and `C.first_send_time`.
+    delivered_at: Instant,
+    first_sent: Instant,
+}
+
+/// What an acknowledged packet said (`RS` of the draft).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RateSample {
+    /// Bytes per second; 0: no reliable sample.
+    pub(super) rate: u64,
+    /// Bytes delivered while the packet was on its way.
+    pub(super) delivered: u64,
+    /// `C.delivered` as it was sent.
+    pub(super) prior_delivered: u64,
+    /// Bytes newly acknowledged.
+    pub(super) acked: u64,
+    /// Bytes declared lost while the packet was on its way.
+    pub(super) lost: u64,
+    /// Bytes in flight as it was sent, itself included.
+    pub(super) tx_in_flight: u64,
+    /// The application had less to send than the path would have carried.
+    pub(super) app_limited: bool,
+}
+
+/// Takes the samples.
+#[derive(Clone, Debug)]
+pub(super) struct Sampler {
+    ring: Box<[Snapshot; RING]>,
+    /// Number of the latest snapshot.
+    latest: u64,
+    /// Acknowledgements or losses have come since.
+    moved: bool,
+    taken: Instant,
+    delivered: u64,
+    lost: u64,
+    delivered_at: Instant,
+    first_sent: Instant,
+    /// `C.app_limited`: samples are bounded by the application until more than so much is
+    /// delivered.
+    app_limited: Option<u64>,
+}
+
+impl Sampler {
+    pub(super) fn new(now: Instant) -> Self {
+        let first = Snapshot {
+            delivered_at: now,
+            first_sent: now,
+            ..Snapshot::default()
+        };
+        Self {
+            ring: Box::new([first; RING]),
+            latest: 0,
+            moved: false,
+            taken: now,
+            delivered: 0,
+            lost: 0,
+            delivered_at: now,
+            first_sent: now,
+            app_limited: None,
+        }
+    }
+
+    /// A sampler for which packets in flight give no sample.
+    pub(super) fn restarted(&self, now: Instant) -> Self {
+        let mut sampler = Self::new(now);
+        sampler.latest = self.latest.wrapping_add(RING as u64);
+        sampler.take(now);
+        sampler
+    }
+
+    /// `C.delivered`.
+    pub(super) const fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Samples are bounded by the application for now.
+    pub(super) const fn is_app_limited(&self) -> bool {
+        self.app_limited.is_some()
+    }
+
+    /// The application limits the sender until what is in flight has been delivered.
+    pub(super) fn mark_app_limited(&mut self, in_flight: u64) {
+        self.app_limited = Some(self.delivered.saturating_add(in_flight).max(1));
+    }
+
+    /// A packet leaves; `rtt` is what the present ones take, queues included.
+    pub(super) fn on_sent(&mut self, now: Instant, sent: &Sent, rtt: Duration) -> PacketState {
+        if sent.in_flight <= sent.bytes {
+            self.delivered_at = now;
+            self.first_sent = now;
+            self.take(now);
+        } else if self.moved && ns_since(now, self.taken) >= nanos(rtt) / SPACING {
+            self.take(now);
+        }
+        let limited = u64::from(self.app_limited.is_some());
+        let in_flight = sent.in_flight.min(IN_FLIGHT_MASK);
+        let number = self.latest & NUMBER_MASK;
+        PacketState(number << (IN_FLIGHT_BITS + 1) | limited << IN_FLIGHT_BITS | in_flight)
+    }
+
+    fn take(&mut self, now: Instant) {
+        self.moved = false;
+        self.taken = now;
+        self.latest += 1;
+        let snapshot = Snapshot {
+            number: self.latest,
+            delivered: self.delivered,
+            lost: self.lost,
+            delivered_at: self.delivered_at,
+            first_sent: self.first_sent,
+        };
+        if let Some(slot) = self.ring.get_mut(slot(self.latest)) {
+            *slot = snapshot;
+        }
+    }
+
+    /// The snapshot of a packet, unless it is too old.
+    fn snapshot(&self, state: PacketState) -> Option<Snapshot> {
+        let number = state.0 >> (IN_FLIGHT_BITS + 1);
+        let age = self.latest.wrapping_sub(number) & NUMBER_MASK;
+        let number = self.latest.checked_sub(age)?;
+        let snapshot = *self.ring.get(slot(number))?;
+        (snapshot.number == number).then_some(snapshot)
+    }
+
+    /// Packets were acknowledged. `None`: the newest of them is too old to tell anything.
+    pub(super) fn on_ack(&mut self, now: Instant, acked: &Acked) -> Option<RateSample> {
+        self.moved = true;
+        self.delivered = self.delivered.saturating_add(acked.bytes);
+        self.delivered_at = now;
+        let snapshot = self.snapshot(acked.state);
+        if self.app_limited.is_some_and(|until| self.delivered > until) {
+            self.app_limited = None;
+        }
+        // Of an acknowledgement that comes late the newest packet may be older than one before.
+        self.first_sent = self.first_sent.max(acked.sent_at);
+        let snapshot = snapshot?;
+        let send = ns_since(acked.sent_at, snapshot.first_sent);
+        let ack = ns_since(now, snapshot.delivered_at);
+        let interval = send.max(ack);
+        let delivered = self.delivered.saturating_sub(snapshot.delivered);
+        // Less than the least RTT is no time in which that much could have been delivered.
+        let reliable = interval > 0 && interval >= nanos(acked.min_rtt);
+        Some(RateSample {
+            rate: if reliable {
+                rate(delivered, Duration::from_nanos(interval), 1, 1)
+            } else {
+                0
+            },
+            delivered,
+            prior_delivered: snapshot.delivered,
+            acked: acked.bytes,
+            lost: self.lost.saturating_sub(snapshot.lost),
+            tx_in_flight: acked.state.0 & IN_FLIGHT_MASK,
+            app_limited: app_limited(acked.state),
+        })
+    }
+
+    /// Packets were lost. Samples of the oldest of them, as if the others were not lost yet, and of
+    /// the newest; `None` if that is too old.
+    pub(super) fn on_loss(&mut self, lost: &Lost) -> Option<(RateSample, RateSample)> {
+        self.moved = true;
+        let one = lost.bytes / lost.packets.max(1);
+        let with_first = self.lost.saturating_add(one);
+        self.lost = self.lost.saturating_add(lost.bytes);
+        let newest = self.loss_sample(lost.state, self.lost)?;
+        let oldest = self.loss_sample(lost.first_state, with_first);
+        Some((oldest.unwrap_or(newest), newest))
+    }
+
+    fn loss_sample(&self, state: PacketState, lost: u64) -> Option<RateSample> {
+        let snapshot = self.snapshot(state)?;
+        Some(RateSample {
+            prior_delivered: snapshot.delivered,
+            lost: lost.saturating_sub(snapshot.lost),
+            tx_in_flight: state.0 & IN_FLIGHT_MASK,
+            app_limited: app_limited(state),
+            ..RateSample::default()
+        })
+    }
+}
+
+const fn slot(number: u64) -> usize {
+    (number % RING as u64) as usize
+}
+
+const fn app_limited(state: PacketState) -> bool {
+    state.0 >> IN_FLIGHT_BITS & 1 == 1
+}

@@ -1,0 +1,64 @@
+//! What a probe's losses say of the bytes that the path holds.
+
+use super::path::{MTU, Run};
+use crate::base::Instant;
+use crate::law::{Controller, Limit, Lost, Sent};
+use crate::standard::bbr::cycle::State;
+use crate::testing::{lost, ms};
+
+/// As many bytes were in flight all through the round trip of which a third is lost: the bound is
+/// that, although one acknowledgement tells of all the losses.
+#[test]
+fn a_round_trip_of_losses_told_at_once_bounds_to_where_they_began() {
+    let mut run = Run::new(10, 50, 1000);
+    run.run(2_000, |_| ());
+    while run.bbr.state != State::Up {
+        run.run(1, |_| ());
+    }
+    run.run(40, |_| ());
+    assert_eq!(run.bbr.state, State::Up);
+    let in_flight = run.bbr.window();
+    let now = Instant::from_nanos(run.now);
+    let sent = Sent {
+        packet_number: 1_000_000,
+        bytes: MTU,
+        in_flight,
+        limit: Limit::Window,
+        signal: false,
+    };
+    let state = run.bbr.on_sent(now, &sent);
+    let packets = in_flight / MTU / 3;
+    let news = Lost {
+        bytes: packets * MTU,
+        packets,
+        ranges: 1,
+        first_state: state,
+        state,
+        in_flight_before: in_flight,
+        ..lost(1_000_000, 1_000_001, ms(50))
+    };
+    run.bbr.on_loss(now, &news);
+    assert_eq!(run.bbr.state, State::Down);
+    let long = run.bbr.bounds.long;
+    assert!(
+        (in_flight / 20 * 19..=in_flight).contains(&long),
+        "{long} of {in_flight}"
+    );
+}
+
+/// After idleness in a probe the first packets leave at the path's rate: the pace is told before
+/// any of them.
+#[test]
+fn a_restart_paces_at_the_bandwidth() {
+    let mut run = Run::new(10, 50, 1000);
+    run.run(2_000, |_| ());
+    while run.bbr.state != State::Up {
+        run.run(1, |_| ());
+    }
+    run.run(10, |_| ());
+    let pace = |run: &Run| run.bbr.pacing_rate().unwrap();
+    assert!(pace(&run) > run.bbr.bw);
+    run.bbr.sampler.mark_app_limited(0);
+    run.bbr.on_restart(Instant::from_nanos(run.now), ms(500));
+    assert_eq!(pace(&run), run.bbr.bw * 99 / 100);
+}

@@ -1,0 +1,107 @@
+//! The end of Startup by losses (`CheckStartupHighLoss`).
+
+use crate::base::Instant;
+use crate::law::{Controller, Limit, Lost, PacketState, Sent};
+use crate::standard::bbr::cycle::State;
+use crate::standard::bbr::sender::Bbr;
+use crate::testing::{acked, lost, ms};
+
+const MTU: u64 = 1200;
+
+fn send(bbr: &mut Bbr, at: Instant, number: u64, in_flight: u64) -> PacketState {
+    let sent = Sent {
+        packet_number: number,
+        bytes: MTU,
+        in_flight: in_flight * MTU,
+        limit: Limit::Window,
+        signal: false,
+    };
+    bbr.on_sent(at, &sent)
+}
+
+/// Ten packets, of which the first is acknowledged after a round trip; then one acknowledgement
+/// tells of `packets` lost ones in `ranges` ranges, and after another round trip one of a packet
+/// that was sent meanwhile comes.
+fn after_a_round_with(packets: u64, ranges: u64) -> Bbr {
+    let mut bbr = Bbr::new(Instant::ZERO, 1200, None);
+    bbr.on_handshake_rtt(Instant::ZERO, ms(100));
+    let states: Vec<_> = (0..10)
+        .map(|number| send(&mut bbr, Instant::ZERO, number, number + 1))
+        .collect();
+    let ack = |bbr: &mut Bbr, at: u64, number, state, in_flight: u64| {
+        let mut news = acked(number, MTU, ms(100));
+        news.state = state;
+        news.sent_at = Instant::from_millis(at - 100);
+        news.in_flight_before = in_flight * MTU;
+        bbr.on_ack(Instant::from_millis(at), &news);
+    };
+    ack(&mut bbr, 100, 0, states[0], 10);
+    let later = send(&mut bbr, Instant::from_millis(100), 10, 10);
+    let news = Lost {
+        bytes: packets * MTU,
+        packets,
+        ranges,
+        first_state: states[10 - packets as usize],
+        state: states[9],
+        in_flight_before: 10 * MTU,
+        ..lost(9, 10, ms(100))
+    };
+    bbr.on_loss(Instant::from_millis(101), &news);
+    assert_eq!(bbr.state, State::Startup);
+    ack(&mut bbr, 200, 10, later, 10 - packets);
+    bbr
+}
+
+/// Six ranges end it however few acknowledgements tell of them: receivers may acknowledge a round
+/// trip's packets by two.
+#[test]
+fn ranges_count_and_not_acknowledgements() {
+    let bbr = after_a_round_with(6, 6);
+    assert!(bbr.full.reached);
+    assert_ne!(bbr.state, State::Startup);
+    assert!(bbr.bounds.long < 100 * MTU, "{}", bbr.bounds.long);
+}
+
+#[test]
+fn five_ranges_or_one_long_one_do_not() {
+    for (packets, ranges) in [(5, 5), (8, 1)] {
+        let bbr = after_a_round_with(packets, ranges);
+        assert!(
+            !bbr.full.reached && bbr.state == State::Startup,
+            "{packets}, {ranges}"
+        );
+    }
+}
+
+/// The usual order: what ends the round trip is a packet that was sent after the first loss, and it
+/// ends recovery too.
+#[test]
+fn the_packet_that_ends_recovery_judges_the_round_trip() {
+    let mut bbr = Bbr::new(Instant::ZERO, 1200, None);
+    bbr.on_handshake_rtt(Instant::ZERO, ms(100));
+    let states: Vec<_> = (0..10)
+        .map(|number| send(&mut bbr, Instant::ZERO, number, number + 1))
+        .collect();
+    let lose = |bbr: &mut Bbr, at: u64, number: usize, ranges: u64, last_sent: u64| {
+        let news = Lost {
+            bytes: ranges * MTU,
+            packets: ranges,
+            ranges,
+            first_state: states[number],
+            state: states[number],
+            in_flight_before: 10 * MTU,
+            ..lost(number as u64, last_sent, ms(100))
+        };
+        bbr.on_loss(Instant::from_millis(at), &news);
+    };
+    lose(&mut bbr, 101, 0, 1, 9);
+    let later = send(&mut bbr, Instant::from_millis(102), 10, 10);
+    lose(&mut bbr, 110, 9, 5, 10);
+    let mut news = acked(10, MTU, ms(100));
+    news.state = later;
+    news.sent_at = Instant::from_millis(102);
+    news.in_flight_before = 4 * MTU;
+    bbr.on_ack(Instant::from_millis(202), &news);
+    assert!(bbr.recovery_end.is_none());
+    assert!(bbr.full.reached && bbr.state != State::Startup);
+}

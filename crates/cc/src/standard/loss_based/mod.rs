@@ -1,0 +1,319 @@
+//! Congestion control that learns from losses (RFC 9002 §7): a window rule and a start rule, put
+//! together.
+//!
+//! [`LossBased`] holds what every such law shares: the window, the slow-start threshold, recovery
+//! periods with one cut each, persistent congestion, and the way back from a loss that was none.
+//! The *window rule* ([`Avoidance`]) says how the window grows in congestion avoidance and how far
+//! it is cut; the *start rule* ([`StartRule`]) says how it grows before the first cut and when to
+//! stop without one. `cubic` is `LossBased<Cubic, HyStart>`, `newreno` is
+//! `LossBased<Reno, SlowStart>`.
+
+mod rules;
+#[cfg(test)]
+mod tests;
+
+pub use rules::{Avoidance, Cause, Growth, StartRule};
+
+use crate::base::arith::{MAX_BYTES, rate};
+use crate::base::{Duration, Instant, window};
+use crate::law::{Acked, Controller, Lost, PacketState, Sent, UNPACED};
+use crate::metrics::{Metrics, Phase};
+
+/// The slow-start threshold before anything was lost.
+const UNSET: u64 = u64::MAX;
+
+/// One cut is made per recovery period; it lasts until a packet sent after its start is
+/// acknowledged (RFC 9002 §7.3.2). News of packets sent before it, which may come after its end,
+/// cuts no more.
+#[derive(Clone, Copy, Debug)]
+struct Recovery {
+    started: Instant,
+    last_sent: u64,
+    over: bool,
+}
+
+/// What to go back to if the last loss event turns out to be none (RFC 9438 §4.9).
+#[derive(Clone, Debug)]
+struct Undo<W> {
+    window: u64,
+    ssthresh: u64,
+    avoidance: W,
+}
+
+/// A loss-based controller: window rule `W`, start rule `S`.
+#[derive(Clone, Debug)]
+pub struct LossBased<W, S> {
+    mtu: u64,
+    window: u64,
+    ssthresh: u64,
+    srtt: Option<Duration>,
+    last_sent: u64,
+    recovery: Option<Recovery>,
+    undo: Option<Undo<W>>,
+    avoidance: W,
+    start: S,
+    paced: bool,
+}
+
+impl<W: Avoidance, S: StartRule> LossBased<W, S> {
+    /// A controller whose path carries datagrams of `mtu` bytes; `initial` packets of them first,
+    /// or the initial window of RFC 9002 §7.2.
+    #[must_use]
+    pub fn new(mtu: u16, initial: Option<u32>, avoidance: W, start: S) -> Self {
+        let mtu = u64::from(mtu.max(1));
+        Self {
+            mtu,
+            window: window::initial(mtu, initial),
+            ssthresh: UNSET,
+            srtt: None,
+            last_sent: 0,
+            recovery: None,
+            undo: None,
+            avoidance,
+            start,
+            paced: true,
+        }
+    }
+
+    /// With `paced` false, for comparison, what the window lets go leaves at once.
+    #[must_use]
+    pub fn with_pace(self, paced: bool) -> Self {
+        Self { paced, ..self }
+    }
+
+    fn floor(&self) -> u64 {
+        window::loss_based_floor(self.mtu)
+    }
+
+    /// True in slow start.
+    #[must_use]
+    pub fn in_slow_start(&self) -> bool {
+        self.window < self.ssthresh
+    }
+
+    /// True from a cut until a packet sent after it is acknowledged.
+    #[must_use]
+    pub fn in_recovery(&self) -> bool {
+        self.recovery.is_some_and(|recovery| !recovery.over)
+    }
+
+    /// Takes over at `window` bytes, in congestion avoidance: another law held the path until now.
+    pub fn take_over(&mut self, window: u64) {
+        self.window = window.clamp(self.floor(), MAX_BYTES);
+        self.ssthresh = self.window;
+        self.avoidance.on_collapse();
+        self.undo = None;
+    }
+
+    /// Takes over at `window` bytes, in slow start up to `ssthresh` bytes: what the path is known
+    /// to carry. Losses and marks of what was sent before are what `window` answers.
+    pub(crate) fn take_over_below(&mut self, now: Instant, window: u64, ssthresh: u64) {
+        self.begin_at(window, ssthresh);
+        self.recovery = Some(Recovery {
+            started: now,
+            last_sent: self.last_sent,
+            over: true,
+        });
+    }
+
+    /// Goes on with `window` bytes, in slow start up to `ssthresh` bytes: what the path is known to
+    /// carry.
+    pub(crate) fn begin_at(&mut self, window: u64, ssthresh: u64) {
+        self.take_over(window);
+        self.ssthresh = ssthresh.max(self.window);
+    }
+
+    /// Begins again at `window` bytes in slow start, as on a new path.
+    pub fn start_over(&mut self, window: u64) {
+        self.window = window.clamp(self.floor(), MAX_BYTES);
+        self.ssthresh = UNSET;
+        self.avoidance.on_collapse();
+        self.undo = None;
+    }
+
+    /// Goes on with `window` bytes, if that is more, in the phase that it is in.
+    pub(crate) fn raise(&mut self, window: u64) {
+        self.window = self.window.max(window).min(MAX_BYTES);
+    }
+
+    /// Goes on with `window` bytes, if that is less, in congestion avoidance.
+    pub(crate) fn cap(&mut self, window: u64) {
+        if window < self.window {
+            self.take_over(window);
+        }
+    }
+
+    /// Begins anew with `window` bytes in slow start up to `threshold`, in a recovery period that
+    /// lasts until a packet after `last_sent` is acknowledged.
+    pub(crate) fn fall_back(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
+        self.window = window.min(self.window).max(self.floor());
+        self.ssthresh = threshold.max(self.floor());
+        self.avoidance.on_collapse();
+        self.undo = None;
+        self.recovery = Some(Recovery {
+            started: now,
+            last_sent,
+            over: false,
+        });
+    }
+
+    /// While slow start has not begun anew after [`fall_back`](Self::fall_back): it may go on to
+    /// `threshold` bytes.
+    pub(crate) fn allow(&mut self, threshold: u64) {
+        if self.in_recovery() {
+            self.ssthresh = self.ssthresh.max(threshold);
+        }
+    }
+
+    fn cut(&mut self, now: Instant, cause: Cause, last_sent: u64) {
+        let undo = Undo {
+            window: self.window,
+            ssthresh: self.ssthresh,
+            avoidance: self.avoidance.clone(),
+        };
+        let target = self
+            .avoidance
+            .on_congestion(now, self.window, self.mtu, cause);
+        self.window = target.min(self.window).max(self.floor());
+        self.ssthresh = self.window;
+        self.undo = (cause == Cause::Loss).then_some(undo);
+        self.recovery = Some(Recovery {
+            started: now,
+            last_sent,
+            over: false,
+        });
+    }
+
+    fn grow(&mut self, now: Instant, acked: &Acked) {
+        let added = if self.in_slow_start() {
+            // The start rule belongs to the first slow start; later ones know where to stop.
+            let growth = if self.ssthresh == UNSET {
+                self.start.on_ack(acked, self.last_sent)
+            } else {
+                Growth::plain(acked.bytes)
+            };
+            if growth.leave {
+                self.ssthresh = self.window;
+            }
+            // Bytes beyond the threshold belong to avoidance; ignoring them is the less aggressive
+            // side.
+            let bytes = self.start.limited(growth.bytes, self.window, self.mtu);
+            bytes.min(self.ssthresh.saturating_sub(self.window))
+        } else {
+            self.avoidance.on_ack(now, acked, self.window, self.mtu)
+        };
+        self.window = self.window.saturating_add(added).min(MAX_BYTES);
+    }
+}
+
+impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
+    #[inline]
+    fn on_sent(&mut self, _now: Instant, sent: &Sent) -> PacketState {
+        self.last_sent = self.last_sent.max(sent.packet_number);
+        PacketState::default()
+    }
+
+    #[inline]
+    fn on_ack(&mut self, now: Instant, acked: &Acked) {
+        self.srtt = Some(acked.srtt);
+        if let Some(recovery) = &mut self.recovery
+            && !recovery.over
+        {
+            if acked.largest <= recovery.last_sent {
+                return;
+            }
+            recovery.over = true;
+        }
+        if acked.bytes == 0 {
+            return;
+        }
+        if acked.window_limited {
+            self.grow(now, acked);
+        } else {
+            self.avoidance.on_unused(now);
+        }
+    }
+
+    fn on_loss(&mut self, now: Instant, lost: &Lost) {
+        let covered = self
+            .recovery
+            .is_some_and(|recovery| lost.largest <= recovery.last_sent);
+        if !covered {
+            self.cut(now, Cause::Loss, lost.last_sent);
+        }
+    }
+
+    fn on_congestion_experienced(&mut self, now: Instant, sent_at: Instant, last_sent: u64) {
+        let covered = self
+            .recovery
+            .is_some_and(|recovery| sent_at <= recovery.started);
+        if covered {
+            // The cut answers a mark too, whatever its losses turn out to be.
+            self.undo = None;
+        } else {
+            self.cut(now, Cause::Marked, last_sent);
+        }
+    }
+
+    fn on_persistent_congestion(&mut self, now: Instant) {
+        // The losses that established it have cut already; what remains is RFC 9002 §7.6.2.
+        if !self.in_recovery() {
+            self.cut(now, Cause::Loss, self.last_sent);
+        }
+        self.window = self.floor();
+        self.avoidance.on_collapse();
+        self.recovery = None;
+        self.undo = None;
+    }
+
+    fn on_spurious_loss(&mut self, _now: Instant) {
+        if let Some(undo) = self.undo.take()
+            && undo.window > self.window
+        {
+            self.window = undo.window;
+            self.ssthresh = undo.ssthresh;
+            self.avoidance = undo.avoidance;
+            self.recovery = None;
+        }
+    }
+
+    fn on_restart(&mut self, now: Instant, idle: Duration) {
+        self.avoidance.on_unused(now - idle);
+    }
+
+    fn on_mtu(&mut self, mtu: u16) {
+        self.mtu = u64::from(mtu.max(1));
+        self.window = self.window.max(self.floor());
+    }
+
+    #[inline]
+    fn window(&self) -> u64 {
+        self.window
+    }
+
+    #[inline]
+    fn pacing_rate(&self) -> Option<u64> {
+        // Slow start doubles per round: at N = 1.25 the pacer would hold it back (RFC 9002 §7.7
+        // leaves N open).
+        let srtt = self.srtt?;
+        if !self.paced {
+            return Some(UNPACED);
+        }
+        let (num, den) = if self.in_slow_start() { (2, 1) } else { (5, 4) };
+        Some(rate(self.window, srtt, num, den))
+    }
+
+    fn metrics(&self) -> Metrics {
+        let phase = if self.in_recovery() {
+            Phase::Recovery
+        } else if self.in_slow_start() {
+            Phase::Startup
+        } else {
+            Phase::Avoidance
+        };
+        Metrics {
+            ssthresh: (self.ssthresh != UNSET).then_some(self.ssthresh),
+            ..Metrics::new(W::NAME, phase, self.window)
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! NewReno's window rule as RFC 9002 §7.3 states it: one datagram per round trip, half on
+//! congestion.
+
+#[cfg(test)]
+mod tests;
+
+use super::loss_based::{Avoidance, Cause, LossBased};
+use super::slow_start::SlowStart;
+use crate::base::Instant;
+use crate::base::arith::Carry;
+use crate::law::Acked;
+
+/// NewReno's window rule.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reno {
+    growth: Carry,
+}
+
+impl Avoidance for Reno {
+    const NAME: &'static str = "newreno";
+
+    #[inline]
+    fn on_ack(&mut self, _now: Instant, acked: &Acked, window: u64, mtu: u64) -> u64 {
+        let share = u128::from(mtu) * u128::from(acked.bytes);
+        self.growth.add(share, u128::from(window))
+    }
+
+    fn on_congestion(&mut self, _now: Instant, window: u64, _mtu: u64, _cause: Cause) -> u64 {
+        self.growth.clear();
+        window / 2
+    }
+
+    fn on_collapse(&mut self) {
+        self.growth.clear();
+    }
+}
+
+/// The controller `newreno`.
+pub type NewReno = LossBased<Reno, SlowStart>;
+
+impl NewReno {
+    /// NewReno over datagrams of `mtu` bytes, `initial` packets of them first.
+    #[must_use]
+    pub fn newreno(mtu: u16, initial: Option<u32>) -> Self {
+        Self::new(mtu, initial, Reno::default(), SlowStart)
+    }
+}

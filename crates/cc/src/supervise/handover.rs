@@ -1,0 +1,26 @@
+//! What one law leaves to the next.
+
+use super::recent_rtt::RecentRtt;
+use super::ruler::Ruler;
+use crate::base::Duration;
+use crate::bottleneck::HiddenHop;
+use crate::standard::CubicController;
+
+/// The state of a path that does not depend on the routers' language.
+#[derive(Clone, Debug)]
+pub(crate) struct Handover {
+    /// Largest datagram, bytes of UDP payload.
+    pub(crate) mtu: u64,
+    /// The window under the routers' rule, in bytes.
+    pub(crate) window: u64,
+    /// Standard control, which rules while no router answers.
+    pub(crate) cubic: CubicController,
+    /// Who rules.
+    pub(crate) ruler: Ruler,
+    /// What losses and delays have told of hops that write nothing.
+    pub(crate) hidden: HiddenHop,
+    pub(crate) srtt: Option<Duration>,
+    pub(crate) recent: RecentRtt,
+    /// Largest packet number sent.
+    pub(crate) last_sent: u64,
+}

@@ -1,0 +1,256 @@
+//! A TCP sender's retransmission timeout, for laws as their papers publish them.
+//!
+//! QUIC repairs every loss as soon as an acknowledgement shows it, and so has no retransmission
+//! timeout. The papers' senders are TCPs: a *timeout* sets their window to one packet, and what a
+//! *fast retransmit* does is the law's business. This module says when the TCP in a law's place
+//! would time out. It follows that TCP's cumulative acknowledgement in packet numbers:
+//!
+//! - The timer restarts when the cumulative acknowledgement advances (RFC 6298, section 5.3).
+//! - A loss holds it until the repair, the next packet sent, is acknowledged. A lost repair holds
+//!   it until the timeout: these TCPs do not detect the loss of a retransmission.
+//! - With SACK all losses of a window are repaired at once. Without it the first one is; a second
+//!   one of the same window waits for the timeout, as no further fast retransmit is allowed below
+//!   the highest packet sent (RFC 6582, section 3.2, and the simulator's Reno). The window, which
+//!   counts from the cumulative acknowledgement, then lets no packet go.
+//! - Without SACK lost packets keep their places in the window, which counts from the cumulative
+//!   acknowledgement, until that passes them.
+//! - With fewer than four packets in flight three duplicate acknowledgements do not come.
+//! - A timeout sends all again that was in flight. No RTT is measured until that is acknowledged
+//!   (RFC 6298, section 3), and a loss of it waits for the next timeout, which takes twice as long.
+//!
+//! The timer is RFC 6298's with the least timeout of Linux and of the ns-2 simulator, 200 ms. A
+//! timeout is noticed with the next event after it is due.
+
+use core::ops::RangeInclusive;
+use std::collections::VecDeque;
+
+use crate::base::{Duration, Instant};
+use crate::law::{Acked, Lost, Sent};
+
+/// Least timeout: `TCP_RTO_MIN` of Linux, `minrto_` of ns-2.
+const LEAST: Duration = Duration::from_millis(200);
+/// Longest timeout (RFC 6298, section 2.5).
+const LONGEST: Duration = Duration::from_secs(60);
+/// Timeout before the first RTT sample (RFC 6298, section 2.1).
+const FIRST: Duration = Duration::from_secs(1);
+/// Duplicate acknowledgements that cause a fast retransmit, and packets that must follow one.
+const DUPLICATES: u64 = 3;
+/// Repairs that are followed one by one; further ones join the last.
+const MOST_REPAIRS: usize = 16;
+
+/// Packet numbers that carry repairs of losses reported together.
+#[derive(Clone, Debug)]
+struct Repair {
+    numbers: RangeInclusive<u64>,
+    lost: bool,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct RetransmissionTimeout {
+    sack: bool,
+    /// Smoothed RTT and its variation (RFC 6298, section 2).
+    rtt: Option<(Duration, Duration)>,
+    /// Doublings of the timeout since the last RTT sample.
+    backoff: u32,
+    /// When the cumulative acknowledgement advanced last; `None` while nothing is in flight.
+    since: Option<Instant>,
+    repairs: VecDeque<Repair>,
+    /// Losses of the running window that no fast retransmit repairs.
+    unrepaired: bool,
+    /// Largest packet number acknowledged, and sent.
+    acked: Option<u64>,
+    sent: Option<u64>,
+    /// Packets in flight, and bytes that were lost since the cumulative acknowledgement advanced.
+    flight: u64,
+    missing: u64,
+    /// Packets up to here were sent before the last timeout, and packets up to there send them
+    /// again.
+    resent: Option<(u64, u64)>,
+}
+
+impl RetransmissionTimeout {
+    /// A sender whose receiver tells of losses beyond the first one (`sack`) or does not.
+    pub(crate) fn new(sack: bool) -> Self {
+        Self {
+            sack,
+            rtt: None,
+            backoff: 0,
+            since: None,
+            repairs: VecDeque::with_capacity(MOST_REPAIRS),
+            unrepaired: false,
+            acked: None,
+            sent: None,
+            flight: 0,
+            missing: 0,
+            resent: None,
+        }
+    }
+
+    /// Packet numbers are kept with packets: see [`PacketState`](crate::law::PacketState).
+    pub(crate) fn on_sent(&mut self, now: Instant, sent: &Sent) {
+        self.sent = self.sent.max(Some(sent.packet_number));
+        self.flight = sent.in_flight / sent.bytes.max(1);
+        if sent.in_flight <= sent.bytes {
+            self.since = Some(now);
+        }
+    }
+
+    /// True while a loss waits for the timeout and the window lets no packet go.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.unrepaired && self.repairs.is_empty()
+    }
+
+    /// What a window of `bytes` leaves for packets in flight, one packet of `mtu` bytes at least.
+    pub(crate) fn leaves(&self, bytes: u64, mtu: u64) -> u64 {
+        let left = if self.holds_back() {
+            0
+        } else {
+            bytes.saturating_sub(self.missing)
+        };
+        left.max(mtu)
+    }
+
+    /// Packets were acknowledged. True: a timeout came before.
+    pub(crate) fn on_ack(&mut self, now: Instant, acked: &Acked) -> bool {
+        let timeout = self.on_time(now);
+        self.confirm_repairs(now, acked);
+        self.acked = self.acked.max(Some(acked.largest));
+        if self.is_new(acked.largest) {
+            self.since = Some(now);
+            match (self.resent, acked.rtt) {
+                (Some((_, again)), _) if acked.largest <= again => {}
+                (_, Some(rtt)) => self.on_rtt(rtt),
+                (_, None) => {}
+            }
+        }
+        if acked.in_flight_before <= acked.bytes {
+            // All is acknowledged.
+            (self.since, self.unrepaired) = (None, false);
+            self.repairs.clear();
+        }
+        if !self.is_held() {
+            self.missing = 0;
+        }
+        timeout
+    }
+
+    /// Packets were lost; the smallest number among them is their `first_state`. True: a fast
+    /// retransmit, the first one of its window.
+    pub(crate) fn on_loss(&mut self, lost: &Lost, mtu: u64) -> bool {
+        let first = lost.first_state.0;
+        if let Some((before, again)) = self.resent {
+            if lost.largest <= before {
+                return false;
+            }
+            if first <= again {
+                self.unrepaired = true;
+                return false;
+            }
+        }
+        if !self.sack {
+            self.missing = self.missing.saturating_add(lost.bytes);
+        }
+        let mut again = false;
+        for repair in &mut self.repairs {
+            if first <= *repair.numbers.end() && lost.largest >= *repair.numbers.start() {
+                repair.lost = true;
+                again |= repair.numbers.contains(&first) && repair.numbers.contains(&lost.largest);
+            }
+        }
+        if again {
+            return false;
+        }
+        let held = self.is_held();
+        let next = self.sent.map_or(0, |sent| sent.saturating_add(1));
+        if lost.in_flight_before < (DUPLICATES + 1) * mtu {
+            self.unrepaired = true;
+        } else if self.sack {
+            let last = next.saturating_add(lost.packets.saturating_sub(1));
+            self.repair(next..=last);
+        } else if held {
+            self.unrepaired = true;
+        } else {
+            self.unrepaired = lost.packets > 1;
+            self.repair(next..=next);
+        }
+        !held
+    }
+
+    /// A probe timeout fired, or any other event came. True: a timeout came before.
+    pub(crate) fn on_time(&mut self, now: Instant) -> bool {
+        let due = self
+            .since
+            .is_some_and(|since| now >= since + self.timeout());
+        if due {
+            self.backoff += 1;
+            self.since = Some(now);
+            self.repairs.clear();
+            self.unrepaired = false;
+            self.missing = 0;
+            self.resent = self
+                .sent
+                .map(|sent| (sent, sent.saturating_add(self.flight)));
+        }
+        due
+    }
+
+    /// True if an acknowledgement up to `largest` is one of new data, not a duplicate.
+    pub(crate) fn is_new(&self, largest: u64) -> bool {
+        !self.is_held() && self.resent.is_none_or(|(before, _)| largest > before)
+    }
+
+    fn is_held(&self) -> bool {
+        self.unrepaired || !self.repairs.is_empty()
+    }
+
+    fn repair(&mut self, numbers: RangeInclusive<u64>) {
+        let full = self.repairs.len() >= MOST_REPAIRS;
+        match self.repairs.back_mut() {
+            Some(last) if full => {
+                last.numbers = *last.numbers.start()..=*numbers.end();
+            }
+            _ => self.repairs.push_back(Repair {
+                numbers,
+                lost: false,
+            }),
+        }
+    }
+
+    /// Repairs at the front that are known to have arrived let the cumulative acknowledgement
+    /// advance. Losses are reported after the acknowledgement that shows them, so what counts for
+    /// several packets is the acknowledgement before.
+    fn confirm_repairs(&mut self, now: Instant, acked: &Acked) {
+        while let Some(first) = self.repairs.front() {
+            let end = *first.numbers.end();
+            let followed = self
+                .acked
+                .is_some_and(|acked| acked >= end.saturating_add(DUPLICATES));
+            let itself = first.numbers.start() == first.numbers.end() && acked.largest == end;
+            if first.lost || !(followed || itself) {
+                return;
+            }
+            self.repairs.pop_front();
+            self.since = Some(now);
+        }
+    }
+
+    fn on_rtt(&mut self, sample: Duration) {
+        self.backoff = 0;
+        let (smoothed, variation) = match self.rtt {
+            None => (sample, sample / 2),
+            Some((smoothed, variation)) => (
+                (smoothed * 7 + sample) / 8,
+                (variation * 3 + smoothed.abs_diff(sample)) / 4,
+            ),
+        };
+        self.rtt = Some((smoothed, variation));
+    }
+
+    fn timeout(&self) -> Duration {
+        let once = self.rtt.map_or(FIRST, |(smoothed, variation)| {
+            (smoothed + variation * 4).max(LEAST)
+        });
+        once.saturating_mul(1 << self.backoff.min(6)).min(LONGEST)
+    }
+}

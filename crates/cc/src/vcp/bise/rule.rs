@@ -1,0 +1,102 @@
+//! BISE as a link rule.
+
+use super::lottery::Lottery;
+use super::params::{BiseParams, Draw, Marking};
+use super::ratio::{ONE_Q32, ratio_at};
+use crate::signals::{VcpCarried, VcpCode};
+use crate::vcp::load::Load;
+use crate::vcp::rule::{LinkRule, Mark};
+
+/// BISE's half of a port.
+#[derive(Clone, Copy, Debug)]
+pub struct Bise {
+    params: BiseParams,
+    r_q32: u64,
+    /// r as it stands in the shim.
+    r_shim: u16,
+    /// The code for packets that follow r: LOW up to the ceiling.
+    code: VcpCode,
+    lottery: Lottery,
+}
+
+impl Bise {
+    /// A port whose load is unknown; `seed` keeps the draws of routers in series apart.
+    #[must_use]
+    pub const fn new(params: BiseParams, seed: u64) -> Self {
+        let draw = match params.marking {
+            Marking::Lottery(draw) => draw,
+            Marking::Carried => Draw::Weyl,
+        };
+        Self {
+            params,
+            r_q32: ONE_Q32,
+            r_shim: u16::MAX,
+            code: VcpCode::Low,
+            lottery: Lottery::new(draw, seed),
+        }
+    }
+
+    fn set(&mut self, r_q32: u64) {
+        self.r_q32 = r_q32;
+        self.r_shim = u16::try_from(r_q32 >> 16).unwrap_or(u16::MAX);
+    }
+}
+
+impl LinkRule for Bise {
+    fn on_load(&mut self, load: &Load) {
+        self.set(ratio_at(&self.params, load));
+        self.code = match load.code() {
+            VcpCode::High if !load.reaches(self.params.ceiling_ppm, 1_000_000) => VcpCode::Low,
+            code => code,
+        };
+    }
+
+    fn on_progress(&mut self, load: &Load) {
+        // What the next interval would say at best holds now already.
+        self.set(self.r_q32.min(ratio_at(&self.params, load)));
+    }
+
+    fn on_idle(&mut self) {
+        self.set(ONE_Q32);
+        self.code = VcpCode::Low;
+    }
+
+    #[inline]
+    fn mark(&mut self, code: VcpCode, carried: &VcpCarried) -> Mark {
+        let r = Some(self.r_shim);
+        match self.params.marking {
+            Marking::Carried if carried.bise && carried.carries_r => Mark { code: self.code, r },
+            // Whoever cannot read r, or would not follow it, gets VCP's own code.
+            Marking::Carried => Mark { code, r },
+            Marking::Lottery(_) if carried.bise || !carried.carries_r => Mark {
+                code: match self.code {
+                    // Only packets that are LOW still are worth a draw.
+                    VcpCode::Low
+                        if carried.code <= VcpCode::Low && !self.lottery.take(self.r_q32) =>
+                    {
+                        VcpCode::High
+                    }
+                    code => code,
+                },
+                // The lottery tells r already: LOW packets count in full.
+                r: Some(u16::MAX),
+            },
+            Marking::Lottery(_) => Mark {
+                code,
+                r: Some(u16::MAX),
+            },
+        }
+    }
+
+    fn tells_r(&self) -> bool {
+        self.params.marking == Marking::Carried
+    }
+
+    fn epsilon_ppm(&self) -> Option<u64> {
+        Some(self.params.epsilon_ppm)
+    }
+
+    fn r_q32(&self) -> Option<u64> {
+        Some(self.r_q32)
+    }
+}

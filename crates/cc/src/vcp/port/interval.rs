@@ -1,0 +1,246 @@
+//! How long a port measures: a fixed time, or one that follows the RTTs of its traffic.
+//!
+//! A load that is measured over less than a round trip sees bursts, and BISE's growth then
+//! overshoots; one measured over much more reacts late. Two and a half times the longest RTT served
+//! is what the VCP extensions paper uses. "Longest" is a percentile over *bytes*: a shim is public,
+//! so what a packet says weighs as much as the packet does, and no share x of the bytes costs the
+//! others more than about x.
+//!
+//! - Below half of the capacity the shortest RTTs rule: those of 16 full packets, or of a tenth of
+//!   the bytes. The interval falls to what they need at once. A long interval slows starts there.
+//! - Above, the longest RTTs rule: a third of the bytes lengthens the interval as far as it needs,
+//!   a tenth up to sixteen times what the third needs. The interval falls, half an octave at a
+//!   time, once half of these shares needs less.
+//! - The interval rises by a factor of 1 + x at most, for a share x of bytes that need more, so
+//!   twice at most.
+//! - The time of 64 full packets is the least of it. That time goes by the mean capacity of some
+//!   seconds, not by that of the moment.
+
+use crate::base::arith::{micros, mul_div};
+use crate::base::rtt_sketch::{FEW, RttSketch, WORTH};
+use crate::base::{Duration, Instant};
+use crate::signals::VcpAnswer;
+use crate::vcp::params::Interval;
+
+/// The same shares for falling are smaller, so that a flow with about as much does not make the
+/// interval swing.
+const FALLING: u64 = 2;
+/// t_ρ = 2.5 × RTT (VCP extensions paper, section V), the RTT taken from the middle of the quarter
+/// octave that packets tell: they tell its upper end, so this is 2.5 · 2^(−1/8).
+const RTT_FACTOR: (u64, u64) = (2293, 1000);
+/// Where an automatic interval begins.
+const START: Duration = Duration::from_secs(1);
+/// Never below this, nor below the time of so many full packets.
+const LEAST: Duration = Duration::from_millis(50);
+const LEAST_BYTES: u64 = 64 * 1500;
+/// Not below this for so long after an interval with less than half of the mean capacity: a link
+/// that comes and goes within an interval would be measured in its pauses alone.
+const LEAST_UNEVEN: Duration = Duration::from_millis(200);
+const UNEVEN_FOR: Duration = Duration::from_secs(2);
+/// Time over which the capacity is averaged for that.
+const CAPACITY_OVER: Duration = Duration::from_secs(10);
+/// It falls by half an octave (√½) in this time at most, and only if the target is a quarter octave
+/// away or more.
+const LOWER_EVERY: Duration = Duration::from_millis(500);
+const HALF_OCTAVE: (u64, u64) = (707_107, 1_000_000);
+const QUARTER_OCTAVE: (u64, u64) = (840_896, 1_000_000);
+#[derive(Clone, Debug)]
+struct Auto {
+    sketch: RttSketch,
+    ceiling: Duration,
+    /// Mean capacity in bytes per second.
+    capacity: u64,
+    /// The link offered much less than that not long ago: until when that counts.
+    uneven_until: Instant,
+    uneven: bool,
+    lowered: Instant,
+}
+
+/// A port's measuring interval.
+#[derive(Clone, Debug)]
+pub(crate) struct TRho {
+    current: Duration,
+    /// The same as packets carry it, at hand for each of them.
+    advertised_ms: u16,
+    auto: Option<Auto>,
+}
+
+impl TRho {
+    /// At a port of `capacity` bytes per second.
+    pub(crate) fn new(now: Instant, interval: Interval, capacity: u64) -> Self {
+        let (current, auto) = match interval {
+            Interval::Fixed(current) => (current.max(Duration::from_millis(1)), None),
+            Interval::Auto { ceiling } => {
+                let auto = Auto {
+                    sketch: RttSketch::new(now),
+                    ceiling,
+                    capacity,
+                    uneven_until: now,
+                    uneven: false,
+                    lowered: now,
+                };
+                (auto.start(), Some(auto))
+            }
+        };
+        Self {
+            current,
+            advertised_ms: VcpAnswer::whole_millis(current),
+            auto,
+        }
+    }
+
+    /// The interval as it is measured.
+    #[inline]
+    pub(crate) const fn current(&self) -> Duration {
+        self.current
+    }
+
+    /// The interval as it is advertised.
+    #[inline]
+    pub(crate) const fn advertised_ms(&self) -> u16 {
+        self.advertised_ms
+    }
+
+    /// A packet arrived that may have told its flow's least RTT. True if the interval should be
+    /// [reviewed](Self::review).
+    #[inline]
+    pub(crate) fn see(&mut self, now: Instant, bytes: u32, rtt: Option<Duration>) -> bool {
+        match &mut self.auto {
+            Some(auto) => auto.sketch.count(now, bytes, rtt) && auto.is_light(),
+            None => false,
+        }
+    }
+
+    /// An interval of length `elapsed` has ended, in which the link could carry `capacity` bytes
+    /// per second. True if the next one is of another length.
+    #[cold]
+    pub(crate) fn on_interval(&mut self, now: Instant, elapsed: Duration, capacity: u64) -> bool {
+        let Some(auto) = &mut self.auto else {
+            return false;
+        };
+        if capacity < auto.capacity / 2 {
+            auto.uneven_until = now + UNEVEN_FOR;
+        }
+        auto.uneven = now < auto.uneven_until;
+        let share = micros(elapsed.min(CAPACITY_OVER));
+        let over = micros(CAPACITY_OVER);
+        let old = mul_div(auto.capacity, over - share, over);
+        auto.capacity = old.saturating_add(mul_div(capacity, share, over));
+        let before = self.current;
+        self.follow(now);
+        if let Some(auto) = &mut self.auto
+            && auto.sketch.stated() > 0
+        {
+            self.current = auto.risen(self.current);
+            if auto.uneven {
+                let longer = LEAST_UNEVEN.min(before * 2).min(auto.ceiling);
+                self.current = self.current.max(longer);
+            }
+        }
+        self.take(before)
+    }
+
+    /// Follows the traffic within an interval: downwards only. True if the interval is of another
+    /// length now.
+    #[cold]
+    pub(crate) fn review(&mut self, now: Instant) -> bool {
+        let before = self.current;
+        self.follow(now);
+        if self.auto.as_ref().is_some_and(|auto| auto.uneven) {
+            self.current = self.current.max(LEAST_UNEVEN.min(before));
+        }
+        self.take(before)
+    }
+
+    /// What packets told so far says nothing of those to come: as if the port had been silent.
+    pub(crate) fn forget(&mut self, now: Instant) {
+        let before = self.current;
+        if let Some(auto) = &mut self.auto {
+            auto.sketch = RttSketch::new(now);
+            self.current = auto.start().min(before);
+        }
+        self.take(before);
+    }
+
+    /// What is measured is what is advertised. True if that is another interval than `before`.
+    fn take(&mut self, before: Duration) -> bool {
+        self.advertised_ms = VcpAnswer::whole_millis(self.current);
+        self.current = Duration::from_millis(u64::from(self.advertised_ms));
+        self.current != before
+    }
+
+    fn follow(&mut self, now: Instant) {
+        let Some(auto) = &mut self.auto else {
+            return;
+        };
+        auto.sketch.age(now, self.current);
+        let told = auto.sketch.stated();
+        if told == 0 {
+            self.current = auto.start();
+        } else if auto.is_light() {
+            self.current = auto.target(auto.sketch.short()).min(self.current);
+            auto.lowered = now;
+        } else if now - auto.lowered >= LOWER_EVERY {
+            let target = auto.target(auto.sketch.long(told, FALLING));
+            if target <= scaled(self.current, QUARTER_OCTAVE) {
+                self.current = target.max(scaled(self.current, HALF_OCTAVE));
+                auto.lowered = now;
+            }
+        }
+    }
+}
+
+impl Auto {
+    /// The interval that serves an RTT.
+    fn target(&self, rtt_us: Option<u64>) -> Duration {
+        let wanted = mul_div(rtt_us.unwrap_or(0), RTT_FACTOR.0, RTT_FACTOR.1);
+        let packets = mul_div(LEAST_BYTES, 1_000_000, self.capacity);
+        Duration::from_micros(wanted.max(packets))
+            .max(LEAST)
+            .min(self.ceiling)
+    }
+
+    /// The interval while nothing is known.
+    fn start(&self) -> Duration {
+        self.target(None).max(START).min(self.ceiling)
+    }
+
+    /// True if less than half of what the link could carry came lately.
+    fn is_light(&self) -> bool {
+        self.sketch.is_light(self.capacity)
+    }
+
+    /// What a longer interval than `current` may grow to in one step.
+    fn risen(&self, current: Duration) -> Duration {
+        let all = self.sketch.all().max(1);
+        let rtt = if !self.is_light() {
+            self.sketch.long(all, 1)
+        } else if self.sketch.stated().saturating_mul(FEW) < WORTH {
+            // A packet now and then lengthens nothing.
+            None
+        } else {
+            self.sketch.short()
+        };
+        let target = self.target(rtt);
+        if target <= current {
+            return current;
+        }
+        let served = mul_div(micros(current), RTT_FACTOR.1, RTT_FACTOR.0);
+        let longer = if self.target(None) > current {
+            // The packets of a slow link take longer; that is nobody's claim.
+            all
+        } else {
+            self.sketch.above(served).min(all)
+        };
+        let step = mul_div(micros(current), longer, all);
+        target.min(current + Duration::from_micros(step))
+    }
+}
+
+fn scaled(d: Duration, by: (u64, u64)) -> Duration {
+    Duration::from_micros(mul_div(micros(d), by.0, by.1))
+}
+
+#[cfg(test)]
+#[path = "interval_tests.rs"]
+mod tests;

@@ -1,0 +1,463 @@
+//! The router's half: one per output port.
+
+mod guests;
+mod interval;
+mod shares;
+
+#[cfg(test)]
+mod tests;
+
+use super::load::{Load, LoadMeter};
+use super::params::VcpLinkParams;
+use super::rule::{LinkRule, Mark};
+use crate::base::arith::{PPM, micros, mul_div, saturate};
+use crate::base::offered::Offered;
+use crate::base::{Duration, Instant};
+use crate::law::LinkController;
+use crate::metrics::LinkMetrics;
+use crate::quick_start::Granted;
+use crate::signals::{
+    Answer, Arrival, Carried, VcpAnswer, VcpCarried, VcpCode, XcpAnswer, XcpCarried,
+};
+use guests::{Guests, Said};
+use interval::TRho;
+use shares::Shares;
+
+/// A running interval is compared with what was said after each quarter of a full load and each
+/// eighth of its time.
+const LOOKS_BY_LOAD: u64 = 4;
+const LOOKS_BY_TIME: u32 = 8;
+
+/// From this r on, a half, MI grows as fast as it can for all that the router knows.
+const BLIND_R_Q32: u64 = 1 << 31;
+
+/// Load in 1/128 up to which small flows grow faster than others: 17/16. While others make room the
+/// port is OVER, but with more than that there is a queue to be drained first.
+const ROOM_FOR_SMALL_128: u8 = 136;
+
+/// A VCP port; `R` says what extension it mixes in.
+#[derive(Clone, Debug)]
+pub struct VcpLink<R> {
+    params: VcpLinkParams,
+    offered: Offered,
+    /// How long packets may wait on purpose, since the capacity moves.
+    wait: Duration,
+    t_rho: TRho,
+    meter: LoadMeter,
+    granted: Granted,
+    /// What each flow has, where r may differ between them.
+    shares: Option<Shares>,
+    shares_since: Instant,
+    /// When the running interval is over, at hand for each packet.
+    ends: Instant,
+    rule: R,
+    /// What XCP packets are told.
+    guests: Guests,
+    code: VcpCode,
+    /// What the code and r follow; `None`: nothing has been measured since the port woke.
+    said: Option<Load>,
+    load_128: u8,
+    /// λ from which the running interval is OVER for certain.
+    full: u64,
+    /// λ or time at which the running interval is next compared with what was said.
+    next_look: u64,
+    next_look_at: Instant,
+    /// Nothing has been measured since the port woke.
+    unknown: bool,
+    /// What was measured was too little to go by: r lets MI rule all the running interval through.
+    blind: bool,
+    /// No packet came during the whole last interval.
+    idle: bool,
+    /// The queue had no room for a packet: up to then packets leave with OVER, whatever the load.
+    over_until: Instant,
+    marked: [u64; 4],
+}
+
+impl<R: LinkRule> VcpLink<R> {
+    /// A port that starts at `now` and sends `capacity` bytes per second.
+    #[must_use]
+    pub fn new(now: Instant, capacity: u64, params: VcpLinkParams, rule: R) -> Self {
+        let mut link = Self {
+            offered: Offered::new(capacity),
+            wait: Duration::ZERO,
+            t_rho: TRho::new(now, params.t_rho, capacity),
+            meter: LoadMeter::new(now, &params),
+            granted: Granted::new(now),
+            shares: (params.equalize && rule.tells_r())
+                .then(|| Shares::new(rule.epsilon_ppm().unwrap_or(0))),
+            shares_since: now,
+            ends: now,
+            guests: Guests::new(now, rule.epsilon_ppm()),
+            rule,
+            code: VcpCode::Low,
+            said: None,
+            load_128: 0,
+            full: u64::MAX,
+            next_look: u64::MAX,
+            next_look_at: now,
+            unknown: true,
+            blind: false,
+            idle: params.restart,
+            over_until: now,
+            marked: [0; 4],
+            params,
+        };
+        link.rule.on_idle();
+        link.set_full();
+        link
+    }
+
+    /// γ·∫C dt − κ·q̃ in bytes for the whole running interval, rounded up.
+    fn set_full(&mut self) {
+        let million = u128::from(PPM);
+        let offered = self.carried(self.t_rho.current());
+        let usable = u128::from(self.params.gamma_ppm).saturating_mul(offered);
+        let queue =
+            u128::from(self.params.kappa_ppm) * u128::from(self.meter.persistent_queue()) * million;
+        self.full = saturate(usable.saturating_sub(queue).div_ceil(million * million)).max(1);
+        self.ends = self.meter.started() + self.t_rho.current();
+        self.schedule_look(self.meter.started());
+    }
+
+    fn schedule_look(&mut self, now: Instant) {
+        self.next_look = (self.meter.lambda() + self.full / LOOKS_BY_LOAD).min(self.full);
+        self.next_look_at = now + self.t_rho.current() / LOOKS_BY_TIME;
+    }
+
+    /// A part of an interval's worth came: act at once if the load has passed the last interval's,
+    /// or is OVER.
+    #[cold]
+    fn look(&mut self, now: Instant, queue: u64) {
+        if self.lambda(now) >= self.full {
+            self.close(now, queue);
+            return;
+        }
+        if self.t_rho.review(now) {
+            self.set_full();
+        }
+        self.schedule_look(now);
+        if let Some(shares) = &mut self.shares {
+            shares.set_lift();
+        }
+        self.foresee();
+        if let (true, Some(shares)) = (self.unknown, &mut self.shares) {
+            shares.weigh();
+        }
+    }
+
+    /// Lowers r for what has come of the running interval, and for what will by what was granted.
+    fn foresee(&mut self) {
+        let come = if self.unknown {
+            self.meter.lambda()
+        } else if self.blind {
+            self.foreseen()
+        } else if self.granted.rate() > 0 {
+            mul_div(self.load_ppb(), self.full, 1_000_000_000)
+        } else {
+            return;
+        };
+        let length = self.t_rho.current();
+        let granted = self.granted.until(self.meter.started() + length);
+        let load = self.load_of(come.saturating_add(granted), length);
+        self.rule.on_progress(&load);
+    }
+
+    /// What has come of the running interval, and what would have by what was granted.
+    fn lambda(&self, now: Instant) -> u64 {
+        let lambda = self.meter.lambda();
+        lambda.saturating_add(self.granted.until(now))
+    }
+
+    /// The load that the code and r follow, in 10^-9.
+    fn load_ppb(&self) -> u64 {
+        self.said.as_ref().map_or(0, Load::ppb)
+    }
+
+    /// What of the running interval's bytes r is to be lowered for.
+    fn foreseen(&self) -> u64 {
+        let bytes = u128::from(self.meter.lambda()) * u128::from(self.params.foresee_ppm);
+        saturate(bytes / u128::from(PPM))
+    }
+
+    fn load_of(&self, bytes: u64, interval: Duration) -> Load {
+        Load::over(
+            bytes,
+            self.meter.persistent_queue(),
+            self.params.kappa_ppm,
+            self.params.gamma_ppm,
+            self.carried(interval),
+        )
+    }
+
+    /// What the link could carry in the running interval's first `interval`, in bytes per second
+    /// times µs, and what may wait on purpose, which counts in the load as all that waits does.
+    fn carried(&self, interval: Duration) -> u128 {
+        let waits = u128::from(self.offered.mean(interval)) * u128::from(micros(self.wait));
+        let (kappa, gamma) = (self.params.kappa_ppm, self.params.gamma_ppm);
+        self.offered.total(interval) + waits * u128::from(kappa) / u128::from(gamma.max(1))
+    }
+
+    /// Ends the interval and begins the next.
+    fn close(&mut self, now: Instant, queue: u64) {
+        let elapsed = now - self.meter.started();
+        if micros(elapsed) == 0 {
+            return;
+        }
+        self.meter.settle_queue(queue);
+        let load = self.load_of(self.lambda(now), elapsed);
+        self.code = load.code();
+        self.load_128 = load.in_128ths();
+        self.rule.on_load(&load);
+        self.said = Some(load);
+        let (t_rho, r_q32) = (self.t_rho.current(), self.rule.r_q32());
+        let code = self.raised(now, self.code);
+        self.guests.on_interval(now, t_rho, code, r_q32);
+        self.settle_shares(now);
+        self.unknown = false;
+        self.blind = self.params.foresee_ppm > 0 && self.rule.r_q32() >= Some(BLIND_R_Q32);
+        self.idle = self.meter.lambda() == 0 && queue == 0;
+        let capacity = self.offered.mean(elapsed);
+        self.begin(now);
+        let _ = self.t_rho.on_interval(now, elapsed, capacity);
+        self.set_full();
+    }
+
+    /// An interval that was cut short need not have seen every flow: its bytes count with the next
+    /// one's.
+    fn settle_shares(&mut self, now: Instant) {
+        if let Some(shares) = &mut self.shares
+            && now - self.shares_since >= self.t_rho.current() / 2
+        {
+            shares.settle();
+            self.shares_since = now;
+        }
+    }
+
+    /// The first packet after idleness: what was measured before says nothing about what comes.
+    fn wake(&mut self, now: Instant) {
+        self.idle = false;
+        self.unknown = true;
+        self.over_until = now;
+        self.code = VcpCode::Low;
+        self.said = None;
+        self.load_128 = 0;
+        self.rule.on_idle();
+        if let Some(shares) = &mut self.shares {
+            shares.clear();
+            self.shares_since = now;
+        }
+        self.begin(now);
+    }
+
+    /// True for an interval's length from the last tail drop on: as long as senders freeze after a
+    /// cut, so that one drop makes them cut once.
+    #[inline]
+    fn overflows(&self, now: Instant) -> bool {
+        now < self.over_until
+    }
+
+    /// `code`, or OVER where the queue overflows: nobody is spared then.
+    #[inline]
+    fn raised(&self, now: Instant, code: VcpCode) -> VcpCode {
+        if self.overflows(now) {
+            VcpCode::Over
+        } else {
+            code
+        }
+    }
+
+    /// An XCP packet is told in rates what a VCP packet of its flow would be told in codes.
+    fn answer_xcp(&mut self, now: Instant, packet: &Arrival, header: &XcpCarried) -> XcpAnswer {
+        let as_vcp = VcpCarried {
+            code: VcpCode::Low,
+            min_rtt: None,
+            bise: true,
+            carries_r: true,
+        };
+        let mark = self.rule.mark(self.code, &as_vcp);
+        let Mark { code, r } = self.for_flow(packet.flow_hash, mark, &as_vcp);
+        let code = self.raised(now, code);
+        let said = Said {
+            code,
+            r,
+            t_rho: self.t_rho.current(),
+        };
+        self.guests.answer(said, header, packet.bytes)
+    }
+
+    /// What one flow is told, where all are to be told `mark`. OVER is kept from flows with little
+    /// only where they see the load beside it; r is raised only for those that follow it.
+    #[inline]
+    fn for_flow(&self, flow_hash: u32, mark: Mark, carried: &VcpCarried) -> Mark {
+        let (Some(shares), Some(r)) = (&self.shares, mark.r) else {
+            return mark;
+        };
+        let r = shares.grant(flow_hash, r);
+        let lift = shares.lift(flow_hash);
+        let follows = carried.bise && carried.carries_r;
+        let code = match mark.code {
+            _ if lift > 0 && follows && self.load_128 < ROOM_FOR_SMALL_128 => {
+                let r = Some(r.max(lift));
+                let code = VcpCode::Low;
+                return Mark { code, r };
+            }
+            VcpCode::Over if carried.carries_r && shares.spares(flow_hash) => VcpCode::High,
+            code => code,
+        };
+        Mark { code, r: Some(r) }
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.meter.begin(now);
+        self.ends = now + self.t_rho.current();
+        self.granted.begin(now);
+        self.offered.begin();
+    }
+}
+
+impl<R: LinkRule> LinkController for VcpLink<R> {
+    #[inline(always)]
+    fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
+        self.meter.sample(now, queue);
+        if self.idle && self.params.restart {
+            self.wake(now);
+        }
+        self.meter.count(arrival.bytes);
+        if let Some(shares) = &mut self.shares {
+            match &arrival.carried {
+                Carried::Vcp(_) | Carried::Xcp(_) => {
+                    shares.count(arrival.flow_hash, arrival.bytes);
+                }
+                // Not each packet of a flow asks.
+                Carried::QuickStart(_) | Carried::Foreign => {
+                    shares.count_silent(arrival.flow_hash, arrival.bytes);
+                }
+            }
+        }
+        let rtt = match &arrival.carried {
+            Carried::Vcp(carried) => carried.min_rtt,
+            Carried::Xcp(header) => guests::rtt_class(header),
+            Carried::QuickStart(_) | Carried::Foreign => None,
+        };
+        if self.t_rho.see(now, arrival.bytes, rtt) && self.t_rho.review(now) {
+            self.set_full();
+        }
+        if self.params.restart
+            && (self.meter.lambda() >= self.next_look || now >= self.next_look_at)
+        {
+            self.look(now, queue);
+        }
+    }
+
+    #[inline]
+    fn on_arrivals(&mut self, now: Instant, run: &Arrival, _packets: u32, queue: u64) {
+        // Bytes are counted, not packets.
+        self.on_arrival(now, run, queue);
+    }
+
+    #[inline(always)]
+    fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer {
+        self.meter
+            .sample(now, queue.saturating_add(u64::from(packet.bytes)));
+        let carried = match &packet.carried {
+            Carried::Vcp(carried) => carried,
+            Carried::Xcp(header) => return Answer::Xcp(self.answer_xcp(now, packet, header)),
+            Carried::QuickStart(_) | Carried::Foreign => return Answer::None,
+        };
+        if carried.code == VcpCode::None {
+            return Answer::None;
+        }
+        let mark = self.rule.mark(self.code, carried);
+        let Mark { code, r } = self.for_flow(packet.flow_hash, mark, carried);
+        let code = self.raised(now, code);
+        let shown = code.max(carried.code);
+        if let Some(count) = self.marked.get_mut(usize::from(shown as u8)) {
+            *count += 1;
+        }
+        Answer::Vcp(VcpAnswer {
+            code,
+            r,
+            t_rho_ms: self.t_rho.advertised_ms(),
+            load_128: self.load_128,
+            ..VcpAnswer::default()
+        })
+    }
+
+    fn on_drop(&mut self, now: Instant, _packet: &Arrival) {
+        // The load of an interval may lie below 1 while bursts overflow a short queue.
+        self.over_until = now + self.t_rho.current();
+    }
+
+    fn on_set_aside(&mut self, now: Instant) {
+        self.t_rho.forget(now);
+        self.set_full();
+    }
+
+    fn on_timer(&mut self, now: Instant, queue: u64) {
+        self.meter.sample(now, queue);
+        if now - self.meter.started() >= self.t_rho.current() {
+            self.close(now, queue);
+        }
+    }
+
+    #[inline]
+    fn deadline(&self) -> Option<Instant> {
+        // An idle port has nothing to measure until a packet wakes it.
+        let asleep = self.idle && self.params.restart;
+        debug_assert_eq!(self.ends, self.meter.started() + self.t_rho.current());
+        (!asleep).then_some(self.ends)
+    }
+
+    fn on_variation(&mut self, wait: Duration) {
+        if self.params.restart {
+            self.wait = wait;
+        }
+    }
+
+    fn on_capacity(&mut self, now: Instant, bytes_per_second: u64) {
+        // The running interval goes on: however often the capacity moves, loads are measured over
+        // whole intervals.
+        let elapsed = now - self.meter.started();
+        if self.offered.change(elapsed, bytes_per_second) {
+            self.set_full();
+        }
+    }
+
+    /// Much: by codes alone a newcomer gets to its share only within tens of round trips.
+    fn room_percent(&self) -> u64 {
+        70
+    }
+
+    fn on_granted(&mut self, now: Instant, _flow_hash: u32, bytes_per_second: u64) {
+        let started = self.meter.started();
+        self.granted.add(now, started, bytes_per_second);
+        self.foresee();
+    }
+
+    fn on_grant_over(&mut self, now: Instant, bytes_per_second: u64, _came: bool) {
+        self.granted.take(now, bytes_per_second);
+    }
+
+    fn on_grant_unused(&mut self, _now: Instant, began: Instant, bytes_per_second: u64) {
+        let started = self.meter.started();
+        self.granted.forget(began, started, bytes_per_second);
+        // r was lowered for it.
+        match &self.said {
+            Some(load) => self.rule.on_load(load),
+            None => self.rule.on_idle(),
+        }
+        self.foresee();
+    }
+
+    fn metrics(&self) -> LinkMetrics {
+        LinkMetrics {
+            interval: self.t_rho.current(),
+            load_ppb: self.load_ppb(),
+            code: self.code,
+            r_q32: self.rule.r_q32(),
+            persistent_queue: self.meter.persistent_queue(),
+            marked: self.marked,
+            ..LinkMetrics::default()
+        }
+    }
+}

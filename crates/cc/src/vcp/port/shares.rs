@@ -1,0 +1,407 @@
+//! What each flow has had lately, and what it is told in return: an r of its own, and whether OVER
+//! is meant for it.
+//!
+//! Under MI each flow grows in proportion to what it has, so whatever shares the first round trips
+//! happened to give would last until many cuts have evened them out. A port whose r travels in the
+//! shim can tell each flow an r of its own: multiplied with the mean of all flows' bytes over its
+//! own, at most twice and at least an eighth, then such that together they grow as with the port's
+//! r. Within those limits all flows grow by equal amounts, as under AI, but as fast as the load
+//! allows.
+//!
+//! OVER is meant for flows that have about their share or more. One that has less than seven
+//! eighths of the level is told HIGH instead. Without that, a flow over several bottlenecks would
+//! be cut once for each of them and starve beside flows that cross only one. The level is the mean
+//! over bytes, not over flows: what the flow of the average byte has. So many small flows do not
+//! lower it.
+//!
+//! A flow that has less than a quarter of the level, a short or a young one, need not wait for AI
+//! either: unless the port is OVER by much, it is told LOW with an r that lets it grow as in slow
+//! start, as long as all such flows together add little.
+//!
+//! Flows are told apart by a hash in a table of fixed size. Two in one slot count as one with the
+//! bytes of both: AI and MD still even out what MI then withholds from them.
+
+use crate::base::arith::{PPM, mul_div, saturate};
+
+/// Slots; a power of two.
+const SLOTS: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 10;
+
+/// A factor of one.
+const ONE_Q8: u16 = 1 << 8;
+
+/// Factors before they are scaled to the same growth together. More than twice would keep a
+/// newcomer under MI while AI would help it more.
+const LEAST_Q8: u64 = 1 << 5;
+const MOST_Q8: u64 = 1 << 9;
+
+/// Flows with less than this share of the level are spared OVER. A larger share lets flows come
+/// closer to each other; near one, noise in what was counted would decide who is cut.
+const SPARED_BELOW: (u64, u64) = (7, 8);
+
+/// Flows with less than one in so many of the level are small.
+const SMALL: u64 = 4;
+
+/// What a small flow may grow by per interval, in 10^-6 of what it has: 2^2.5 − 1, as in slow start
+/// over two and a half round trips.
+const MOST_GROWTH_PPM: u64 = 4_656_854;
+
+/// All small flows together grow by one in so many of all bytes per interval at most.
+const GROWTH_TOGETHER: u64 = 8;
+
+/// What remains of earlier bytes: three quarters. An interval holds two and a half round trips, so
+/// one flow's bursts fall into it twice and another's three times; a mean over some intervals does
+/// not see that.
+const KEPT: (u64, u64) = (3, 4);
+
+/// No slot counts further, so that sums cannot overflow.
+const MOST_BYTES: u64 = 1 << 44;
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// Bytes lately.
+    bytes: u64,
+    /// What r is multiplied with, in 2^-8.
+    factor_q8: u16,
+    /// Some of them since the last interval.
+    active: bool,
+    /// It has so much less than the others that OVER is not for it.
+    spared: bool,
+    /// It has so little that it may grow faster.
+    small: bool,
+}
+
+const EMPTY: Slot = Slot {
+    bytes: 0,
+    active: false,
+    factor_q8: ONE_Q8,
+    spared: false,
+    small: false,
+};
+
+/// Bytes and factors of flows.
+#[derive(Clone, Debug)]
+pub(crate) struct Shares {
+    slots: Box<[Slot]>,
+    /// The ε in 10^-6 that senders follow r with.
+    epsilon_ppm: u64,
+    /// Bytes in all slots, and in those of small flows.
+    total: u64,
+    small: u64,
+    /// The least r of small flows in 2^-16.
+    lift: u16,
+}
+
+impl Shares {
+    /// A table that knows nobody, for senders that follow r with this ε.
+    pub(crate) fn new(epsilon_ppm: u64) -> Self {
+        Self {
+            slots: vec![EMPTY; SLOTS].into_boxed_slice(),
+            epsilon_ppm,
+            total: 0,
+            small: 0,
+            lift: 0,
+        }
+    }
+
+    #[inline]
+    fn index(flow_hash: u32) -> usize {
+        // Hashes may be weak in some bits: fold all of them in.
+        usize::try_from(flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SLOT_BITS)).unwrap_or(0)
+    }
+
+    /// A packet of a flow arrived.
+    #[inline]
+    pub(crate) fn count(&mut self, flow_hash: u32, bytes: u32) {
+        if let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) {
+            slot.bytes = (slot.bytes + u64::from(bytes)).min(MOST_BYTES);
+            slot.active = true;
+            self.total = self.total.saturating_add(u64::from(bytes));
+            if slot.small {
+                self.small = self.small.saturating_add(u64::from(bytes));
+            }
+        }
+    }
+
+    /// A packet of a flow arrived that asks nothing: it counts if others of that flow did ask.
+    #[inline]
+    pub(crate) fn count_silent(&mut self, flow_hash: u32, bytes: u32) {
+        let slot = self.slots.get(Self::index(flow_hash));
+        if slot.is_some_and(|slot| slot.bytes > 0) {
+            self.count(flow_hash, bytes);
+        }
+    }
+
+    /// The r of a flow, from the port's r; both in 2^-16, 65 535 standing for 1.
+    #[inline]
+    pub(crate) fn grant(&self, flow_hash: u32, r: u16) -> u16 {
+        let factor = self
+            .slots
+            .get(Self::index(flow_hash))
+            .map_or(ONE_Q8, |slot| slot.factor_q8);
+        let granted = (u32::from(r) * u32::from(factor)) >> 8;
+        u16::try_from(granted).unwrap_or(u16::MAX)
+    }
+
+    /// True if OVER is not meant for this flow: it has much less than the others, or nothing yet.
+    #[inline]
+    pub(crate) fn spares(&self, flow_hash: u32) -> bool {
+        let slot = self.slots.get(Self::index(flow_hash));
+        slot.is_some_and(|slot| slot.spared)
+    }
+
+    /// The r in 2^-16 that a small flow has at least; 0 for all others.
+    #[inline]
+    pub(crate) fn lift(&self, flow_hash: u32) -> u16 {
+        match self.slots.get(Self::index(flow_hash)) {
+            Some(slot) if slot.small => self.lift,
+            _ => 0,
+        }
+    }
+
+    /// How fast small flows may grow, from the bytes so far.
+    #[cold]
+    pub(crate) fn set_lift(&mut self) {
+        let growth_ppm = match self.small {
+            0 => MOST_GROWTH_PPM,
+            small => mul_div(self.total, PPM, small.saturating_mul(GROWTH_TOGETHER)),
+        };
+        let lift = match self.epsilon_ppm {
+            0 => 0,
+            epsilon => mul_div(growth_ppm.min(MOST_GROWTH_PPM), 1 << 16, epsilon),
+        };
+        self.lift = u16::try_from(lift).unwrap_or(u16::MAX);
+    }
+
+    /// Nothing is known of any flow.
+    pub(crate) fn clear(&mut self) {
+        self.slots.fill(EMPTY);
+        (self.total, self.small, self.lift) = (0, 0, 0);
+    }
+
+    /// An interval has passed: its bytes make the next one's factors.
+    #[cold]
+    pub(crate) fn settle(&mut self) {
+        // Who sends no more is nobody to compare with.
+        for slot in self.slots.iter_mut().filter(|slot| !slot.active) {
+            slot.bytes = 0;
+        }
+        self.weigh();
+        for slot in &mut self.slots {
+            slot.bytes = slot.bytes * KEPT.0 / KEPT.1;
+            slot.active = false;
+        }
+        self.total = self.total * KEPT.0 / KEPT.1;
+        self.small = self.small * KEPT.0 / KEPT.1;
+    }
+
+    /// Factors, and who is spared or small, from the bytes so far.
+    #[cold]
+    pub(crate) fn weigh(&mut self) {
+        let (mut sum, mut squares, mut count) = (0, 0, 0);
+        for slot in self.slots.iter().filter(|slot| slot.bytes > 0) {
+            sum += slot.bytes;
+            squares += u128::from(slot.bytes) * u128::from(slot.bytes);
+            count += 1;
+        }
+        let level = saturate(squares / u128::from(sum.max(1)));
+        let Some(mean) = u64::checked_div(sum, count) else {
+            return;
+        };
+        let (mut weighed, mut small) = (0, 0);
+        for slot in &mut self.slots {
+            slot.small = slot.bytes * SMALL < level;
+            if slot.small {
+                small += slot.bytes;
+            }
+            slot.spared = slot.bytes * SPARED_BELOW.1 < level * SPARED_BELOW.0;
+            let factor = ((mean << 8) / slot.bytes.max(1)).clamp(LEAST_Q8, MOST_Q8);
+            weighed += (slot.bytes * factor) >> 8;
+            slot.factor_q8 = u16::try_from(factor).unwrap_or(ONE_Q8);
+        }
+        (self.total, self.small) = (sum, small);
+        self.set_lift();
+        let scale_q8 = (sum << 8) / weighed.max(1);
+        for slot in &mut self.slots {
+            let factor = (u64::from(slot.factor_q8) * scale_q8) >> 8;
+            slot.factor_q8 = u16::try_from(factor).unwrap_or(u16::MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn whoever_has_less_is_told_more() {
+        let mut shares = Shares::new(10 * PPM);
+        shares.settle();
+        assert_eq!(shares.grant(1, 1000), 1000);
+        shares.count(1, 30_000);
+        shares.count(2, 10_000);
+        shares.weigh();
+        // Mean 20 000: two thirds and twice, which makes 20 000 + 20 000 bytes grow like 40 000.
+        assert_eq!(shares.grant(1, 3000), 1992);
+        assert_eq!(shares.grant(2, 3000), 6000);
+        // One that nobody has seen yet: twice at most.
+        assert_eq!(shares.grant(3, 3000), 6000);
+        assert_eq!(shares.grant(2, u16::MAX), u16::MAX);
+        shares.clear();
+        assert_eq!(shares.grant(2, 3000), 3000);
+    }
+
+    #[test]
+    fn alone_a_flow_has_what_the_port_says() {
+        let mut shares = Shares::new(10 * PPM);
+        for bytes in [1, 777, 1_000_000, u32::MAX] {
+            shares.count(9, bytes);
+            shares.settle();
+            assert_eq!(shares.grant(9, 12_345), 12_345);
+        }
+    }
+
+    #[test]
+    fn packets_that_ask_nothing_count_for_flows_that_ask() {
+        let mut shares = Shares::new(10 * PPM);
+        shares.count(1, 1000);
+        for _ in 0..63 {
+            shares.count_silent(1, 1000);
+            shares.count_silent(3, 1000);
+            shares.count(2, 1000);
+        }
+        shares.weigh();
+        assert!(!shares.spares(1) && !shares.spares(2));
+        assert_eq!(shares.total, 127_000);
+    }
+
+    #[test]
+    fn over_is_for_those_who_have_their_share() {
+        let mut shares = Shares::new(10 * PPM);
+        // Nothing is known: nobody is spared.
+        assert!(!shares.spares(1) && !shares.spares(4));
+        for (flow, bytes) in [(1, 40_000), (2, 30_000), (3, 38_000)] {
+            shares.count(flow, bytes);
+        }
+        shares.weigh();
+        // The level is 36 518, seven eighths of it 31 953.
+        assert_eq!(
+            [1, 2, 3].map(|flow| shares.spares(flow)),
+            [false, true, false]
+        );
+        // One that nobody has seen yet has less than that.
+        assert!(shares.spares(4));
+        // Some hundred small ones hardly lower the level.
+        for flow in 100..600 {
+            shares.count(flow, 10);
+        }
+        shares.weigh();
+        assert_eq!(
+            [1, 2, 3].map(|flow| shares.spares(flow)),
+            [false, true, false]
+        );
+        let small = (100..600).filter(|flow| shares.spares(*flow)).count();
+        assert!(
+            small >= 498,
+            "all that share no slot with a large one: {small}"
+        );
+        shares.clear();
+        assert!(!shares.spares(2));
+    }
+
+    #[test]
+    fn small_flows_grow_as_in_slow_start_while_they_are_few() {
+        let mut shares = Shares::new(10 * PPM);
+        shares.set_lift();
+        assert_eq!(shares.lift(3), 0, "nobody is small before anybody is known");
+        shares.count(1, 900_000);
+        shares.count(2, 2_000);
+        shares.settle();
+        // 2^2.5 − 1 over ε, also for one that comes now.
+        let most = 30_519;
+        assert_eq!([1, 2, 3].map(|flow| shares.lift(flow)), [0, most, most]);
+        // A crowd of them comes: together they grow by an eighth of all bytes. What was before
+        // counts by three quarters.
+        let before = 902_000 * 3 / 4;
+        let crowd = 200_000;
+        for flow in 1000..1100 {
+            shares.count(flow, crowd / 100);
+        }
+        shares.set_lift();
+        let small = f64::from(crowd) + 1500.0;
+        let growth = (f64::from(before) + f64::from(crowd)) / 8.0 / small;
+        let lift = f64::from(shares.lift(1050)) / 65_536.0;
+        assert!((lift * 10.0 / growth - 1.0).abs() < 3e-2, "{lift} {growth}");
+        shares.clear();
+        assert_eq!(shares.lift(2), 0);
+        // Where no sender follows r there is nothing to tell.
+        let mut shares = Shares::new(0);
+        shares.count(1, 900_000);
+        shares.settle();
+        assert_eq!(shares.lift(2), 0);
+    }
+
+    #[test]
+    fn the_silent_are_forgotten() {
+        let mut shares = Shares::new(10 * PPM);
+        for flow in 3..30 {
+            shares.count(flow, 10);
+        }
+        for _ in 0..2 {
+            shares.count(1, 30_000);
+            shares.count(2, 10_000);
+            shares.settle();
+        }
+        assert_eq!(shares.grant(2, 3000), 6000);
+        assert_eq!(shares.grant(1, 3000), 1992);
+    }
+
+    proptest! {
+        /// Somebody is always told OVER, and whoever has more than one who is told it is told it
+        /// too.
+        #[test]
+        fn the_largest_are_never_spared(bytes in prop::collection::vec(1u32..100_000_000, 1..40)) {
+            let mut shares = Shares::new(10 * PPM);
+            for (flow, bytes) in (0..).zip(&bytes) {
+                shares.count(flow, *bytes);
+            }
+            shares.settle();
+            let mut slots: Vec<_> = shares.slots.iter().filter(|slot| slot.bytes > 0).collect();
+            slots.sort_by_key(|slot| slot.bytes);
+            prop_assert!(!slots[slots.len() - 1].spared);
+            for pair in slots.windows(2) {
+                prop_assert!(pair[0].spared || !pair[1].spared);
+            }
+        }
+
+        /// Together flows grow as with one r for all, and nobody with more bytes is told more.
+        #[test]
+        fn the_sum_stays(bytes in prop::collection::vec(1000u32..100_000_000, 1..40)) {
+            let mut shares = Shares::new(10 * PPM);
+            let mut slots = std::collections::BTreeSet::new();
+            let flows: Vec<(u32, u32)> = (0..)
+                .filter(|flow| slots.insert(Shares::index(*flow)))
+                .zip(bytes)
+                .collect();
+            for (flow, bytes) in &flows {
+                shares.count(*flow, *bytes);
+            }
+            shares.weigh();
+            let r = 4000;
+            let mut flows: Vec<(f64, f64)> = flows
+                .iter()
+                .map(|(flow, bytes)| (f64::from(*bytes), f64::from(shares.grant(*flow, r))))
+                .collect();
+            flows.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let sum: f64 = flows.iter().map(|(bytes, _)| bytes).sum();
+            let told: f64 = flows.iter().map(|(bytes, r)| bytes * r).sum();
+            let off = told / (sum * f64::from(r)) - 1.0;
+            prop_assert!((-0.05..0.01).contains(&off), "{off}");
+            for (a, b) in flows.iter().zip(&flows[1..]) {
+                prop_assert!(a.1 >= b.1);
+            }
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! From codes to the window: MI under LOW, AI under HIGH, MD under OVER.
+
+use super::phase::{Cut, Stage};
+use super::window::Window;
+use crate::base::arith::{PPM, micros, mul_div, nanos, ns_since};
+use crate::base::{Duration, Instant};
+use crate::signals::VcpFeedback;
+use crate::vcp::ai::AiClock;
+use crate::vcp::params::{TYPICAL_RTT, VcpParams};
+use crate::vcp::scale::{Gains, Scaling};
+
+/// Intervals that a router may claim; beyond them its word is not taken.
+const LEAST_T_RHO: Duration = Duration::from_millis(1);
+const LONGEST_T_RHO: Duration = Duration::from_millis(65_535);
+
+/// r up to which LOW is AI's more than MI's: from then on α may grow.
+const AI_RULES_R_Q16: u64 = (1 << 16) / 100;
+
+/// However far α has grown, AI adds this share of the window per interval at most.
+const AI_PER_INTERVAL: (u64, u64) = (1, 4);
+
+/// What AI adds must not undo what others are cut by meanwhile: this share of the window per
+/// interval, α or not.
+const AI_WHILE_SPARED: (u64, u64) = (1, 16);
+
+/// A cut of which growth gives back half and more does not end the overload: 1/16 of the window.
+const GIVEN_BACK: u64 = 16;
+
+/// Load in 1/128 from which a port says OVER.
+pub(super) const FULL_128: u8 = 128;
+
+/// What routers last said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Latest {
+    /// LOW, with BISE's large ε.
+    LowSteep,
+    /// LOW.
+    Low,
+    /// HIGH or OVER.
+    #[default]
+    Raised,
+}
+
+/// The sender's side of the moment at which feedback comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now: Instant,
+    pub(crate) srtt: Duration,
+    pub(crate) mtu: u64,
+    /// The window bounded the sender.
+    pub(crate) limited: bool,
+    /// A queue stands somewhere that codes do not tell of: no MI.
+    pub(crate) braked: bool,
+}
+
+/// The window under the routers' rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Steering {
+    window: Window,
+    scaling: Scaling,
+    cut: Cut,
+    ai: AiClock,
+    t_rho: Duration,
+    latest: Latest,
+    last_feedback: Option<Instant>,
+    last_over: Option<Instant>,
+    /// The window before the last cut for OVER, bytes.
+    cut_from: u64,
+}
+
+impl Steering {
+    pub(crate) fn new(now: Instant, window: u64, params: &VcpParams) -> Self {
+        Self {
+            window: Window::new(window),
+            scaling: Scaling::new(params),
+            cut: Cut::default(),
+            ai: AiClock::new(now),
+            t_rho: params.t_rho,
+            latest: Latest::default(),
+            last_feedback: None,
+            last_over: None,
+            cut_from: 0,
+        }
+    }
+
+    /// Window in bytes.
+    #[inline]
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.window.bytes()
+    }
+
+    pub(crate) const fn t_rho(&self) -> Duration {
+        self.t_rho
+    }
+
+    pub(crate) const fn latest(&self) -> Latest {
+        self.latest
+    }
+
+    /// True while a cut works its way round.
+    pub(crate) const fn is_cut(&self) -> bool {
+        self.cut.is_recent()
+    }
+
+    /// Takes the window over from another law.
+    pub(crate) fn take_over(&mut self, now: Instant, window: u64) {
+        self.window = Window::new(window);
+        self.cut.clear();
+        self.ai.reset(now);
+        self.last_feedback = None;
+    }
+
+    /// A router's interval; 0 where the carrier cannot tell it.
+    #[inline]
+    pub(crate) fn hear_t_rho(&mut self, t_rho: Duration) {
+        if t_rho > Duration::ZERO {
+            self.t_rho = t_rho.clamp(LEAST_T_RHO, LONGEST_T_RHO);
+        }
+    }
+
+    /// Applies a batch of codes: MI, then AI, then MD, the order that leaves the smallest window.
+    pub(crate) fn apply(&mut self, params: &VcpParams, moment: Moment, feedback: &VcpFeedback) {
+        let Moment { now, srtt, .. } = moment;
+        let [_, low_packets, high_packets, over_packets] = feedback.packets;
+        let late = self
+            .last_feedback
+            .replace(now)
+            .is_some_and(|last| ns_since(now, last) / 2 > nanos(srtt));
+        if low_packets > 0 {
+            let steep = params.bise_epsilon_ppm.is_some() && feedback.bise;
+            self.latest = if steep { Latest::LowSteep } else { Latest::Low };
+        }
+        if high_packets | over_packets > 0 {
+            self.latest = Latest::Raised;
+        }
+        if late {
+            // Nothing says that there was no OVER meanwhile.
+            self.ai.hold(now);
+        }
+        let stage = self.cut.stage(now);
+        if stage == Stage::Freeze && params.freeze_all {
+            return;
+        }
+        if is_spared(feedback) {
+            // α starts over with that of the flows that are cut.
+            self.ai.on_over(now, self.t_rho.max(srtt), params.ai_growth);
+        }
+        if moment.limited {
+            self.grow(params, moment, feedback, stage, late);
+        } else {
+            self.ai.hold(now);
+        }
+        if over_packets > 0 {
+            self.on_over(params, moment, stage);
+        }
+    }
+
+    fn grow(
+        &mut self,
+        params: &VcpParams,
+        moment: Moment,
+        feedback: &VcpFeedback,
+        stage: Stage,
+        late: bool,
+    ) {
+        let [_, low, high, over] = feedback.bytes;
+        let over = if stage == Stage::Grace { over } else { 0 };
+        // Feedback that was away for long says little about now: one round trip's worth at most.
+        let worth = if late { self.window.bytes() } else { u64::MAX };
+        let low = low.min(worth);
+        let raised = high.saturating_add(over).min(worth);
+
+        let gains = self.scaling.gains(params, moment.srtt, self.t_rho);
+        let r_q16 = mean_r_q16(feedback);
+        let r_epsilon = mul_div(gains.steep_q32, r_q16, 1 << 16);
+        let (epsilon_q32, low_ai) = match (params.bise_epsilon_ppm, feedback.bise) {
+            // One round leaves w·(1 + ε_s·r) + (1 − r)·α_s (VCP extensions paper, eq. 8).
+            (Some(_), true) => (r_epsilon, low - mul_div(low, r_q16, 1 << 16)),
+            // BISE somewhere but not everywhere: neither router's limit is passed.
+            (Some(_), false) => (r_epsilon.min(gains.mild_q32), 0),
+            (None, _) => (gains.mild_q32, 0),
+        };
+        if low > 0 && (low_ai == 0 || r_q16 > AI_RULES_R_Q16) {
+            self.ai.hold(moment.now);
+        }
+        let mi = if moment.braked {
+            0
+        } else {
+            Window::mi(low, epsilon_q32)
+        };
+        // At most twice the window from one acknowledgement.
+        let most = self.window.bytes().saturating_mul(2);
+        self.window.add(mi);
+        let acked = low_ai.saturating_add(raised);
+        let ai = self.additive(params, moment, acked, gains, is_spared(feedback));
+        self.window.add(ai);
+        self.window.cap(most);
+    }
+
+    /// What AI adds for `acked` bytes, in 2^-16 bytes; `spared`: a port is OVER and others make
+    /// room.
+    fn additive(
+        &mut self,
+        params: &VcpParams,
+        moment: Moment,
+        acked: u64,
+        gains: Gains,
+        spared: bool,
+    ) -> u64 {
+        let Moment { now, srtt, mtu, .. } = moment;
+        let cycle = self.t_rho.max(srtt);
+        let alpha_q16 = self
+            .ai
+            .alpha_q16(now, cycle, params.ai_growth, gains.alpha_q16);
+        let limit = if spared {
+            self.share_of_window(AI_WHILE_SPARED, srtt, mtu)
+        } else if alpha_q16 == gains.alpha_q16 {
+            alpha_q16
+        } else {
+            // α itself in any case.
+            self.share_of_window(AI_PER_INTERVAL, srtt, mtu)
+                .max(gains.alpha_q16)
+        };
+        self.window.ai(acked, alpha_q16.min(limit), mtu)
+    }
+
+    /// A share of the window per interval as AI counts, in 2^-16 packets per window: w/mtu ·
+    /// rtt/t_ρ · share.
+    fn share_of_window(&self, (num, den): (u64, u64), srtt: Duration, mtu: u64) -> u64 {
+        let share = mul_div(self.window.bytes(), num << 16, den * mtu);
+        mul_div(
+            share,
+            micros(srtt.min(self.t_rho)).max(1),
+            micros(self.t_rho),
+        )
+    }
+
+    fn on_over(&mut self, params: &VcpParams, moment: Moment, stage: Stage) {
+        let Moment { now, srtt, mtu, .. } = moment;
+        self.last_over = Some(now);
+        let cycle = self.t_rho.max(srtt);
+        self.ai.on_over(now, cycle, params.ai_growth);
+        if stage == Stage::Normal {
+            let before = self.window.bytes();
+            let share = if self.cut.goes_on(now, srtt) {
+                if before > self.cut_from - self.cut_from / GIVEN_BACK {
+                    self.ai.halve();
+                }
+                params.beta_again_ppm
+            } else {
+                params.beta_ppm
+            };
+            self.window.md(share, mtu);
+            self.cut_from = before;
+            self.cut.made(now, self.t_rho, srtt);
+        }
+    }
+
+    /// OVER while another law has the window: true if it calls for a cut now.
+    pub(crate) fn over_elsewhere(&mut self, now: Instant, srtt: Option<Duration>) -> bool {
+        self.last_over = Some(now);
+        let due = self.cut.stage(now) == Stage::Normal;
+        if due {
+            self.cut.made(now, self.t_rho, srtt.unwrap_or(TYPICAL_RTT));
+        }
+        due
+    }
+
+    /// A queue that is no VCP router's marked packets: an OVER, cut as another law would cut.
+    pub(crate) fn on_marked(&mut self, now: Instant, share_ppm: u64, srtt: Duration, mtu: u64) {
+        self.window.md(share_ppm, mtu);
+        self.cut.made(now, self.t_rho, srtt);
+        self.ai.reset(now);
+    }
+
+    /// A loss that counts: leaves half. Returns the bytes there were.
+    pub(crate) fn halve(&mut self, now: Instant, mtu: u64) -> u64 {
+        let before = self.window.bytes();
+        self.window.md(PPM / 2, mtu);
+        self.ai.reset(now);
+        before
+    }
+
+    /// Persistent congestion: one packet, nothing pending.
+    pub(crate) fn collapse(&mut self, now: Instant, mtu: u64) {
+        self.window = Window::new(mtu);
+        self.cut.clear();
+        self.ai.reset(now);
+    }
+
+    /// Not above `bytes`.
+    pub(crate) fn cap(&mut self, bytes: u64) {
+        self.window.cap(bytes);
+        self.last_feedback = None;
+    }
+
+    /// Not above `bytes` after an idle time, by which α has not grown: an OVER in it would not have
+    /// been heard.
+    pub(crate) fn cap_after_idle(&mut self, now: Instant, bytes: u64) {
+        self.cap(bytes);
+        self.ai.hold(now);
+    }
+
+    /// Not below `bytes`.
+    pub(crate) fn floor(&mut self, bytes: u64) {
+        self.window.floor(bytes);
+    }
+}
+
+/// A port is OVER, but it is others that have to make room.
+#[inline]
+const fn is_spared(feedback: &VcpFeedback) -> bool {
+    let [_, _, high, over] = feedback.packets;
+    high > 0 && over == 0 && feedback.load_128 >= FULL_128
+}
+
+/// Mean r over the LOW packets in 2^-16; 1 where there are none.
+#[inline]
+fn mean_r_q16(feedback: &VcpFeedback) -> u64 {
+    match feedback.packets {
+        [_, 0, _, _] => 1 << 16,
+        [_, count, _, _] => (feedback.sum_r / count).min(1 << 16),
+    }
+}

@@ -1,0 +1,199 @@
+//! The rate at which a link really drains: for links that are shared, or change, without telling
+//! the port (the XCP Linux paper leaves that open in section IV-B).
+//!
+//! While packets wait, the next one leaves as soon as the link takes it. So bytes over time of a
+//! busy stretch of at least ten packets are the link's rate, whatever else it carries. Where
+//! nothing waits there is nothing to see: if the traffic fills what is believed all the same, the
+//! belief grows by a fiftieth per interval until a queue forms.
+
+use crate::base::arith::{mul_div, ns_since};
+use crate::base::{Duration, Instant};
+
+/// A busy stretch has so many packets at least …
+const LEAST_PACKETS: u32 = 10;
+/// … and lasts for this part of the mean RTT: transmitters work in bursts.
+const PART_OF_RTT: u32 = 8;
+/// A longer pause between two packets is no transmission.
+const MOST_GAP: Duration = Duration::from_secs(2);
+/// What one stretch moves the belief by: a quarter of the way.
+const GAIN: i128 = 4;
+/// Believed is a little less than measured, so that the queue drains.
+const MARGIN: (u64, u64) = (63, 64);
+/// What the belief grows by per interval without a queue.
+const PROBE: u64 = 50;
+/// … if so much of it is used.
+const FULL: (u64, u64) = (19, 20);
+/// Least and largest belief, in bytes per second.
+const LEAST: u64 = 1_000;
+const MOST: u64 = 1_000_000_000_000;
+
+/// A stretch during which packets always waited.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    since: Instant,
+    last: Instant,
+    bytes: u64,
+    packets: u32,
+}
+
+/// Measures a port's drain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DrainMeter {
+    /// Bytes per second.
+    believed: u64,
+    /// What the port says of itself: never more than that.
+    port: u64,
+    stretch: Option<Stretch>,
+    /// Bytes of the packet that left last.
+    leaving: u32,
+    /// A stretch ended in the running interval.
+    measured: bool,
+}
+
+impl DrainMeter {
+    pub(crate) fn new(port: u64) -> Self {
+        let port = port.clamp(LEAST, MOST);
+        Self {
+            believed: port,
+            port,
+            stretch: None,
+            leaving: 0,
+            measured: false,
+        }
+    }
+
+    /// The port's own rate changed.
+    pub(crate) fn set_port(&mut self, port: u64) {
+        let port = port.clamp(LEAST, MOST);
+        if port != self.port {
+            *self = Self::new(port);
+        }
+    }
+
+    /// Bytes per second.
+    #[inline]
+    pub(crate) const fn believed(&self) -> u64 {
+        self.believed
+    }
+
+    /// A packet of `bytes` begins to leave; others wait behind it if `backlogged`. True if that
+    /// changed the belief.
+    #[inline]
+    pub(crate) fn on_departure(
+        &mut self,
+        now: Instant,
+        bytes: u32,
+        backlogged: bool,
+        mean_rtt: Duration,
+    ) -> bool {
+        let mut changed = false;
+        let left = core::mem::replace(&mut self.leaving, bytes);
+        if let Some(stretch) = &mut self.stretch {
+            if now - stretch.last > MOST_GAP {
+                self.stretch = None;
+            } else {
+                stretch.bytes = stretch.bytes.saturating_add(u64::from(left));
+                stretch.packets += 1;
+                stretch.last = now;
+                let long = ns_since(now, stretch.since) > 0
+                    && now - stretch.since >= mean_rtt / PART_OF_RTT;
+                if stretch.packets >= LEAST_PACKETS && long {
+                    let stretch = *stretch;
+                    self.learn(stretch);
+                    self.stretch = None;
+                    changed = true;
+                }
+            }
+        }
+        if !backlogged {
+            self.stretch = None;
+        } else if self.stretch.is_none() {
+            self.stretch = Some(Stretch {
+                since: now,
+                last: now,
+                bytes: 0,
+                packets: 0,
+            });
+        }
+        changed
+    }
+
+    #[cold]
+    fn learn(&mut self, stretch: Stretch) {
+        let nanos = ns_since(stretch.last, stretch.since).max(1);
+        let rate = mul_div(stretch.bytes, 1_000_000_000, nanos);
+        let rate = mul_div(rate, MARGIN.0, MARGIN.1);
+        let step = (i128::from(rate) - i128::from(self.believed)) / GAIN;
+        let next = i128::from(self.believed) + step;
+        self.believed = u64::try_from(next).unwrap_or(LEAST).clamp(LEAST, self.port);
+        self.measured = true;
+    }
+
+    /// A control interval is over in which `input` bytes per second came and `standing` bytes did
+    /// not drain.
+    pub(crate) fn on_interval(&mut self, input: u64, standing: u64) {
+        let used = input >= mul_div(self.believed, FULL.0, FULL.1);
+        if used && standing == 0 && !self.measured {
+            let more = (self.believed / PROBE).max(1);
+            self.believed = self.believed.saturating_add(more).min(self.port);
+        }
+        self.measured = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ms;
+
+    /// `packets` of 1250 bytes leave back to back at `rate` bytes per second from `start` on.
+    fn drain(meter: &mut DrainMeter, start: Instant, packets: u64, rate: u64) -> Instant {
+        let mut now = start;
+        for _ in 0..packets {
+            let _ = meter.on_departure(now, 1250, true, ms(80));
+            now += Duration::from_nanos(1250 * 1_000_000_000 / rate);
+        }
+        let _ = meter.on_departure(now, 1250, false, ms(80));
+        now
+    }
+
+    #[test]
+    fn follows_a_backlogged_link_down_and_up_again() {
+        let mut meter = DrainMeter::new(1_250_000);
+        assert_eq!(meter.believed(), 1_250_000);
+        let now = drain(&mut meter, Instant::ZERO, 400, 625_000);
+        let off = meter.believed() as f64 / 625_000.0;
+        assert!((0.97..1.0).contains(&off), "{off}");
+        let _ = drain(&mut meter, now + ms(5), 400, 1_000_000);
+        let off = meter.believed() as f64 / 1_000_000.0;
+        assert!((0.97..1.0).contains(&off), "{off}");
+    }
+
+    #[test]
+    fn short_bursts_say_nothing() {
+        let mut meter = DrainMeter::new(1_250_000);
+        let mut now = Instant::ZERO;
+        for _ in 0..100 {
+            now = drain(&mut meter, now, 9, 125_000) + ms(100);
+        }
+        assert_eq!(meter.believed(), 1_250_000);
+    }
+
+    #[test]
+    fn grows_while_filled_without_a_queue() {
+        let mut meter = DrainMeter::new(1_250_000);
+        let _ = drain(&mut meter, Instant::ZERO, 400, 625_000);
+        meter.on_interval(700_000, 10_000);
+        let before = meter.believed();
+        // A queue stands, or the traffic is less than what is believed.
+        meter.on_interval(700_000, 10_000);
+        meter.on_interval(before / 2, 0);
+        assert_eq!(meter.believed(), before);
+        meter.on_interval(before, 0);
+        assert_eq!(meter.believed(), before + before / 50);
+        for _ in 0..200 {
+            meter.on_interval(meter.believed(), 0);
+        }
+        assert_eq!(meter.believed(), 1_250_000, "not beyond the port's rate");
+    }
+}

@@ -1,0 +1,386 @@
+//! VCP packets at an XCP port: what XCP would tell their flows, said in VCP's codes.
+//!
+//! An XCP flow that is there for a whole interval is given an equal share of the positive pool and
+//! loses of the negative one by its bytes. A VCP flow has the same coming to it: the port keeps the
+//! rate that an XCP flow in its place would have, and compares it with the rate that the flow has.
+//! Less is LOW, with the r that makes a BISE sender grow by half of what is missing; more than a
+//! sixteenth above it is OVER, which takes an eighth; between them it is HIGH, under which senders
+//! add what they add.
+//!
+//! What a code does shows a round trip after the port wrote it, and takes another one to show in
+//! full. So rates are compared once per *look*: in its first interval the code is told, then comes
+//! the flow's round trip, and its last interval is measured. A sender that was told to grow for all
+//! of that would grow on for as long as nobody sees it, and end at several times what is due: it is
+//! told HIGH after the first interval. Who has more than a third above what is due is told OVER for
+//! all of a look; senders cut once per interval and round trip.
+//!
+//! Flows are told apart by a hash in a table of fixed size; two in one slot count as one.
+
+use super::fairness::Pools;
+use crate::base::arith::{mul_div, nanos, ns_since};
+use crate::base::{Duration, Instant};
+use crate::signals::VcpCode;
+use crate::xcp::fixed::rate_q16;
+
+/// Slots; a power of two.
+const SLOTS: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 10;
+
+/// The interval that VCP packets are told: the port's own, and half of VCP's usual one at least.
+const LEAST_TOLD: Duration = Duration::from_millis(100);
+/// A look waits for so many intervals at most, for whoever tells a long round trip.
+const LONGEST_WAIT: u64 = 8;
+/// Intervals of a look beside those: in the first the code is told, and the last is measured.
+const TOLD_AND_MEASURED: u64 = 2;
+/// A rate above what is due by this part of itself is OVER.
+const TOO_MUCH: u64 = 16;
+/// What is due is at least this part of the rate, and at most so many times it, as a flow that does
+/// not use it loses it …
+const SPREAD: u64 = 2;
+/// … by a quarter per look.
+const UNUSED: (u64, u64) = (3, 4);
+/// What r = 1 gives per look: ten times the rate (ε of BISE); half of what is due is told.
+const BISE_EPSILON: u64 = 20;
+/// What LOW gives a VCP sender without BISE per interval: a sixteenth (ε = 0.0625).
+const PLAIN_LOW: u64 = 16;
+/// A rate above what is due by this part of that is OVER for a whole look.
+const FAR_TOO_MUCH: u64 = 3;
+/// Packets that a flow is taken to have before it was seen for a whole interval.
+const INITIAL_PACKETS: u64 = 10;
+/// A flow seen again after so many intervals is another one; one seen less often counts for the
+/// intervals between.
+const STALE: u64 = 4;
+
+/// What a VCP packet is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) code: VcpCode,
+    /// r of a BISE sender, in 2^-16, 65 535 standing for 1.
+    pub(crate) r: u16,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// The interval to which `bytes` belongs.
+    interval: u64,
+    bytes: u64,
+    /// When the running part of a look began, and what came since.
+    since: Instant,
+    seen: u64,
+    /// Parts of the running look that are over, of `parts`: the last one is measured.
+    part: u64,
+    parts: u64,
+    /// The rate that an XCP flow would have, in 2^-16 bytes per second.
+    due: u64,
+    /// What it was given more than taken, in 2^-16 bytes per second.
+    given: i64,
+    /// What is missing, as a share of the rate, in 2^-16.
+    surplus_q16: u64,
+    code: VcpCode,
+    /// So many parts of a look are told the code; the others are told HIGH.
+    told_for: u64,
+}
+
+const EMPTY: Slot = Slot {
+    interval: 0,
+    bytes: 0,
+    since: Instant::ZERO,
+    seen: 0,
+    part: 0,
+    parts: TOLD_AND_MEASURED + 1,
+    due: 0,
+    given: 0,
+    surplus_q16: 0,
+    code: VcpCode::Low,
+    told_for: 1,
+};
+
+/// VCP flows at the port.
+#[derive(Clone, Debug)]
+pub(crate) struct Guests {
+    slots: Box<[Slot]>,
+    /// Number of the running interval.
+    interval: u64,
+    /// Length of the last one in ns.
+    last_ns: u64,
+    told: Duration,
+    /// What a flow that was there all the time is given.
+    share: u64,
+    /// Flows seen in the running interval.
+    active: u64,
+}
+
+impl Guests {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: vec![EMPTY; SLOTS].into_boxed_slice(),
+            interval: STALE + 1,
+            last_ns: 1,
+            told: LEAST_TOLD,
+            share: 0,
+            active: 0,
+        }
+    }
+
+    #[inline]
+    fn index(flow_hash: u32) -> usize {
+        usize::try_from(flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SLOT_BITS)).unwrap_or(0)
+    }
+
+    /// Flows seen in the interval that ends: each counts like an XCP flow that was there all the
+    /// time.
+    pub(crate) const fn active(&self) -> u64 {
+        self.active
+    }
+
+    /// The interval that packets are told.
+    pub(crate) const fn told_interval(&self) -> Duration {
+        self.told
+    }
+
+    /// An interval of length `last` is over; each flow's share of the next one's positive pool is
+    /// `share`.
+    pub(crate) fn begin(&mut self, last: Duration, next: Duration, share: u64) {
+        self.interval += 1;
+        self.last_ns = nanos(last).max(1);
+        self.told = next.max(LEAST_TOLD);
+        self.share = share;
+        self.active = 0;
+    }
+
+    /// A packet of a flow arrived. Returns what that takes from the pools: given, less what is
+    /// taken.
+    #[inline]
+    pub(crate) fn count(
+        &mut self,
+        now: Instant,
+        flow_hash: u32,
+        bytes: u32,
+        rtt: Option<Duration>,
+        pools: &mut Pools,
+    ) -> i64 {
+        let interval = self.interval;
+        let mut net = 0;
+        if let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) {
+            if slot.interval != interval {
+                let (share, told) = (self.share, nanos(self.told));
+                let passed = interval - slot.interval;
+                if passed > STALE {
+                    *slot = Slot::new(now, bytes, self.last_ns);
+                    let rate = slot.due;
+                    net = slot.settle(share, pools);
+                    slot.judge(rate);
+                } else {
+                    net = slot.settle(share.saturating_mul(passed), pools);
+                    slot.turn(now, told, rtt.map_or(0, nanos));
+                }
+                self.active += passed.min(STALE);
+                slot.interval = interval;
+                slot.bytes = 0;
+            }
+            slot.bytes = slot.bytes.saturating_add(u64::from(bytes));
+            slot.seen = slot.seen.saturating_add(u64::from(bytes));
+        }
+        net
+    }
+
+    /// A packet arrived that asks nothing: it counts as [`count`](Self::count) says if others of
+    /// its flow asked lately, for a VCP sender whose window is CUBIC's asks with few.
+    #[inline]
+    pub(crate) fn count_silent(
+        &mut self,
+        now: Instant,
+        flow_hash: u32,
+        bytes: u32,
+        pools: &mut Pools,
+    ) -> i64 {
+        let slot = self.slots.get(Self::index(flow_hash));
+        if slot.is_some_and(|slot| self.interval - slot.interval <= STALE) {
+            self.count(now, flow_hash, bytes, None, pools)
+        } else {
+            0
+        }
+    }
+
+    /// What the flow's packets are told during this interval.
+    #[inline]
+    pub(crate) fn told(&self, flow_hash: u32, bise: bool) -> Told {
+        let Some(slot) = self.slots.get(Self::index(flow_hash)) else {
+            return Told {
+                code: VcpCode::High,
+                r: 0,
+            };
+        };
+        let (r, told_for) = match (slot.code, bise) {
+            // Without BISE a LOW gives what it gives: it is said as often as half of that is due.
+            (VcpCode::Low, false) => {
+                let step = (1 << 16) / PLAIN_LOW;
+                (0, (slot.surplus_q16 + step / 2) / step)
+            }
+            _ => (slot.surplus_q16 / BISE_EPSILON, slot.told_for),
+        };
+        Told {
+            code: match slot.part < told_for {
+                true => slot.code,
+                false => VcpCode::High,
+            },
+            r: u16::try_from(r).unwrap_or(u16::MAX),
+        }
+    }
+
+    /// What a flow that was seen lately was given more than taken, in 2^-16 bytes per second.
+    pub(crate) fn given(&self, flow_hash: u32) -> i64 {
+        let slot = self.slots.get(Self::index(flow_hash));
+        slot.filter(|slot| self.interval - slot.interval <= STALE)
+            .map_or(0, |slot| slot.given.max(0))
+    }
+
+    /// The same, which counts as taken back from now on.
+    pub(crate) fn take_back(&mut self, flow_hash: u32) -> i64 {
+        let given = self.given(flow_hash);
+        if let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) {
+            slot.given = slot.given.saturating_sub(given);
+        }
+        given
+    }
+
+    /// Forgets all flows.
+    pub(crate) fn clear(&mut self) {
+        self.interval += STALE + 1;
+        self.active = 0;
+        self.share = 0;
+    }
+}
+
+impl Slot {
+    /// A flow's first packet.
+    fn new(now: Instant, packet: u32, last_ns: u64) -> Self {
+        let initial = u64::from(packet).saturating_mul(INITIAL_PACKETS);
+        Self {
+            since: now,
+            due: rate_q16(initial, last_ns),
+            ..EMPTY
+        }
+    }
+
+    /// A flow's first packet of an interval: what the last one's bytes have coming changes the rate
+    /// that is due.
+    fn settle(&mut self, share: u64, pools: &mut Pools) -> i64 {
+        let net = pools.settle_flow(share, self.bytes);
+        self.due = self.due.saturating_add_signed(net);
+        self.given = self.given.saturating_add(net);
+        net
+    }
+
+    /// Compares rates, if a look is over. Packets are told an interval of `told` ns, and the flow a
+    /// round trip of `rtt` ns or 0.
+    fn turn(&mut self, now: Instant, told: u64, rtt: u64) {
+        let passed = ns_since(now, self.since);
+        // Intervals begin with packets, so one may be a little shorter than another.
+        if passed < told - told / 8 {
+            return;
+        }
+        let rate = rate_q16(self.seen, passed).max(1);
+        self.since = now;
+        self.seen = 0;
+        self.part += 1;
+        if rtt > 0 {
+            let wait = rtt.div_ceil(told.max(1));
+            self.parts = TOLD_AND_MEASURED + wait.clamp(1, LONGEST_WAIT);
+        }
+        if self.part < self.parts {
+            return;
+        }
+        self.part = 0;
+        if self.due > rate.saturating_mul(SPREAD) {
+            let less = mul_div(self.due, UNUSED.0, UNUSED.1);
+            self.due = less.max(rate.saturating_mul(SPREAD));
+        }
+        self.due = self.due.max(rate / SPREAD);
+        self.judge(rate);
+    }
+
+    /// The code that brings the flow from `rate` to what is due.
+    fn judge(&mut self, rate: u64) {
+        let rate = rate.max(1);
+        self.surplus_q16 = 0;
+        if let Some(missing) = self.due.checked_sub(rate) {
+            self.surplus_q16 = mul_div(missing, 1 << 16, rate);
+            self.code = VcpCode::Low;
+            self.told_for = 1;
+        } else if rate - self.due > rate / TOO_MUCH {
+            self.code = VcpCode::Over;
+            let far = rate - self.due > self.due / FAR_TOO_MUCH;
+            self.told_for = if far { u64::MAX } else { 1 };
+        } else {
+            self.code = VcpCode::High;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_that_ask_with_few_packets_are_told_by_all_that_they_send() {
+        let (mut guests, mut pools) = (Guests::new(), Pools::default());
+        let interval = Duration::from_millis(100);
+        for n in 0..40 {
+            guests.begin(interval, interval, 0);
+            for packet in 0..64 {
+                let now = Instant::from_micros(n * 100_000 + packet * 1500);
+                let _ = guests.count(now, 1, 1500, None, &mut pools);
+                let _ = match packet {
+                    0 => guests.count(now, 2, 1500, None, &mut pools),
+                    _ => guests.count_silent(now, 2, 1500, &mut pools),
+                };
+                let _ = guests.count_silent(now, 3, 1500, &mut pools);
+            }
+            assert!(n == 0 || guests.active() == 2, "one never asks");
+            assert_eq!(guests.told(1, true), guests.told(2, true));
+        }
+        assert_eq!(guests.told(2, true).code, VcpCode::Over);
+    }
+
+    /// Packets of one flow that has all that it asks for coming to it: what they are told, interval
+    /// by interval.
+    fn told_in_turn(rtt: Option<Duration>, bise: bool) -> Vec<VcpCode> {
+        let (mut guests, interval) = (Guests::new(), Duration::from_millis(100));
+        let in_interval = |n: u64| {
+            let mut pools = Pools::new(1 << 40, 0, 1, 1);
+            guests.begin(interval, interval, 1 << 34);
+            for packet in 0..20 {
+                let now = Instant::from_micros(n * 100_000 + packet * 5000);
+                let _ = guests.count(now, 1, 1500, rtt, &mut pools);
+            }
+            guests.told(1, bise).code
+        };
+        (0..18).map(in_interval).collect()
+    }
+
+    /// The effect of a code shows after a round trip: until it is measured nobody grows on.
+    #[test]
+    fn a_flow_grows_in_one_interval_of_a_look_that_lasts_for_its_round_trip() {
+        let runs = |codes: &[VcpCode]| -> Vec<usize> {
+            let lows = codes.iter().enumerate();
+            let lows = lows.filter(|(_, code)| **code == VcpCode::Low);
+            let at: Vec<usize> = lows.map(|(n, _)| n).collect();
+            at.windows(2).map(|pair| pair[1] - pair[0]).collect()
+        };
+        for (rtt, look) in [(None, 3), (Some(20), 3), (Some(100), 3), (Some(400), 6)] {
+            let codes = told_in_turn(rtt.map(Duration::from_millis), true);
+            assert!(!codes.contains(&VcpCode::Over), "{codes:?}");
+            let apart = runs(&codes);
+            assert!(apart.len() >= 2, "{rtt:?}: {codes:?}");
+            let later = apart.get(1..).unwrap();
+            assert!(later.iter().all(|n| *n == look), "{rtt:?}: {codes:?}");
+        }
+        // However long a round trip is told.
+        let codes = told_in_turn(Some(Duration::from_secs(3600)), true);
+        assert!(runs(&codes).contains(&10), "{codes:?}");
+        // A sixteenth per interval makes nobody grow by too much.
+        let codes = told_in_turn(None, false);
+        assert!(runs(&codes).iter().all(|n| *n == 1), "{codes:?}");
+    }
+}

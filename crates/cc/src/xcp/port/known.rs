@@ -1,0 +1,202 @@
+//! Which flows were here before, and for how long what they say may add up, so that headers made up
+//! for one packet each count for little.
+//!
+//! A header's inter-packet time is its sender's word. What it may count for is bounded by flow: one
+//! that was here before the running interval counts up to the time that has passed since; the first
+//! headers of any other count for nothing in the sums, and together they may have a quarter of what
+//! is given. A newcomer waits for one interval at most; a thousand forged flows of one packet each
+//! change no mean. Time is counted as it passes and not by intervals: a flow whose packets are
+//! further apart than an interval counts for what they are apart.
+//!
+//! Flows are told apart by a hash in a table of fixed size; flows in one slot count together, and
+//! where flows are many, slots allow as much more.
+
+use crate::base::Instant;
+use crate::base::arith::saturate;
+
+/// Slots; a power of two.
+const SLOTS: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 13;
+
+/// Time in ticks of 2^18 ns, credit in 2^-26 s.
+const TICK_BITS: u32 = 18;
+/// Inter-packet times in 2^-40 s become credit.
+const CREDIT_BITS: u32 = 14;
+/// Credit per tick of a flow that says the truth: 2^18 ns in 2^-26 s.
+const PER_TICK: u64 = 17_592;
+/// A slot may count for three times the mean of all slots besides.
+const SPREAD: u64 = 3;
+
+/// One slot, times in ticks since the port began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// When its first packet came, and when the last; 0: never.
+    first: u32,
+    last: u32,
+    /// What it may still count for.
+    credit: u32,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    slots: Box<[Slot]>,
+    /// When the running interval began, in ticks.
+    began: u32,
+    /// After so many ticks a flow is forgotten.
+    remembered: u32,
+    /// Credit per tick, and at most.
+    per_tick: u64,
+    most: u64,
+}
+
+/// What a header may count for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Its flow was here before and is within its time.
+    Known,
+    /// It was not.
+    New,
+    /// It was, and has had its time.
+    Spent,
+}
+
+/// Instants before the first tick count as in it, so that 0 stands for never.
+#[inline]
+fn tick(now: Instant) -> u32 {
+    let ticks = (now.as_nanos() >> TICK_BITS) & u64::from(u32::MAX);
+    u32::try_from(ticks).unwrap_or(1).max(1)
+}
+
+/// Ticks wrap within 13 days.
+#[inline]
+const fn before(tick: u32, other: u32) -> bool {
+    let age = other.wrapping_sub(tick);
+    age > 0 && age < 1 << 31
+}
+
+impl Known {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: vec![Slot::default(); SLOTS].into_boxed_slice(),
+            began: 1,
+            remembered: 1,
+            per_tick: PER_TICK,
+            most: 0,
+        }
+    }
+
+    #[inline]
+    fn index(flow_hash: u32) -> usize {
+        usize::try_from(flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SLOT_BITS)).unwrap_or(0)
+    }
+
+    /// An interval begins at `now`. In the last, headers added up to `flows` flows. A flow may
+    /// count for `burst` of inter-packet times at once, in 2^-40 s, and may pause for as long.
+    pub(crate) fn begin(&mut self, now: Instant, flows: u64, burst: u64) {
+        self.began = tick(now);
+        // Forgotten after a pause twice as long.
+        let ticks = (burst >> CREDIT_BITS) / (PER_TICK / 2);
+        self.remembered = u32::try_from(ticks).unwrap_or(u32::MAX).saturating_add(2);
+        let spread =
+            saturate(u128::from(flows) * u128::from(PER_TICK * SPREAD) / u128::from(SLOTS as u64));
+        self.per_tick = (PER_TICK + PER_TICK / 4).saturating_add(spread);
+        self.most = (burst >> CREDIT_BITS).max(1);
+    }
+
+    /// A header of the flow arrives with inter-packet time `x`, in 2^-40 s.
+    #[inline]
+    pub(crate) fn count(&mut self, now: Instant, flow_hash: u32, x: u64) -> Standing {
+        let now = tick(now);
+        let (began, remembered, per_tick, most) =
+            (self.began, self.remembered, self.per_tick, self.most);
+        let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) else {
+            return Standing::New;
+        };
+        let passed = now.wrapping_sub(slot.last);
+        let away = slot.last == 0 || passed > remembered;
+        if away {
+            slot.first = now;
+        }
+        slot.last = now;
+        let more = per_tick.saturating_mul(u64::from(passed));
+        let credit = if away {
+            most
+        } else {
+            u64::from(slot.credit).saturating_add(more).min(most)
+        };
+        // Rounded up: what is less than a unit is not free.
+        let cost = (x >> CREDIT_BITS) + 1;
+        let left = credit.checked_sub(cost).unwrap_or(credit);
+        slot.credit = u32::try_from(left).unwrap_or(u32::MAX);
+        if !before(slot.first, began) {
+            return Standing::New;
+        }
+        // Kept near, so that ticks may wrap.
+        slot.first = began.wrapping_sub(1);
+        if cost > credit {
+            Standing::Spent
+        } else {
+            Standing::Known
+        }
+    }
+
+    /// The flow's header leaves.
+    #[inline]
+    pub(crate) fn is_known(&self, flow_hash: u32) -> bool {
+        self.slots.get(Self::index(flow_hash)).is_some_and(|slot| {
+            let away = before(slot.last, self.began)
+                && self.began.wrapping_sub(slot.last) > self.remembered;
+            slot.last > 0 && before(slot.first, self.began) && !away
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = (1 << 40) / 1000;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    #[test]
+    fn a_flow_counts_from_its_second_interval_on_and_for_its_time() {
+        let mut known = Known::new();
+        known.begin(at(0), 0, 200 * MS);
+        assert_eq!(known.count(at(1), 7, MS), Standing::New);
+        assert!(!known.is_known(7));
+        known.begin(at(100), 0, 200 * MS);
+        assert!(known.is_known(7));
+        // As much as time passes, and a quarter more.
+        let mut counted = 0;
+        for n in 0..1000 {
+            let standing = known.count(at(100 + n), 7, 2 * MS);
+            counted += 2 * u32::from(standing == Standing::Known);
+        }
+        assert!((1250..=1500).contains(&counted), "{counted} ms");
+        assert_eq!(known.count(at(1100), 8, MS), Standing::New);
+        // Away for long.
+        known.begin(at(2000), 0, 200 * MS);
+        assert_eq!(known.count(at(2001), 7, MS), Standing::New);
+    }
+
+    #[test]
+    fn packets_further_apart_than_an_interval_count_for_what_they_are_apart() {
+        let mut known = Known::new();
+        let mut standings = Vec::new();
+        for n in 0..100 {
+            known.begin(at(20 * n), 1, 200 * MS);
+            if n % 6 == 0 {
+                standings.push(known.count(at(20 * n), 7, 120 * MS));
+            }
+        }
+        assert_eq!(standings[0], Standing::New);
+        assert!(
+            standings[1..].iter().all(|s| *s == Standing::Known),
+            "{standings:?}"
+        );
+    }
+}

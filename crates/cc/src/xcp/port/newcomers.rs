@@ -1,0 +1,100 @@
+//! Flows that begin: what they may be given, and what is dealt out anew for them.
+
+use crate::base::arith::PPM;
+
+/// Flows that were not here before may have this part of what is given, all together.
+const PART: u64 = 4;
+/// Flows that begin count as such if they bring this part of the bytes …
+const BYTES: u64 = 64;
+/// … and for so many intervals …
+pub(super) const YOUNG_INTERVALS: u32 = 8;
+/// … in which so many times as much is dealt out anew.
+const YOUNG_SHUFFLE: u64 = 3;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Newcomers {
+    /// What they may still be given in the running interval, in 2^-16 bytes per second.
+    left: u64,
+    /// What they sent in it.
+    bytes: u64,
+    /// For so many intervals some count as young.
+    young: u32,
+}
+
+impl Newcomers {
+    pub(crate) const fn new() -> Self {
+        Self {
+            left: u64::MAX,
+            bytes: 0,
+            young: 0,
+        }
+    }
+
+    /// An interval begins that may give `positive`; `None`: newcomers are all that there are.
+    pub(crate) const fn begin(&mut self, positive: Option<u64>) {
+        self.left = match positive {
+            Some(positive) => positive / PART,
+            None => u64::MAX,
+        };
+    }
+
+    /// What may still be given.
+    #[inline]
+    pub(crate) const fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// One is given `delta`.
+    #[inline]
+    pub(crate) const fn take(&mut self, delta: i64) {
+        if delta > 0 {
+            self.left = self.left.saturating_sub(delta.unsigned_abs());
+        }
+    }
+
+    /// One sends a packet.
+    #[inline]
+    pub(crate) fn count(&mut self, bytes: u32) {
+        self.bytes = self.bytes.saturating_add(u64::from(bytes));
+    }
+
+    /// True while some count as young.
+    pub(crate) const fn are_young(&self) -> bool {
+        self.young > 0
+    }
+
+    /// The part of the traffic that is dealt out anew after an interval of `bytes`, of `usual`, in
+    /// 10^-6: more while flows that begin bring a part of the traffic, so that short ones get to a
+    /// fair share before they end.
+    pub(crate) fn shuffle_ppm(&mut self, bytes: u64, usual: u64) -> u64 {
+        self.young = self.young.saturating_sub(1);
+        let new = core::mem::take(&mut self.bytes);
+        if new > 0 && new >= bytes / BYTES {
+            self.young = YOUNG_INTERVALS;
+        }
+        if self.young > 0 {
+            usual.max((usual * YOUNG_SHUFFLE).min(PPM / 2))
+        } else {
+            usual
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_is_dealt_out_anew_while_flows_are_young() {
+        let mut newcomers = Newcomers::new();
+        assert_eq!(newcomers.shuffle_ppm(100_000, 100_000), 100_000);
+        newcomers.count(1500);
+        assert_eq!(newcomers.shuffle_ppm(100_000, 100_000), 100_000, "too few");
+        newcomers.count(15_000);
+        for _ in 0..YOUNG_INTERVALS {
+            assert_eq!(newcomers.shuffle_ppm(100_000, 100_000), 300_000);
+        }
+        assert_eq!(newcomers.shuffle_ppm(100_000, 100_000), 100_000);
+    }
+}

@@ -1,0 +1,383 @@
+//! Holding back flows that do not do as they say or as they are told (the XCP Linux paper, section
+//! VI-D, asks for it).
+//!
+//! Two things give a liar away. A flow that sends more than it states has inter-packet times that
+//! add up to more than time has passed. A flow that does not hear what is taken from it has a rate
+//! that no sum of answers leads to: the port adds up the answers that it gave and compares. Both
+//! are buckets: what does not fit is dropped before it counts for anything.
+//!
+//! The table has a fixed number of entries. A flow that finds no room, because all others of its
+//! set were seen within the last intervals, is let through unwatched; flows without XCP headers are
+//! none of its business.
+
+use crate::base::arith::{mul_div, nanos, ns_since};
+use crate::base::{Duration, Instant};
+use crate::signals::{XcpAnswer, XcpCarried};
+use crate::xcp::fixed::{rate_q16, x_of};
+
+/// Sets of entries; a power of two.
+const SETS: usize = 1 << SET_BITS;
+const SET_BITS: u32 = 8;
+/// Entries per set.
+const WAYS: usize = 4;
+/// An entry not seen for so many intervals may be another flow's.
+const STALE: u64 = 8;
+/// Slack of rates and times: a quarter.
+const SLACK: u64 = 4;
+/// A bucket holds so many packets besides: an initial window.
+const BURST_PACKETS: u64 = 10;
+/// A flow is always let send so many packets per interval.
+const LEAST_PACKETS: u64 = 2;
+/// What is taken shows after so many intervals at the latest.
+const DELAY: usize = 2;
+/// The allowance drifts to the rate that is really sent: up by so little as rounding and lost
+/// answers call for …
+const DRIFT_UP: u64 = 32;
+/// … down by what is left unused.
+const DRIFT_DOWN: u64 = 8;
+
+/// What is granted to a flow that starts is used within so many intervals …
+const GRANT_INTERVALS: u64 = 3;
+/// … by packets of about so many bytes.
+const GRANT_BYTES: u32 = 1500;
+
+/// One flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    flow_hash: u32,
+    /// The last interval in which it was seen; 0: none.
+    interval: u64,
+    last: Instant,
+    /// The rate that answers have led to, in 2^-16 bytes per second.
+    allowed: u64,
+    /// Until this interval it does not drift down: what was granted is yet to come.
+    kept_until: u64,
+    /// Admitted in the running interval, in bytes.
+    bytes: u64,
+    /// Given and taken in the running interval, in 2^-16 bytes per second.
+    given: u64,
+    taken: u64,
+    /// Taken before that.
+    taken_before: [u64; DELAY],
+    /// What may be sent at once, in bytes and in 2^-40 s of inter-packet time.
+    tokens: u64,
+    x_tokens: u64,
+}
+
+/// The port's watch.
+#[derive(Clone, Debug)]
+pub(crate) struct Policer {
+    entries: Box<[Entry]>,
+    /// Number of the running interval.
+    interval: u64,
+    started: Instant,
+    length: Duration,
+    refused: u64,
+    /// Where the flow of the last packet is.
+    latest: usize,
+}
+
+impl Policer {
+    pub(crate) fn new() -> Self {
+        Self {
+            entries: vec![Entry::default(); SETS * WAYS].into_boxed_slice(),
+            interval: STALE + 1,
+            started: Instant::ZERO,
+            length: Duration::from_millis(50),
+            refused: 0,
+            latest: 0,
+        }
+    }
+
+    /// Packets refused so far.
+    pub(crate) const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// An interval begins, of this length.
+    pub(crate) const fn begin(&mut self, length: Duration) {
+        self.interval += 1;
+        self.length = length;
+    }
+
+    /// The next interval, of this length, if the running one is over.
+    pub(crate) fn turn(&mut self, now: Instant, length: Duration) {
+        if ns_since(now, self.started) >= nanos(self.length) {
+            self.started = now;
+            self.begin(length);
+        }
+    }
+
+    /// The running interval lasts for so long.
+    pub(crate) const fn lasts(&mut self, length: Duration) {
+        self.length = length;
+    }
+
+    /// The places of a flow's set.
+    #[inline]
+    fn set(flow_hash: u32) -> core::ops::Range<usize> {
+        let set =
+            usize::try_from(flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SET_BITS)).unwrap_or(0);
+        set * WAYS..(set + 1) * WAYS
+    }
+
+    /// Where a flow is. A packet often leaves before another arrives: where the last one was is
+    /// looked at first.
+    #[inline]
+    fn find(&mut self, flow_hash: u32) -> Option<usize> {
+        let is = |entry: &Entry| entry.interval > 0 && entry.flow_hash == flow_hash;
+        if self.entries.get(self.latest).is_some_and(is) {
+            return Some(self.latest);
+        }
+        let set = Self::set(flow_hash);
+        let way = self.entries.get(set.clone())?.iter().position(is)?;
+        self.latest = set.start + way;
+        Some(self.latest)
+    }
+
+    /// A packet with an XCP header, or (`None`) without one: true if it is to pass.
+    #[inline]
+    pub(crate) fn admits(
+        &mut self,
+        now: Instant,
+        flow_hash: u32,
+        header: Option<&XcpCarried>,
+        bytes: u32,
+    ) -> bool {
+        let (interval, length) = (self.interval, self.length);
+        let place = match self.find(flow_hash) {
+            None if header.is_none() => return true,
+            None => self.claim(now, flow_hash, bytes),
+            found => found,
+        };
+        let admitted = place
+            .and_then(|place| self.entries.get_mut(place))
+            .is_none_or(|entry| entry.admits(now, interval, length, header, bytes));
+        self.refused += u64::from(!admitted);
+        admitted
+    }
+
+    /// The flow may start with `rate`, in 2^-16 bytes per second, within the next intervals.
+    pub(crate) fn on_granted(&mut self, now: Instant, flow_hash: u32, rate: u64) {
+        let place = self
+            .find(flow_hash)
+            .or_else(|| self.claim(now, flow_hash, GRANT_BYTES));
+        if let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) {
+            entry.allowed = entry.allowed.max(rate);
+            entry.kept_until = self.interval + GRANT_INTERVALS;
+        }
+    }
+
+    /// A place for a flow that has none, if one of its set may be taken.
+    #[cold]
+    fn claim(&mut self, now: Instant, flow_hash: u32, bytes: u32) -> Option<usize> {
+        let (interval, length) = (self.interval, self.length);
+        let set = Self::set(flow_hash);
+        let entries = self.entries.get_mut(set.clone())?;
+        let old = |entry: &Entry| entry.interval + STALE < interval;
+        let way = entries.iter().position(old)?;
+        *entries.get_mut(way)? = Entry::new(now, flow_hash, interval, length, bytes);
+        self.latest = set.start + way;
+        Some(self.latest)
+    }
+
+    /// A packet of the flow left with this answer.
+    #[inline]
+    pub(crate) fn on_answer(&mut self, flow_hash: u32, answer: &XcpAnswer) {
+        let place = self.find(flow_hash);
+        if let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) {
+            let size = answer.delta.unsigned_abs();
+            let sum = if answer.delta > 0 {
+                &mut entry.given
+            } else {
+                &mut entry.taken
+            };
+            *sum = sum.saturating_add(size);
+        }
+    }
+}
+
+/// So many packets of `bytes` per interval, as a rate.
+fn packets_per(length: Duration, packets: u64, bytes: u32) -> u64 {
+    rate_q16(packets * u64::from(bytes), nanos(length))
+}
+
+impl Entry {
+    fn new(now: Instant, flow_hash: u32, interval: u64, length: Duration, bytes: u32) -> Self {
+        Self {
+            flow_hash,
+            interval,
+            last: now,
+            allowed: packets_per(length, 2 * BURST_PACKETS, bytes),
+            tokens: 2 * BURST_PACKETS * u64::from(bytes),
+            x_tokens: x_of(length),
+            ..Self::default()
+        }
+    }
+
+    /// A new interval: what was answered, and what was sent, make the new allowance.
+    fn turn(&mut self, interval: u64, length: Duration, bytes: u32) {
+        let sent = rate_q16(self.bytes, nanos(length));
+        let [oldest, newer] = self.taken_before;
+        let mut allowed = self
+            .allowed
+            .saturating_add(self.given)
+            .saturating_sub(oldest);
+        if sent > allowed {
+            allowed += (sent - allowed) / DRIFT_UP;
+        } else if interval > self.kept_until {
+            allowed -= (allowed - sent) / DRIFT_DOWN;
+        }
+        let passed = interval - self.interval;
+        self.allowed = allowed.max(packets_per(length, LEAST_PACKETS, bytes));
+        self.taken_before = if passed > 1 {
+            [0; DELAY]
+        } else {
+            [newer, self.taken]
+        };
+        self.interval = interval;
+        (self.bytes, self.given, self.taken) = (0, 0, 0);
+    }
+
+    fn admits(
+        &mut self,
+        now: Instant,
+        interval: u64,
+        length: Duration,
+        header: Option<&XcpCarried>,
+        bytes: u32,
+    ) -> bool {
+        if self.interval != interval {
+            self.turn(interval, length, bytes);
+        }
+        let size = u64::from(bytes);
+        let elapsed = ns_since(now, self.last).min(2 * nanos(length));
+        self.last = now;
+        let passed = elapsed + elapsed / SLACK;
+        // What was given may be back within the interval.
+        let rate = self.allowed.saturating_add(self.given) >> 16;
+        let burst = mul_div(rate, nanos(length) / SLACK, 1_000_000_000) + BURST_PACKETS * size;
+        let more = mul_div(rate, passed, 1_000_000_000);
+        // What is less than a byte of a slow flow's is paid by the burst.
+        self.tokens = self.tokens.saturating_add(more).min(burst.max(self.tokens));
+        let x_more = x_of(Duration::from_nanos(passed));
+        let x = header.map_or(0, |header| header.x);
+        let x_burst = x_of(length) / SLACK + x.min(x_of(length)).saturating_mul(BURST_PACKETS);
+        self.x_tokens = self.x_tokens.saturating_add(x_more).min(x_burst);
+        if self.tokens < size || self.x_tokens < x.min(x_of(length)) {
+            return false;
+        }
+        self.tokens -= size;
+        self.x_tokens -= x.min(x_of(length));
+        self.bytes = self.bytes.saturating_add(size);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ms;
+
+    /// A flow of 1500-byte packets that states 100 per interval of 100 ms and sends `times` as
+    /// many, for `intervals`. Each packet is answered with `answer` in bytes per second. Returns
+    /// the share admitted in the last ten intervals.
+    fn admitted(times: u64, intervals: u64, answer: i64) -> f64 {
+        let mut policer = Policer::new();
+        let header = XcpCarried {
+            rtt_us: 100_000,
+            x: x_of(ms(1)),
+            delta: 0,
+            covers: 1,
+            cloud: None,
+        };
+        let (mut sent, mut passed) = (0, 0);
+        for interval in 0..intervals {
+            policer.begin(ms(100));
+            for n in 0..100 * times {
+                let now = Instant::from_micros(100_000 * interval + n * 1000 / times);
+                let ok = policer.admits(now, 77, Some(&header), 1500);
+                if ok {
+                    let delta = answer << 16;
+                    policer.on_answer(
+                        77,
+                        &XcpAnswer {
+                            delta,
+                            bounding: true,
+                            ..XcpAnswer::default()
+                        },
+                    );
+                }
+                if interval + 10 >= intervals {
+                    sent += 1;
+                    passed += u64::from(ok);
+                }
+            }
+        }
+        passed as f64 / sent as f64
+    }
+
+    #[test]
+    fn a_flow_that_does_as_it_says_and_is_told_passes() {
+        // Told to stay where it is, after it was told to get there.
+        let mut policer = Policer::new();
+        let header = XcpCarried {
+            rtt_us: 100_000,
+            x: x_of(ms(1)),
+            delta: 0,
+            covers: 1,
+            cloud: None,
+        };
+        policer.begin(ms(100));
+        assert!(policer.admits(Instant::ZERO, 77, Some(&header), 1500));
+        let grant = XcpAnswer {
+            delta: 1_500_000 << 16,
+            bounding: true,
+            ..XcpAnswer::default()
+        };
+        policer.on_answer(77, &grant);
+        for n in 0..10_000u64 {
+            if n % 100 == 0 {
+                policer.begin(ms(100));
+            }
+            let now = Instant::from_millis(100 + n);
+            assert!(policer.admits(now, 77, Some(&header), 1500), "{n}");
+            // Its packets without a header, and other traffic.
+            assert!(policer.admits(now, 78, None, 1500));
+        }
+        assert_eq!(policer.refused(), 0);
+    }
+
+    #[test]
+    fn a_flow_that_sends_more_than_it_states_is_cut_to_that() {
+        let share = admitted(10, 40, 150_000);
+        assert!((0.05..=0.15).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_flow_that_ignores_what_is_taken_is_cut_to_nearly_nothing() {
+        // A tenth of its rate is taken per interval.
+        let share = admitted(1, 80, -1_500);
+        assert!(share <= 0.1, "{share}");
+    }
+
+    #[test]
+    fn the_table_has_room_for_as_many_as_it_has_and_lets_others_pass() {
+        let mut policer = Policer::new();
+        let header = XcpCarried {
+            rtt_us: 100_000,
+            x: 1,
+            delta: 0,
+            covers: 1,
+            cloud: None,
+        };
+        policer.begin(ms(100));
+        for flow in 0..100_000u32 {
+            let now = Instant::from_micros(u64::from(flow));
+            assert!(policer.admits(now, flow, Some(&header), 1500));
+        }
+        assert_eq!(policer.refused(), 0);
+        let used = policer.entries.iter().filter(|e| e.interval > 0).count();
+        assert_eq!(used, SETS * WAYS);
+    }
+}

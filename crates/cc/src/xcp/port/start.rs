@@ -1,0 +1,93 @@
+//! Traffic that begins on an idle port: what is given at first, and that promises are kept in mind
+//! until they are used.
+
+use crate::base::arith::mul_div;
+use crate::xcp::fixed::to_q16;
+
+/// What an idle port gives in its first interval: this part of the capacity. What it gives then and
+/// later adds up to no more than all of it, so more than α at first is no risk.
+const FIRST_SHARE: (u64, u64) = (4, 5);
+/// The start is over once this part of what was given has arrived …
+const ARRIVED: (i128, i128) = (19, 20);
+/// … or after so many intervals of full length, if flows do not use what they were given.
+const INTERVALS: u32 = 8;
+
+/// What the first interval may give, in 2^-16 bytes per second, of `capacity` bytes per second.
+pub(crate) fn first(capacity: u64) -> u64 {
+    mul_div(to_q16(capacity), FIRST_SHARE.0, FIRST_SHARE.1)
+}
+
+/// A start that is not over: most of what was given is yet to come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    /// What the port had given more than taken when it began, in 2^-16 bytes per second.
+    net: i128,
+    intervals: u32,
+    full: u32,
+    /// The flow of all headers so far, if they are of one.
+    heard: Heard,
+}
+
+/// Whose headers have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Nobody,
+    One(u32),
+    Several,
+}
+
+impl Start {
+    pub(crate) const fn new(net: i128) -> Self {
+        Self {
+            net,
+            intervals: 0,
+            full: 0,
+            heard: Heard::Nobody,
+        }
+    }
+
+    /// A header of `flow` came.
+    #[inline]
+    pub(crate) fn hear(&mut self, flow: u32) {
+        self.heard = match self.heard {
+            Heard::Nobody => Heard::One(flow),
+            Heard::One(one) if one == flow => return,
+            _ => Heard::Several,
+        };
+    }
+
+    /// True if all that was given went to `flow`.
+    pub(crate) fn is_alone(&self, flow: u32) -> bool {
+        self.heard == Heard::One(flow)
+    }
+
+    /// What was given more than taken since it began, of `net` so far.
+    pub(crate) const fn promised(&self, net: i128) -> i128 {
+        net - self.net
+    }
+
+    /// An interval is over in which `input` arrived, of full length or (`false`) still growing to
+    /// it. Until now the port has given `net` more than taken. `Some`: the first interval's share
+    /// of what neither arrives nor has been promised, or `total` if that is more, as far as there
+    /// is room. `None`: the start is over.
+    pub(crate) fn within(
+        &mut self,
+        total: i64,
+        capacity: u64,
+        input: u64,
+        net: i128,
+        full: bool,
+    ) -> Option<i64> {
+        let promised = self.promised(net);
+        self.intervals += 1;
+        self.full += u32::from(full);
+        let arrived = i128::from(input) * ARRIVED.1 >= promised * ARRIVED.0;
+        if arrived && self.intervals > 1 || total < 0 || self.full >= INTERVALS {
+            return None;
+        }
+        let room = i128::from(capacity) - promised.max(i128::from(input));
+        let room = i64::try_from(room.max(0)).unwrap_or(i64::MAX);
+        let share = i128::from(room) * i128::from(FIRST_SHARE.0) / i128::from(FIRST_SHARE.1);
+        Some(total.max(i64::try_from(share).unwrap_or(0)).min(room))
+    }
+}

@@ -1,0 +1,134 @@
+//! What one forged packet in each interval does to what others are told.
+
+use super::{CAPACITY, EAGER, eager, metrics, packet, stamp};
+use crate::base::Instant;
+use crate::law::LinkController;
+use crate::signals::{Answer, Arrival, Carried, XcpCarried};
+use crate::testing::ms;
+use crate::xcp::fixed::x_of;
+use crate::xcp::params::XcpLinkParams;
+use crate::xcp::port::XcpLink;
+
+const RTT_US: u32 = 100_000;
+
+/// What a port with 1.2 times the traffic that it can carry takes from its honest flows in a
+/// second, in 2^-16 bytes per second, where a forged packet of 84 bytes comes early in each
+/// interval. Of the honest flows' packets one in `covers` has a header.
+fn taken(forged: Option<XcpCarried>, covers: u16) -> i64 {
+    let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());
+    // Ten flows, whose 1000 packets each in a second are 100 in a round trip.
+    let header = XcpCarried {
+        covers,
+        ..eager(RTT_US, u64::from(covers) * x_of(ms(1)))
+    };
+    let (mut sum, mut interval) = (0, 0);
+    for n in 0..20_000u64 {
+        let now = Instant::from_micros(100 * n);
+        let carried = match (n / 10) % u64::from(covers) {
+            0 => Carried::Xcp(header),
+            _ => Carried::Foreign,
+        };
+        let honest = Arrival {
+            carried,
+            ..packet((n % 10) as u32, 1500, header)
+        };
+        link.on_arrival(now, &honest, 0);
+        if let Answer::Xcp(answer) = link.on_departure(now, &honest, 0)
+            && n >= 10_000
+        {
+            sum += answer.delta;
+        }
+        let intervals = metrics(&link).intervals;
+        if let Some(header) = forged.filter(|_| intervals != interval) {
+            let arrival = packet(99, 84, header);
+            link.on_arrival(now, &arrival, 0);
+            stamp(link.on_departure(now, &arrival, 0));
+        }
+        interval = intervals;
+    }
+    assert!(interval >= 15, "{interval}");
+    -sum
+}
+
+#[test]
+fn a_forged_packet_in_each_interval_takes_no_reduction_from_others() {
+    let forged = XcpCarried {
+        covers: u16::MAX,
+        ..eager(RTT_US, x_of(ms(1)))
+    };
+    let cases = [
+        forged,
+        XcpCarried { x: 1, ..forged },
+        XcpCarried {
+            rtt_us: 1,
+            ..forged
+        },
+        // It gives back, for so many packets or in so short a time.
+        XcpCarried {
+            delta: -EAGER,
+            ..forged
+        },
+        XcpCarried {
+            delta: -EAGER,
+            covers: 1,
+            ..forged
+        },
+        XcpCarried {
+            delta: -EAGER,
+            covers: 1,
+            rtt_us: 1,
+            ..forged
+        },
+    ];
+    for covers in [1, 3, 8] {
+        let expected = taken(None, covers);
+        assert!(expected > 0, "{covers}: {expected}");
+        for forged in cases {
+            let left = taken(Some(forged), covers);
+            assert!(
+                left >= expected / 100 * 98,
+                "{covers}, {forged:?}: {left} of {expected}"
+            );
+        }
+    }
+}
+
+/// Flows whose headers stand for eight packets beside others with one on each: all are taken from
+/// by their bytes.
+#[test]
+fn few_headers_that_stand_for_many_packets_pay_for_all_of_them() {
+    let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());
+    let often = eager(RTT_US, x_of(ms(1)));
+    let seldom = XcpCarried {
+        covers: 8,
+        ..eager(RTT_US, 8 * x_of(ms(1)))
+    };
+    let mut taken = [0i64; 2];
+    for n in 0..20_000u64 {
+        let now = Instant::from_micros(100 * n);
+        // Two of ten flows.
+        let few = n % 10 < 2;
+        let carried = match (few, (n / 10) % 8) {
+            (true, 0) => Carried::Xcp(seldom),
+            (true, _) => Carried::Foreign,
+            (false, _) => Carried::Xcp(often),
+        };
+        let arrival = Arrival {
+            carried,
+            ..packet((n % 10) as u32, 1500, often)
+        };
+        link.on_arrival(now, &arrival, 0);
+        if let Answer::Xcp(answer) = link.on_departure(now, &arrival, 0)
+            && n >= 10_000
+        {
+            taken[usize::from(few)] -= answer.delta;
+        }
+    }
+    // Per flow.
+    let (many, few) = (taken[0] / 8, taken[1] / 2);
+    assert!(many > 0, "{taken:?}");
+    assert!(
+        (many * 9 / 10..=many * 11 / 10).contains(&few),
+        "{few} {many}"
+    );
+}

@@ -1,0 +1,64 @@
+//! What was asked of routers, so that nobody is believed who grants more.
+//!
+//! The sum of all wishes so far is kept with each packet. An acknowledgement then says how much the
+//! packets that it covers asked for together; positive feedback beyond that is not from a router
+//! (each only lowers what it finds).
+
+use crate::law::PacketState;
+
+/// Wishes, in 2^-16 bytes per second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    /// Of all packets sent, modulo 2^64. Those of the packets in flight add up to less than half of
+    /// that.
+    sent: u64,
+    /// Of all packets up to the largest acknowledged.
+    acked: u64,
+    /// What may still be granted: by the newest acknowledgement, and by the one before it, whose
+    /// feedback may come late.
+    open: u64,
+    before: u64,
+}
+
+/// No difference is larger, so that a wrapped one does not count as a large wish.
+const HALF: u64 = 1 << 63;
+
+impl Asked {
+    /// A header asks for `delta`.
+    #[inline]
+    pub(crate) const fn on_sent(&mut self, delta: i64) {
+        if delta > 0 {
+            self.sent = self.sent.wrapping_add(delta.unsigned_abs());
+        }
+    }
+
+    /// What to keep with the packet.
+    #[inline]
+    pub(crate) const fn state(&self) -> PacketState {
+        PacketState(self.sent)
+    }
+
+    /// An acknowledgement came whose largest packet kept `state`.
+    #[inline]
+    pub(crate) fn on_ack(&mut self, state: PacketState) {
+        let news = state.0.wrapping_sub(self.acked);
+        if news < HALF {
+            self.before = self.open;
+            self.open = news;
+            self.acked = state.0;
+        }
+    }
+
+    /// The part of `delta` that was asked for.
+    #[inline]
+    pub(crate) fn grant(&mut self, delta: i64) -> i64 {
+        let Ok(positive) = u64::try_from(delta) else {
+            return delta;
+        };
+        let from_before = positive.min(self.before);
+        let from_open = (positive - from_before).min(self.open);
+        self.before -= from_before;
+        self.open -= from_open;
+        i64::try_from(from_before + from_open).unwrap_or(i64::MAX)
+    }
+}

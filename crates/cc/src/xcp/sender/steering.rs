@@ -1,0 +1,189 @@
+//! The window under the routers' rule: it changes by what routers grant, and ages while it is not
+//! used.
+
+use crate::base::arith::{micros, nanos, ns_since};
+use crate::base::{Duration, Instant};
+use crate::xcp::params::MAX_INTERVAL;
+
+/// Fraction bits of the window, and of rates.
+const BITS: u32 = 16;
+/// Largest window in 2^-16 bytes.
+const MAX_Q16: i128 = (1 << 62) - 1;
+const MICROS: i128 = 1_000_000;
+/// Halvings beyond this leave nothing.
+const MOST_HALVINGS: u64 = 62;
+
+/// A congestion window with its fraction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steering {
+    q16: i128,
+    /// What has not made a whole 2^-16 byte yet, in 2^-16 bytes per second · µs.
+    rest: i128,
+    round: Round,
+    kept_until: Instant,
+}
+
+/// The running round trip, for ageing.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    since: Instant,
+    bytes: u64,
+    /// The window bounded the sender at some point.
+    limited: bool,
+}
+
+impl Round {
+    const fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            bytes: 0,
+            limited: false,
+        }
+    }
+}
+
+impl Steering {
+    pub(crate) fn new(now: Instant, bytes: u64) -> Self {
+        Self {
+            q16: (i128::from(bytes) << BITS).min(MAX_Q16),
+            rest: 0,
+            round: Round::new(now),
+            kept_until: now,
+        }
+    }
+
+    /// Until then the window does not age.
+    pub(crate) const fn keep_until(&mut self, until: Instant) {
+        self.kept_until = until;
+    }
+
+    /// Whole bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::try_from(self.q16 >> BITS).unwrap_or(0)
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn q16(&self) -> i128 {
+        self.q16
+    }
+
+    /// Routers changed the rate by `delta` in 2^-16 bytes per second: the window follows by as much
+    /// per round trip, not below `floor` bytes.
+    #[inline]
+    pub(crate) fn apply(&mut self, delta: i64, srtt: Duration, floor: u64) {
+        let rtt = i128::from(micros(srtt.min(MAX_INTERVAL)).max(1));
+        self.rest += i128::from(delta) * rtt;
+        let whole = self.rest.div_euclid(MICROS);
+        self.rest -= whole * MICROS;
+        self.q16 = (self.q16 + whole).min(MAX_Q16);
+        self.floor(floor);
+    }
+
+    /// Not above `bytes`.
+    #[inline]
+    pub(crate) fn cap(&mut self, bytes: u64) {
+        self.q16 = self.q16.min((i128::from(bytes) + 1) << BITS);
+    }
+
+    /// Not below `bytes`.
+    pub(crate) fn floor(&mut self, bytes: u64) {
+        let least = i128::from(bytes) << BITS;
+        if self.q16 < least {
+            self.q16 = least.min(MAX_Q16);
+            self.rest = 0;
+        }
+    }
+
+    /// An acknowledgement came: a round trip in which the window was not used brings it half way to
+    /// what was (draft-falk-xcp-spec-03, section 4.1.3.1, with p = ½), but not below `floor` bytes.
+    /// True if a round trip is over.
+    #[inline]
+    pub(crate) fn age(
+        &mut self,
+        now: Instant,
+        srtt: Duration,
+        bytes: u64,
+        limited: bool,
+        floor: u64,
+    ) -> bool {
+        self.round.bytes = self.round.bytes.saturating_add(bytes);
+        self.round.limited |= limited;
+        if ns_since(now, self.round.since) < nanos(srtt) {
+            return false;
+        }
+        let Round { bytes, limited, .. } = core::mem::replace(&mut self.round, Round::new(now));
+        if !limited && now >= self.kept_until {
+            self.halve_towards(bytes.max(floor), 1);
+        }
+        true
+    }
+
+    /// Nothing was sent for `idle`: as many round trips of ageing.
+    pub(crate) fn idle(&mut self, now: Instant, idle: Duration, srtt: Duration, floor: u64) {
+        let rounds = nanos(idle) / nanos(srtt).max(1);
+        self.halve_towards(floor, rounds);
+        self.round = Round::new(now);
+    }
+
+    fn halve_towards(&mut self, bytes: u64, times: u64) {
+        let used = i128::from(bytes) << BITS;
+        if self.q16 > used {
+            self.q16 = used + ((self.q16 - used) >> times.min(MOST_HALVINGS));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_answers() {
+        let rtt = Duration::from_millis(100);
+        let mut window = Steering::new(Instant::ZERO, 15_000);
+        window.apply(9548 << 16, rtt, 1500);
+        assert_eq!(window.q16(), (15_000 << 16) + 62_573_772);
+        assert_eq!(window.rest, 800_000);
+        window.apply(-200_000 << 16, rtt, 1500);
+        assert_eq!((window.bytes(), window.rest), (1500, 0));
+        window.apply(i64::MAX, MAX_INTERVAL, 1500);
+        window.apply(i64::MAX, MAX_INTERVAL, 1500);
+        assert_eq!(window.q16(), MAX_Q16);
+        window.apply(i64::MIN, MAX_INTERVAL, 1500);
+        window.apply(i64::MIN, MAX_INTERVAL, 1500);
+        window.apply(i64::MIN, MAX_INTERVAL, 1500);
+        assert_eq!(window.bytes(), 1500);
+    }
+
+    #[test]
+    fn unused_it_halves_towards_what_is_used() {
+        let rtt = Duration::from_millis(100);
+        let mut window = Steering::new(Instant::ZERO, 1_250_000);
+        let mut bytes = Vec::new();
+        for round in 1..=4u64 {
+            let at = Instant::from_millis(100 * round);
+            assert!(window.age(at, rtt, 100_000, false, 1500));
+            bytes.push(window.bytes());
+        }
+        assert_eq!(bytes, [675_000, 387_500, 243_750, 171_875]);
+        // Used at some point of the round: it stays.
+        let _ = window.age(Instant::from_millis(450), rtt, 10, true, 1500);
+        let _ = window.age(Instant::from_millis(500), rtt, 10, false, 1500);
+        assert_eq!(window.bytes(), 171_875);
+        window.idle(
+            Instant::from_millis(800),
+            Duration::from_millis(300),
+            rtt,
+            15_000,
+        );
+        assert_eq!(window.bytes(), 15_000 + (171_875 - 15_000) / 8);
+        window.idle(
+            Instant::from_millis(900),
+            Duration::from_secs(60),
+            rtt,
+            15_000,
+        );
+        assert_eq!(window.bytes(), 15_000);
+    }
+}

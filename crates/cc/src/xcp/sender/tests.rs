@@ -1,0 +1,479 @@
+//! The sender half.
+
+mod fallback;
+
+use proptest::prelude::*;
+
+use super::XcpSender;
+use super::asked::Asked;
+use super::request::Wish;
+use super::steering::Steering;
+use crate::base::Instant;
+use crate::law::{Acked, Controller, Limits, PacketState, Sent};
+use crate::signals::{Feedback, XcpFeedback, XcpRequest};
+use crate::testing::{acked, lost, ms, sent};
+use crate::xcp::params::{XcpLoss, XcpParams};
+
+const MTU: u16 = 1500;
+
+fn granted(delta: i64, packets: u64) -> Feedback {
+    Feedback::Xcp(XcpFeedback {
+        delta,
+        packets,
+        stamped: packets,
+        bytes: packets * 1500,
+        hops: 1,
+        ..XcpFeedback::default()
+    })
+}
+
+fn request(sender: &XcpSender) -> XcpRequest {
+    sender.request().xcp.expect("an XCP sender asks")
+}
+
+/// Sends packet `number` and gets `delta` for it a round trip later.
+fn round(sender: &mut XcpSender, now: Instant, number: u64, delta: i64) {
+    round_with(sender, now, number, &granted(delta, 1));
+}
+
+fn round_with(sender: &mut XcpSender, now: Instant, number: u64, feedback: &Feedback) {
+    let state = sender.on_sent(now, &sent(number, 1500));
+    let acked = Acked {
+        state,
+        ..acked(number, 1500, ms(100))
+    };
+    sender.on_feedback(now + ms(100), feedback, &acked);
+    sender.on_ack(now + ms(100), &acked);
+}
+
+fn sender(params: XcpParams) -> XcpSender {
+    let mut sender = XcpSender::new(Instant::ZERO, MTU, params);
+    sender.on_handshake_rtt(Instant::ZERO, ms(100));
+    sender
+}
+
+#[test]
+fn the_request_says_what_the_sender_has_and_wants() {
+    let wish = Wish {
+        srtt: ms(100),
+        window: 15_000,
+        desired: 12_500_000,
+        mtu: 1500,
+        bytes: 1500,
+        covers: 1,
+    };
+    let request = wish.request();
+    assert_eq!(request.delta, 1_235_000 << 16);
+    assert_eq!(request.rtt_us, 100_000);
+    // 10 ms in 2^-40 s.
+    assert_eq!(request.x, (10 << 40) / 1000);
+    assert_eq!((request.window, request.packet), (15_000, 1500));
+    let content = Wish { desired: 0, ..wish };
+    assert_eq!(content.request().delta, 0);
+}
+
+#[test]
+fn before_the_round_trip_is_known_nothing_is_asked() {
+    let fresh = XcpSender::new(Instant::ZERO, MTU, XcpParams::default());
+    let asked = request(&fresh);
+    assert_eq!((asked.rtt_us, asked.x, asked.delta), (0, 0, 0));
+    assert_eq!(asked.covers, 1);
+}
+
+/// After an interruption the smoothed round trip is of packets that waited. The first feedback of
+/// one that did not counts for its own round trip: twice of it at most.
+#[test]
+fn the_first_feedback_after_an_interruption_counts_for_its_own_round_trip() {
+    let mut sender = sender(XcpParams::default());
+    let mut now = Instant::ZERO;
+    let mut tell = |number: u64, rtt: u64, srtt: u64, delta: i64| {
+        now += ms(rtt);
+        let state = sender.on_sent(now, &sent(number, 1500));
+        let acked = Acked {
+            state,
+            srtt: ms(srtt),
+            ..acked(number, 1500, ms(rtt))
+        };
+        let before = sender.window();
+        sender.on_feedback(now, &granted(delta, 1), &acked);
+        sender.on_ack(now, &acked);
+        sender.window() as i64 - before as i64
+    };
+    for number in 0..8 {
+        tell(number, 5000, 5000, 0);
+    }
+    // 100 kB/s more over 20 ms are 2 kB, over 4.4 s 440 kB.
+    let grown = tell(8, 20, 4400, 100_000 << 16);
+    assert!((2_000..=4_000).contains(&grown), "{grown}");
+}
+
+#[test]
+fn the_window_follows_what_is_granted() {
+    let mut sender = sender(XcpParams::default());
+    let before = sender.window();
+    round(&mut sender, Instant::ZERO, 0, 10_000 << 16);
+    assert_eq!(sender.window(), before + 1000);
+    assert!(sender.metrics().explicit);
+    round(&mut sender, Instant::from_millis(100), 1, -(1 << 50));
+    let told = request(&sender).window;
+    assert_eq!(told, u64::from(MTU), "never below a packet");
+}
+
+#[test]
+fn a_small_window_has_room_for_the_packet_that_it_holds_a_part_of() {
+    let mut sender = sender(XcpParams::default());
+    round(&mut sender, Instant::ZERO, 0, 0);
+    sender.on_persistent_congestion(Instant::ZERO);
+    // 1.9 packets: two may be in flight, at the rate of 1.9.
+    round(&mut sender, Instant::from_millis(100), 7, 13_500 << 16);
+    assert_eq!(request(&sender).window, 2850);
+    assert_eq!(sender.window() / u64::from(MTU), 2);
+    let pace = sender.pacing_rate().unwrap();
+    assert!((28_500..=30_000).contains(&pace), "{pace}");
+    // 2.8 packets: three.
+    round(&mut sender, Instant::from_millis(200), 8, 13_500 << 16);
+    assert_eq!(sender.window() / u64::from(MTU), 3);
+    assert_eq!(request(&sender).window, 4200);
+}
+
+#[test]
+fn a_header_stands_for_the_packets_without_one() {
+    let mut sender = sender(XcpParams {
+        every: 4,
+        ..XcpParams::default()
+    });
+    assert_eq!(sender.signal_every(), 4);
+    let with = request(&sender);
+    let _ = sender.on_sent(Instant::ZERO, &sent(0, 1500));
+    for number in 1..4 {
+        let packet = Sent {
+            signal: false,
+            ..sent(number, 1500)
+        };
+        let _ = sender.on_sent(Instant::ZERO, &packet);
+    }
+    let next = request(&sender);
+    assert_eq!((with.covers, next.covers), (1, 4));
+    assert!(next.x.abs_diff(4 * with.x) <= 4);
+    assert!(next.delta.abs_diff(4 * with.delta) <= 4);
+}
+
+#[test]
+fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
+    let mut sender = sender(XcpParams::default());
+    round(&mut sender, Instant::ZERO, 0, 1 << 40);
+    let own = request(&sender);
+    assert_eq!(own.window, sender.window());
+    let limits = Limits {
+        peer: 64_000,
+        ..Limits::NONE
+    };
+    sender.on_limits(Instant::ZERO, &limits);
+    let told = request(&sender);
+    assert_eq!((told.window, told.delta), (64_000, 0));
+    assert_eq!(told.x, (100 << 40) / 1000 * 1500 / 64_000);
+    // More room than window: asked for as far as that goes.
+    let limits = Limits {
+        buffer: own.window + 10_000,
+        ..Limits::NONE
+    };
+    sender.on_limits(Instant::ZERO, &limits);
+    let told = request(&sender);
+    let want = 100_000.0 * 1500.0 / own.window as f64;
+    assert!((told.delta as f64 / 65_536.0 - want).abs() < 1.0);
+    // The paper's sender tells its window all the same, and asks for everything.
+    let mut naive = self::sender(XcpParams {
+        naive: true,
+        ..XcpParams::default()
+    });
+    naive.on_limits(Instant::ZERO, &limits);
+    assert_eq!(request(&naive).window, naive.window());
+    assert!(request(&naive).delta > 1 << 40);
+}
+
+/// Where a hop shows that says nothing, no more is sent than a few times what has arrived. Routers
+/// that don't see the use of a grant would give the same again in each round trip.
+#[test]
+fn a_grant_that_may_not_be_used_yet_is_not_asked_for_again() {
+    let mut sender = sender(XcpParams::default());
+    let shown = |shows: bool, delta: i64| match granted(delta, 1) {
+        Feedback::Xcp(feedback) => Feedback::Xcp(XcpFeedback {
+            unmarked_hop: Some(shows),
+            ..feedback
+        }),
+        other => other,
+    };
+    assert!(request(&sender).delta > 0);
+    round_with(&mut sender, Instant::ZERO, 0, &shown(false, 1 << 40));
+    round_with(&mut sender, Instant::ZERO, 1, &shown(true, 0));
+    // Of 1.7 MB granted.
+    assert_eq!(sender.window(), 40 * 1500);
+    assert_eq!(request(&sender).delta, 0);
+    // All of it was sent, and arrives.
+    let mut number = 2;
+    for turn in 1..9 {
+        let now = Instant::from_millis(100 * turn);
+        for _ in 0..sender.window() / 1500 {
+            round_with(&mut sender, now, number, &shown(true, 0));
+            number += 1;
+        }
+    }
+    assert!(sender.window() > 1_500_000);
+    assert!(request(&sender).delta > 0);
+}
+
+#[test]
+fn nobody_is_believed_who_grants_more_than_was_asked() {
+    let mut sender = sender(XcpParams {
+        desired: 200_000,
+        ..XcpParams::default()
+    });
+    let before = sender.window();
+    round(&mut sender, Instant::ZERO, 0, 1 << 55);
+    // 200 kB/s were desired, over ten packets; the first asked for a tenth of what was missing.
+    let asked = (200_000.0 - before as f64 * 10.0) * 1500.0 / before as f64;
+    let grown = (sender.window() - before) as f64;
+    assert!((grown - asked / 10.0).abs() <= 1.0, "{grown} {asked}");
+}
+
+#[test]
+fn unstamped_packets_are_no_feedback_and_cubic_rules() {
+    let mut sender = sender(XcpParams::default());
+    let mut cubic = crate::standard::CubicController::cubic(MTU, None);
+    for number in 0..20 {
+        let now = Instant::from_millis(100 * number);
+        let _ = sender.on_sent(now, &sent(number, 1500));
+        let _ = cubic.on_sent(now, &sent(number, 1500));
+        let feedback = Feedback::Xcp(XcpFeedback {
+            delta: 0,
+            packets: 1,
+            bytes: 1500,
+            ..XcpFeedback::default()
+        });
+        let acked = acked(number, 1500, ms(100));
+        sender.on_feedback(now, &feedback, &acked);
+        sender.on_ack(now, &acked);
+        cubic.on_ack(now, &acked);
+        assert_eq!(sender.window(), cubic.window());
+    }
+    assert_eq!(sender.metrics().ruling, "cubic");
+}
+
+#[test]
+fn losses_mean_what_the_policy_says() {
+    for (loss, unmarked_hop, cuts) in [
+        (XcpLoss::Hybrid, false, false),
+        // A hop that writes nothing is there, and may be the narrow one.
+        (XcpLoss::Hybrid, true, true),
+        (XcpLoss::Ignore, true, false),
+        (XcpLoss::Fallback, false, true),
+    ] {
+        let mut sender = sender(XcpParams {
+            loss,
+            ..XcpParams::default()
+        });
+        let state = sender.on_sent(Instant::ZERO, &sent(0, 1500));
+        let acked = Acked {
+            state,
+            ..acked(0, 1500, ms(100))
+        };
+        let feedback = Feedback::Xcp(XcpFeedback {
+            delta: 1 << 36,
+            packets: 1,
+            stamped: 1,
+            bytes: 1500,
+            unmarked_hop: Some(unmarked_hop),
+            ..XcpFeedback::default()
+        });
+        sender.on_feedback(Instant::from_millis(100), &feedback, &acked);
+        sender.on_ack(Instant::from_millis(100), &acked);
+        let before = sender.window();
+        sender.on_loss(Instant::from_millis(100), &lost(1, 9, ms(100)));
+        assert_eq!(sender.window() < before, cuts, "{loss:?} {unmarked_hop}");
+        assert_eq!(sender.metrics().explicit, !cuts);
+    }
+}
+
+/// What a search for hidden hops would lift bounds nobody who does not search.
+#[test]
+fn who_ignores_loss_uses_what_is_granted_past_a_hop_that_is_no_router() {
+    let mut windows = Vec::new();
+    for unmarked_hop in [false, true] {
+        let mut sender = sender(XcpParams {
+            loss: XcpLoss::Ignore,
+            ..XcpParams::default()
+        });
+        for number in 0..40 {
+            let state = sender.on_sent(Instant::from_millis(100 * number), &sent(number, 1500));
+            let now = Instant::from_millis(100 * (number + 1));
+            let acked = Acked {
+                state,
+                window_limited: true,
+                ..acked(number, 1500, ms(100))
+            };
+            let feedback = Feedback::Xcp(XcpFeedback {
+                delta: 1 << 32,
+                packets: 1,
+                stamped: 1,
+                bytes: 1500,
+                unmarked_hop: Some(unmarked_hop),
+                ..XcpFeedback::default()
+            });
+            sender.on_feedback(now, &feedback, &acked);
+            sender.on_ack(now, &acked);
+        }
+        windows.push(sender.window());
+    }
+    assert!(windows[0] > 100 * 1500, "{windows:?}");
+    assert_eq!(windows[0], windows[1]);
+}
+
+#[test]
+fn standard_control_rules_until_routers_would_leave_less() {
+    let mut sender = sender(XcpParams {
+        loss: XcpLoss::Fallback,
+        ..XcpParams::default()
+    });
+    round(&mut sender, Instant::ZERO, 0, 1 << 36);
+    sender.on_loss(Instant::from_millis(100), &lost(1, 1, ms(100)));
+    assert!(!sender.metrics().explicit);
+    // Routers give: they would leave more, so the halved window stays.
+    for number in 2..6 {
+        round(
+            &mut sender,
+            Instant::from_millis(100 * number),
+            number,
+            1 << 30,
+        );
+        assert!(!sender.metrics().explicit, "{number}");
+    }
+    // Routers take for a whole round trip.
+    for number in 6..10 {
+        round(
+            &mut sender,
+            Instant::from_millis(100 * number),
+            number,
+            -(1 << 32),
+        );
+    }
+    assert!(sender.metrics().explicit);
+}
+
+#[test]
+fn persistent_congestion_leaves_one_packet_and_voids_what_was_granted_before() {
+    let mut sender = sender(XcpParams::default());
+    round(&mut sender, Instant::ZERO, 0, 1 << 36);
+    let state = sender.on_sent(Instant::from_millis(200), &sent(5, 1500));
+    sender.on_persistent_congestion(Instant::from_millis(900));
+    assert_eq!(request(&sender).window, 1500);
+    let old = Acked {
+        state,
+        ..acked(5, 1500, ms(100))
+    };
+    sender.on_feedback(Instant::from_millis(950), &granted(1 << 36, 1), &old);
+    assert_eq!(request(&sender).window, 1500);
+    round(&mut sender, Instant::from_millis(1000), 6, 10_000 << 16);
+    assert_eq!(request(&sender).window, 2500);
+}
+
+#[test]
+fn idleness_ages_the_window() {
+    let mut sender = sender(XcpParams::default());
+    round(&mut sender, Instant::ZERO, 0, 900_000 << 16);
+    let before = sender.window();
+    assert!(before > 100_000, "{before}");
+    sender.on_restart(Instant::from_millis(500), ms(200));
+    assert_eq!(sender.window() - 14_720, (before - 14_720) / 4);
+    sender.on_restart(Instant::from_millis(60_000), ms(60_000));
+    assert_eq!(sender.window(), 14_720);
+}
+
+proptest! {
+    /// Any pattern of acknowledgements: the window changes by the sum of the feedback times the
+    /// RTT, to a unit.
+    #[test]
+    fn sums_are_exact(
+        deltas in prop::collection::vec(0i64..1 << 40, 1..200),
+        rtt_us in 1u64..65_000_000,
+    ) {
+        let rtt = crate::base::Duration::from_micros(rtt_us);
+        let mut window = Steering::new(Instant::ZERO, 1500);
+        for delta in &deltas {
+            window.apply(*delta, rtt, 1500);
+        }
+        let sum: i128 = deltas.iter().map(|&delta| i128::from(delta)).sum();
+        let want = (1500 << 16) + sum * i128::from(rtt_us) / 1_000_000;
+        prop_assert!((window.q16() - want).abs() <= 1);
+    }
+
+    /// What is granted in all is never more than what was asked for in all.
+    #[test]
+    fn grants_stay_below_wishes(
+        wishes in prop::collection::vec((0i64..1 << 50, any::<i64>(), any::<bool>()), 1..100),
+    ) {
+        let mut asked = Asked::default();
+        let (mut wished, mut had) = (0i128, 0i128);
+        for (wish, grant, acked) in wishes {
+            asked.on_sent(wish);
+            wished += i128::from(wish);
+            if acked {
+                asked.on_ack(asked.state());
+                let given = asked.grant(grant);
+                prop_assert!(given <= grant.max(0));
+                had += i128::from(given.max(0));
+            }
+        }
+        prop_assert!(had <= wished);
+        asked.on_ack(PacketState(u64::MAX / 3));
+    }
+
+    /// Whatever a network says, in whatever order: a window from one packet to what was asked, no
+    /// panic.
+    #[test]
+    fn nothing_breaks_it(
+        events in prop::collection::vec(
+            (0u8..10, any::<i64>(), 1u64..5000, any::<bool>()),
+            1..300,
+        ),
+    ) {
+        let mut sender = XcpSender::new(Instant::ZERO, MTU, XcpParams::default());
+        let (mut now, mut number) = (Instant::ZERO, 0);
+        for (kind, value, gap, flag) in events {
+            now += crate::base::Duration::from_micros(gap * 100);
+            let rtt = ms(gap % 700 + 1);
+            match kind {
+                0..=3 => {
+                    number += 1;
+                    let packet = Sent { signal: flag, ..sent(number, 1500) };
+                    let state = sender.on_sent(now, &packet);
+                    if flag {
+                        let acked = Acked {
+                            state,
+                            window_limited: value > 0,
+                            ..acked(number, 1500, rtt)
+                        };
+                        sender.on_feedback(now, &granted(value, 1), &acked);
+                        sender.on_ack(now, &acked);
+                    }
+                }
+                4 => {
+                    let nothing = Acked { packets: 0, ..acked(number, 0, rtt) };
+                    sender.on_feedback(now, &granted(value, gap), &nothing);
+                }
+                5 => sender.on_loss(now, &lost(number, number, rtt)),
+                6 => sender.on_persistent_congestion(now),
+                7 => sender.on_restart(now, rtt),
+                8 => sender.on_congestion_experienced(now, now, number),
+                _ => {
+                    let peer = value.unsigned_abs() >> (gap % 60);
+                    sender.on_limits(now, &Limits { peer, ..Limits::NONE });
+                }
+            }
+            let window = sender.window();
+            prop_assert!((1500..=1 << 57).contains(&window), "{window}");
+            let header = request(&sender);
+            prop_assert!(header.delta >= 0);
+            prop_assert!(sender.pacing_rate().is_none_or(|rate| rate > 0));
+        }
+    }
+}
