@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Both halves of an algorithm live in one folder (`vcp/sender/` and `vcp/port/`), next to the
-//! constants with their sources (`params.rs`) and the slow `f64` oracle that tests hold them to. Nothing here reads a clock, draws randomness, allocates per packet or touches a wire format:
+//! constants with their sources (`params.rs`) and the slow `f64` oracle that tests hold them to.
+//! Nothing here reads a clock, draws randomness, allocates per packet or touches a wire format:
 //! `now` comes in, numbers come out.
 //!
 //! Each room imports only from rooms above it:

@@ -2,10 +2,12 @@
 //! CUBIC takes over and hands back.
 
 use super::delay_trial::{DelayTrial, DelayVerdict};
+use super::look::{Look, Outcome};
+use super::losses::SLACK_PPM;
 use super::losses::Sample;
-use super::ruled::{Look, Outcome, Ruled};
+use super::ruled::Ruled;
 use super::tolerance::MOST_PPM;
-use super::trial::{SLACK_PPM, Trial, Verdict};
+use super::trial::{Trial, Verdict};
 use super::{Finding, HiddenHop, State, TakeOver, cap, least_pace, losing, trigger, window_of};
 use crate::base::arith::{mul_div, rate};
 use crate::base::{Duration, Instant};

@@ -4,8 +4,8 @@
 //! window has come back; random loss goes on. What small windows lose is therefore compared with
 //! what was lost before the cuts. Losses beside a queue prove nothing.
 
+use super::look::{Look, Outcome};
 use super::losses::{LossRecord, Sample};
-use super::ruled::{Look, Outcome};
 use crate::base::Instant;
 use crate::base::arith::mul_div;
 

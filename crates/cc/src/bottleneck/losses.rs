@@ -6,6 +6,9 @@
 
 use crate::base::arith::{mul_div, saturate};
 
+/// Losses above what is tolerated that are not worth a verdict, in 10^-6.
+pub(crate) const SLACK_PPM: u64 = 20_000;
+
 /// Packets of a group.
 pub(crate) const GROUP: u8 = 16;
 /// Groups that are remembered.

@@ -35,6 +35,7 @@ mod doubt;
 mod following;
 mod growth;
 mod leaning;
+mod look;
 mod losing;
 mod losses;
 mod phases;

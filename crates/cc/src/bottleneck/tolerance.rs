@@ -1,6 +1,6 @@
 //! How much loss is random: what routers declare, and what a trial has attested.
 
-use super::trial::SLACK_PPM;
+use super::losses::SLACK_PPM;
 use crate::base::arith::nanos;
 use crate::base::{Duration, Instant};
 

@@ -5,7 +5,7 @@
 //! set once: following the delivered rate round by round would shrink under random loss as well, by
 //! its share each time.
 
-use super::losses::{LossRecord, Sample};
+use super::losses::{LossRecord, SLACK_PPM, Sample};
 use super::tolerance::packets_for;
 use super::trigger::is_too_much;
 use crate::base::arith::mul_div;
@@ -16,8 +16,6 @@ const FIRST: (u64, u64) = (85, 100);
 const SECOND: (u64, u64) = (80, 100);
 /// The path shows a new pace after so many round trips.
 const SETTLE_ROUNDS: u32 = 2;
-/// Losses above what is tolerated that are not worth a verdict, in 10^-6.
-pub(crate) const SLACK_PPM: u64 = 20_000;
 /// Standard deviations for the verdict of the first step …
 const SURE: u64 = 3;
 /// … for that of the second …

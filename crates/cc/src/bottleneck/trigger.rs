@@ -1,7 +1,7 @@
 //! When losses are worth a trial.
 
+use super::losses::SLACK_PPM;
 use super::losses::{self, LossRecord, Sample};
-use super::trial::SLACK_PPM;
 
 /// So much loss beyond what is expected, in 10^-6, over so many groups, and so many losses in each
 /// of them, is neither chance nor a burst: it begins a trial at any time.

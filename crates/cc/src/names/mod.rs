@@ -4,11 +4,13 @@
 //! that name the nearest known word, print back as the shortest text that means the same, and build
 //! the controller.
 
+mod common;
 mod error;
 mod knob;
 mod link;
 mod own;
 mod quick_start;
+mod register;
 mod sender;
 mod value;
 mod vcp;
@@ -19,5 +21,5 @@ mod tests;
 
 pub use error::ParseError;
 pub use link::LinkAlgorithm;
-pub use own::RegisterError;
+pub use register::RegisterError;
 pub use sender::Algorithm;

@@ -1,7 +1,7 @@
 //! Options of senders that ask for a starting rate.
 
+use super::common::{BETA, HYSTART, INITIAL_WINDOW, PACE, initial_window, show_initial_window};
 use super::knob::Knob;
-use super::sender::{BETA, HYSTART, INITIAL_WINDOW, PACE, initial_window, show_initial_window};
 use super::value::{ppm, rate, show_ppm, show_rate, show_switch, switch};
 use crate::cubiq::CubiqParams;
 use crate::quick_start::AfterGrant;

@@ -1,5 +1,9 @@
 //! Senders' laws by name.
 
+use super::common::{
+    BETA, HYSTART, INITIAL_WINDOW, PACE, START, asks_start, initial_window, show_asks_start,
+    show_initial_window,
+};
 use core::fmt;
 use core::str::FromStr;
 
@@ -23,9 +27,6 @@ use crate::standard::{LossBased, NewReno, SlowStart};
 use crate::supervise::FallbackLaw;
 use crate::vcp::{PublishedLoss, PublishedVcp, VcpSender};
 use crate::xcp::{PublishedXcp, XcpParams, XcpSender};
-
-/// Most packets that an initial window may have.
-const MAX_INITIAL_WINDOW: u32 = 10_000;
 
 /// A sender's law and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,39 +158,6 @@ const CUBIC: &[Knob<CubicConfig>] = &[
     },
 ];
 
-/// What `hystart` takes.
-pub(super) const HYSTART: &str =
-    "`yes` (HyStart++ ends slow start before the queue overflows) or `no`";
-
-/// What `beta` takes.
-pub(super) const BETA: &str =
-    "what a cut leaves of the window, from 0.1 to 0.999999 (RFC 9438: 0.7; CUBIC of 2008: 0.8)";
-
-/// What `pace` takes.
-pub(super) const PACE: &str =
-    "`yes`, or `no` (what the window lets go leaves at once, as in the papers' simulations)";
-
-/// What `iw` takes.
-pub(super) const INITIAL_WINDOW: &str = "a number of packets from 1 to 10000, or `auto`";
-
-/// What `start` takes.
-pub(super) const START: &str =
-    "`law` (as the law itself starts) or `quick-start` (with a rate that routers are asked for)";
-
-/// True for `quick-start`.
-pub(super) fn asks_start(text: &str) -> Option<bool> {
-    match text {
-        "law" => Some(false),
-        "quick-start" => Some(true),
-        _ => None,
-    }
-}
-
-/// The text that [`asks_start`] reads.
-pub(super) fn show_asks_start(asks: bool) -> String {
-    if asks { "quick-start" } else { "law" }.to_owned()
-}
-
 const INITIAL: &[Knob<InitialConfig>] = &[Knob {
     key: "iw",
     expects: INITIAL_WINDOW,
@@ -199,22 +167,6 @@ const INITIAL: &[Knob<InitialConfig>] = &[Knob {
     },
     show: |config| show_initial_window(config.initial_window),
 }];
-
-/// `auto`, or packets.
-pub(super) fn initial_window(text: &str) -> Option<Option<u32>> {
-    if text == "auto" {
-        return Some(None);
-    }
-    let packets = u32::try_from(value::decimal(text, 0)?).ok()?;
-    (1..=MAX_INITIAL_WINDOW)
-        .contains(&packets)
-        .then_some(Some(packets))
-}
-
-/// The text that [`initial_window`] reads.
-pub(super) fn show_initial_window(packets: Option<u32>) -> String {
-    packets.map_or_else(|| "auto".to_owned(), |packets| packets.to_string())
-}
 
 impl Default for Algorithm {
     /// [`Algorithm::DEFAULT`].

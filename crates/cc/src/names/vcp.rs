@@ -1,9 +1,9 @@
 //! Options of VCP senders.
 
-use super::knob::Knob;
-use super::sender::{
+use super::common::{
     INITIAL_WINDOW, START, asks_start, initial_window, show_asks_start, show_initial_window,
 };
+use super::knob::Knob;
 use super::value::{
     decimal, duration, ppm, show_decimal, show_duration, show_ppm, show_switch, switch,
 };

@@ -1,10 +1,10 @@
 //! Options of XCP senders and ports.
 
-use super::error::ParseError;
-use super::knob::{self, Knob, Knobs};
-use super::sender::{
+use super::common::{
     INITIAL_WINDOW, PACE, START, asks_start, initial_window, show_asks_start, show_initial_window,
 };
+use super::error::ParseError;
+use super::knob::{self, Knob, Knobs};
 use super::value::{
     decimal, duration, ppm, rate, show_decimal, show_duration, show_ppm, show_rate, show_switch,
     switch,

@@ -10,21 +10,13 @@
 //! [`QuickStartLink`] puts a router's part beside any law of a port, [`QuickStart`] a sender's
 //! around any law that is [`Startable`].
 
-mod ahead;
 #[cfg(test)]
 mod ahead_tests;
-mod answers;
-mod approval;
-mod burst;
-mod flight;
 mod granted;
-mod keep;
 #[cfg(test)]
 mod keep_tests;
-mod kept;
 #[cfg(test)]
 mod law_tests;
-mod link;
 #[cfg(test)]
 mod link_tests;
 #[cfg(test)]
@@ -32,20 +24,16 @@ mod lost_tests;
 #[cfg(test)]
 mod oracle_tests;
 mod params;
-mod pending;
-mod question;
+mod port;
 mod sender;
 #[cfg(test)]
 mod sender_tests;
-mod sources;
 mod startable;
 #[cfg(test)]
 mod steered_tests;
-mod usage;
-mod waiting;
 
 pub(crate) use granted::Granted;
-pub use link::QuickStartLink;
 pub(crate) use params::FIRST_WINDOW;
+pub use port::QuickStartLink;
 pub use sender::QuickStart;
 pub use startable::{AfterGrant, Startable};

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::link::QuickStartLink;
+use super::QuickStartLink;
 use super::link_tests::{ask, foreign, request};
 use crate::base::Instant;
 use crate::law::{LinkController, Passive};

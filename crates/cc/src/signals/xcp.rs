@@ -90,7 +90,7 @@ pub struct XcpFeedback {
     /// XCP routers on the path, as far as `xcp_ttl` tells, from the latest packet.
     pub hops: u8,
     /// Loss by corruption that the routers on the path declare together, as in
-    /// [`VcpFeedback::corruption_ppm`].
+    /// [`VcpFeedback::corruption_ppm`](super::VcpFeedback::corruption_ppm).
     pub corruption_ppm: u32,
     /// True if `xcp_ttl` and the IP TTL at the receiver show a hop that is no XCP router, from the
     /// latest packet. `None` if the receiver cannot read TTLs, or something wrote them anew.

@@ -4,10 +4,10 @@
 //! multiplicative increase (MI), additive increase (AI) or multiplicative decrease (MD).
 //!
 //! ```text
-//!   link.rs    load.rs: ρ = (λ + κ·q) / (γ·C·t_ρ)  ─►  LOW │ HIGH │ OVER  ─►  packet
+//!   port/      load.rs: ρ = (λ + κ·q) / (γ·C·t_ρ)  ─►  LOW │ HIGH │ OVER  ─►  packet
 //!                                                                          │
-//!   sender.rs  steering.rs: MI │ AI │ MD  ◄── scale.rs: ε, α per round trip ◄─┘ (counted by the receiver)
-//!              ruler.rs, ../hidden: or CUBIC, where no router answers for the path
+//!   sender/    steering.rs: MI │ AI │ MD  ◄── scale.rs: ε, α per round trip ◄─┘ (counted by the receiver)
+//!              supervise, bottleneck: or CUBIC, where no router answers for the path
 //! ```
 //!
 //! Sources: Xia, Subramanian, Stoica, Kalyanaraman, "One More Bit Is Enough" (SIGCOMM 2005); the

@@ -2,9 +2,9 @@
 //! to what it can grant.
 //!
 //! ```text
-//!   link.rs    sums.rs, standing.rs: y, d, q of an interval ─► efficiency.rs: F ─► fairness.rs: share per packet
+//!   port/      sums.rs, standing.rs: y, d, q of an interval ─► efficiency.rs: F ─► fairness.rs: share per packet
 //!                                                                                          │
-//!   sender.rs  request.rs: RTT, X, wish ─► header ─► routers lower the wish ─► receiver sums ┘─► window += Σ · srtt
+//!   sender/    request.rs: RTT, X, wish ─► header ─► routers lower the wish ─► receiver sums ┘─► window += Σ · srtt
 //! ```
 //!
 //! Rates are computed in the *rate form*; headers of the papers' window form are brought to it

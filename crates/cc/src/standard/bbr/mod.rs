@@ -16,19 +16,15 @@
 //! last; persistent congestion (RFC 9002 §7.6) stands for a retransmission timeout; what the draft
 //! draws at random is made of the time and the bytes delivered, since laws draw nothing; there is
 //! no offload budget beyond the send quantum. What a CE mark does is left open there: see
-//! [`marks`].
+//! `sender/marks.rs`.
 
 mod aggregation;
 mod bounds;
-mod congestion;
 mod cycle;
 mod filters;
 mod full_pipe;
-mod marks;
 mod min_rtt;
 mod params;
-mod probe_bw;
-mod probe_rtt;
 mod rate;
 mod sender;
 #[cfg(test)]

@@ -16,13 +16,13 @@
 //! The RTT is the asker's word. It is taken for no more than a second, or twice the mean that
 //! flights have shown here, if that is more.
 
-use super::params::{
-    ANSWER_RTTS, FIRST_WINDOW, GRANTS, LEAST_MEMORY, LEAST_PATIENCE, LOOK_RTTS, MEAN_PART,
-    MEMORY_RTTS, PATIENCE_RTTS, REPEAT_TIME, SHOWN_PART, TRUSTED_RTT, UNKNOWN_RTT, WAYS,
-};
 use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::rtt_sketch::STRETCH;
 use crate::base::{Duration, Instant};
+use crate::quick_start::params::{
+    ANSWER_RTTS, FIRST_WINDOW, GRANTS, LEAST_MEMORY, LEAST_PATIENCE, LOOK_RTTS, MEAN_PART,
+    MEMORY_RTTS, PATIENCE_RTTS, REPEAT_TIME, SHOWN_PART, TRUSTED_RTT, UNKNOWN_RTT, WAYS,
+};
 
 /// Rates of a grant, in bytes per second.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,10 +2,10 @@
 //!
 //! Where nothing comes of it the sender asks with its first flight, as if it had not asked before.
 
-use super::sender::{QuickStart, State};
-use super::startable::Startable;
+use super::{QuickStart, State};
 use crate::base::arith::{mul_div, nanos};
 use crate::base::{Duration, Instant};
+use crate::quick_start::startable::Startable;
 use crate::signals::{KnownPath, QuickStartPurpose, QuickStartRequest};
 
 impl<C: Startable> QuickStart<C> {

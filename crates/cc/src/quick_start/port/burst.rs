@@ -1,9 +1,9 @@
 //! Flows that begin together at a port: the first is granted all that is free, gives back what is
 //! not its share a round trip later, and the others then have theirs of it.
 
-use super::params::{SAMPLE, UNKNOWN_RTT};
 use crate::base::arith::{nanos, ns_since};
 use crate::base::{Duration, Instant};
+use crate::quick_start::params::{SAMPLE, UNKNOWN_RTT};
 
 /// So many round trips after the first grant what was given back is dealt out.
 const ROUNDS: u32 = 4;

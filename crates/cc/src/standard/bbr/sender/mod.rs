@@ -1,8 +1,12 @@
 //! The controller: what is heard becomes model and state, and those become pace and window.
 
+mod congestion;
+mod marks;
+mod probe_bw;
+mod probe_rtt;
+
 use super::aggregation::Aggregation;
 use super::bounds::{Bounds, Latest, NONE};
-use super::congestion::Losses;
 use super::cycle::State;
 use super::filters::TwoCycles;
 use super::full_pipe::FullPipe;
@@ -10,12 +14,13 @@ use super::min_rtt::MinRtt;
 use super::params::{
     DRAIN_ROUNDS, MIN_PIPE_PACKETS, PACING_MARGIN, PROBE_RTT_CWND_GAIN, STARTUP_PACING_GAIN, UNIT,
 };
-use super::probe_bw::Probe;
 use super::rate::{RateSample, Sampler};
 use crate::base::arith::{MAX_BYTES, mul_div, nanos, rate};
 use crate::base::{Duration, Instant, window};
 use crate::law::{Acked, Controller, Lost, PacketState, Sent};
 use crate::metrics::{Metrics, Phase};
+use congestion::Losses;
+use probe_bw::Probe;
 
 /// A round trip before any was measured, for the first pace (`InitPacingRate`).
 const FIRST_RTT: Duration = Duration::from_millis(1);
@@ -74,8 +79,8 @@ pub struct Bbr {
     pub(super) full: FullPipe,
     pub(super) bounds: Bounds,
     pub(super) latest: Latest,
-    pub(super) probe: Probe,
-    pub(super) losses: Losses,
+    probe: Probe,
+    losses: Losses,
     /// When marks were last answered.
     pub(super) marked_at: Option<Instant>,
     /// Of the latest acknowledgement.

@@ -1,13 +1,14 @@
 //! A router's part, beside the law of a port.
 
-use super::approval::approve;
-use super::burst::Burst;
-use super::kept::Kept;
+mod approval;
+mod burst;
+mod kept;
+mod pending;
+mod sources;
+mod usage;
+mod waiting;
+
 use super::params::{CREDIT_BYTES, REPEATS, REUSE, SHOWN_PART, TOGETHER};
-use super::pending::{Granting, Pending};
-use super::sources::Sources;
-use super::usage::Usage;
-use super::waiting::Waiting;
 use crate::base::arith::{mul_div, nanos, scramble};
 use crate::base::{Duration, Instant};
 use crate::law::LinkController;
@@ -16,6 +17,13 @@ use crate::metrics::LinkMetrics;
 use crate::signals::{
     Answer, Arrival, Carried, CloudEstimate, QuickStartAnswer, QuickStartCarried, Upstream,
 };
+use approval::approve;
+use burst::Burst;
+use kept::Kept;
+use pending::{Granting, Pending};
+use sources::Sources;
+use usage::Usage;
+use waiting::Waiting;
 
 /// Grants starting rates at a port with the law `L`.
 #[derive(Debug)]

@@ -7,21 +7,27 @@
 //!     └────── after a pause ──────────────────────────────────────────┘   a loss: as if never granted
 //! ```
 
-use super::flight::{Falling, Flight, Landing};
-use super::keep::Keep;
-use super::question::Question;
+mod ahead;
+mod answers;
+mod flight;
+mod keep;
+mod question;
+
 use super::startable::{AfterGrant, Startable};
 use crate::base::arith::mul_div;
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Controller, Limit, Limits, Lost, PacketState, Sent};
 use crate::metrics::{Metrics, QuickStartMetrics, QuickStartOutcome};
 use crate::signals::{Feedback, KnownPath, QuickStartPurpose, QuickStartRequest, Request};
+use flight::{Falling, Flight, Landing};
+use keep::Keep;
+use question::Question;
 
 /// Bytes of IPv4 and UDP headers around a datagram: rates in requests count them, windows do not.
 pub(super) const HEADERS: u64 = 28;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum State {
+enum State {
     /// May ask.
     Ready,
     /// Says so to a packet that is being built.
@@ -51,8 +57,8 @@ pub struct QuickStart<C> {
     /// It asks again: whether it may keep what it was granted, and for what others give back.
     pub(super) shares: bool,
     pub(super) srtt: Option<Duration>,
-    pub(super) state: State,
-    pub(super) keep: Keep,
+    state: State,
+    keep: Keep,
     /// Nonces of the latest question and of the one before.
     pub(super) nonce: Option<u64>,
     pub(super) earlier: Option<u64>,

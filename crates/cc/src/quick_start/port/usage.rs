@@ -1,8 +1,8 @@
 //! How busy a port was lately.
 
-use super::params::{SAMPLE, SAMPLES};
 use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::{Duration, Instant};
+use crate::quick_start::params::{SAMPLE, SAMPLES};
 
 /// Bytes per sample of time.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,11 @@
 //! Who asks how often, and what becomes of what they are granted.
 
-use super::params::{FORGIVEN_AFTER, LEAST_PART, PER_SOURCE, REUSE, SOURCE_PERIOD, SOURCES};
 use super::pending::Settled;
 use crate::base::Instant;
 use crate::base::arith::{nanos, ns_since};
+use crate::quick_start::params::{
+    FORGIVEN_AFTER, LEAST_PART, PER_SOURCE, REUSE, SOURCE_PERIOD, SOURCES,
+};
 
 /// One source, or several of the same hash.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,11 @@
 //! ProbeRTT: so little in flight for a while that no queue of ours stands (draft-ietf-ccwg-bbr,
 //! "ProbeRTT Logic").
 
-use super::cycle::{AckPhase, State};
-use super::params::PROBE_RTT_DURATION;
-use super::rate::RateSample;
-use super::sender::Bbr;
+use super::Bbr;
 use crate::base::Instant;
+use crate::standard::bbr::cycle::{AckPhase, State};
+use crate::standard::bbr::params::PROBE_RTT_DURATION;
+use crate::standard::bbr::rate::RateSample;
 
 impl Bbr {
     /// `CheckProbeRTT`.

@@ -1,11 +1,11 @@
 //! What is sent because of a grant, from its first packet to its last acknowledgement.
 
 use super::keep::Keep;
-use super::sender::{QuickStart, State};
-use super::startable::Startable;
+use super::{QuickStart, State};
 use crate::base::{Instant, window};
 use crate::law::Limit;
 use crate::metrics::QuickStartOutcome;
+use crate::quick_start::startable::Startable;
 
 /// A flight of which one packet in so many is lost beyond what is expected, and so many packets at
 /// least, is given up also by laws that take losses for none of their business.

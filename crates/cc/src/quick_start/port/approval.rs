@@ -3,8 +3,8 @@
 //! The RFC's two limits, on what is in use when a request is looked at and on what is approved in
 //! all, are the same share here, as in ns-2.
 
-use super::params::SHARE;
 use crate::base::arith::mul_div;
+use crate::quick_start::params::SHARE;
 
 /// The rate that is approved of `asked`, with `used` used at the busiest time lately and `pending`
 /// approved but not seen yet; all in bytes per second. 0: none.

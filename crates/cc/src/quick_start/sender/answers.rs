@@ -2,14 +2,16 @@
 
 use super::flight::Flight;
 use super::keep::Keep;
-use super::params::{ANSWER_RTTS, DENIED_AGAIN, FIRST_LOST, LATEST_START, REPEAT_TIME, REPEATS};
 use super::question::{Proof, Question};
-use super::sender::{HEADERS, QuickStart, State};
-use super::startable::Startable;
+use super::{HEADERS, QuickStart, State};
 use crate::base::arith::{mul_div, nanos, rate};
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Limits};
 use crate::metrics::QuickStartOutcome;
+use crate::quick_start::params::{
+    ANSWER_RTTS, DENIED_AGAIN, FIRST_LOST, LATEST_START, REPEAT_TIME, REPEATS,
+};
+use crate::quick_start::startable::Startable;
 use crate::signals::QuickStartFeedback;
 
 impl<C: Startable> QuickStart<C> {

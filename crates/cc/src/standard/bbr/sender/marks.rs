@@ -5,9 +5,9 @@
 //! losses are more than what is accepted: one is enough, since a queue that marks drops nothing.
 //! One round trip's marks count once, and a spurious loss undoes nothing of what they set.
 
-use super::cycle::State;
-use super::sender::Bbr;
+use super::Bbr;
 use crate::base::Instant;
+use crate::standard::bbr::cycle::State;
 
 impl Bbr {
     /// A packet that was sent at `sent_at`, or one before it, came back marked.

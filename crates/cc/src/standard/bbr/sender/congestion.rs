@@ -1,14 +1,14 @@
 //! What losses change, and the way back from one that was none (draft-ietf-ccwg-bbr, "Updating the
 //! Model Upon Packet Loss").
 
-use super::bounds::{Bounds, Latest, NONE, crossing, in_flight_at_loss, too_high};
-use super::cycle::State;
-use super::params::{BETA, STARTUP_LOSS_RANGES, UNIT};
-use super::rate::RateSample;
-use super::sender::Bbr;
+use super::Bbr;
 use crate::base::Instant;
 use crate::base::arith::mul_div;
 use crate::law::Lost;
+use crate::standard::bbr::bounds::{Bounds, Latest, NONE, crossing, in_flight_at_loss, too_high};
+use crate::standard::bbr::cycle::State;
+use crate::standard::bbr::params::{BETA, STARTUP_LOSS_RANGES, UNIT};
+use crate::standard::bbr::rate::RateSample;
 
 /// The round trip as losses count it, and what to go back to.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,13 +1,15 @@
 //! ProbeBW: the cycle that raises the rate for a while, lowers it and then keeps it
 //! (draft-ietf-ccwg-bbr, "ProbeBW Algorithm Details").
 
-use super::bounds::{NONE, too_high};
-use super::cycle::{AckPhase, State};
-use super::params::{MAX_UP_ROUNDS, PROBE_WAIT, PROBE_WAIT_SPREAD, QUEUEING_GAIN, RENO_ROUNDS};
-use super::rate::RateSample;
-use super::sender::Bbr;
+use super::Bbr;
 use crate::base::arith::{nanos, scramble};
 use crate::base::{Duration, Instant};
+use crate::standard::bbr::bounds::{NONE, too_high};
+use crate::standard::bbr::cycle::{AckPhase, State};
+use crate::standard::bbr::params::{
+    MAX_UP_ROUNDS, PROBE_WAIT, PROBE_WAIT_SPREAD, QUEUEING_GAIN, RENO_ROUNDS,
+};
+use crate::standard::bbr::rate::RateSample;
 
 /// The bandwidth probe.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +53,7 @@ impl Probe {
 
 impl Bbr {
     /// `TargetInflight`.
-    pub(super) fn target(&self) -> u64 {
+    pub(crate) fn target(&self) -> u64 {
         self.bdp().min(self.window)
     }
 

@@ -1,0 +1,52 @@
+//! What the path shows while CUBIC controls the window for an unannounced hop, and what follows.
+
+use crate::base::{Duration, Instant};
+
+/// What has become of the hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is still there.
+    Stays,
+    /// It is gone, or no longer the narrow one.
+    Gone,
+    /// It was none: so much is lost at any rate, in 10^-6.
+    Random(u64),
+}
+
+/// What the path shows at the moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    pub(super) now: Instant,
+    pub(super) srtt: Duration,
+    /// CUBIC's window in bytes.
+    pub(super) window: u64,
+    /// The last time that a router said that its own hop is full.
+    pub(super) over: Option<Instant>,
+    /// No queue stands.
+    pub(super) calm: bool,
+    /// One stands, and no router says that it is its own: what is lost beside it is not random.
+    pub(super) overflows: bool,
+    /// So often CUBIC has ruled before, and its cuts have attested.
+    pub(super) relapses: u32,
+    pub(super) attested: u32,
+    /// The most loss that may be attested, in 10^-6.
+    pub(super) most_ppm: u64,
+}
+
+#[cfg(test)]
+impl Look {
+    /// Nothing is full and nothing happened before; no queue stands if `calm`.
+    pub(super) const fn quiet(now: Instant, srtt: Duration, window: u64, calm: bool) -> Self {
+        Self {
+            now,
+            srtt,
+            window,
+            over: None,
+            calm,
+            overflows: false,
+            relapses: 0,
+            attested: 0,
+            most_ppm: 100_000,
+        }
+    }
+}
