@@ -280,7 +280,7 @@ fn senders(c: &mut Criterion) {
                         let sign = if number & 2 == 0 { 1 } else { -1 };
                         sender.on_feedback(now, &granted(sign << 30), &acked);
                     }
-                    Some(Explicit::QuickStart) | None => {}
+                    Some(Explicit::QuickStart | Explicit::Own(_)) | None => {}
                 }
                 sender.on_ack(now, &acked);
                 if sender.window() > 100_000_000 {

@@ -77,9 +77,9 @@ pub use names::{Algorithm, LinkAlgorithm, ParseError, RegisterError};
 pub use quick_start::{AfterGrant, QuickStart, QuickStartLink, Startable};
 pub use signals::{
     Answer, Arrival, Carried, Carrier, Cloud, CloudAnswer, CloudEstimate, Countable, Explicit,
-    Feedback, KnownPath, QuickStartAnswer, QuickStartCarried, QuickStartFeedback,
-    QuickStartPurpose, QuickStartRequest, Request, Upstream, VcpAnswer, VcpCarried, VcpCode,
-    VcpFeedback, XcpAnswer, XcpCarried, XcpFeedback, XcpForm, XcpRequest,
+    Feedback, KnownPath, OwnFeedback, OwnWords, QuickStartAnswer, QuickStartCarried,
+    QuickStartFeedback, QuickStartPurpose, QuickStartRequest, Request, Upstream, VcpAnswer,
+    VcpCarried, VcpCode, VcpFeedback, XcpAnswer, XcpCarried, XcpFeedback, XcpForm, XcpRequest,
 };
 pub use standard::{
     Avoidance, Bbr, Cause, Cubic, CubicController, Growth, HyStart, LossBased, NewReno, Reno,

@@ -244,7 +244,7 @@ impl Controller for AutoSender {
                 self.on_other(now);
                 return;
             }
-            (_, Feedback::QuickStart(_)) => return,
+            (_, Feedback::QuickStart(_) | Feedback::Own(_)) => return,
         };
         let strange = answered > 0 && self.is_strange(now, srtt, translated);
         match (&mut self.law, *feedback) {

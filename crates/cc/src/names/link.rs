@@ -5,6 +5,7 @@ use core::str::FromStr;
 
 use super::error::ParseError;
 use super::knob::{self, Knob};
+use super::own::{OwnPort, PORTS};
 use super::value::{self, duration, ppm, show_duration, show_ppm, show_switch, switch};
 use super::vcp::interval;
 use super::xcp;
@@ -34,6 +35,7 @@ enum Law {
     Vcp(VcpLinkConfig),
     Xcp(XcpLinkParams),
     QuickStart,
+    Own(OwnPort),
 }
 
 /// A VCP port with or without BISE.
@@ -299,9 +301,19 @@ impl LinkAlgorithm {
                 Law::QuickStart
             }
             _ => {
+                if let Some(own) = PORTS.named(name) {
+                    return match options {
+                        None => Ok(Self {
+                            law: Law::Own(own),
+                            grants: false,
+                        }),
+                        Some(_) => Err(ParseError::NoOptions { name: own.name }),
+                    };
+                }
+                let names = Self::NAMES.iter().copied().chain(PORTS.names());
                 return Err(ParseError::UnknownName {
                     given: name.to_owned(),
-                    nearest: value::nearest(name, Self::NAMES.iter().copied()).unwrap_or("vcp"),
+                    nearest: value::nearest(name, names).unwrap_or("vcp"),
                     known: Self::NAMES,
                 });
             }
@@ -319,7 +331,7 @@ impl LinkAlgorithm {
     /// True if a port with the law grants starting rates.
     #[must_use]
     pub const fn grants(&self) -> bool {
-        self.grants && !matches!(self.law, Law::None)
+        self.grants && !matches!(self.law, Law::None | Law::Own(_))
     }
 
     /// The name without options.
@@ -330,13 +342,14 @@ impl LinkAlgorithm {
             Law::Vcp(config) => config.name(),
             Law::Xcp(params) => xcp::link_name(params),
             Law::QuickStart => "quick-start",
+            Law::Own(own) => own.name,
         }
     }
 
     /// True if the law gives feedback to flows all the time, so that they keep its queue short.
     #[must_use]
     pub const fn has_feedback(&self) -> bool {
-        matches!(self.law, Law::Vcp(_) | Law::Xcp(_))
+        matches!(self.law, Law::Vcp(_) | Law::Xcp(_) | Law::Own(_))
     }
 
     /// True if the law has a capacity of its own, whatever the port tells it.
@@ -389,6 +402,7 @@ impl LinkAlgorithm {
         let grants = self.grants.then_some(seed);
         match &self.law {
             Law::None => Box::new(Passive),
+            Law::Own(own) => own.controller(now, rate, seed),
             Law::QuickStart if !self.grants => Box::new(Passive),
             Law::QuickStart => Box::new(QuickStartLink::new(now, rate, seed, Passive)),
             Law::Xcp(params) if params.clouds.is_some() => {
@@ -457,7 +471,7 @@ impl FromStr for LinkAlgorithm {
 impl fmt::Display for LinkAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.law {
-            Law::None | Law::QuickStart => f.write_str(self.name()),
+            Law::None | Law::QuickStart | Law::Own(_) => f.write_str(self.name()),
             Law::Xcp(params) => {
                 let default = XcpLinkParams {
                     clouds: params.clouds.map(|_| CloudParams::default()),

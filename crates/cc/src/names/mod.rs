@@ -12,6 +12,7 @@ mod own;
 mod quick_start;
 mod register;
 mod sender;
+mod serves;
 mod value;
 mod vcp;
 mod xcp;

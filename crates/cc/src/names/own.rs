@@ -1,22 +1,66 @@
-//! Senders' laws of the caller's own, under names of their own.
+//! Laws that the process registered, under names of their own.
 
 use core::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::base::Instant;
-use crate::law::Controller;
+use crate::law::{Controller, LinkController};
 use crate::signals::Explicit;
 
 type Build = dyn Fn(Instant, u16) -> Box<dyn Controller> + Send + Sync;
+type BuildPort = dyn Fn(Instant, u64, u64) -> Box<dyn LinkController> + Send + Sync;
 
-/// All that this process registered.
-static LAWS: RwLock<Vec<OwnLaw>> = RwLock::new(Vec::new());
+/// The senders' laws of this process.
+pub(super) static SENDERS: Registry<OwnLaw> = Registry::new();
+/// Its ports' laws.
+pub(super) static PORTS: Registry<OwnPort> = Registry::new();
 
-/// A law that was registered. No two have the same name.
+/// A law with a name.
+pub(super) trait Named: Clone {
+    fn name(&self) -> &'static str;
+}
+
+/// Laws of which no two have the same name.
+pub(super) struct Registry<T>(RwLock<Vec<T>>);
+
+impl<T: Named> Registry<T> {
+    const fn new() -> Self {
+        Self(RwLock::new(Vec::new()))
+    }
+
+    /// False if there is a law of its name.
+    pub(super) fn add(&self, law: T) -> bool {
+        let mut laws = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = laws.iter().all(|other| other.name() != law.name());
+        if is_new {
+            laws.push(law);
+        }
+        is_new
+    }
+
+    /// The first law that is wanted.
+    pub(super) fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let laws = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        laws.iter().find(|law| wanted(law)).cloned()
+    }
+
+    /// The law of this name.
+    pub(super) fn named(&self, name: &str) -> Option<T> {
+        self.find(|law| law.name() == name)
+    }
+
+    /// All names.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        let laws = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        laws.iter().map(Named::name).collect()
+    }
+}
+
+/// A sender's law.
 #[derive(Clone)]
 pub(super) struct OwnLaw {
     pub(super) name: &'static str,
-    /// Whose answers it listens to.
+    /// Whose answers it reads.
     pub(super) hears: Option<Explicit>,
     build: Arc<Build>,
 }
@@ -39,9 +83,54 @@ impl OwnLaw {
     }
 }
 
+/// A port's law.
+#[derive(Clone)]
+pub(super) struct OwnPort {
+    pub(super) name: &'static str,
+    /// The number of the protocol that it answers, 0 to 7.
+    pub(super) kind: u8,
+    build: Arc<BuildPort>,
+}
+
+impl OwnPort {
+    pub(super) fn new(
+        name: &'static str,
+        kind: u8,
+        build: impl Fn(Instant, u64, u64) -> Box<dyn LinkController> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name,
+            kind,
+            build: Arc::new(build),
+        }
+    }
+
+    pub(super) fn controller(&self, now: Instant, rate: u64, seed: u64) -> Box<dyn LinkController> {
+        (self.build)(now, rate, seed)
+    }
+}
+
+impl Named for OwnLaw {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl Named for OwnPort {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
 impl fmt::Debug for OwnLaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("OwnLaw").field(&self.name).finish()
+    }
+}
+
+impl fmt::Debug for OwnPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnPort").field(&self.name).finish()
     }
 }
 
@@ -53,24 +142,10 @@ impl PartialEq for OwnLaw {
 
 impl Eq for OwnLaw {}
 
-/// False if there is a law of its name.
-pub(super) fn add(law: OwnLaw) -> bool {
-    let mut laws = LAWS.write().unwrap_or_else(PoisonError::into_inner);
-    let is_new = laws.iter().all(|other| other.name != law.name);
-    if is_new {
-        laws.push(law);
+impl PartialEq for OwnPort {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
     }
-    is_new
 }
 
-/// The law of this name.
-pub(super) fn find(name: &str) -> Option<OwnLaw> {
-    let laws = LAWS.read().unwrap_or_else(PoisonError::into_inner);
-    laws.iter().find(|law| law.name == name).cloned()
-}
-
-/// All names.
-pub(super) fn names() -> Vec<&'static str> {
-    let laws = LAWS.read().unwrap_or_else(PoisonError::into_inner);
-    laws.iter().map(|law| law.name).collect()
-}
+impl Eq for OwnPort {}

@@ -1,9 +1,10 @@
 //! The way to make a law of one's own known by name.
 
-use super::own::{self, OwnLaw};
+use super::link::LinkAlgorithm;
+use super::own::{OwnLaw, OwnPort, PORTS, SENDERS};
 use super::sender::Algorithm;
 use crate::base::Instant;
-use crate::law::Controller;
+use crate::law::{Controller, LinkController};
 use crate::signals::Explicit;
 
 /// A law that cannot be registered.
@@ -16,7 +17,7 @@ pub enum RegisterError {
         /// The name.
         name: &'static str,
     },
-    /// Nobody could write the name where algorithms are named.
+    /// The name cannot be written where algorithms are named.
     #[error("`{name}` is no name: write lower-case letters, digits, `-`, `_`, `.` and `+`")]
     BadName {
         /// The name.
@@ -25,10 +26,10 @@ pub enum RegisterError {
 }
 
 impl Algorithm {
-    /// Makes a law of the caller's own known to this process, so that it can be named wherever a
-    /// law of this library can: in scenarios, to `parse`, on command lines. `hears` says whose
-    /// answers it listens to; `build` makes a controller for a path that begins at an instant and
-    /// carries datagrams of so many bytes of UDP payload.
+    /// Makes a sender's law of the caller's own known to this process, so that it can be named
+    /// wherever a law of this library can: in scenarios, to `parse`, on command lines. `hears` is
+    /// the signal that it reads; `build` makes a controller for a path that begins at an instant
+    /// and carries datagrams of the given bytes of UDP payload.
     ///
     /// # Errors
     /// [`RegisterError`].
@@ -37,24 +38,52 @@ impl Algorithm {
         hears: Option<Explicit>,
         build: impl Fn(Instant, u16) -> Box<dyn Controller> + Send + Sync + 'static,
     ) -> Result<(), RegisterError> {
-        let fits = |byte: u8| {
-            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.+".contains(&byte)
-        };
-        if name.is_empty() || !name.bytes().all(fits) {
-            return Err(RegisterError::BadName { name });
-        }
-        // What scenarios call packets without a law.
-        let known = Self::NAMES.contains(&name) || name == "udp" || name == "none";
-        if known || !own::add(OwnLaw::new(name, hears, build)) {
-            return Err(RegisterError::Taken { name });
-        }
-        Ok(())
+        let own = OwnLaw::new(name, hears, build);
+        check(name, Self::NAMES, || SENDERS.add(own))
     }
+}
+
+impl LinkAlgorithm {
+    /// Makes a port's law of the caller's own known to this process. `kind` is the number of the
+    /// protocol that it answers, 0 to 7; senders' laws that read this protocol are then at home at
+    /// such a port ([`Algorithm::port`]). `build` makes a controller for a port that starts at an
+    /// instant and sends the given bytes per second; the last argument is a seed.
+    ///
+    /// # Errors
+    /// [`RegisterError`].
+    pub fn register(
+        name: &'static str,
+        kind: u8,
+        build: impl Fn(Instant, u64, u64) -> Box<dyn LinkController> + Send + Sync + 'static,
+    ) -> Result<(), RegisterError> {
+        let own = OwnPort::new(name, kind, build);
+        check(name, Self::NAMES, || PORTS.add(own))
+    }
+}
+
+/// Adds a law under a name that can be written and that none of the library has.
+fn check(
+    name: &'static str,
+    known: &[&str],
+    add: impl FnOnce() -> bool,
+) -> Result<(), RegisterError> {
+    let fits =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.+".contains(&byte);
+    if name.is_empty() || !name.bytes().all(fits) {
+        return Err(RegisterError::BadName { name });
+    }
+    // What scenarios call packets without a law.
+    let known = known.contains(&name) || name == "udp" || name == "none";
+    if known || !add() {
+        return Err(RegisterError::Taken { name });
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::law::Passive;
     use crate::names::error::ParseError;
     use crate::signals::Carrier;
 
@@ -106,5 +135,29 @@ mod tests {
             let bad = Algorithm::register(name, None, five);
             assert_eq!(bad, Err(RegisterError::BadName { name }));
         }
+    }
+
+    #[test]
+    fn a_registered_port_serves_the_laws_of_its_protocol() {
+        let passive = |_, _, _| Box::new(Passive) as Box<dyn LinkController>;
+        LinkAlgorithm::register("own-port", 6, passive).unwrap();
+        let port = LinkAlgorithm::parse("own-port").unwrap();
+        assert_eq!((port.name(), port.grants()), ("own-port", false));
+        assert!(port.has_feedback());
+        assert_eq!(port.to_string(), "own-port");
+
+        Algorithm::register("reads-six", Some(Explicit::Own(6)), five).unwrap();
+        Algorithm::register("reads-seven", Some(Explicit::Own(7)), five).unwrap();
+        let law = Algorithm::parse("reads-six").unwrap();
+        assert_eq!(law.port(), Some(port));
+        assert_eq!(law.signals(), [Explicit::Own(6)]);
+        assert_eq!(Algorithm::parse("reads-seven").unwrap().port(), None);
+
+        let taken = LinkAlgorithm::register("xcp", 6, passive);
+        assert_eq!(taken, Err(RegisterError::Taken { name: "xcp" }));
+        let again = LinkAlgorithm::register("own-port", 5, passive);
+        assert_eq!(again, Err(RegisterError::Taken { name: "own-port" }));
+        let missed = LinkAlgorithm::parse("own-prt").unwrap_err().to_string();
+        assert!(missed.contains("did you mean `own-port`"), "{missed}");
     }
 }

@@ -9,7 +9,7 @@ use core::str::FromStr;
 
 use super::error::ParseError;
 use super::knob::{self, Knob};
-use super::own::{self, OwnLaw};
+use super::own::{OwnLaw, SENDERS};
 use super::quick_start::{ADA, AdaConfig, CUBIQ};
 use super::vcp::{self, VcpConfig};
 use super::{value, xcp};
@@ -243,13 +243,13 @@ impl Algorithm {
                 Law::XcpI(params)
             }
             _ => {
-                if let Some(own) = own::find(name) {
+                if let Some(own) = SENDERS.named(name) {
                     return match options {
                         None => Ok(Self { law: Law::Own(own) }),
                         Some(_) => Err(ParseError::NoOptions { name: own.name }),
                     };
                 }
-                let names = Self::NAMES.iter().copied().chain(own::names());
+                let names = Self::NAMES.iter().copied().chain(SENDERS.names());
                 return Err(ParseError::UnknownName {
                     given: name.to_owned(),
                     nearest: value::nearest(name, names).unwrap_or("cubic"),
@@ -313,7 +313,7 @@ impl Algorithm {
     pub const fn carrier(&self) -> Option<Carrier> {
         match self.explicit() {
             Some(Explicit::Vcp(carrier)) => Some(carrier),
-            Some(Explicit::Xcp(_) | Explicit::QuickStart) | None => None,
+            Some(Explicit::Xcp(_) | Explicit::QuickStart | Explicit::Own(_)) | None => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a port writes into a departing packet.
 
-use super::{Carried, CloudAnswer, QuickStartAnswer, VcpAnswer, XcpAnswer};
+use super::{Carried, CloudAnswer, OwnWords, QuickStartAnswer, VcpAnswer, XcpAnswer};
 
 /// What the link half wants written into a departing packet; the protocol's crate does the writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum Answer {
     Xcp(XcpAnswer),
     /// Approve a starting rate, or deny it.
     QuickStart(QuickStartAnswer),
+    /// Write into a header of a registered protocol.
+    Own(OwnWords),
 }
 
 impl Answer {
@@ -22,7 +24,7 @@ impl Answer {
     #[inline]
     pub const fn declare(&mut self, ppm: u32) {
         match self {
-            Self::None | Self::QuickStart(_) => {}
+            Self::None | Self::QuickStart(_) | Self::Own(_) => {}
             Self::Vcp(answer) => answer.corruption_ppm = ppm,
             Self::Xcp(answer) => answer.corruption_ppm = ppm,
         }

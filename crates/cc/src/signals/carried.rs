@@ -1,6 +1,6 @@
 //! What an arriving packet carries.
 
-use super::{QuickStartCarried, VcpCarried, XcpCarried};
+use super::{OwnWords, QuickStartCarried, VcpCarried, XcpCarried};
 
 /// What an arriving packet carries, as far as control laws care.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum Carried {
     Xcp(XcpCarried),
     /// A request for a starting rate. Its flow may be of any kind.
     QuickStart(QuickStartCarried),
+    /// A header of a registered protocol.
+    Own(OwnWords),
 }
 
 impl Carried {
@@ -23,7 +25,7 @@ impl Carried {
     #[inline]
     #[must_use]
     pub const fn is_feedback(&self) -> bool {
-        matches!(self, Self::Vcp(_) | Self::Xcp(_))
+        matches!(self, Self::Vcp(_) | Self::Xcp(_) | Self::Own(_))
     }
 }
 

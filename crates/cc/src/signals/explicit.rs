@@ -11,4 +11,6 @@ pub enum Explicit {
     Xcp(XcpForm),
     /// Quick-Start's, to one question.
     QuickStart,
+    /// The headers of the registered protocol with this number, 0 to 7.
+    Own(u8),
 }

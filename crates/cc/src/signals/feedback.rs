@@ -1,6 +1,8 @@
 //! What the receiver returned since the last time, as differences of its cumulative counters.
 
-use super::{QuickStartFeedback, VcpFeedback, XcpFeedback};
+use crate::base::Duration;
+
+use super::{OwnFeedback, QuickStartFeedback, VcpFeedback, XcpFeedback};
 
 /// One difference between two states of the receiver's counters (see the FEEDBACK frame).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +14,8 @@ pub enum Feedback {
     Xcp(XcpFeedback),
     /// A starting rate that routers left of the one asked for.
     QuickStart(QuickStartFeedback),
+    /// What headers of a registered protocol brought.
+    Own(OwnFeedback),
 }
 
 /// The most that a receiver can have counted in a path epoch: what its sender sent with the signal
@@ -36,6 +40,41 @@ impl Feedback {
             Self::Vcp(vcp) => (sum(&vcp.packets), sum(&vcp.bytes)),
             Self::Xcp(xcp) => (xcp.packets, xcp.bytes),
             Self::QuickStart(answer) => (answer.packets, answer.bytes),
+            Self::Own(own) => (own.packets, own.bytes),
         }
+    }
+
+    /// Identity of the router that limits the flow, if the feedback names one.
+    #[must_use]
+    pub const fn router(&self) -> Option<u16> {
+        let router = match self {
+            Self::Vcp(vcp) => vcp.router,
+            Self::Xcp(xcp) => xcp.router,
+            Self::Own(own) => own.router,
+            Self::QuickStart(_) => 0,
+        };
+        if router == 0 { None } else { Some(router) }
+    }
+
+    /// The longest time between two decisions of a router on the path, if the feedback has it: a
+    /// sender acts once per such an interval.
+    #[must_use]
+    pub const fn measuring_interval(&self) -> Option<Duration> {
+        let interval = match self {
+            Self::Vcp(vcp) => vcp.t_rho,
+            Self::Own(own) => own.interval,
+            Self::Xcp(_) | Self::QuickStart(_) => Duration::ZERO,
+        };
+        if interval.is_zero() {
+            None
+        } else {
+            Some(interval)
+        }
+    }
+
+    /// True if it answers one request, so that it stands next to feedback of all packets.
+    #[must_use]
+    pub const fn is_answer(&self) -> bool {
+        matches!(self, Self::QuickStart(_))
     }
 }

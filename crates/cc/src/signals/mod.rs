@@ -9,6 +9,7 @@ mod carried;
 mod cloud;
 mod explicit;
 mod feedback;
+mod own;
 mod quick_start;
 mod request;
 mod vcp;
@@ -19,6 +20,7 @@ pub use carried::{Arrival, Carried};
 pub use cloud::{Cloud, CloudAnswer, CloudEstimate, Upstream};
 pub use explicit::Explicit;
 pub use feedback::{Countable, Feedback};
+pub use own::{OwnFeedback, OwnWords};
 pub use quick_start::{
     KnownPath, QuickStartAnswer, QuickStartCarried, QuickStartFeedback, QuickStartPurpose,
     QuickStartRequest,

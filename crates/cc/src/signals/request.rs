@@ -1,6 +1,6 @@
 //! What a sender asks of routers.
 
-use super::{Explicit, QuickStartRequest, XcpRequest};
+use super::{Explicit, OwnWords, QuickStartRequest, XcpRequest};
 use crate::base::Duration;
 
 /// What the sender asks of the routers: it goes into the shim of the next packet.
@@ -23,4 +23,6 @@ pub struct Request {
     pub xcp: Option<XcpRequest>,
     /// Quick-Start: the rate to start with. `None`: the next packet does not ask for one.
     pub quick_start: Option<QuickStartRequest>,
+    /// A registered protocol: the fields of the next packet's header.
+    pub own: Option<OwnWords>,
 }

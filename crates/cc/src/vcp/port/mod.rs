@@ -329,7 +329,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
                     shares.count(arrival.flow_hash, arrival.bytes);
                 }
                 // Not each packet of a flow asks.
-                Carried::QuickStart(_) | Carried::Foreign => {
+                Carried::QuickStart(_) | Carried::Own(_) | Carried::Foreign => {
                     shares.count_silent(arrival.flow_hash, arrival.bytes);
                 }
             }
@@ -337,7 +337,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         let rtt = match &arrival.carried {
             Carried::Vcp(carried) => carried.min_rtt,
             Carried::Xcp(header) => guests::rtt_class(header),
-            Carried::QuickStart(_) | Carried::Foreign => None,
+            Carried::QuickStart(_) | Carried::Own(_) | Carried::Foreign => None,
         };
         if self.t_rho.see(now, arrival.bytes, rtt) && self.t_rho.review(now) {
             self.set_full();
@@ -362,7 +362,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         let carried = match &packet.carried {
             Carried::Vcp(carried) => carried,
             Carried::Xcp(header) => return Answer::Xcp(self.answer_xcp(now, packet, header)),
-            Carried::QuickStart(_) | Carried::Foreign => return Answer::None,
+            Carried::QuickStart(_) | Carried::Own(_) | Carried::Foreign => return Answer::None,
         };
         if carried.code == VcpCode::None {
             return Answer::None;

@@ -211,7 +211,7 @@ impl LinkController for XcpLink {
         };
         let header = match &arrival.carried {
             Carried::Xcp(header) => Some(header),
-            Carried::QuickStart(_) | Carried::Foreign => None,
+            Carried::QuickStart(_) | Carried::Own(_) | Carried::Foreign => None,
             // Its own law's business.
             Carried::Vcp(_) => return true,
         };
@@ -268,7 +268,7 @@ impl LinkController for XcpLink {
                 let net = self.guests.count(now, flow, bytes, rtt, pools);
                 self.totals.add(net);
             }
-            Carried::QuickStart(_) | Carried::Foreign => {
+            Carried::QuickStart(_) | Carried::Own(_) | Carried::Foreign => {
                 let bytes = self.size(arrival);
                 let net = self
                     .guests
@@ -303,7 +303,9 @@ impl LinkController for XcpLink {
             Carried::Vcp(carried) if carried.code != VcpCode::None => {
                 Answer::Vcp(self.answer_guest(packet.flow_hash, carried))
             }
-            Carried::Vcp(_) | Carried::QuickStart(_) | Carried::Foreign => Answer::None,
+            Carried::Vcp(_) | Carried::QuickStart(_) | Carried::Own(_) | Carried::Foreign => {
+                Answer::None
+            }
         }
     }
 
