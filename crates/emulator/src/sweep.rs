@@ -1,25 +1,15 @@
 //! One scenario, many runs: lists of values for keys, all combinations of them, and parts of such a
 //! list for arrays of jobs.
 
-use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::result::RunResult;
-use crate::scenario::{Scenario, ScenarioError, Variant};
+use crate::scenario::{Axis, BadChange, Change, Point, Scenario, ScenarioError, Settings, Variant};
 
 /// More runs than this are a slip of the pen.
 const MOST_CASES: usize = 100_000;
-
-/// `KEY=VALUE`: a key of a scenario and what it is changed to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// As [`Scenario::set`] takes it.
-    pub key: String,
-    /// As [`Scenario::set`] takes it.
-    pub value: String,
-}
 
 /// `KEY=V1,V2,…`: a key and the values that it takes one after the other. Whole numbers may be
 /// written `FIRST..LAST`. Commas within brackets, braces and quotes belong to the value.
@@ -29,46 +19,6 @@ pub struct Sweep {
     pub key: String,
     /// At least one.
     pub values: Vec<String>,
-}
-
-/// The values that a key takes one after the other, or sets of changes under names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Axis {
-    /// The key, or what the sets have in common.
-    pub key: String,
-    /// At least one.
-    pub points: Vec<Point>,
-}
-
-/// One value of an [`Axis`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Point {
-    /// What it is called: the value itself, where a key takes values.
-    pub name: String,
-    /// What it changes.
-    pub set: Vec<Change>,
-}
-
-impl Axis {
-    /// True if its points change other keys than its own.
-    fn has_sets(&self) -> bool {
-        let mut all = self.points.iter().flat_map(|point| &point.set);
-        all.any(|change| change.key != self.key)
-    }
-}
-
-impl Point {
-    /// `key` takes `value`.
-    #[must_use]
-    pub fn value(key: &str, value: &str) -> Self {
-        Self {
-            name: value.to_owned(),
-            set: vec![Change {
-                key: key.to_owned(),
-                value: value.to_owned(),
-            }],
-        }
-    }
 }
 
 impl From<&Sweep> for Axis {
@@ -88,13 +38,13 @@ pub struct Shard {
     of: usize,
 }
 
-/// What is wrong with a change, a sweep or a shard as it was written.
+/// What is wrong with a sweep or a shard as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadSweep {
     /// No key, no value, or nothing between them.
-    #[error("`{0}` is not KEY=VALUE, as in link.bottleneck.rate=100Mbit")]
-    NoPair(String),
+    #[error(transparent)]
+    Pair(#[from] BadChange),
     /// The list is empty, or a place in it is.
     #[error("`{0}` lists no values: write KEY=V1,V2,…")]
     NoValues(String),
@@ -107,20 +57,6 @@ pub enum BadSweep {
     /// Not a part of a whole.
     #[error("`{0}` is no part of a list: write I/N with I from 0 to N - 1")]
     Shard(String),
-}
-
-impl FromStr for Change {
-    type Err = BadSweep;
-
-    fn from_str(text: &str) -> Result<Self, BadSweep> {
-        match text.split_once('=') {
-            Some((key, value)) if !key.trim().is_empty() && !value.trim().is_empty() => Ok(Self {
-                key: key.trim().to_owned(),
-                value: value.trim().to_owned(),
-            }),
-            _ => Err(BadSweep::NoPair(text.to_owned())),
-        }
-    }
 }
 
 impl FromStr for Sweep {
@@ -303,9 +239,6 @@ fn variants(base: &Scenario) -> impl Iterator<Item = Option<&Variant>> {
     let plain = base.variants.is_empty().then_some(None);
     base.variants.iter().map(Some).chain(plain)
 }
-
-/// Values by key.
-pub type Settings = BTreeMap<String, String>;
 
 fn combinations(
     mut made: Vec<(Settings, Scenario)>,

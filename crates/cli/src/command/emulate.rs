@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow};
 use pathmark_emulator::Scenario;
-use pathmark_emulator::scenario::BUILT_IN;
-use pathmark_emulator::sweep::{Case, CaseResult, Change, Shard, Sweep, cases};
+use pathmark_emulator::scenario::{BUILT_IN, Change};
+use pathmark_emulator::sweep::{Case, CaseResult, Shard, Sweep, cases};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 

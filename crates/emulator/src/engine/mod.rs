@@ -52,7 +52,8 @@ use shares::Shares;
 use stalls::Stalls;
 use windows::Windows;
 
-pub(crate) use own::{Own, OwnLaw};
+pub use own::LinkControllerFactory;
+pub(crate) use own::{Own, OwnLaw, group};
 pub use run::RunError;
 
 use crate::observe::{Observer, Progress};

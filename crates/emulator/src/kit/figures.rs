@@ -3,7 +3,7 @@
 use pathmark_cc::Duration;
 
 use super::expect::Expectations;
-use super::trial::group;
+use crate::engine::group;
 use crate::fairness::jain;
 use crate::observe::{Observer, Sample};
 use crate::result::{FlowResult, LinkResult, RunResult};

@@ -5,6 +5,7 @@
 //! `docs/scenarios.md` explains the keys.
 
 mod builtin;
+mod changes;
 mod check;
 mod document;
 mod error;
@@ -23,10 +24,10 @@ use pathmark_cc::{Algorithm, Duration};
 use pathmark_router::config::LinkSpec;
 use serde::Deserialize;
 
-use crate::sweep::Axis;
 use document::Document;
 
 pub use builtin::{BUILT_IN, BuiltIn};
+pub use changes::{Axis, BadChange, Change, Point, Settings};
 pub use error::ScenarioError;
 pub use model::Model;
 pub use paper::{Metric, Reference};

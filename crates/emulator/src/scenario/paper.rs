@@ -3,7 +3,7 @@
 use pathmark_router::config::Span;
 use serde::Deserialize;
 
-use crate::sweep::Settings;
+use super::changes::Settings;
 
 /// One thing that a paper says.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -6,10 +6,10 @@ use pathmark_router::config::{Fault, Source, Span};
 use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 
+use super::changes::{Axis, Change, Point, Settings};
 use super::paper::Reference;
 use super::plot::Plot;
 use super::schema::{File, FileFlow};
-use crate::sweep::{Axis, Change, Point, Settings};
 
 /// Most seeds that a scenario may be repeated with.
 const MOST_SEEDS: u32 = 10_000;

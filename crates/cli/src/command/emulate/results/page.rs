@@ -292,7 +292,7 @@ fn says_something(group: &Group, metric: Metric) -> bool {
 #[cfg(test)]
 mod tests {
     use pathmark_emulator::result::FlowResult;
-    use pathmark_emulator::sweep::Settings;
+    use pathmark_emulator::scenario::Settings;
 
     use super::*;
 
