@@ -1,7 +1,9 @@
-//! Changes of keys, and the lists of values that a sweep gives a key.
+//! Changes of keys, the lists of values that a sweep gives a key, and repetitions.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
+
+use serde::Deserialize;
 
 /// Values by key.
 pub type Settings = BTreeMap<String, String>;
@@ -72,5 +74,27 @@ impl Point {
                 value: value.to_owned(),
             }],
         }
+    }
+}
+
+/// Over how many seeds figures are means, where one run would say little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Repeat {
+    /// In a few minutes.
+    #[serde(default = "once")]
+    pub seeds: u32,
+    /// As many as the paper took.
+    #[serde(default = "once")]
+    pub paper: u32,
+}
+
+const fn once() -> u32 {
+    1
+}
+
+impl Default for Repeat {
+    fn default() -> Self {
+        Self { seeds: 1, paper: 1 }
     }
 }

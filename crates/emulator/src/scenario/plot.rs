@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::changes::Settings;
-use super::paper::Metric;
+use super::metric::Metric;
 
 /// One picture.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
