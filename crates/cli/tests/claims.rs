@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::{LinkResult, RunResult};
-use pathmark_emulator::sweep::{Case, cases};
+use pathmark_lab::sweep::{Case, cases};
 
 /// A run: its variant, what the sweep set, what came of it.
 struct Run {

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::{LinkResult, RunResult};
-use pathmark_emulator::sweep::{Change, Sweep, cases};
+use pathmark_emulator::scenario::Change;
+use pathmark_lab::sweep::{Sweep, cases};
 
 /// Runs of a built-in scenario: its variant, and what came of it.
 fn runs(

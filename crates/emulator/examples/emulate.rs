@@ -1,8 +1,7 @@
 //! Runs a scenario and prints what came of it: `cargo run --release -p pathmark-emulator --example
 //! emulate -- SCENARIO [KEY=VALUE]...`
 //!
-//! With `OUT=DIR` in the environment also time series, a plot and the result as JSON go into a
-//! directory.
+//! With `OUT=DIR` in the environment also time series and the result as JSON go into a directory.
 
 use std::ops::ControlFlow;
 use std::path::Path;

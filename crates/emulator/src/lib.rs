@@ -3,7 +3,7 @@
 //! ```text
 //!   Scenario (TOML) ──► engine: transport connections and router ports, unchanged, and a virtual clock
 //!                          │
-//!   a run in real time ────┴──► RunResult ──► JSON (the contract), CSV, plots
+//!   a run in real time ────┴──► RunResult ──► JSON (the contract), CSV
 //! ```
 //!
 //! A [`Scenario`] is read and checked, changed key by key if need be, and run; the same scenario
@@ -21,18 +21,13 @@
     )
 )]
 
-pub mod compare;
 mod engine;
 pub mod fairness;
-pub mod harm;
 pub mod kit;
 pub mod observe;
 pub mod outputs;
-pub mod plot;
 pub mod result;
 pub mod scenario;
-pub mod series;
-pub mod sweep;
 
 pub use engine::RunError;
 pub use observe::{Observer, Progress};

@@ -5,8 +5,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use crate::mac::Mac;
 
 /// Bytes of an authenticator, at the end of each message.
 pub(crate) const TAG: usize = 16;
@@ -20,7 +19,7 @@ pub struct ShortSecret;
 
 /// The secret that the edge routers of a network share.
 #[derive(Clone)]
-pub struct Key(Hmac<Sha256>);
+pub struct Key(Mac);
 
 impl core::fmt::Debug for Key {
     /// Shows nothing of the secret.
@@ -108,12 +107,10 @@ impl Key {
         if secret.len() < LEAST_SECRET {
             return Err(ShortSecret);
         }
-        Hmac::new_from_slice(secret)
-            .map(Self)
-            .map_err(|_| ShortSecret)
+        Mac::new(secret).map(Self).ok_or(ShortSecret)
     }
 
-    fn begin(&self, route: &Route) -> Hmac<Sha256> {
+    fn begin(&self, route: &Route) -> Mac {
         let mut mac = self.0.clone();
         mac.update(b"pathmark xcp-i 1");
         for address in [route.from, route.to] {
@@ -137,16 +134,15 @@ impl Key {
         };
         let mut mac = self.begin(route);
         mac.update(covered);
-        mac.verify_truncated_left(tag).is_ok()
+        mac.begins_with(tag)
     }
 
     /// The authenticator of some bytes.
     pub(crate) fn tag(&self, route: &Route, bytes: &[u8]) -> [u8; TAG] {
         let mut mac = self.begin(route);
         mac.update(bytes);
-        let all = mac.finalize().into_bytes();
         let mut tag = [0; TAG];
-        for (to, from) in tag.iter_mut().zip(all) {
+        for (to, from) in tag.iter_mut().zip(mac.finish()) {
             *to = from;
         }
         tag

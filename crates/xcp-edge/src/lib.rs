@@ -20,6 +20,7 @@
 mod auth;
 mod edge;
 mod estimator;
+mod mac;
 mod measurer;
 mod message;
 mod prober;

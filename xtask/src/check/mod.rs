@@ -41,7 +41,7 @@ const PACKAGES: [(&str, &[&str]); 3] = [
     ("router", &["-p", "pathmark-router", "--features", "daemon"]),
 ];
 /// Tools, with the package that has them and their arguments.
-const TOOLS: [(&str, &str, &[&str]); 5] = [
+const TOOLS: [(&str, &str, &[&str]); 6] = [
     (
         "cargo-deny",
         "cargo",
@@ -93,6 +93,21 @@ const TOOLS: [(&str, &str, &[&str]); 5] = [
             "vcp-proto",
             "-p",
             "xcp-proto",
+        ],
+    ),
+    (
+        "cargo-hack",
+        "cargo",
+        &[
+            "hack",
+            "check",
+            "--quiet",
+            "--feature-powerset",
+            "--depth",
+            "2",
+            "--at-least-one-of",
+            "aws-lc-rs,rust-crypto",
+            "--locked",
             "-p",
             "xcp-edge",
         ],

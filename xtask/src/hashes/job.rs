@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::Result;
 use pathmark_emulator::Scenario;
-use pathmark_emulator::harm::{Roles, draw, split};
-use pathmark_emulator::scenario::BUILT_IN;
-use pathmark_emulator::sweep::{Case, Change, cases};
+use pathmark_emulator::scenario::{BUILT_IN, Change};
+use pathmark_lab::harm::{Roles, draw, split};
+use pathmark_lab::sweep::{Case, cases};
 use sha2::{Digest, Sha256};
 
 use super::stream;

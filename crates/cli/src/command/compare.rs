@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use pathmark_emulator::compare::{Grid, GridFile, Report, Values, pictures, too_large};
-use pathmark_emulator::sweep::{BadSweep, Sweep};
+use pathmark_lab::compare::{Grid, GridFile, Report, Values, pictures, too_large};
+use pathmark_lab::sweep::{BadSweep, Sweep};
 
 use super::{Failure, Outcome, emulate, output};
 use run::{Job, jobs};

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use futures_util::future::join_all;
 use indicatif::{ProgressBar, ProgressStyle};
 use pathmark_cc::Algorithm;
-use pathmark_emulator::sweep::Change;
+use pathmark_emulator::scenario::Change;
 use serde::Serialize;
 
 use super::{Failure, Outcome, output, values};

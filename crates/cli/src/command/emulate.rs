@@ -1,27 +1,26 @@
 //! `pathmark emulate`: scenarios under a virtual clock, one or many.
 
+pub(super) mod chapter;
 mod harm;
 mod merge;
-mod metric;
 mod pool;
-pub(super) mod results;
+mod results;
 mod table;
-mod window;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow};
 use pathmark_emulator::Scenario;
-use pathmark_emulator::scenario::BUILT_IN;
-use pathmark_emulator::sweep::{Case, CaseResult, Change, Shard, Sweep, cases};
+use pathmark_emulator::scenario::{BUILT_IN, Change};
+use pathmark_lab::sweep::{Case, CaseResult, Shard, Sweep, cases};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{Failure, Outcome, output};
 
 pub(super) use merge::{Args as MergeArgs, merge};
-pub(super) use table::{aligned, dash};
+pub(super) use table::aligned;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]

@@ -7,6 +7,7 @@ use pathmark_cc::FallbackReason;
 use super::output;
 use pathmark::Connection;
 use pathmark_files::report::{BoundedBy, Rtt, SenderReport};
+use pathmark_lab::text;
 
 /// Keys that `perf`, `get` and `put` share in their JSON. All are there on every exit. A number is
 /// 0 where nothing was measured; what is no measurement is null where there is none.
@@ -101,7 +102,7 @@ impl Transfer {
                 output::note!(
                     "{bytes} bytes {direction} in {:.3} s: {}",
                     self.seconds,
-                    output::rate(rate)
+                    text::rate(rate)
                 );
             }
         }

@@ -182,16 +182,6 @@ pub(super) fn time_bar(bars: &MultiProgress, name: &str, time: Duration) -> Prog
     bar
 }
 
-/// Bits per second for people.
-pub(super) fn rate(bits_per_second: f64) -> String {
-    let (scaled, unit) = match bits_per_second {
-        b if b >= 1e9 => (b / 1e9, "Gbit/s"),
-        b if b >= 1e6 => (b / 1e6, "Mbit/s"),
-        b => (b / 1e3, "kbit/s"),
-    };
-    format!("{scaled:.2} {unit}")
-}
-
 #[cfg(test)]
 mod tests {
     use anyhow::Context;

@@ -21,6 +21,7 @@ use super::values::{self, Listen};
 use super::{Failure, Outcome, output, session};
 use pathmark::{Connection, Endpoint, RecvStream, SendStream};
 use pathmark_files::report::SenderReport;
+use pathmark_lab::text;
 
 const ALPN: &[u8] = b"perf";
 
@@ -288,7 +289,7 @@ async fn show(args: &ClientArgs, bars: &MultiProgress, moved: &Moved, started: I
         });
         if now >= at + INTERVAL && !args.json {
             let seconds = (now - at).as_secs_f64();
-            let rate = |bytes: u64| output::rate(bytes as f64 * 8.0 / seconds);
+            let rate = |bytes: u64| text::rate(bytes as f64 * 8.0 / seconds);
             let line = format!(
                 "{:6.1} s to {:6.1} s: up {:>13}, down {:>13}",
                 at.as_secs_f64(),

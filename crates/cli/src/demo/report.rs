@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pathmark_emulator::plot::{Figure, Line, Panel};
+use pathmark_lab::plot::{Figure, Line, Panel};
 
 use super::run::Measured;
 

@@ -3,18 +3,16 @@
 use std::collections::BTreeMap;
 
 use pathmark_cc::{Duration, Instant, LinkMetrics, QuickStartMetrics};
-use pathmark_router::core::{DropCause, Summary};
+use pathmark_router::core::DropCause;
 use pathmark_router::law_view::LawView;
 use serde_json::Value;
 
 use super::Engine;
 use super::endpoint::Endpoint;
+use super::measure::{goodput, queue_stats, seconds};
 use super::sink::Sink;
-use super::windows::goodput;
 use crate::fairness::jain;
-use crate::result::{
-    Distribution, FlowResult, LinkResult, Milestone, QueueStats, QuickStartResult, RunResult,
-};
+use crate::result::{Distribution, FlowResult, LinkResult, Milestone, QuickStartResult, RunResult};
 
 impl Engine {
     /// What was measured until now.
@@ -173,19 +171,4 @@ fn controller(law: &str, metrics: &LinkMetrics) -> BTreeMap<String, Value> {
         // A struct of numbers and names is always an object.
         Ok(_) | Err(_) => BTreeMap::new(),
     }
-}
-
-/// A queue's statistics divided by `unit`.
-pub(super) fn queue_stats(summary: &Summary, unit: f64) -> QueueStats {
-    QueueStats {
-        mean: summary.mean_milli as f64 / 1e3 / unit,
-        mean_nonempty: summary.mean_nonempty_milli as f64 / 1e3 / unit,
-        p99: summary.p99 as f64 / unit,
-        max: summary.max as f64 / unit,
-    }
-}
-
-/// Seconds since the start of the run.
-pub(super) fn seconds(at: Instant) -> f64 {
-    at.as_nanos() as f64 / 1e9
 }

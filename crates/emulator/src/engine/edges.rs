@@ -10,9 +10,9 @@ use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Prober, Requester};
 use super::Engine;
 use super::clouds::{Behind, Found, law, on_way};
 use super::hosts::Hosts;
+use super::identity::{address, hash};
 use super::link::MeasuredLink;
 use super::packet::{IP_UDP_HEADER, Label};
-use super::setup::{address, hash};
 use crate::scenario::route::route;
 use crate::scenario::{FlowSetup, ReceiverEstimate, Scenario};
 

@@ -6,7 +6,7 @@ use pathmark_cc::{Duration, Instant, Request, XcpRequest};
 use xcp_proto::Form;
 use xcp_proto::header::{Body, LastRouter};
 
-use super::setup::address;
+use super::identity::address;
 use crate::scenario::{Forge, ForgedShim};
 
 /// TTL that XCP's header repeats: the one that packets are sent with.

@@ -20,7 +20,9 @@ mod edges;
 mod endpoint;
 mod forged;
 mod hosts;
+mod identity;
 mod link;
+mod measure;
 mod medium;
 mod own;
 mod packet;
@@ -52,7 +54,8 @@ use shares::Shares;
 use stalls::Stalls;
 use windows::Windows;
 
-pub(crate) use own::{Own, OwnLaw};
+pub use own::LinkControllerFactory;
+pub(crate) use own::{Own, OwnLaw, group};
 pub use run::RunError;
 
 use crate::observe::{Observer, Progress};

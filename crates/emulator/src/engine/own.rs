@@ -4,9 +4,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use pathmark_cc::{Instant, LinkController};
 use pathmark_transport::{ControllerFactory, Signal};
 
-use crate::kit::LinkControllerFactory;
+/// Makes controllers of ports. Every `Fn(Instant, u64) -> Box<dyn LinkController>` is one.
+pub trait LinkControllerFactory: Send + Sync {
+    /// A controller for a port of this rate, in bytes per second; 0 stands for an unlimited one.
+    fn build(&self, now: Instant, rate: u64) -> Box<dyn LinkController>;
+}
+
+impl<F> LinkControllerFactory for F
+where
+    F: Fn(Instant, u64) -> Box<dyn LinkController> + Send + Sync,
+{
+    fn build(&self, now: Instant, rate: u64) -> Box<dyn LinkController> {
+        self(now, rate)
+    }
+}
 
 /// A sender's law.
 #[derive(Clone)]
@@ -28,9 +42,7 @@ pub(crate) struct Own {
 impl Own {
     /// The law of a flow: its own, or that of the name that it is numbered under.
     pub(super) fn law(&self, flow: &str) -> Option<&OwnLaw> {
-        self.laws
-            .get(flow)
-            .or_else(|| self.laws.get(crate::kit::group(flow)))
+        self.laws.get(flow).or_else(|| self.laws.get(group(flow)))
     }
 }
 
@@ -41,4 +53,9 @@ impl fmt::Debug for Own {
             .field("ports", &self.ports.keys())
             .finish()
     }
+}
+
+/// The name that a flow is numbered under.
+pub(crate) fn group(flow: &str) -> &str {
+    flow.trim_end_matches(|c: char| c.is_ascii_digit())
 }

@@ -3,7 +3,7 @@
 use pathmark_cc::{Duration, Instant};
 
 use super::Engine;
-use super::windows::{goodput, per_second};
+use super::measure::{goodput, per_second};
 use crate::observe::{FlowPoint, LawPoint, LinkPoint, Observer, Sample};
 
 /// When to take points, and totals at the last one.

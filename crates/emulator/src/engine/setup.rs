@@ -19,6 +19,7 @@ use super::edges::Edges;
 use super::endpoint::{Application, Endpoint, Setup};
 use super::forged::Forger;
 use super::hosts::Hosts;
+use super::identity::{address, hash};
 use super::link::MeasuredLink;
 use super::medium::Medium;
 use super::packet::{IP_UDP_HEADER, Label, Pool};
@@ -284,21 +285,4 @@ fn signals(algorithm: &Algorithm, host: Option<&HostClouds>) -> Vec<Arc<dyn Sign
         signals.push(Arc::new(QuickStartSignal::new()));
     }
     signals
-}
-
-/// An address of a node.
-pub(super) fn address(node: usize) -> IpAddr {
-    let [.., a, b] = (node as u64).to_be_bytes();
-    IpAddr::V4(Ipv4Addr::new(10, a, b, 1))
-}
-
-/// A seed of its own for each component (FNV-1a, then a finalizer).
-pub(super) fn hash(seed: u64, name: &str) -> u64 {
-    let hash = name
-        .bytes()
-        .fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash ^ (hash >> 33)
 }

@@ -3,7 +3,7 @@
 use pathmark_cc::{Duration, Instant};
 
 use super::Engine;
-use super::collect::{queue_stats, seconds};
+use super::measure::{goodput, queue_stats, seconds};
 use crate::fairness::jain;
 use crate::result::{WindowFlow, WindowLink, WindowResult};
 
@@ -153,20 +153,5 @@ impl Engine {
             jain: jain(active),
             flows,
         }
-    }
-}
-
-/// Bits per second of `bytes` between two moments; 0 if no time passes.
-pub(super) fn goodput(bytes: u64, start: Instant, end: Instant) -> f64 {
-    per_second(bytes, start, end) * 8.0
-}
-
-/// So many of something between two moments, per second; 0 if no time passes.
-pub(super) fn per_second(count: u64, start: Instant, end: Instant) -> f64 {
-    let nanos = end.as_nanos().saturating_sub(start.as_nanos());
-    if nanos == 0 {
-        0.0
-    } else {
-        count as f64 * 1e9 / nanos as f64
     }
 }

@@ -31,8 +31,15 @@ pub struct Shortfall {
     lines: Vec<Line>,
 }
 
+impl Figures {
+    /// What is to hold.
+    pub fn expect(&self) -> Expectations<'_> {
+        Expectations::new(self)
+    }
+}
+
 impl<'a> Expectations<'a> {
-    pub(super) fn new(figures: &'a Figures) -> Self {
+    fn new(figures: &'a Figures) -> Self {
         Self {
             figures,
             lines: Vec::new(),

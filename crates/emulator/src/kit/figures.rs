@@ -2,8 +2,7 @@
 
 use pathmark_cc::Duration;
 
-use super::expect::Expectations;
-use super::trial::group;
+use crate::engine::group;
 use crate::fairness::jain;
 use crate::observe::{Observer, Sample};
 use crate::result::{FlowResult, LinkResult, RunResult};
@@ -115,11 +114,6 @@ impl Figures {
         let (first, _) = windows.get(unfair.map_or(0, |last| last + 1))?;
         let at = self.series.at.get(*first)?.as_nanos() as f64 / 1e9;
         Some(Duration::from_secs_f64((at - start).max(0.0)))
-    }
-
-    /// What is to hold.
-    pub fn expect(&self) -> Expectations<'_> {
-        Expectations::new(self)
     }
 
     fn named(&self, name: &str) -> Vec<(usize, &FlowResult)> {

@@ -35,8 +35,9 @@ mod trial;
 pub use expect::{Expectations, Shortfall};
 pub use figures::Figures;
 pub use path::{Flow, Path};
-pub(crate) use trial::group;
-pub use trial::{LinkControllerFactory, Trial, TrialError};
+pub use trial::{Trial, TrialError};
+
+pub use crate::engine::LinkControllerFactory;
 
 #[cfg(doc)]
 use crate::Scenario;

@@ -3,29 +3,14 @@
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
-use pathmark_cc::{Duration, Instant, LinkController};
+use pathmark_cc::Duration;
 use pathmark_router::config::nearest;
 use pathmark_transport::{ControllerFactory, Signal};
 
 use super::figures::{Figures, Series};
 use super::path::{Flow, Path};
-use crate::engine::{Own, OwnLaw, RunError};
+use crate::engine::{LinkControllerFactory, Own, OwnLaw, RunError, group};
 use crate::scenario::{Scenario, ScenarioError};
-
-/// Makes controllers of ports. Every `Fn(Instant, u64) -> Box<dyn LinkController>` is one.
-pub trait LinkControllerFactory: Send + Sync {
-    /// A controller for a port of this rate, in bytes per second; 0 stands for an unlimited one.
-    fn build(&self, now: Instant, rate: u64) -> Box<dyn LinkController>;
-}
-
-impl<F> LinkControllerFactory for F
-where
-    F: Fn(Instant, u64) -> Box<dyn LinkController> + Send + Sync,
-{
-    fn build(&self, now: Instant, rate: u64) -> Box<dyn LinkController> {
-        self(now, rate)
-    }
-}
 
 /// A trial that cannot be made or run.
 #[derive(Debug, thiserror::Error)]
@@ -189,9 +174,4 @@ impl Trial {
             });
         }
     }
-}
-
-/// The name that a flow is numbered under.
-pub(crate) fn group(flow: &str) -> &str {
-    flow.trim_end_matches(|c: char| c.is_ascii_digit())
 }

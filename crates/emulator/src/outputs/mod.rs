@@ -1,7 +1,6 @@
-//! What a run leaves in a directory: `result.json`, `flows.csv`, `links.csv`, `plot.svg`, and
-//! captures of links.
+//! What a run leaves in a directory: `result.json`, `flows.csv`, `links.csv`, and captures of
+//! links.
 
-mod chart;
 mod csv;
 mod pcapng;
 
@@ -17,10 +16,8 @@ use csv::Csv;
 use pcapng::Capture;
 
 use crate::observe::{Observer, Progress, Sample};
-use crate::plot::PlotError;
 use crate::result::RunResult;
 use crate::scenario::Scenario;
-use crate::series::Series;
 
 /// Something that cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -34,20 +31,15 @@ pub enum OutputError {
         /// Why.
         source: io::Error,
     },
-    /// The plot.
-    #[error(transparent)]
-    Plot(#[from] PlotError),
 }
 
 /// Writes time series while a run goes on, and the rest when it has ended.
 ///
-/// Rows go to disk as they come, and the plot keeps a bounded number of points, so memory does not
-/// grow with the length of the run.
+/// Rows go to disk as they come, so memory does not grow with the length of the run.
 pub struct Outputs<P> {
     directory: PathBuf,
     flows: Csv,
     links: Csv,
-    series: Series,
     /// By link.
     captures: BTreeMap<usize, Capture>,
     progress: P,
@@ -69,14 +61,13 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
             directory: directory.to_owned(),
             flows: Csv::create(&directory.join("flows.csv"), csv::FLOWS)?,
             links: Csv::create(&directory.join("links.csv"), csv::LINKS)?,
-            series: Series::default(),
             captures: BTreeMap::new(),
             progress,
             error: None,
         })
     }
 
-    /// Writes what is left: the result, and the plot.
+    /// Writes what is left: the result.
     ///
     /// # Errors
     /// [`OutputError`] if that, or anything before it, could not be written.
@@ -98,10 +89,7 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Outputs<P> {
         write().map_err(|source| OutputError::Write {
             path: path.clone(),
             source,
-        })?;
-        let figure = chart::figure(&self.series, result);
-        figure.write_svg(&self.directory.join("plot.svg"))?;
-        Ok(())
+        })
     }
 
     fn capture(
@@ -149,7 +137,6 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Observer for Outputs<P> {
     }
 
     fn sample(&mut self, scenario: &Scenario, sample: &Sample<'_>) {
-        self.series.add(scenario, sample);
         if self.error.is_none() {
             self.error = self.write(scenario, sample).err();
         }

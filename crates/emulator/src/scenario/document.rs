@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use pathmark_router::config::{Source, nearest};
 use toml::{Table, Value};
 
+use super::builtin::{self, BUILT_IN};
+use super::error::ScenarioError;
 use super::schema::File;
-use super::{BUILT_IN, Scenario, ScenarioError, builtin, check};
 
 /// Where a scenario comes from.
 #[derive(Clone, Debug)]
@@ -57,26 +58,22 @@ impl Document {
         stem.unwrap_or("scenario")
     }
 
-    pub(super) fn scenario(self) -> Result<Scenario, ScenarioError> {
-        let source = Source {
+    /// The text and where it is from, for messages.
+    pub(super) fn source(&self) -> Source<'_> {
+        Source {
             path: &self.path,
             text: &self.text,
-        };
-        let file: Result<File, _> = toml::from_str(&self.text);
-        let checked = match file {
-            Ok(file) => check::scenario(&source, file, self.id()),
-            Err(error) => Err(source.syntax(&error)),
-        };
-        match (checked, &self.changed) {
-            (Ok(parts), _) => Ok(parts.into_scenario(self)),
-            (Err(fault), None) => Err(fault.into()),
-            // Lines of the changed text exist nowhere; the key that was changed is what is wrong.
-            (Err(fault), Some((key, value))) => Err(ScenarioError::Set {
-                key: key.clone(),
-                value: value.clone(),
-                message: fault.message,
-            }),
         }
+    }
+
+    /// The keys of the text, read one by one.
+    pub(super) fn file(&self) -> Result<File, toml::de::Error> {
+        toml::from_str(&self.text)
+    }
+
+    /// The last key that was changed, with its value.
+    pub(super) const fn changed(&self) -> Option<&(String, String)> {
+        self.changed.as_ref()
     }
 
     /// This document with one key changed.

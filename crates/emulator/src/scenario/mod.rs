@@ -5,9 +5,11 @@
 //! `docs/scenarios.md` explains the keys.
 
 mod builtin;
+mod changes;
 mod check;
 mod document;
 mod error;
+mod metric;
 mod model;
 mod paper;
 mod plot;
@@ -23,15 +25,16 @@ use pathmark_cc::{Algorithm, Duration};
 use pathmark_router::config::LinkSpec;
 use serde::Deserialize;
 
-use crate::sweep::Axis;
 use document::Document;
 
 pub use builtin::{BUILT_IN, BuiltIn};
+pub use changes::{Axis, BadChange, Change, Point, Repeat, Settings};
 pub use error::ScenarioError;
+pub use metric::Metric;
 pub use model::Model;
-pub use paper::{Metric, Reference};
+pub use paper::Reference;
 pub use plot::{Plot, Quantity, Shown};
-pub use variant::{Repeat, Variant};
+pub use variant::Variant;
 
 /// A checked scenario, ready to run.
 #[derive(Clone, Debug)]
@@ -231,7 +234,7 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError`] says what is wrong, and where.
     pub fn load(name_or_path: &str) -> Result<Self, ScenarioError> {
-        Document::load(name_or_path)?.scenario()
+        Self::of(Document::load(name_or_path)?)
     }
 
     /// Checks `text`; `path` is for messages.
@@ -239,7 +242,26 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError::Invalid`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
-        Document::new(path, text).scenario()
+        Self::of(Document::new(path, text))
+    }
+
+    /// Checks a document.
+    fn of(document: Document) -> Result<Self, ScenarioError> {
+        let source = document.source();
+        let checked = match document.file() {
+            Ok(file) => check::scenario(&source, file, document.id()),
+            Err(error) => Err(source.syntax(&error)),
+        };
+        match (checked, document.changed()) {
+            (Ok(parts), _) => Ok(parts.into_scenario(document)),
+            (Err(fault), None) => Err(fault.into()),
+            // Lines of the changed text exist nowhere; the key that was changed is what is wrong.
+            (Err(fault), Some((key, value))) => Err(ScenarioError::Set {
+                key: key.clone(),
+                value: value.clone(),
+                message: fault.message,
+            }),
+        }
     }
 
     /// Changes one key and checks everything again. Keys are written as in `duration`,
@@ -249,7 +271,7 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError`]; the scenario is then as it was.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ScenarioError> {
-        *self = self.document.with(key, value)?.scenario()?;
+        *self = Self::of(self.document.with(key, value)?)?;
         Ok(())
     }
 

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::Metric;
-use crate::sweep::Settings;
+use super::changes::Settings;
+use super::metric::Metric;
 
 /// One picture.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

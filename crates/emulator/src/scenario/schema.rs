@@ -12,10 +12,10 @@ use serde::de::{self, IntoDeserializer};
 use serde::{Deserialize, Deserializer};
 use toml::{Spanned, Table};
 
+use super::changes::Repeat;
 use super::model::Model;
 use super::paper::Reference;
 use super::plot::Plot;
-use super::variant::Repeat;
 use super::{Connects, ForgedShim, ReceiverEstimate};
 
 #[derive(Debug, Deserialize)]

@@ -3,13 +3,12 @@
 use std::collections::HashSet;
 
 use pathmark_router::config::{Fault, Source, Span};
-use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 
+use super::changes::{Axis, Change, Point, Repeat, Settings};
 use super::paper::Reference;
 use super::plot::Plot;
 use super::schema::{File, FileFlow};
-use crate::sweep::{Axis, Change, Point, Settings};
 
 /// Most seeds that a scenario may be repeated with.
 const MOST_SEEDS: u32 = 10_000;
@@ -21,28 +20,6 @@ pub struct Variant {
     pub name: String,
     /// What it changes.
     pub set: Vec<Change>,
-}
-
-/// Over how many seeds figures are means, where one run would say little.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Repeat {
-    /// In a few minutes.
-    #[serde(default = "once")]
-    pub seeds: u32,
-    /// As many as the paper took.
-    #[serde(default = "once")]
-    pub paper: u32,
-}
-
-const fn once() -> u32 {
-    1
-}
-
-impl Default for Repeat {
-    fn default() -> Self {
-        Self { seeds: 1, paper: 1 }
-    }
 }
 
 /// What a file says of several runs.

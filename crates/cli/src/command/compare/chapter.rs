@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use pathmark_emulator::compare::{Axis, Report};
+use pathmark_lab::compare::{Axis, Report};
+use pathmark_lab::text::wrapped;
 
-use super::super::emulate::results::{COMPARISON, chapter, wrapped};
+use super::super::emulate::chapter::{self, COMPARISON};
 use super::{Args, draw, table};
 
 const ABOUT: &str = "\

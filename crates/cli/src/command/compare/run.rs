@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
-use pathmark_emulator::compare::{Cell, Contestant, Grid, Measured, measure};
 use pathmark_emulator::{Progress, Scenario};
+use pathmark_lab::compare::{Cell, Contestant, Grid, Measured, measure};
 
 use super::super::{emulate, output};
 use super::store::Store;

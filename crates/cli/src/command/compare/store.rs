@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use pathmark_emulator::compare::Measured;
+use pathmark_lab::compare::Measured;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

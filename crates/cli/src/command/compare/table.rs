@@ -1,8 +1,9 @@
 //! A comparison for people.
 
-use pathmark_emulator::compare::{Axis, Figure, Report};
+use pathmark_lab::compare::{Axis, Figure, Report};
+use pathmark_lab::text::dash;
 
-use super::super::emulate::{aligned, dash};
+use super::super::emulate::aligned;
 
 /// Most rows of a table in a terminal.
 const MOST_ROWS: usize = 60;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use pathmark_emulator::result::RunResult;
-use pathmark_emulator::sweep::{Case, CaseResult};
+use pathmark_lab::metric::Summary;
+use pathmark_lab::sweep::{Case, CaseResult};
 use serde::de::DeserializeOwned;
 
 use super::super::{Failure, Outcome, output};
-use super::metric::Summary;
 use super::table;
 use super::{Runs, label};
 

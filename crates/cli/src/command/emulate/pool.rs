@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use pathmark_emulator::result::RunResult;
-use pathmark_emulator::sweep::{Case, CaseResult};
-use pathmark_emulator::{Outputs, Progress, Scenario};
+use pathmark_emulator::{Progress, Scenario};
+use pathmark_lab::outputs::PlottedOutputs;
+use pathmark_lab::sweep::{Case, CaseResult};
 
 use super::super::{output, session};
 
@@ -166,7 +167,7 @@ pub(super) fn one(
     let Some(directory) = directory else {
         return Ok(timed(begun, scenario.run(progress)?));
     };
-    let mut outputs = Outputs::create(directory, &mut progress)?;
+    let mut outputs = PlottedOutputs::create(directory, &mut progress)?;
     let result = timed(begun, scenario.run_with(&mut outputs)?);
     outputs.finish(&result)?;
     Ok(result)

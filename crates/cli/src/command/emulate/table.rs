@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 
 use pathmark_emulator::result::{FlowResult, LinkResult, RunResult};
 use pathmark_emulator::scenario::{Metric, Reference};
-use pathmark_emulator::sweep::CaseResult;
-
-use super::super::output;
-use super::metric::{Summary, fairness, here, within};
+use pathmark_lab::metric::{Summary, fairness, here, within};
+use pathmark_lab::sweep::CaseResult;
+use pathmark_lab::text::{dash, rate};
 
 /// Flows, and links, that are shown one by one.
 const MOST_ROWS: usize = 24;
@@ -65,7 +64,7 @@ pub(super) fn one(result: &RunResult) -> String {
             "\n{:.0} to {:.0} s: {} in all, Jain's index {:.4}",
             window.from_s,
             window.to_s,
-            output::rate(within(result, window)),
+            rate(within(result, window)),
             window.jain
         );
         for link in window
@@ -95,7 +94,7 @@ fn flow(flow: &FlowResult) -> Vec<String> {
         flow.algorithm.clone(),
         format!("{:.2}", flow.bytes_delivered as f64 / 1e6),
         flow.completion_s.map_or_else(dash, |s| format!("{s:.2} s")),
-        output::rate(flow.goodput_bps),
+        rate(flow.goodput_bps),
         millis(flow.rtt_ms.map(|rtt| rtt.mean)),
         millis(flow.rtt_ms.map(|rtt| rtt.p99)),
         count(flow.packets_sent),
@@ -108,7 +107,7 @@ fn link(link: &LinkResult) -> Vec<String> {
     let queue = &link.queue_packets;
     vec![
         link.name.clone(),
-        link.rate_bps.map_or_else(dash, output::rate),
+        link.rate_bps.map_or_else(dash, rate),
         link.utilization.map_or_else(dash, |u| format!("{u:.3}")),
         link.time_to_80_s.map_or_else(dash, |s| format!("{s:.2} s")),
         format!("{:.1}", queue.mean),
@@ -155,7 +154,7 @@ pub(super) fn many(runs: &[CaseResult]) -> String {
             summary
                 .completion_s
                 .map_or_else(dash, |s| format!("{s:.2} s")),
-            output::rate(summary.goodput_bps),
+            rate(summary.goodput_bps),
             format!("{:.4}", summary.jain),
             link.map_or_else(dash, |l| l.name.clone()),
             link.and_then(|l| l.utilization)
@@ -217,10 +216,6 @@ fn has_column(metric: Metric) -> bool {
             | Metric::CompletionMedian
             | Metric::CompletionP95
     )
-}
-
-pub(in super::super) fn dash() -> String {
-    "-".to_owned()
 }
 
 fn more(text: &mut String, all: usize, what: &str) {

@@ -35,7 +35,7 @@ fn keys_are_changed_one_by_one() {
 }
 
 #[test]
-fn variants_and_sweeps_of_a_scenario_give_way_to_what_is_asked_for() {
+fn variants_sweeps_and_what_papers_state() {
     let several = r#"
 [sweep]
 "flow.ftp.count" = [1, 2]
@@ -48,29 +48,14 @@ name = "b"
 set = { "flow.ftp.start" = 0, "link.bottleneck.queue" = { kind = "codel", limit = "100p" } }
 "#;
     let scenario = parse(&format!("{GOOD}{several}")).unwrap();
-    let runs = |changes: &[&str], sweeps: &[&str]| {
-        let changes: Vec<_> = changes.iter().map(|c| c.parse().unwrap()).collect();
-        let sweeps: Vec<_> = sweeps.iter().map(|s| s.parse().unwrap()).collect();
-        crate::sweep::cases(&scenario, &changes, &sweeps).unwrap()
+    let [a, b] = &scenario.variants[..] else {
+        panic!("two variants")
     };
-    let all = runs(&[], &[]);
-    assert_eq!(all.len(), 8);
-    let of = |index: usize| {
-        let (case, scenario) = &all[index];
-        (
-            case.variant.as_deref().unwrap(),
-            scenario.flows.len(),
-            scenario.seed,
-        )
-    };
-    assert_eq!(
-        (of(0), of(3), of(7)),
-        (("a", 1, 3), ("a", 2, 4), ("b", 2, 4))
-    );
-    assert_eq!(all[0].1.flows[0].algorithm_name(), "cubic");
-    assert_eq!(runs(&["seed=9"], &[]).len(), 4);
-    assert!(runs(&["seed=9"], &[]).iter().all(|(_, run)| run.seed == 9));
-    assert_eq!(runs(&[], &["seed=1..5"]).len(), 20);
+    assert_eq!((a.name.as_str(), a.set.len()), ("a", 2));
+    assert_eq!(b.set[1].key, "link.bottleneck.queue");
+    let sweeps = scenario.sweeps.iter();
+    let sweeps: Vec<_> = sweeps.map(|s| (s.key.as_str(), s.points.len())).collect();
+    assert_eq!(sweeps, [("flow.ftp.count", 2), ("seed", 2)]);
 
     let paper = "[[paper]]\nsays = \"x\"\nvariant = \"c\"\n";
     let error = parse(&format!("{GOOD}{several}{paper}")).unwrap_err();
@@ -105,8 +90,6 @@ fn built_in_scenarios_are_right_and_unknown_names_are_told() {
     for known in BUILT_IN {
         let scenario = Scenario::load(known.name).unwrap();
         assert_eq!(scenario.id(), known.name);
-        let runs = crate::sweep::cases(&scenario, &[], &[]).unwrap();
-        assert!(runs.len() >= scenario.variants.len());
         // Readers of the results are told what to make of them.
         let note = scenario.note.as_deref().unwrap_or("");
         assert!(note.len() > 80, "{}: {note}", known.name);
@@ -136,20 +119,24 @@ show = "windows"
     assert_eq!((scenario.repeat.seeds, scenario.repeat.paper), (3, 100));
     assert_eq!(scenario.plots[0].show, Shown::Metric(Metric::Completion));
     assert_eq!(scenario.plots[1].show, Shown::Quantity(Quantity::Windows));
-    let runs = crate::sweep::cases(&scenario, &[], &[]).unwrap();
-    let of = |index: usize| {
-        let (case, scenario): &(crate::sweep::Case, Scenario) = &runs[index];
-        let delay = |link: &str| {
-            let found = scenario.links.iter().find(|l| l.name == link).unwrap();
-            found.spec.delay.0.as_millis()
-        };
-        (
-            case.set["antennas"].as_str(),
-            delay("bottleneck"),
-            delay("access"),
-        )
+    let [sweep] = &scenario.sweeps[..] else {
+        panic!("one sweep")
     };
-    assert_eq!((of(0), of(1)), (("2x2", 1, 2), ("1x1", 3, 4)));
+    let names: Vec<_> = sweep.points.iter().map(|p| p.name.as_str()).collect();
+    assert_eq!(names, ["2x2", "1x1"]);
+    let set = |point: usize| {
+        let set = sweep.points[point].set.iter();
+        set.map(|change| format!("{}={}", change.key, change.value))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        set(0),
+        ["link.access.delay=2ms", "link.bottleneck.delay=1ms"]
+    );
+    assert_eq!(
+        set(1),
+        ["link.access.delay=4ms", "link.bottleneck.delay=3ms"]
+    );
 }
 
 #[test]

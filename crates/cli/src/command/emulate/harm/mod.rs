@@ -13,9 +13,9 @@ use std::str::FromStr;
 use anyhow::{Context, anyhow};
 use pathmark_cc::{Algorithm, Explicit};
 use pathmark_emulator::Scenario;
-use pathmark_emulator::harm::{CELLS, Cell, Group, Roles, draw, split};
 use pathmark_emulator::result::RunResult;
-use pathmark_emulator::sweep::{Case, Sweep};
+use pathmark_lab::harm::{CELLS, Cell, Group, Roles, draw, split};
+use pathmark_lab::sweep::{Case, Sweep};
 
 use super::super::{Failure, Outcome, output};
 use super::pool;

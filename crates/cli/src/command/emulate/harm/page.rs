@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::super::results::{chapter, wrapped};
+use pathmark_lab::text::wrapped;
+
+use super::super::chapter;
 use super::report::{Report, Summary};
 use super::table;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pathmark_emulator::harm::{Cell, Compared, Condition, Group, judge};
 use pathmark_emulator::result::RunResult;
+use pathmark_lab::harm::{Cell, Compared, Condition, Group, judge};
 use serde::Serialize;
 
 use super::{Law, MOST_PACKETS};

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use pathmark_emulator::harm::{Compared, Condition};
+use pathmark_lab::harm::{Compared, Condition};
+use pathmark_lab::text::{dash, rate};
 
-use super::super::super::output;
-use super::super::table::{aligned, dash};
+use super::super::table::aligned;
 use super::report::{Report, Summary};
 
 pub(super) fn text(report: &Report) -> String {
@@ -100,6 +100,6 @@ fn value(condition: Condition, value: f64) -> String {
         Condition::Loss => format!("{:.2} %", value * 100.0),
         Condition::Completion => format!("{value:.2} s"),
         Condition::Rtt => format!("{value:.1} ms"),
-        _ => output::rate(value),
+        _ => rate(value),
     }
 }

@@ -1,0 +1,41 @@
+//! Metrics of runs, as `[[paper]]` and `[[plot]]` name them.
+
+use serde::Deserialize;
+
+/// What is compared with a paper. Links: the one used most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Metric {
+    /// Mean completion of the flows, seconds.
+    Completion,
+    /// Median of the flows' completions, seconds.
+    CompletionMedian,
+    /// 95th percentile of the flows' completions, seconds: the least that 95 % do not exceed.
+    CompletionP95,
+    /// Goodput of the flows together.
+    Goodput,
+    /// Goodput of the flows together in the last measuring window.
+    LateGoodput,
+    /// Jain's index over the flows' goodputs.
+    Jain,
+    /// Packets that the flows lost.
+    Lost,
+    /// Packets that the link's queue dropped.
+    Drops,
+    /// Utilization of the link.
+    Utilization,
+    /// Utilization of the link in the last measuring window.
+    LateUtilization,
+    /// When the link was first used to 80 %, seconds after the first flow's start.
+    #[serde(rename = "time-to-80")]
+    TimeTo80,
+    /// Mean queue, packets.
+    Queue,
+    /// Mean queue while it is not empty, packets.
+    QueueNonempty,
+    /// Longest queue, packets.
+    QueueMax,
+    /// Largest congestion window of a flow, bytes.
+    WindowMax,
+}

@@ -1,0 +1,357 @@
+//! What is measured in each run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::cell::{BOTTLENECK, Cell, LARGE_NAME, SHORT_NAME};
+use super::tally::Tally;
+use pathmark_emulator::fairness::jain;
+use pathmark_emulator::result::{FlowResult, RunResult};
+
+/// A figure that laws are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Figure {
+    /// Time until all large files have arrived, over the least that physics allows
+    /// ([`Cell::floor_s`]).
+    Completion,
+    /// Of the bottleneck, in the second half of the time that the files need at least.
+    Utilization,
+    /// Mean of the queues on the way over the whole run, milliseconds. Who leaves the link idle has
+    /// none: laws compete that come close to the best utilization of the cell.
+    Queue,
+    /// Jain's index over the bytes of each large file that had arrived when the time was over that
+    /// they need at least; none for a single file.
+    Jain,
+    /// Median time of a short file, over the least that physics allows ([`Cell::short_floor_s`]).
+    #[serde(rename = "fct-p50")]
+    ShortMedian,
+    /// Time that 95 % of the short files need at most, over the same.
+    #[serde(rename = "fct-p95")]
+    ShortTail,
+}
+
+impl Figure {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Completion,
+        Self::Utilization,
+        Self::Queue,
+        Self::Jain,
+        Self::ShortMedian,
+        Self::ShortTail,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Completion => "completion",
+            Self::Utilization => "utilization",
+            Self::Queue => "queue",
+            Self::Jain => "jain",
+            Self::ShortMedian => "fct-p50",
+            Self::ShortTail => "fct-p95",
+        }
+    }
+
+    /// What it is, for headlines.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Completion => "completion of all files over the physical floor",
+            Self::Utilization => "utilization of the bottleneck",
+            Self::Queue => "mean queue [ms]",
+            Self::Jain => "Jain's index",
+            Self::ShortMedian => "short files: median time over the floor",
+            Self::ShortTail => "short files: 95th percentile over the floor",
+        }
+    }
+
+    /// True if more of it is better.
+    #[must_use]
+    pub const fn more_is_better(self) -> bool {
+        matches!(self, Self::Utilization | Self::Jain)
+    }
+
+    /// True if `value` is as good as `best` for people, whatever the seeds: 5 % in times, 0.02 in
+    /// shares and indices, 10 % and 1 ms in queues, 10 % in the tail of times.
+    #[must_use]
+    pub fn is_close(self, value: f64, best: f64) -> bool {
+        match self {
+            Self::Completion | Self::ShortMedian => value <= 1.05 * best,
+            Self::ShortTail => value <= 1.1 * best,
+            Self::Queue => value <= 1.1 * best + 1.0,
+            Self::Utilization | Self::Jain => value >= best - 0.02,
+        }
+    }
+
+    /// True if seeds may be all that tells `value` from `best`, where their intervals overlap: five
+    /// times as far apart as what is close. What is further apart is worse, however unsure: a law
+    /// that collapses with one seed of three has a wide interval too.
+    #[must_use]
+    pub fn is_near(self, value: f64, best: f64) -> bool {
+        match self {
+            Self::Completion | Self::ShortMedian => value <= 1.25 * best,
+            Self::ShortTail => value <= 1.5 * best,
+            Self::Queue => value <= 1.5 * best + 5.0,
+            Self::Utilization | Self::Jain => value >= best - 0.1,
+        }
+    }
+
+    /// True for times, which are lower bounds where files had not arrived.
+    #[must_use]
+    pub const fn is_time(self) -> bool {
+        matches!(self, Self::Completion | Self::ShortMedian | Self::ShortTail)
+    }
+
+    /// From 0, as bad as it is drawn, to 1, as good as can be.
+    #[must_use]
+    pub fn goodness(self, value: f64) -> f64 {
+        let good = match self {
+            Self::Utilization => value,
+            Self::Jain => 2.0 * value - 1.0,
+            Self::Queue => 1.0 - (1.0 + value.max(0.0)).log10() / 3.0,
+            Self::Completion | Self::ShortMedian | Self::ShortTail => {
+                1.0 - value.max(1.0).log2() / 3.0
+            }
+        };
+        good.clamp(0.0, 1.0)
+    }
+
+    /// What both ends of [`goodness`](Self::goodness) stand for.
+    #[must_use]
+    pub const fn ends(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Utilization => ("1", "0"),
+            Self::Jain => ("1", "0.5 and less"),
+            Self::Queue => ("0 ms", "1 s and more"),
+            Self::Completion | Self::ShortMedian | Self::ShortTail => ("1", "8 and more"),
+        }
+    }
+
+    /// A value as short as it can be told.
+    #[must_use]
+    pub fn shown(self, value: f64) -> String {
+        match self {
+            Self::Utilization | Self::Jain => format!("{value:.2}"),
+            _ if value >= 99.5 => format!("{value:.0}"),
+            _ if value >= 9.95 => format!("{value:.1}"),
+            _ => format!("{value:.2}"),
+        }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What came of one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The figures that the run has.
+    pub figures: BTreeMap<Figure, f64>,
+    /// Of these, the times that are lower bounds, because files had not arrived when the run ended
+    /// that may have changed them.
+    pub bounds: BTreeSet<Figure>,
+    /// Files that had not arrived when the run ended: their times count as the time until then.
+    pub unfinished: usize,
+    /// Data packets that queues dropped.
+    pub drops: u64,
+}
+
+/// Takes the figures of a run of this cell.
+#[must_use]
+pub fn measure(cell: &Cell, run: &RunResult) -> Measured {
+    let named = |name: &'static str| {
+        let flows = run.flows.iter();
+        flows.filter(move |flow| is_of(&flow.name, name))
+    };
+    let took = |flow: &FlowResult| Took {
+        seconds: (flow.completion_s)
+            .unwrap_or(run.simulated_s - flow.start_s)
+            .max(0.0),
+        ended: flow.completion_s.is_some(),
+    };
+    let begin = named(LARGE_NAME).map(|flow| flow.start_s);
+    let begin = begin.fold(f64::INFINITY, f64::min);
+    let end = named(LARGE_NAME).map(|flow| flow.start_s + took(flow).seconds);
+    let end = end.fold(0.0, f64::max);
+    let all_ended = named(LARGE_NAME).all(|flow| took(flow).ended);
+    let short: Vec<Took> = named(SHORT_NAME).map(took).collect();
+    let short_floor = cell.short_floor_s();
+    let short = |share: f64| {
+        quantile(&short, share).map(|took| Took {
+            seconds: took.seconds / short_floor,
+            ..took
+        })
+    };
+    let (median, tail) = (short(0.5), short(0.95));
+    let forward = run
+        .links
+        .iter()
+        .filter(|link| !link.name.ends_with(".reverse"));
+    let window = run.windows.first();
+    let used = window.and_then(|window| {
+        let link = window.links.iter().find(|link| link.name == BOTTLENECK);
+        link.and_then(|link| link.utilization)
+    });
+    let since_start = run.windows.get(1).filter(|_| cell.flows > 1);
+    let shares = since_start.map(|window| {
+        let large = window.flows.iter().filter(|f| is_of(&f.name, LARGE_NAME));
+        jain(large.map(|flow| flow.bytes as f64))
+    });
+    let queue = forward.clone().filter_map(|link| link.queue_ms);
+    let figures = [
+        (Figure::Completion, Some((end - begin) / cell.floor_s())),
+        (Figure::Utilization, used),
+        (Figure::Queue, Some(queue.map(|queue| queue.mean).sum())),
+        (Figure::Jain, shares),
+        (Figure::ShortMedian, median.map(|took| took.seconds)),
+        (Figure::ShortTail, tail.map(|took| took.seconds)),
+    ];
+    let bounds = [
+        (Figure::Completion, all_ended),
+        (Figure::ShortMedian, median.is_none_or(|took| took.ended)),
+        (Figure::ShortTail, tail.is_none_or(|took| took.ended)),
+    ];
+    let bounds = bounds.into_iter().filter(|(_, ended)| !ended);
+    Measured {
+        bounds: bounds.map(|(figure, _)| figure).collect(),
+        figures: figures
+            .into_iter()
+            .filter_map(|(figure, value)| Some((figure, value.filter(|v| v.is_finite())?)))
+            .collect(),
+        unfinished: run.flows.iter().filter(|flow| !flow.completed).count(),
+        drops: forward.map(|link| link.drops).sum(),
+    }
+}
+
+/// How long a file took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Took {
+    /// Seconds, or more if it had not `ended`.
+    seconds: f64,
+    ended: bool,
+}
+
+/// The least time that this share of the files does not exceed. It is known if it is the same
+/// however long the files take that had not ended; else it is a lower bound.
+fn quantile(files: &[Took], share: f64) -> Option<Took> {
+    let rank = (share * files.len() as f64).ceil().max(1.0) as usize;
+    let ranked = |seconds: fn(&Took) -> f64| {
+        let mut all: Vec<f64> = files.iter().map(seconds).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(rank - 1).copied()
+    };
+    let least = ranked(|took| took.seconds)?;
+    let most = ranked(|took| {
+        if took.ended {
+            took.seconds
+        } else {
+            f64::INFINITY
+        }
+    })?;
+    Some(Took {
+        seconds: least,
+        ended: least >= most,
+    })
+}
+
+/// True for `name`, `name0`, `name1`, …
+fn is_of(flow: &str, name: &str) -> bool {
+    let rest = flow.strip_prefix(name);
+    rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()))
+}
+
+/// Each figure over the seeds that have it.
+pub(super) fn tallies(runs: &[Measured]) -> BTreeMap<Figure, Tally> {
+    let values = |figure: Figure| {
+        let values = runs.iter().filter_map(|run| run.figures.get(&figure));
+        values.copied().collect::<Vec<f64>>()
+    };
+    let all = Figure::ALL.into_iter();
+    all.filter_map(|figure| Some((figure, Tally::new(&values(figure))?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_occur() {
+        let values: Vec<Took> = (1..=20).rev().map(|n| took(n, true)).collect();
+        assert_eq!(quantile(&values, 0.5), Some(took(10, true)));
+        assert_eq!(quantile(&values, 0.95), Some(took(19, true)));
+        assert_eq!(quantile(&[took(7, true)], 0.95), Some(took(7, true)));
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+
+    fn took(seconds: u32, ended: bool) -> Took {
+        Took {
+            seconds: f64::from(seconds),
+            ended,
+        }
+    }
+
+    /// A file that had not ended when it had taken longer than the quantile changes nothing of it;
+    /// one that had only just begun may.
+    #[test]
+    fn a_quantile_is_a_bound_only_where_files_that_had_not_ended_may_change_it() {
+        let mut files: Vec<Took> = (1..=19).map(|n| took(n, true)).collect();
+        files.push(took(40, false));
+        assert_eq!(quantile(&files, 0.5), Some(took(10, true)));
+        assert_eq!(quantile(&files, 0.95), Some(took(19, true)));
+        assert_eq!(quantile(&files, 1.0), Some(took(40, false)));
+        files.pop();
+        files.push(took(0, false));
+        assert_eq!(quantile(&files, 0.5), Some(took(9, false)));
+    }
+
+    fn flow(name: &str, start_s: f64, completion_s: Option<f64>) -> FlowResult {
+        FlowResult {
+            name: name.to_owned(),
+            start_s,
+            completion_s,
+            completed: completion_s.is_some(),
+            ..FlowResult::default()
+        }
+    }
+
+    /// A large file that did not end says nothing against the times of short ones, and a short file
+    /// that never began is not one that took no time.
+    #[test]
+    fn each_figure_is_a_bound_by_its_own_files() {
+        let cell = crate::compare::GridFile::default().grid().unwrap().cells()[0];
+        let run = |flows: Vec<FlowResult>| RunResult {
+            simulated_s: 20.0,
+            flows,
+            ..RunResult::default()
+        };
+        let short = |n: usize| flow(&format!("short{n}"), 1.0, Some(2.0));
+        let mut flows: Vec<FlowResult> = (0..3).map(short).collect();
+        flows.push(flow("file", 0.0, None));
+        let measured = measure(&cell, &run(flows.clone()));
+        assert_eq!(measured.bounds, BTreeSet::from([Figure::Completion]));
+        assert_eq!(measured.unfinished, 1);
+
+        flows[3] = flow("file", 0.0, Some(5.0));
+        assert!(measure(&cell, &run(flows.clone())).bounds.is_empty());
+        flows[0] = flow("short0", 30.0, None);
+        flows[1] = flow("short1", 31.0, None);
+        let bounds = measure(&cell, &run(flows)).bounds;
+        let both = BTreeSet::from([Figure::ShortMedian, Figure::ShortTail]);
+        assert_eq!(bounds, both);
+    }
+
+    #[test]
+    fn names_of_flows() {
+        assert!(is_of("file", "file") && is_of("file12", "file"));
+        assert!(!is_of("filex", "file") && !is_of("short1", "file"));
+    }
+}

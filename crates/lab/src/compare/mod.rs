@@ -1,0 +1,33 @@
+//! Laws beside each other over a grid of paths.
+//!
+//! ```text
+//!   Grid ─► Cell: rate × RTT × buffer × loss × flows × routers
+//!            └─► Cell::scenario(contestant, seed) ──► RunResult ─► measure ──► Tally over seeds
+//!                                                                   Report: who is best, and where
+//! ```
+//!
+//! In each cell some files share a bottleneck, and short files come beside them. All that is
+//! reported is measured in such runs, several seeds each, with intervals of confidence.
+
+mod axis;
+mod cell;
+mod cell_report;
+mod contestant;
+mod figure;
+mod grid;
+mod picture;
+mod report;
+mod sentence;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+pub use axis::{Axis, BadValue, Loss, Rate, Room, Routers, Rtt};
+pub use cell::Cell;
+pub use cell_report::{CellReport, LawReport};
+pub use contestant::{BadContestant, Contestant};
+pub use figure::{Figure, Measured, measure};
+pub use grid::{BadGrid, Grid, GridFile, Values};
+pub use picture::{pictures, too_large};
+pub use report::Report;
+pub use tally::Tally;

@@ -1,0 +1,203 @@
+//! A grid's report as heat maps.
+
+use super::axis::Axis;
+use super::cell_report::CellReport;
+use super::figure::Figure;
+use super::report::Report;
+use crate::plot::{HeatCell, HeatColour, HeatMap, HeatPanel};
+
+/// What stands across; all other axes stand down.
+const ACROSS: [Axis; 2] = [Axis::Rate, Axis::Rtt];
+const DOWN: [Axis; 4] = [Axis::Routers, Axis::Flows, Axis::Loss, Axis::Buffer];
+/// Rows and columns that a picture may have and still be looked at.
+const MOST_ROWS: usize = 200;
+const MOST_COLUMNS: usize = 40;
+
+/// True if a picture of all cells would be too large to look at.
+#[must_use]
+pub fn too_large(report: &Report) -> bool {
+    points(report, &DOWN).len() > MOST_ROWS || points(report, &ACROSS).len() > MOST_COLUMNS
+}
+
+/// The pictures, each with the name of its file without ending: who is best where, and each figure
+/// law by law.
+#[must_use]
+pub fn pictures(report: &Report) -> Vec<(String, HeatMap)> {
+    if report.cells.is_empty() || too_large(report) {
+        return Vec::new();
+    }
+    let mut all = vec![("compare".to_owned(), best(report))];
+    let shown = Figure::ALL.into_iter();
+    let shown = shown.filter(|figure| report.cells.iter().any(|c| c.best.contains_key(figure)));
+    all.extend(shown.map(|figure| (format!("compare-{figure}"), values(report, figure))));
+    all
+}
+
+/// Values of some axes, in all combinations, the last turning fastest.
+fn points(report: &Report, axes: &[Axis]) -> Vec<Vec<(Axis, String)>> {
+    let mut all: Vec<Vec<(Axis, String)>> = vec![Vec::new()];
+    for axis in axes {
+        let longer = |point: &Vec<(Axis, String)>| {
+            let (point, axis) = (point.clone(), *axis);
+            let each = report.values(axis).iter();
+            each.map(move |value| [point.clone(), vec![(axis, value.clone())]].concat())
+                .collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(longer).collect();
+        // Nobody wants to see more, and a large grid makes many.
+        all.truncate(MOST_ROWS + 1);
+    }
+    all
+}
+
+fn is_at(cell: &CellReport, point: &[(Axis, String)]) -> bool {
+    point.iter().all(|(axis, value)| cell.value(*axis) == value)
+}
+
+/// What a row is called: the values of the axes that have several.
+fn row_name(report: &Report, point: &[(Axis, String)]) -> String {
+    let named = point
+        .iter()
+        .filter(|(axis, _)| report.values(*axis).len() > 1);
+    let words: Vec<String> = named.map(|(axis, value)| words(*axis, value)).collect();
+    words.join(", ")
+}
+
+fn words(axis: Axis, value: &str) -> String {
+    match (axis, value) {
+        (Axis::Routers, "none") => "no router".to_owned(),
+        (Axis::Routers, "hidden") => "hidden hop".to_owned(),
+        (Axis::Routers, "1") => "router answers".to_owned(),
+        (Axis::Routers, number) => format!("{number} routers answer"),
+        (Axis::Flows, "1") => "1 flow".to_owned(),
+        (Axis::Flows, number) => format!("{number} flows"),
+        (Axis::Loss, share) => format!("loss {share}"),
+        (_, value) => value.to_owned(),
+    }
+}
+
+/// Axes with one value stand below the headline.
+fn fixed(report: &Report) -> String {
+    let one = |axis: Axis| match report.values(axis) {
+        [only] => Some(words(axis, only)),
+        _ => None,
+    };
+    let all: Vec<String> = Axis::ALL.into_iter().filter_map(one).collect();
+    all.join(", ")
+}
+
+fn framed(report: &Report, title: String, about: &str) -> HeatMap {
+    let fixed = fixed(report);
+    let dot = if fixed.is_empty() { "" } else { ". All: " };
+    HeatMap {
+        title,
+        subtitle: format!("{about}{dot}{fixed}"),
+        rows: points(report, &DOWN)
+            .iter()
+            .map(|point| row_name(report, point))
+            .collect(),
+        heads: points(report, &ACROSS)
+            .into_iter()
+            .map(|point| point.into_iter().map(|(_, value)| value).collect())
+            .collect(),
+        ..HeatMap::default()
+    }
+}
+
+/// A table of all cells.
+fn table(report: &Report, cell: impl Fn(&CellReport) -> HeatCell) -> Vec<Vec<HeatCell>> {
+    let across = points(report, &ACROSS);
+    let row = |down: &Vec<(Axis, String)>| {
+        let each = across.iter().map(|across| {
+            let mut cells = report.cells.iter();
+            let found = cells.find(|cell| is_at(cell, down) && is_at(cell, across));
+            found.map_or_else(HeatCell::default, &cell)
+        });
+        each.collect()
+    };
+    points(report, &DOWN).iter().map(row).collect()
+}
+
+/// Who is best where: a panel for each figure, a colour for each law.
+fn best(report: &Report) -> HeatMap {
+    let about = format!(
+        "Colours: the laws that are best or as good, {} seeds; number: the best mean",
+        report.seeds
+    );
+    let shown = Figure::ALL.into_iter();
+    let shown = shown.filter(|figure| report.cells.iter().any(|c| c.best.contains_key(figure)));
+    let panels = shown.map(|figure| HeatPanel {
+        title: figure.title().to_owned(),
+        cells: table(report, |cell| best_cell(report, cell, figure)),
+    });
+    let legend = report.laws.iter().enumerate();
+    HeatMap {
+        legend: legend
+            .map(|(index, law)| (law.clone(), HeatColour::Of(index)))
+            .collect(),
+        columns: 3,
+        panels: panels.collect(),
+        ..framed(report, "Where each law is best".to_owned(), &about)
+    }
+}
+
+fn best_cell(report: &Report, cell: &CellReport, figure: Figure) -> HeatCell {
+    let laws = report.laws.iter().enumerate();
+    let good = laws.filter(|(_, law)| cell.is_best(figure, law));
+    let colours = good.map(|(index, _)| HeatColour::Of(index)).collect();
+    let means = cell.laws.iter();
+    let means = means.filter(|law| cell.is_best(figure, &law.law));
+    let means = means.filter_map(|law| Some(law.figures.get(&figure)?.mean));
+    let best = means.reduce(|a, b| match figure.more_is_better() {
+        true => a.max(b),
+        false => a.min(b),
+    });
+    HeatCell {
+        colours,
+        text: best.map_or_else(String::new, |best| figure.shown(best)),
+    }
+}
+
+/// One figure, a panel for each law.
+fn values(report: &Report, figure: Figure) -> HeatMap {
+    let (good, bad) = figure.ends();
+    let about = format!(
+        "Means over {} seeds; > before a number: at least so long, since files had not arrived",
+        report.seeds
+    );
+    let title = figure.title();
+    let mut letters = title.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string());
+    let title = first.unwrap_or_default() + letters.as_str();
+    HeatMap {
+        legend: vec![
+            (good.to_owned(), HeatColour::Good(1.0)),
+            ("half way".to_owned(), HeatColour::Good(0.5)),
+            (bad.to_owned(), HeatColour::Good(0.0)),
+        ],
+        columns: report.laws.len().min(5),
+        panels: report
+            .laws
+            .iter()
+            .map(|law| HeatPanel {
+                title: law.clone(),
+                cells: table(report, |cell| value_cell(cell, law, figure)),
+            })
+            .collect(),
+        ..framed(report, title, &about)
+    }
+}
+
+fn value_cell(cell: &CellReport, law: &str, figure: Figure) -> HeatCell {
+    let Some(law) = cell.law(law) else {
+        return HeatCell::default();
+    };
+    let Some(tally) = law.figures.get(&figure) else {
+        return HeatCell::default();
+    };
+    let more = if law.is_bound(figure) { ">" } else { "" };
+    HeatCell {
+        colours: vec![HeatColour::Good(figure.goodness(tally.mean))],
+        text: format!("{more}{}", figure.shown(tally.mean)),
+    }
+}

@@ -1,0 +1,349 @@
+//! Harm: what a law does worse than `cubic` in its place.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use super::scene::{GUEST, TCP};
+use pathmark_emulator::result::{FlowResult, RunResult};
+
+/// A law's goodput is at least this share of `cubic`'s, …
+const GOODPUT: f64 = 0.9;
+/// … unless the least of all flows, those beside among them, gets so many times what the least gets
+/// with `cubic`: who leaves a starved flow its share does no harm.
+const LEAST_EXCUSE: f64 = 1.3;
+/// The least flow, and a TCP beside, gets at least this share of what it gets with `cubic`.
+const LEAST: f64 = 0.5;
+/// Loss is at most so many times `cubic`'s and this share of packets on top.
+const LOSS: (f64, f64) = (2.0, 0.02);
+/// Files take at most so many times as long as with `cubic`, in the mean.
+const COMPLETION: f64 = 1.15;
+/// The 99th percentile of round trips is at most so many times `cubic`'s and so many milliseconds
+/// on top.
+const RTT: (f64, f64) = (1.5, 10.0);
+/// How far beyond its bound a figure is told to be at most.
+const MOST: f64 = 9999.0;
+
+/// A figure that must not be worse than `cubic`'s by more than its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Condition {
+    /// Goodput of our flows together, bits per second; files apart.
+    Goodput,
+    /// The least goodput of our flows, bits per second.
+    Least,
+    /// The least goodput of TCP flows beside ours, bits per second.
+    Beside,
+    /// Packets that queues dropped, per packet sent, by all flows together. Losses at random are
+    /// not in it.
+    Loss,
+    /// Mean time to move a file, seconds.
+    Completion,
+    /// 99th percentile of round trips, milliseconds: mean over the flows of one name, of the name
+    /// where it is worst.
+    Rtt,
+}
+
+impl Condition {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Goodput,
+        Self::Least,
+        Self::Beside,
+        Self::Loss,
+        Self::Completion,
+        Self::Rtt,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Goodput => "goodput",
+            Self::Least => "least",
+            Self::Beside => "beside",
+            Self::Loss => "loss",
+            Self::Completion => "completion",
+            Self::Rtt => "rtt",
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A figure of a law beside that of `cubic` in the same scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// What.
+    pub condition: Condition,
+    /// With the law.
+    pub law: f64,
+    /// With `cubic`.
+    pub cubic: f64,
+    /// How many times beyond its bound it is: above 1 is harm.
+    pub beyond: f64,
+    /// It does harm.
+    pub harm: bool,
+    /// It is beyond its bound, and excused: the least flow has clearly more than with `cubic`.
+    pub excused: bool,
+}
+
+/// Lays a law's run beside `cubic`'s run of the same scenario. Figures that neither of them has are
+/// left out.
+#[must_use]
+pub fn judge(law: &RunResult, cubic: &RunResult) -> Vec<Compared> {
+    let both = |figure: fn(&RunResult) -> Option<f64>| figure(law).zip(figure(cubic));
+    let least = both(|run| endless(run).map(|f| f.goodput_bps).reduce(f64::min));
+    let least_of_all = both(|run| {
+        let flows = begun(run).filter(|flow| flow.bytes_requested.is_none());
+        flows.map(|f| f.goodput_bps).reduce(f64::min)
+    });
+    let excused = [least, least_of_all]
+        .into_iter()
+        .flatten()
+        .any(|(law, cubic)| law >= LEAST_EXCUSE * cubic && law > 0.0);
+    let mut all = Vec::with_capacity(Condition::ALL.len());
+    let mut compare = |condition, figures: Option<(f64, f64)>, bound: fn(f64, f64) -> f64| {
+        if let Some((law, cubic)) = figures {
+            let beyond = bound(law, cubic);
+            let beyond = if beyond.is_nan() {
+                0.0
+            } else {
+                beyond.min(MOST)
+            };
+            let excused = beyond > 1.0 && condition == Condition::Goodput && excused;
+            all.push(Compared {
+                condition,
+                law,
+                cubic,
+                beyond,
+                harm: beyond > 1.0 && !excused,
+                excused,
+            });
+        }
+    };
+    // 0 of 0 is no harm; 0 of something is as much as there can be.
+    compare(
+        Condition::Goodput,
+        both(|run| (endless(run).next().is_some()).then(|| run.together(endless(run)))),
+        |law, cubic| GOODPUT * cubic / law,
+    );
+    compare(Condition::Least, least, |law, cubic| LEAST * cubic / law);
+    compare(
+        Condition::Beside,
+        both(|run| {
+            let beside = begun(run).filter(|flow| flow.name.starts_with(TCP));
+            beside.map(|flow| flow.goodput_bps).reduce(f64::min)
+        }),
+        |law, cubic| LEAST * cubic / law,
+    );
+    compare(Condition::Loss, both(loss), |law, cubic| {
+        law / (LOSS.0 * cubic + LOSS.1)
+    });
+    compare(Condition::Completion, both(completion), |law, cubic| {
+        law / (COMPLETION * cubic)
+    });
+    compare(Condition::Rtt, round_trips(law, cubic), |law, cubic| {
+        law / (RTT.0 * cubic + RTT.1)
+    });
+    all
+}
+
+/// Flows that began before the run ended.
+fn begun(run: &RunResult) -> impl Iterator<Item = &FlowResult> {
+    let flows = run.flows.iter();
+    flows.filter(|flow| flow.start_s < run.simulated_s)
+}
+
+/// Flows whose law is compared.
+fn ours(run: &RunResult) -> impl Iterator<Item = &FlowResult> {
+    let other = |flow: &FlowResult| flow.name.starts_with(TCP) || flow.name.starts_with(GUEST);
+    begun(run).filter(move |flow| !other(flow))
+}
+
+/// Those that move as much as goes.
+fn endless(run: &RunResult) -> impl Iterator<Item = &FlowResult> {
+    ours(run).filter(|flow| flow.bytes_requested.is_none())
+}
+
+fn loss(run: &RunResult) -> Option<f64> {
+    let sent: u64 = run.flows.iter().filter_map(|flow| flow.packets_sent).sum();
+    let dropped: u64 = run.links.iter().map(|link| link.drops).sum();
+    (sent > 0).then(|| dropped as f64 / sent as f64)
+}
+
+/// A file that did not arrive took all the time that there was.
+fn completion(run: &RunResult) -> Option<f64> {
+    let files = ours(run).filter(|flow| flow.bytes_requested.is_some());
+    let times = files.map(|f| f.completion_s.unwrap_or(run.simulated_s - f.start_s));
+    let (count, sum) = times.fold((0.0, 0.0), |(n, sum), time| (n + 1.0, sum + time));
+    (count > 0.0).then(|| sum / count)
+}
+
+/// The flows of one name, and of one path then, without their number.
+fn class(flow: &FlowResult) -> &str {
+    flow.name
+        .trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
+}
+
+/// Mean of the 99th percentiles of the round trips of each class of our flows.
+fn p99(run: &RunResult) -> BTreeMap<&str, f64> {
+    let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for flow in ours(run) {
+        if let Some(rtt) = flow.rtt_ms {
+            let (count, sum) = sums.entry(class(flow)).or_default();
+            *count += 1.0;
+            *sum += rtt.p99;
+        }
+    }
+    let means = sums.into_iter();
+    means.map(|(name, (n, sum))| (name, sum / n)).collect()
+}
+
+/// Of the class where the law's are worst.
+fn round_trips(law: &RunResult, cubic: &RunResult) -> Option<(f64, f64)> {
+    let (law, cubic) = (p99(law), p99(cubic));
+    let pairs = law
+        .iter()
+        .filter_map(|(name, law)| Some((*law, *cubic.get(name)?)));
+    let beyond = |(law, cubic): &(f64, f64)| law / (RTT.0 * cubic + RTT.1);
+    pairs.max_by(|a, b| beyond(a).total_cmp(&beyond(b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathmark_emulator::result::{Distribution, LinkResult};
+
+    fn flow(name: &str, mbit: f64) -> FlowResult {
+        FlowResult {
+            name: name.to_owned(),
+            goodput_bps: mbit * 1e6,
+            bytes_delivered: (mbit * 1e6 * 30.0 / 8.0) as u64,
+            packets_sent: Some(1000),
+            rtt_ms: Some(Distribution {
+                p99: 50.0,
+                ..Distribution::default()
+            }),
+            ..FlowResult::default()
+        }
+    }
+
+    fn run(flows: Vec<FlowResult>) -> RunResult {
+        RunResult {
+            simulated_s: 30.0,
+            flows,
+            links: vec![LinkResult::default()],
+            ..RunResult::default()
+        }
+    }
+
+    fn harm(law: &RunResult, cubic: &RunResult) -> Vec<Condition> {
+        let all = judge(law, cubic);
+        let harmed = all.into_iter().filter(|c| c.harm);
+        harmed.map(|c| c.condition).collect()
+    }
+
+    fn excused(law: &RunResult, cubic: &RunResult) -> Vec<Condition> {
+        let all = judge(law, cubic);
+        let excused = all.into_iter().filter(|c| c.excused);
+        excused.map(|c| c.condition).collect()
+    }
+
+    #[test]
+    fn a_law_that_does_as_cubic_does_no_harm() {
+        let cubic = run(vec![
+            flow("ours0", 4.0),
+            flow("ours1", 2.0),
+            flow("tcp0", 3.0),
+        ]);
+        assert_eq!(harm(&cubic, &cubic), []);
+        assert_eq!(excused(&cubic, &cubic), []);
+        assert_eq!(judge(&cubic, &cubic).len(), 5, "no file, no completion");
+    }
+
+    #[test]
+    fn goodput_is_of_our_flows_and_a_better_least_flow_excuses_it() {
+        let cubic = run(vec![
+            flow("ours0", 8.0),
+            flow("ours1", 2.0),
+            flow("tcp0", 1.0),
+        ]);
+        let less = run(vec![
+            flow("ours0", 6.4),
+            flow("ours1", 2.5),
+            flow("tcp0", 1.2),
+        ]);
+        assert_eq!(harm(&less, &cubic), [Condition::Goodput]);
+        let shared = run(vec![
+            flow("ours0", 4.0),
+            flow("ours1", 2.5),
+            flow("tcp0", 3.0),
+        ]);
+        assert_eq!(harm(&shared, &cubic), [], "cubic starved the TCP beside");
+        assert_eq!(excused(&shared, &cubic), [Condition::Goodput]);
+        let fairer = run(vec![
+            flow("ours0", 3.0),
+            flow("ours1", 2.6),
+            flow("tcp0", 9.0),
+        ]);
+        assert_eq!(harm(&fairer, &cubic), []);
+        assert_eq!(excused(&fairer, &cubic), [Condition::Goodput]);
+        assert_eq!(excused(&less, &cubic), [], "beyond its bound, and harm");
+        let nothing = run(vec![
+            flow("ours0", 0.0),
+            flow("ours1", 0.0),
+            flow("tcp0", 9.0),
+        ]);
+        assert_eq!(
+            harm(&nothing, &cubic),
+            [Condition::Goodput, Condition::Least]
+        );
+        assert_eq!(harm(&cubic, &nothing), [Condition::Beside]);
+    }
+
+    #[test]
+    fn loss_is_what_queues_drop() {
+        let mut law = run(vec![flow("ours", 1.0)]);
+        let cubic = law.clone();
+        law.flows[0].packets_lost = Some(500);
+        law.links[0].random_losses = 500;
+        assert_eq!(harm(&law, &cubic), []);
+        law.links[0].drops = 21;
+        assert_eq!(harm(&law, &cubic), [Condition::Loss]);
+    }
+
+    #[test]
+    fn files_that_do_not_arrive_take_all_the_time() {
+        let file = |completion_s| FlowResult {
+            bytes_requested: Some(1),
+            completion_s,
+            ..flow("mouse0", 1.0)
+        };
+        let cubic = run(vec![file(Some(1.0))]);
+        assert_eq!(harm(&run(vec![file(Some(1.14))]), &cubic), []);
+        assert_eq!(
+            harm(&run(vec![file(None)]), &cubic),
+            [Condition::Completion]
+        );
+    }
+
+    #[test]
+    fn round_trips_are_compared_path_by_path() {
+        let (near, mut far) = (flow("near0", 1.0), flow("far0", 1.0));
+        if let Some(rtt) = &mut far.rtt_ms {
+            rtt.p99 = 1000.0;
+        }
+        let cubic = run(vec![near.clone(), far.clone()]);
+        let mut law = cubic.clone();
+        law.flows[0].rtt_ms = far.rtt_ms;
+        assert_eq!(harm(&law, &cubic), [Condition::Rtt]);
+        let rtt = judge(&law, &cubic).pop().unwrap();
+        assert_eq!((rtt.law, rtt.cubic), (1000.0, 50.0));
+    }
+}

@@ -1,0 +1,124 @@
+//! Cells, their names, and the scenarios that they are.
+
+use std::path::Path;
+
+use super::*;
+use pathmark_emulator::Scenario;
+
+const ROLES: Roles<'_> = Roles {
+    law: "vcp+bise+wlte",
+    port: "vcp+bise",
+    guest: "xcp",
+};
+
+#[test]
+fn every_cell_drawn_is_a_scenario_and_reads_back() {
+    for group in Group::ALL {
+        for seed in 0..20 {
+            let cells = draw(group, seed, 60);
+            assert_eq!(cells, draw(group, seed, 60));
+            assert_eq!(cells[..20], draw(group, seed, 20));
+            for cell in cells {
+                let name = cell.to_string();
+                assert_eq!(name.parse(), Ok(cell), "{name}");
+                assert_eq!(cell.group(), group);
+                let text = cell.scenario(seed, ROLES);
+                let scenario = Scenario::parse(Path::new("cell.toml"), &text);
+                let scenario = scenario.unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
+                assert_eq!(scenario.name, name);
+                assert!(cell.packets() <= 1.6e6, "{name}: {}", cell.packets());
+                assert!(cell.seconds() >= 3.9, "{name}: {}", cell.seconds());
+            }
+        }
+    }
+}
+
+#[test]
+fn laws_differ_in_our_flows_alone() {
+    let cell: Cell = "flows/ports-10M-2+1-x1-20ms".parse().unwrap();
+    let laws = |law| {
+        let text = cell.scenario(7, Roles { law, ..ROLES });
+        let scenario = Scenario::parse(Path::new("cell.toml"), &text).unwrap();
+        let flows = scenario.flows.iter();
+        let known: Vec<_> = flows
+            .map(|flow| (flow.name.clone(), flow.algorithm_name(), flow.start))
+            .collect();
+        known
+    };
+    let (ours, cubic) = (laws("vcp"), laws("cubic"));
+    let names: Vec<_> = ours.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(names, ["ours0", "ours1", "tcp0", "guest0"]);
+    for ((name, law, start), (_, beside, same)) in ours.iter().zip(&cubic) {
+        assert_eq!(start, same);
+        if name.starts_with("ours") {
+            assert_eq!((law.as_str(), beside.as_str()), ("vcp", "cubic"));
+        } else {
+            assert_eq!(law, beside);
+        }
+    }
+}
+
+#[test]
+fn guests_of_every_kind_are_beside_our_flows() {
+    let flows = |name: &str| -> Vec<(String, String)> {
+        let cell: Cell = name.parse().unwrap();
+        let text = cell.scenario(7, ROLES);
+        let scenario = Scenario::parse(Path::new("cell.toml"), &text).unwrap();
+        let flows = scenario.flows.iter();
+        flows
+            .map(|flow| (flow.name.clone(), flow.algorithm_name()))
+            .collect()
+    };
+    let named = |expected: &[(&str, &str)]| -> Vec<(String, String)> {
+        let pairs = expected.iter();
+        pairs
+            .map(|(name, law)| ((*name).to_owned(), (*law).to_owned()))
+            .collect()
+    };
+    assert_eq!(
+        flows("flows/mixed-10M-1+1-x1-20ms"),
+        named(&[
+            ("ours0", "vcp+bise+wlte"),
+            ("tcp0", "cubic"),
+            ("guest-xcp-0", "xcp"),
+            ("guest-newreno-0", "newreno"),
+            ("guest-cubiq-0", "cubiq"),
+        ])
+    );
+    assert_eq!(
+        flows("flows/tiny-2M-1+0-30%-20ms"),
+        named(&[("ours0", "vcp+bise+wlte"), ("guest0", "udp")])
+    );
+}
+
+#[test]
+fn groups_share_any_number_of_cells() {
+    assert_eq!(split(CELLS).iter().map(|(_, n)| n).sum::<usize>(), CELLS);
+    for cells in 0..400 {
+        let parts = split(cells);
+        assert_eq!(parts.iter().map(|(_, n)| n).sum::<usize>(), cells);
+    }
+}
+
+#[test]
+fn names_have_one_spelling() {
+    for wrong in [
+        "",
+        "hidden",
+        "hidden/after",
+        "hidden/after-100M-5M-8p-2+2",
+        "hidden/after-100M-5M-8p-2+2-80ms-80ms",
+        "hidden/after-0100M-5M-8p-2+2-80ms",
+        "hidden/after-1000M-5M-8p-2+2-80ms",
+        "hidden/after-100M-5M-0p-2+2-80ms",
+        "hidden/after-100M-5M-8p-0+2-80ms",
+        "hidden/after-100M-5M-1.0bdp-2+2-80ms",
+        "loss/join-10M-5.0%-1+1-20ms",
+        "loss/join-10M-0%-1+1-20ms",
+        "loss/join-99999999999999999999G-5%-1+1-20ms",
+        "nowhere/after-100M-5M-8p-2+2-80ms",
+    ] {
+        let error = wrong.parse::<Cell>().unwrap_err();
+        assert!(!error.to_string().is_empty(), "{wrong}");
+    }
+}

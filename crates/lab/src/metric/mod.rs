@@ -1,0 +1,280 @@
+//! What a run, or several that differ in their seeds, comes down to.
+
+use std::collections::HashSet;
+
+use pathmark_emulator::fairness::jain;
+use pathmark_emulator::result::{FlowResult, LinkResult, RunResult, WindowResult};
+use pathmark_emulator::scenario::Metric;
+
+use crate::text::{dash, rate};
+
+#[cfg(test)]
+mod tests;
+
+/// What results call the law of flows without one.
+pub const UDP: &str = "udp";
+
+/// What a run comes down to in one row.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Flows.
+    pub flows: usize,
+    /// Flows that completed.
+    pub completed: usize,
+    /// Flows that have an end.
+    finite: usize,
+    /// Mean over the flows that completed, seconds.
+    pub completion_s: Option<f64>,
+    /// The flows that completed, by the time that each took, seconds.
+    completions: Vec<f64>,
+    /// Bytes that all flows delivered over the time from the first start to the last byte.
+    pub goodput_bps: f64,
+    /// Window by window where two flows and more ran at a time, else over lifetimes.
+    pub jain: f64,
+    /// Packets that the senders declared lost.
+    pub packets_lost: u64,
+    /// The link used best.
+    pub link: Option<LinkResult>,
+}
+
+impl Summary {
+    /// What a run comes down to.
+    #[must_use]
+    pub fn new(result: &RunResult) -> Self {
+        let mut times: Vec<f64> = result.flows.iter().filter_map(|f| f.completion_s).collect();
+        times.sort_by(f64::total_cmp);
+        let busiest = result
+            .links
+            .iter()
+            .filter(|link| link.utilization.is_some())
+            .max_by(|a, b| {
+                f64::total_cmp(&a.utilization.unwrap_or(0.0), &b.utilization.unwrap_or(0.0))
+            });
+        Self {
+            flows: result.flows.len(),
+            completed: times.len(),
+            finite: result
+                .flows
+                .iter()
+                .filter(|flow| flow.bytes_requested.is_some())
+                .count(),
+            completion_s: (!times.is_empty())
+                .then(|| times.iter().sum::<f64>() / times.len() as f64),
+            completions: times,
+            goodput_bps: result.together(counted(result)),
+            jain: fairness(result),
+            packets_lost: result.flows.iter().filter_map(|f| f.packets_lost).sum(),
+            link: busiest.cloned(),
+        }
+    }
+
+    /// The least completion, seconds, that `percent` of the flows that completed do not exceed.
+    pub fn percentile(&self, percent: usize) -> Option<f64> {
+        let rank = (self.completions.len() * percent).div_ceil(100).max(1);
+        self.completions.get(rank - 1).copied()
+    }
+}
+
+/// When flows ended: there only once every flow that has an end came to it.
+const fn is_completion(metric: Metric) -> bool {
+    matches!(
+        metric,
+        Metric::Completion | Metric::CompletionMedian | Metric::CompletionP95
+    )
+}
+
+/// Flows whose bytes are goodput: UDP beside connections is what they have to live with, often the
+/// other way.
+fn counted(result: &RunResult) -> impl Iterator<Item = &FlowResult> {
+    let alone = result.flows.iter().all(|flow| flow.algorithm == UDP);
+    let flows = result.flows.iter();
+    flows.filter(move |flow| alone || flow.algorithm != UDP)
+}
+
+/// Jain's index window by window where two flows and more ran at a time, else over lifetimes.
+pub fn fairness(result: &RunResult) -> f64 {
+    result.jain_windows.unwrap_or(result.jain)
+}
+
+/// Bits per second of all flows together in a measuring window.
+pub fn within(result: &RunResult, window: &WindowResult) -> f64 {
+    let wanted: HashSet<&str> = counted(result).map(|flow| flow.name.as_str()).collect();
+    window.together(|name| wanted.contains(name))
+}
+
+/// The busiest link of a run, in its last measuring window if it has any.
+fn late_utilization(result: &RunResult, link: Option<&LinkResult>) -> Option<f64> {
+    let links = &result.windows.last()?.links;
+    let found = links
+        .iter()
+        .find(|known| link.is_some_and(|l| l.name == known.name));
+    found?.utilization
+}
+
+fn first_start(result: &RunResult) -> f64 {
+    let first = result
+        .flows
+        .iter()
+        .map(|flow| flow.start_s)
+        .reduce(f64::min);
+    first.unwrap_or(0.0)
+}
+
+/// The run as if it had the flow of this name alone, or those numbered under it.
+fn only(result: &RunResult, name: &str) -> RunResult {
+    let numbered = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
+    let wanted = |known: &str| known.strip_prefix(name).is_some_and(numbered);
+    let flows = result.flows.iter().filter(|flow| wanted(&flow.name));
+    let flows: Vec<FlowResult> = flows.cloned().collect();
+    let begun = flows
+        .iter()
+        .filter(|flow| flow.start_s < result.simulated_s);
+    RunResult {
+        jain: jain(begun.map(|flow| flow.goodput_bps)),
+        // Windows are of all flows.
+        jain_windows: None,
+        flows,
+        ..result.clone()
+    }
+}
+
+/// A metric of one run; `flow` as in a scenario's `[[paper]]`. `None`: there is none, as of files
+/// that did not arrive.
+pub fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> Option<f64> {
+    let own = flow.map(|name| only(result, name));
+    let summary = Summary::new(own.as_ref().unwrap_or(result));
+    let link = summary.link.as_ref();
+    match metric {
+        _ if is_completion(metric) && summary.completed < summary.finite => None,
+        Metric::Completion => summary.completion_s,
+        Metric::CompletionMedian => summary.percentile(50),
+        Metric::CompletionP95 => summary.percentile(95),
+        Metric::Goodput => Some(summary.goodput_bps),
+        Metric::LateGoodput => {
+            let run = own.as_ref().unwrap_or(result);
+            Some(within(run, run.windows.last()?))
+        }
+        // Of nothing there are no shares.
+        Metric::Jain => (summary.goodput_bps > 0.0).then_some(summary.jain),
+        Metric::Lost => Some(summary.packets_lost as f64),
+        Metric::Drops => link.map(|l| l.drops as f64),
+        Metric::Utilization => link?.utilization,
+        Metric::LateUtilization => late_utilization(result, link),
+        // Since there was somebody to fill it.
+        Metric::TimeTo80 => link?.time_to_80_s.map(|at| at - first_start(result)),
+        Metric::Queue => link.map(|l| l.queue_packets.mean),
+        Metric::QueueNonempty => link.map(|l| l.queue_packets.mean_nonempty),
+        Metric::QueueMax => link.map(|l| l.queue_packets.max),
+        Metric::WindowMax => {
+            own.as_ref()
+                .unwrap_or(result)
+                .flows
+                .iter()
+                .fold(None, |most, flow| {
+                    let window = flow.cwnd_bytes.map(|window| window.max);
+                    most.into_iter().chain(window).reduce(f64::max)
+                })
+        }
+        _ => None,
+    }
+}
+
+/// Its mean over runs that differ in their seeds; `None` if one has none.
+fn mean(results: &[&RunResult], metric: Metric, flow: Option<&str>) -> Option<f64> {
+    spread(results, metric, flow).map(|(_, mean, _)| mean)
+}
+
+/// Its least, mean and greatest over runs that differ in their seeds; `None` if one has none.
+pub fn spread(
+    results: &[&RunResult],
+    metric: Metric,
+    flow: Option<&str>,
+) -> Option<(f64, f64, f64)> {
+    let values: Option<Vec<f64>> = results.iter().map(|r| value(r, metric, flow)).collect();
+    let values = values.filter(|values| !values.is_empty())?;
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    Some((least, mean, most))
+}
+
+/// How many flows ended, in all runs together, and how many have an end; `flow` as in [`value`].
+pub fn ended(results: &[&RunResult], flow: Option<&str>) -> (usize, usize) {
+    let summaries = results.iter().map(|result| {
+        let own = flow.map(|name| only(result, name));
+        Summary::new(own.as_ref().unwrap_or(result))
+    });
+    summaries.fold((0, 0), |(done, all), summary| {
+        (done + summary.completed, all + summary.finite)
+    })
+}
+
+/// The mean for people, or how many flows ended.
+pub fn here(results: &[&RunResult], metric: Metric, flow: Option<&str>) -> String {
+    match (mean(results, metric, flow), metric) {
+        (Some(value), _) => shown(value, metric),
+        (None, metric) if is_completion(metric) => {
+            let (done, all) = ended(results, flow);
+            format!("{done} of {all} ended")
+        }
+        (None, _) => dash(),
+    }
+}
+
+/// A value with its unit.
+pub fn shown(value: f64, metric: Metric) -> String {
+    match metric {
+        Metric::TimeTo80 => format!("{value:.2} s"),
+        metric if is_completion(metric) => format!("{value:.2} s"),
+        Metric::Goodput | Metric::LateGoodput => rate(value),
+        Metric::Jain => format!("{value:.4}"),
+        Metric::Utilization | Metric::LateUtilization => format!("{value:.3}"),
+        Metric::Queue | Metric::QueueNonempty => format!("{value:.1}"),
+        Metric::WindowMax => format!("{:.0} kB", value / 1e3),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// What a metric is called at the head of a column, and on an axis with its unit.
+pub const fn names(metric: Metric) -> (&'static str, &'static str) {
+    match metric {
+        Metric::Completion => ("mean completion", "mean completion [s]"),
+        Metric::CompletionMedian => ("median completion", "median completion [s]"),
+        Metric::CompletionP95 => ("95 % ended within", "95th percentile of completion [s]"),
+        Metric::Goodput => ("goodput", "goodput [Mbit/s]"),
+        Metric::LateGoodput => ("late goodput", "goodput [Mbit/s]"),
+        Metric::Jain => ("Jain", "Jain's index"),
+        Metric::Lost => ("lost", "packets lost"),
+        Metric::Drops => ("drops", "packets dropped"),
+        Metric::Utilization => ("utilization", "utilization"),
+        Metric::LateUtilization => ("late utilization", "utilization"),
+        Metric::TimeTo80 => ("80 % after", "time [s]"),
+        Metric::Queue => ("queue mean", "mean queue [packets]"),
+        Metric::QueueNonempty => ("queue while not empty", "mean queue [packets]"),
+        Metric::QueueMax => ("queue max", "longest queue [packets]"),
+        Metric::WindowMax => ("window max", "largest window [bytes]"),
+        _ => ("", ""),
+    }
+}
+
+/// Headline of a picture of it.
+pub const fn title(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Completion => "Mean completion",
+        Metric::CompletionMedian => "Median completion",
+        Metric::CompletionP95 => "95th percentile of completion",
+        Metric::Goodput => "Goodput",
+        Metric::LateGoodput => "Goodput in the last window",
+        Metric::Jain => "Fairness",
+        Metric::Lost => "Packets lost",
+        Metric::Drops => "Packets dropped",
+        Metric::Utilization => "Utilization",
+        Metric::LateUtilization => "Utilization in the last window",
+        Metric::TimeTo80 => "Time to 80 % of the rate",
+        Metric::Queue => "Mean queue",
+        Metric::QueueNonempty => "Mean queue while it is not empty",
+        Metric::QueueMax => "Longest queue",
+        Metric::WindowMax => "Largest window",
+        _ => "",
+    }
+}

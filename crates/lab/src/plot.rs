@@ -1,0 +1,388 @@
+//! Line charts and heat maps as SVG and PNG, with a font of their own so that they look the same on
+//! every machine.
+
+mod clip;
+mod heat;
+mod legend;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Once;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::register_font;
+
+pub use heat::{HeatCell, HeatColour, HeatMap, HeatPanel};
+
+/// A chart that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the plot {path}: {reason}")]
+pub struct PlotError {
+    path: String,
+    reason: String,
+}
+
+/// Panels in a grid, read from left to right and from top to bottom.
+#[derive(Clone, Debug, Default)]
+pub struct Figure {
+    /// Headline.
+    pub title: String,
+    /// Number of columns.
+    pub columns: usize,
+    /// The panels.
+    pub panels: Vec<Panel>,
+}
+
+/// One chart.
+#[derive(Clone, Debug, Default)]
+pub struct Panel {
+    /// Headline.
+    pub title: String,
+    /// What the horizontal axis shows, with its unit.
+    pub x_label: String,
+    /// What the vertical axis shows, with its unit.
+    pub y_label: String,
+    /// End of the horizontal axis; by default the last point.
+    pub x_max: Option<f64>,
+    /// End of the vertical axis; by default the highest point.
+    pub y_max: Option<f64>,
+    /// Logarithmic horizontal axis.
+    pub log_x: bool,
+    /// Names for x = 0, 1, … in place of numbers.
+    pub categories: Vec<String>,
+    /// The lines.
+    pub lines: Vec<Line>,
+}
+
+/// One line of a chart.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// Its name in the legend; without one it is not in the legend.
+    pub label: Option<String>,
+    /// Its points, ordered by x.
+    pub points: Vec<(f64, f64)>,
+    /// Drawn dashed and grey, not in the legend: a bound or a reference.
+    pub reference: bool,
+    /// Drawn dashed in the colour of this line of the panel: what was expected of it.
+    pub expected_of: Option<usize>,
+    /// Its points are marked.
+    pub marked: bool,
+    /// Error bars: at which x, from where, to where.
+    pub bars: Vec<(f64, f64, f64)>,
+    /// Which colour it has; by default the next one. Lines of different panels that show the same
+    /// thing are given the same number.
+    pub colour: Option<usize>,
+}
+
+const PANEL: (u32, u32) = (560, 300);
+const HEAD: u32 = 48;
+/// Colours that are told apart also with the common forms of colour blindness (Okabe and Ito,
+/// 2008).
+const FIRST_COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(0, 0, 0),
+];
+
+/// The colour with this number: after the first ones come darker ones, and then lighter ones.
+fn colour(number: usize) -> RGBColor {
+    let place = number % FIRST_COLOURS.len();
+    let RGBColor(red, green, blue) = FIRST_COLOURS.get(place).copied().unwrap_or(BLACK);
+    // Half way to black or to white; black itself has only the latter.
+    let towards = match (
+        number / FIRST_COLOURS.len() % 3,
+        place + 1 == FIRST_COLOURS.len(),
+    ) {
+        (0, _) => return RGBColor(red, green, blue),
+        (1, false) => 0,
+        (1, true) => 96,
+        (_, false) => 255,
+        (_, true) => 192,
+    };
+    let mix = |part: u8| u8::try_from((u16::from(part) + towards) / 2).unwrap_or(u8::MAX);
+    RGBColor(mix(red), mix(green), mix(blue))
+}
+
+impl Figure {
+    /// Writes it as SVG.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write_svg(&self, path: &Path) -> Result<(), PlotError> {
+        load_font();
+        let area = SVGBackend::new(path, self.size()).into_drawing_area();
+        self.draw(&area).map_err(|reason| failed(path, reason))
+    }
+
+    /// Writes it as PNG.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write_png(&self, path: &Path) -> Result<(), PlotError> {
+        load_font();
+        let area = BitMapBackend::new(path, self.size()).into_drawing_area();
+        self.draw(&area).map_err(|reason| failed(path, reason))
+    }
+
+    fn size(&self) -> (u32, u32) {
+        let columns = self.columns.max(1);
+        let rows = self.panels.len().div_ceil(columns).max(1);
+        let scale = |n: usize, unit| u32::try_from(n).unwrap_or(1) * unit;
+        (scale(columns, PANEL.0), scale(rows, PANEL.1) + HEAD)
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), String> {
+        let text = |error: DrawingAreaErrorKind<B::ErrorType>| error.to_string();
+        area.fill(&WHITE).map_err(text)?;
+        let (head, body) = area.split_vertically(HEAD);
+        let width = f64::from(head.dim_in_pixel().0);
+        let (lines, size) = headline(&self.title, width);
+        let mut rest = head;
+        for line in lines {
+            rest = rest.titled(&line, ("sans-serif", size)).map_err(text)?;
+        }
+        let columns = self.columns.max(1);
+        let rows = self.panels.len().div_ceil(columns).max(1);
+        for (cell, panel) in body.split_evenly((rows, columns)).iter().zip(&self.panels) {
+            panel.draw(cell).map_err(text)?;
+        }
+        area.present().map_err(text)
+    }
+}
+
+impl Panel {
+    fn draw<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let least_x = points().map(|p| p.0).fold(f64::INFINITY, f64::min);
+        let bars = || {
+            self.lines
+                .iter()
+                .flat_map(|line| &line.bars)
+                .map(|bar| bar.2)
+        };
+        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
+        let x_max = self
+            .x_max
+            .unwrap_or_else(|| most(&mut points().map(|p| p.0)));
+        let y_max = self
+            .y_max
+            .unwrap_or_else(|| 1.05 * most(&mut points().map(|p| p.1).chain(bars())));
+        // An axis needs an extent, also of a run in which nothing happened.
+        let (x_max, y_max) = (positive(x_max), positive(y_max));
+        let legend = self.legend(area.dim_in_pixel().0);
+        let rows = legend.iter().map(|entry| entry.row + 1).max().unwrap_or(0);
+        let area = area.titled(&self.title, ("sans-serif", 16))?;
+        let (top, area) = area.split_vertically(rows * legend::ROW);
+        for entry in &legend {
+            entry.draw(&top)?;
+        }
+        let mut builder = ChartBuilder::on(&area);
+        builder
+            .margin(8)
+            .margin_right(16)
+            .x_label_area_size(36)
+            .y_label_area_size(60);
+        if !self.categories.is_empty() {
+            let last = self.categories.len() as f64 - 0.5;
+            let x_max = last;
+            let mut chart = builder.build_cartesian_2d(-0.5..last, 0.0..y_max)?;
+            self.draw_on(&mut chart, x_max, y_max)
+        } else if self.log_x && least_x > 0.0 && least_x < x_max {
+            let mut chart = builder.build_cartesian_2d((least_x..x_max).log_scale(), 0.0..y_max)?;
+            self.draw_on(&mut chart, x_max, y_max)
+        } else {
+            // From 0, unless that would leave half of the axis empty.
+            let from = if least_x < x_max && 2.0 * least_x > x_max {
+                least_x
+            } else {
+                0.0
+            };
+            let mut chart = builder.build_cartesian_2d(from..x_max, 0.0..y_max)?;
+            self.draw_on(&mut chart, x_max, y_max)
+        }
+    }
+
+    fn draw_on<'a, B, X>(
+        &self,
+        chart: &mut ChartContext<'a, B, Cartesian2d<X, plotters::coord::types::RangedCoordf64>>,
+        x_max: f64,
+        y_max: f64,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
+    where
+        B: DrawingBackend + 'a,
+        X: plotters::coord::ranged1d::Ranged<ValueType = f64>
+            + plotters::coord::ranged1d::ValueFormatter<f64>,
+    {
+        let name = |x: &f64| {
+            if self.categories.is_empty() {
+                short(*x)
+            } else {
+                self.category(*x)
+            }
+        };
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc(&self.x_label)
+            .y_desc(&self.y_label)
+            .label_style(("sans-serif", 12))
+            .axis_desc_style(("sans-serif", 13))
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(BLACK.mix(0.12))
+            .x_label_formatter(&name)
+            .y_label_formatter(&|y| short(*y));
+        if !self.categories.is_empty() {
+            mesh.x_labels(2 * self.categories.len() + 1)
+                .disable_x_mesh();
+        }
+        mesh.draw()?;
+        let colours: Vec<RGBColor> = self.drawn().map(|(_, colour)| colour).collect();
+        let mut next = colours.iter();
+        let mut labels_above = 1;
+        for line in &self.lines {
+            let clipped = clip::clip(&line.points, x_max, y_max);
+            if line.reference || line.expected_of.is_some() {
+                let colour = line.expected_of.and_then(|index| colours.get(index));
+                let style = colour.copied().unwrap_or(BLACK).mix(0.6).stroke_width(1);
+                for part in clipped.parts {
+                    chart.draw_series(DashedLineSeries::new(part, 5, 4, style))?;
+                }
+                continue;
+            }
+            let colour = next.next().copied().unwrap_or(BLACK);
+            for part in clipped.parts {
+                let series = LineSeries::new(part, colour.stroke_width(2));
+                chart.draw_series(series)?;
+            }
+            if line.marked {
+                let within = |(x, y): &&(f64, f64)| *x <= x_max && *y <= y_max;
+                let dots = line.points.iter().filter(within);
+                chart.draw_series(dots.map(|&at| Circle::new(at, 3, colour.stroke_width(2))))?;
+            }
+            let bars = line
+                .bars
+                .iter()
+                .filter(|(x, low, _)| *x <= x_max && *low <= y_max);
+            chart.draw_series(bars.map(|&(x, low, high)| {
+                let ends = vec![(x, low), (x, high.min(y_max))];
+                PathElement::new(ends, colour.stroke_width(1))
+            }))?;
+            // Where the line leaves the axes, how high it goes: the highest few.
+            let (above, more) = highest(clipped.above);
+            let labels = above.len();
+            let lowered = if above.is_empty() { 0 } else { 11 };
+            chart.draw_series(above.into_iter().enumerate().map(|(place, (x, y))| {
+                let style = ("sans-serif", 11).into_font().color(&colour);
+                let mut text = format!("▲{}", short(three_digits(y)));
+                if place + 1 == labels && more > 0 {
+                    text.push_str(&format!(" (+{more} lower)"));
+                }
+                EmptyElement::at((x, y_max)) + Text::new(text, (-6, labels_above), style)
+            }))?;
+            // The next line's stand below.
+            labels_above += lowered;
+        }
+        Ok(())
+    }
+
+    /// The lines that have a colour of their own, each with it.
+    fn drawn(&self) -> impl Iterator<Item = (&Line, RGBColor)> {
+        let own = |line: &&Line| !line.reference && line.expected_of.is_none();
+        let lines = self.lines.iter().filter(own).enumerate();
+        lines.map(|(place, line)| (line, colour(line.colour.unwrap_or(place))))
+    }
+}
+
+/// Most labels of a line for what lies above the axis.
+const MOST_ABOVE: usize = 3;
+
+/// The peaks above the axis that get a label, from left to right, and how many lower ones there
+/// are.
+fn highest(mut above: Vec<(f64, f64)>) -> (Vec<(f64, f64)>, usize) {
+    above.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let more = above.len().saturating_sub(MOST_ABOVE);
+    above.truncate(MOST_ABOVE);
+    above.sort_by(|a, b| a.0.total_cmp(&b.0));
+    (above, more)
+}
+
+impl Panel {
+    /// The name that stands at `x`, if one does.
+    fn category(&self, x: f64) -> String {
+        let named = self.categories.iter().enumerate();
+        let found = named
+            .map(|(index, name)| (index as f64, name))
+            .find(|(index, _)| (index - x).abs() < 1e-6);
+        found.map_or_else(String::new, |(_, name)| name.clone())
+    }
+}
+
+/// A headline in one line as large as fits, or in two where it would be small in one, and the
+/// size of its letters; a letter is about 0.6 of that wide.
+fn headline(title: &str, width: f64) -> (Vec<String>, f64) {
+    let fitting = |letters: usize| width / letters.max(1) as f64 / 0.6;
+    let letters = title.chars().count();
+    if fitting(letters) >= 14.0 {
+        return (vec![title.to_owned()], fitting(letters).min(22.0));
+    }
+    let (mut first, mut second) = (String::new(), String::new());
+    for word in title.split_whitespace() {
+        let line = if 2 * first.chars().count() < letters && second.is_empty() {
+            &mut first
+        } else {
+            &mut second
+        };
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    let longer = first.chars().count().max(second.chars().count());
+    (vec![first, second], fitting(longer).min(16.0))
+}
+
+/// A number as short as it can be told: `0.25`, `300`, `1e-5`, `1e9`.
+fn short(value: f64) -> String {
+    let size = value.abs();
+    if size > 0.0 && !(1e-3..1e5).contains(&size) {
+        return format!("{value:.1e}").replace(".0e", "e");
+    }
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// As much of a number as a plot can tell.
+fn three_digits(value: f64) -> f64 {
+    let unit = 10f64.powf(value.abs().max(1e-300).log10().floor() - 2.0);
+    (value / unit).round() * unit
+}
+
+fn positive(value: f64) -> f64 {
+    if value.is_finite() && value > 0.0 {
+        value
+    } else {
+        1.0
+    }
+}
+
+fn failed(path: &Path, reason: String) -> PlotError {
+    PlotError {
+        path: path.display().to_string(),
+        reason,
+    }
+}
+
+fn load_font() {
+    static LOADED: Once = Once::new();
+    LOADED.call_once(|| {
+        // It fails for bytes that are no font; these are one, as the test below sees.
+        let _ = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
+    });
+}

@@ -1,0 +1,334 @@
+//! Pictures of a scenario's runs.
+
+use pathmark_emulator::scenario::{Metric, Plot, Quantity, Shown};
+
+use super::chapter::{Chapter, Group};
+use super::labels::{label, number, x_label};
+use super::milestones;
+use crate::metric;
+use crate::plot::{Figure, Line, Panel};
+
+/// An axis over more than this ratio is logarithmic.
+const DECADES: f64 = 40.0;
+
+/// The picture of a chapter: its scenario's plots, or what fits.
+pub fn figure(chapter: &Chapter) -> Figure {
+    let own = &chapter.scenario.plots;
+    let default = if own.is_empty() {
+        fitting(chapter)
+    } else {
+        Vec::new()
+    };
+    let mut panels: Vec<Panel> = own
+        .iter()
+        .chain(&default)
+        .enumerate()
+        .flat_map(|(index, plot)| panels(chapter, plot, index == 0))
+        .collect();
+    colour(&mut panels);
+    let barred = panels
+        .iter()
+        .flat_map(|p| &p.lines)
+        .any(|l| !l.bars.is_empty());
+    let over_time = panels.iter().flat_map(|p| &p.lines).any(|l| !l.marked);
+    let name = &chapter.scenario.name;
+    Figure {
+        title: match (chapter.seeds, barred, over_time) {
+            (0 | 1, ..) => name.clone(),
+            (seeds, true, _) => format!("{name} (means, least and most of {seeds} seeds)"),
+            (_, false, true) => format!("{name} (seed 1)"),
+            (seeds, false, false) => format!("{name} (means of {seeds} seeds)"),
+        },
+        columns: panels.len().clamp(1, 2),
+        panels,
+    }
+}
+
+/// Gives lines of one name one colour in all panels.
+fn colour(panels: &mut [Panel]) {
+    let mut known: Vec<String> = Vec::new();
+    for line in panels.iter_mut().flat_map(|panel| &mut panel.lines) {
+        let Some(label) = &line.label else {
+            continue;
+        };
+        let place = known.iter().position(|name| name == label);
+        line.colour = place.or(Some(known.len()));
+        if place.is_none() {
+            known.push(label.clone());
+        }
+    }
+}
+
+/// Each metric of the paper over the first sweep, or goodput and queue over time.
+fn fitting(chapter: &Chapter) -> Vec<Plot> {
+    let plot = |show| Plot {
+        title: None,
+        show,
+        over: None,
+        flow: None,
+        only: Default::default(),
+        variants: None,
+        x_max: None,
+        y_max: None,
+    };
+    let scenario = &chapter.scenario;
+    if scenario.sweeps.is_empty() {
+        return [Quantity::Goodputs, Quantity::Queues]
+            .map(|what| plot(Shown::Quantity(what)))
+            .into();
+    }
+    let mut metrics: Vec<Metric> = Vec::new();
+    for metric in scenario.paper.iter().filter_map(|says| says.metric) {
+        if !metrics.contains(&metric) {
+            metrics.push(metric);
+        }
+    }
+    if metrics.is_empty() {
+        metrics.push(Metric::Goodput);
+    }
+    metrics
+        .into_iter()
+        .map(|m| plot(Shown::Metric(m)))
+        .collect()
+}
+
+fn panels(chapter: &Chapter, plot: &Plot, first: bool) -> Vec<Panel> {
+    let mut shown: Vec<&Group> = chapter.groups.iter().filter(|g| wanted(g, plot)).collect();
+    if let Some(order) = &plot.variants {
+        shown.sort_by_key(|group| {
+            order
+                .iter()
+                .position(|name| group.variant.as_ref() == Some(name))
+        });
+    }
+    match plot.show {
+        Shown::Metric(metric) => over_sweep(chapter, plot, metric, &shown)
+            .into_iter()
+            .collect(),
+        Shown::Quantity(Quantity::Milestones) => milestones::panel(chapter, plot, &shown)
+            .into_iter()
+            .collect(),
+        Shown::Quantity(what) => over_time(chapter, plot, what, &shown, first),
+    }
+}
+
+fn wanted(group: &Group, plot: &Plot) -> bool {
+    let variant = plot.variants.as_ref().is_none_or(|names| {
+        group
+            .variant
+            .as_ref()
+            .is_some_and(|variant| names.contains(variant))
+    });
+    variant
+        && plot
+            .only
+            .iter()
+            .all(|(key, value)| group.set.get(key) == Some(value))
+}
+
+/// A line for each group of runs that differ in the swept key only.
+fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) -> Option<Panel> {
+    let axis = match &plot.over {
+        Some(key) => chapter.scenario.sweeps.iter().find(|axis| axis.key == *key),
+        None => chapter.scenario.sweeps.first(),
+    }?;
+    let names: Vec<&str> = axis
+        .points
+        .iter()
+        .map(|point| point.name.as_str())
+        .collect();
+    let numbers: Option<Vec<f64>> = names.iter().map(|name| number(name)).collect();
+    let mut lines: Vec<Line> = Vec::new();
+    let (mut points, mut missing) = (0, 0);
+    for group in shown {
+        let Some(at) = group.set.get(&axis.key) else {
+            continue;
+        };
+        let Some(index) = names.iter().position(|name| name == at) else {
+            continue;
+        };
+        let x = numbers
+            .as_ref()
+            .and_then(|n| n.get(index).copied())
+            .unwrap_or(index as f64);
+        points += 1;
+        let Some((least, y, most)) = metric::spread(&group.results(), metric, None) else {
+            missing += 1;
+            continue;
+        };
+        let unit = match metric {
+            Metric::Goodput | Metric::LateGoodput => 1e6,
+            _ => 1.0,
+        };
+        let (bar, y) = ((x, least / unit, most / unit), y / unit);
+        let bars = if bar.1 < bar.2 { vec![bar] } else { Vec::new() };
+        let label = label(chapter, group, plot, Some(&axis.key));
+        match lines
+            .iter_mut()
+            .find(|line| line.label.as_ref() == Some(&label))
+        {
+            Some(line) => {
+                line.points.push((x, y));
+                line.bars.extend(bars);
+            }
+            None => lines.push(Line {
+                label: Some(label),
+                points: vec![(x, y)],
+                bars,
+                marked: true,
+                ..Line::default()
+            }),
+        }
+    }
+    for line in &mut lines {
+        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    let (_, y_label) = metric::names(metric);
+    let log_x = numbers.as_ref().is_some_and(|numbers| {
+        let least = numbers.iter().copied().fold(f64::MAX, f64::min);
+        let most = numbers.iter().copied().fold(0.0, f64::max);
+        least > 0.0 && most / least > DECADES
+    });
+    Some(Panel {
+        title: plot
+            .title
+            .clone()
+            .unwrap_or_else(|| metric::title(metric).to_owned()),
+        x_label: match missing {
+            0 => x_label(&axis.key, &names),
+            _ => format!(
+                "{}; {missing} of {points} points have no value: see the table",
+                x_label(&axis.key, &names)
+            ),
+        },
+        y_label: y_label.to_owned(),
+        x_max: plot.x_max,
+        y_max: plot.y_max,
+        log_x,
+        categories: match numbers {
+            Some(_) => Vec::new(),
+            None => names.iter().map(|name| (*name).to_owned()).collect(),
+        },
+        lines,
+    })
+}
+
+/// Links: one panel, a line per run. Flows: the same where runs have one each, otherwise a panel
+/// per run.
+fn over_time(
+    chapter: &Chapter,
+    plot: &Plot,
+    what: Quantity,
+    shown: &[&Group],
+    first: bool,
+) -> Vec<Panel> {
+    let together = what.is_of_links() || shown.iter().all(|g| own(g, plot, what).count() <= 1);
+    let panel = |title: String, lines: Vec<Line>| Panel {
+        title,
+        x_label: "time [s]".to_owned(),
+        y_label: what.unit().to_owned(),
+        x_max: plot.x_max,
+        y_max: plot.y_max.or(what.most()),
+        lines,
+        ..Panel::default()
+    };
+    let title = plot
+        .title
+        .clone()
+        .unwrap_or_else(|| what.title().to_owned());
+    if together {
+        let mut lines = Vec::new();
+        let mut expected = Vec::new();
+        for group in shown {
+            let Some((_, points)) = busiest(group, plot, what) else {
+                continue;
+            };
+            expected.extend(curves(chapter, group, what, first, lines.len()));
+            lines.push(Line {
+                label: Some(label(chapter, group, plot, None)),
+                points: points.to_vec(),
+                ..Line::default()
+            });
+        }
+        lines.extend(expected);
+        return vec![panel(title, lines)];
+    }
+    let most = shown
+        .iter()
+        .flat_map(|g| own(g, plot, what))
+        .flat_map(|(_, points)| points);
+    let y_max = plot
+        .y_max
+        .or(Some(1.05 * most.map(|p| p.1).fold(0.0, f64::max)));
+    let last = shown
+        .iter()
+        .flat_map(|g| own(g, plot, what))
+        .flat_map(|(_, points)| points);
+    let x_max = plot.x_max.or(Some(last.map(|p| p.0).fold(0.0, f64::max)));
+    let each = shown.iter().map(|group| {
+        let lines = own(group, plot, what).map(|(name, points)| Line {
+            label: Some(name.to_owned()),
+            points: points.to_vec(),
+            ..Line::default()
+        });
+        let label = label(chapter, group, plot, None);
+        let title = if label.is_empty() {
+            title.clone()
+        } else {
+            format!("{label}: {title}")
+        };
+        let panel = panel(title, lines.collect());
+        let x_label = match group.series.left_out(what) {
+            0 => panel.x_label,
+            more => format!("{}; {more} more flows are not drawn", panel.x_label),
+        };
+        Panel {
+            x_max,
+            y_max,
+            x_label,
+            ..panel
+        }
+    });
+    each.collect()
+}
+
+/// The curves of a quantity, of the flow that the plot names if it names one.
+fn own<'a>(
+    group: &'a Group,
+    plot: &'a Plot,
+    what: Quantity,
+) -> impl Iterator<Item = (&'a str, &'a [(f64, f64)])> {
+    let curves = group.series.curves(what);
+    curves.filter(move |(name, _)| plot.flow.as_ref().is_none_or(|flow| flow == name))
+}
+
+/// The curve of the link that is used most; of flows, the first's.
+fn busiest<'a>(
+    group: &'a Group,
+    plot: &'a Plot,
+    what: Quantity,
+) -> Option<(&'a str, &'a [(f64, f64)])> {
+    let result = group.results.first()?;
+    let link = metric::Summary::new(result).link?;
+    let mut curves = own(group, plot, what);
+    if what.is_of_links() {
+        curves.find(|(name, _)| *name == link.name)
+    } else {
+        curves.next()
+    }
+}
+
+/// Curves of the paper's equations that belong to this group.
+fn curves(chapter: &Chapter, group: &Group, what: Quantity, first: bool, line: usize) -> Vec<Line> {
+    let about = chapter.scenario.paper.iter().filter(|says| {
+        says.show.map_or(first, |show| show == what) && says.variant == group.variant
+    });
+    let lines = about
+        .filter_map(|says| says.curve.as_ref())
+        .map(|points| Line {
+            points: points.clone(),
+            expected_of: Some(line),
+            ..Line::default()
+        });
+    lines.collect()
+}

@@ -1,0 +1,82 @@
+//! What lines and axes of pictures are called.
+
+use pathmark_emulator::scenario::Plot;
+
+use super::chapter::{Chapter, Group};
+
+/// What tells a line from the others of its panel.
+pub(super) fn label(
+    chapter: &Chapter,
+    group: &Group,
+    plot: &Plot,
+    axis: Option<&String>,
+) -> String {
+    let fixed = |key: &String| Some(key) == axis || plot.only.contains_key(key);
+    let set = group
+        .set
+        .iter()
+        .filter(|(key, _)| !fixed(key))
+        .map(|(_, value)| value.clone());
+    let several = chapter
+        .groups
+        .iter()
+        .any(|other| other.variant != group.variant);
+    let variant = group.variant.iter().filter(|_| several).cloned();
+    variant.chain(set).collect::<Vec<_>>().join(", ")
+}
+
+/// What a swept key is of, with its unit: where nothing else is known its last part.
+fn axis_label(key: &str) -> &str {
+    if key.ends_with("fec.rate") {
+        return "code rate";
+    }
+    match key.rsplit('.').next().unwrap_or(key) {
+        "per" => "packet error rate",
+        "rate" => "rate [bit/s]",
+        "count" => "flows",
+        "limit" => "queue limit",
+        "snr" => "SNR_G [dB]",
+        "overhead" => "overhead told [bytes]",
+        other => other,
+    }
+}
+
+/// The same where the values are times: these are drawn in seconds.
+pub(super) fn x_label(key: &str, values: &[&str]) -> String {
+    let is_time = |text: &&str| text.ends_with('s') && number(text).is_some();
+    let label = axis_label(key);
+    if !values.is_empty() && values.iter().all(is_time) {
+        format!("{label} [s]")
+    } else {
+        label.to_owned()
+    }
+}
+
+/// A number, with an SI unit if it has one.
+pub(super) fn number(text: &str) -> Option<f64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match text.get(digits.len()..)? {
+        "" | "bit" | "s" => 1.0,
+        "kbit" => 1e3,
+        "Mbit" => 1e6,
+        "Gbit" => 1e9,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        _ => return None,
+    };
+    digits.parse::<f64>().ok().map(|n| n * scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_drawn_in_seconds() {
+        assert_eq!(number("40ms"), Some(0.04));
+        assert_eq!(x_label("path", &["40ms", "0.6s"]), "path [s]");
+        assert_eq!(x_label("path", &["40ms-1", "600ms"]), "path");
+        assert_eq!(x_label("link.l.rate", &["1Mbit", "1Gbit"]), "rate [bit/s]");
+        assert_eq!(x_label("path", &[]), "path");
+    }
+}

@@ -1,0 +1,129 @@
+//! Flows one by one, where a scenario asks when so many bytes of one had arrived.
+
+use std::fmt::Write as _;
+
+use pathmark_emulator::result::{FlowResult, Milestone};
+use pathmark_emulator::scenario::{Plot, Quantity};
+
+use super::chapter::{Chapter, Group};
+use super::labels::label;
+use crate::metric::UDP;
+use crate::plot::{Line, Panel};
+use crate::text::{dash, rate};
+
+/// A row for each connection of each run: what it had, what it lost, and when its milestones were
+/// reached. Nothing where no flow has milestones. Of several seeds it is the first's.
+pub(super) fn table(text: &mut String, chapter: &Chapter) {
+    let bytes: Vec<u64> = milestones(chapter);
+    if bytes.is_empty() {
+        return;
+    }
+    let windows = &chapter.scenario.measure;
+    let mut header: Vec<String> = ["run", "flow", "goodput", "lost"].map(str::to_owned).into();
+    header.extend(windows.iter().map(|(from, to)| {
+        let (from, to) = (from.as_secs_f64(), to.as_secs_f64());
+        format!("lost, {from} to {to} s")
+    }));
+    header.extend(
+        bytes
+            .iter()
+            .map(|bytes| format!("until {}", amount(*bytes))),
+    );
+    let _ = write!(text, "\n| {} |\n", header.join(" | "));
+    let _ = writeln!(text, "|{}", "---|".repeat(header.len()));
+    for group in &chapter.groups {
+        let Some(result) = group.results.first() else {
+            continue;
+        };
+        for (index, flow) in result.flows.iter().enumerate() {
+            if flow.algorithm == UDP {
+                continue;
+            }
+            let mut row = vec![
+                run(group),
+                flow.name.clone(),
+                rate(flow.goodput_bps),
+                number(flow.packets_lost),
+            ];
+            let within = result.windows.iter().map(|window| window.flows.get(index));
+            row.extend(within.map(|flow| number(flow.and_then(|flow| flow.lost))));
+            row.extend(bytes.iter().map(|bytes| after(flow, *bytes)));
+            let _ = writeln!(text, "| {} |", row.join(" | "));
+        }
+    }
+}
+
+/// A line for each run: the time until so many bytes, over bytes.
+pub(super) fn panel(chapter: &Chapter, plot: &Plot, shown: &[&Group]) -> Option<Panel> {
+    let mut lines = Vec::new();
+    for group in shown {
+        let flows = group.results.first()?.flows.iter();
+        let named = |flow: &&FlowResult| plot.flow.as_ref().is_none_or(|name| *name == flow.name);
+        for flow in flows
+            .filter(|flow| !flow.milestones.is_empty())
+            .filter(named)
+        {
+            let point = |milestone: &Milestone| Some((milestone.bytes as f64, milestone.after_s?));
+            lines.push(Line {
+                label: Some(match (&plot.flow, label(chapter, group, plot, None)) {
+                    (Some(_), label) if !label.is_empty() => label,
+                    (_, label) if label.is_empty() => flow.name.clone(),
+                    (_, label) => format!("{label}: {}", flow.name),
+                }),
+                points: flow.milestones.iter().filter_map(point).collect(),
+                marked: true,
+                ..Line::default()
+            });
+        }
+    }
+    let what = Quantity::Milestones;
+    (!lines.is_empty()).then(|| Panel {
+        title: plot
+            .title
+            .clone()
+            .unwrap_or_else(|| what.title().to_owned()),
+        x_label: "bytes".to_owned(),
+        y_label: what.unit().to_owned(),
+        x_max: plot.x_max,
+        y_max: plot.y_max,
+        log_x: true,
+        lines,
+        ..Panel::default()
+    })
+}
+
+/// All numbers of bytes that flows have as milestones.
+fn milestones(chapter: &Chapter) -> Vec<u64> {
+    let flows = chapter.scenario.flows.iter();
+    let mut all: Vec<u64> = flows.flat_map(|flow| &flow.milestones).copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn run(group: &Group) -> String {
+    let variant = group.variant.iter().cloned();
+    let all: Vec<String> = variant.chain(group.set.values().cloned()).collect();
+    all.join(", ")
+}
+
+fn after(flow: &FlowResult, bytes: u64) -> String {
+    let own = flow.milestones.iter().find(|own| own.bytes == bytes);
+    let after = own.and_then(|own| own.after_s);
+    after.map_or_else(dash, |seconds| format!("{seconds:.2} s"))
+}
+
+/// Bytes for people.
+fn amount(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        1_000_000_000.. => (1e9, "GB"),
+        1_000_000.. => (1e6, "MB"),
+        1_000.. => (1e3, "kB"),
+        _ => (1.0, "B"),
+    };
+    format!("{} {name}", bytes as f64 / unit)
+}
+
+fn number(count: Option<u64>) -> String {
+    count.map_or_else(dash, |count| count.to_string())
+}

@@ -1,0 +1,11 @@
+//! The results page: tables and pictures of scenarios next to what papers say of them.
+
+mod chapter;
+mod figure;
+mod labels;
+mod milestones;
+mod page;
+
+pub use chapter::Chapter;
+pub use figure::figure;
+pub use page::page;

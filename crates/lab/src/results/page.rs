@@ -1,0 +1,336 @@
+//! The page: what the papers say beside what came of it, scenario by scenario.
+
+use std::fmt::Write as _;
+
+use pathmark_emulator::result::RunResult;
+use pathmark_emulator::scenario::{Metric, Reference, Shown};
+
+use super::chapter::{Chapter, Group};
+use super::milestones;
+use crate::metric::{ended, here, names, spread};
+use crate::text::{dash, wrapped};
+use crate::window::during;
+
+/// What was found wrong in the papers, or left open by them.
+const SLIPS: &str = include_str!("slips.md");
+
+/// Columns of a scenario's table, where they say something.
+const COLUMNS: [Metric; 13] = [
+    Metric::Completion,
+    Metric::CompletionMedian,
+    Metric::CompletionP95,
+    Metric::Goodput,
+    Metric::LateGoodput,
+    Metric::Jain,
+    Metric::Utilization,
+    Metric::LateUtilization,
+    Metric::TimeTo80,
+    Metric::Queue,
+    Metric::QueueMax,
+    Metric::Drops,
+    Metric::Lost,
+];
+
+/// Columns of the scenarios that ask for them only.
+const ON_REQUEST: [Metric; 3] = [
+    Metric::LateGoodput,
+    Metric::CompletionMedian,
+    Metric::CompletionP95,
+];
+
+const ABOUT: &str = "\
+    The papers' experiments, run by the code that runs in production: this library's connections \
+    and router ports under a virtual clock. This page, tables and pictures included, is what is \
+    written by the following command, but for the chapters Harm and Comparison, which name \
+    commands of their own:";
+
+const READING: &str = "\
+    Numbers come out the same on every machine. `--paper-scale` takes more seeds, in some \
+    scenarios as many as the papers did, and hours. What a scenario pins, and why, stands in its \
+    file under `crates/emulator/scenarios`. A variant `defaults` runs the law of the paper with \
+    this library's own options, `vcp+bise+wlte` or `xcp`; the default law of the commands is \
+    `auto`; [emulate.md](emulate.md) says how to run one alone. \
+    *plot only*: the paper's text gives no number, and none was read off a plot. Goodput is what \
+    all flows together delivered, over the time from the first start to the last byte. Jain's \
+    index is the mean over windows of 20 round trips (1 s at least), each over the flows that \
+    were active all through it; where no window had two, and of rows about some flows only, over \
+    lifetimes. UDP beside connections is in neither, and where nothing arrived there is no \
+    index. The mean completion is that of flows with an end. Queues are in packets, those of the \
+    link that is used most. `drops` are packets that this link's queue dropped; `lost` are those \
+    that the senders of all flows took for lost, by whatever cause and on whatever link. `late` \
+    figures are of the last of the scenario's measuring windows. Where a scenario is run with \
+    several seeds, figures are means over them, and bars in plots go from the least to the \
+    greatest; a curve over time is that of seed 1. A `-` says that there is no such figure: it \
+    was not reached before the end or, of several seeds, not in each of them.";
+
+/// The whole page.
+pub fn page(chapters: &[Chapter], paper_scale: bool) -> String {
+    let command = if paper_scale {
+        "pathmark emulate --results docs --paper-scale"
+    } else {
+        "pathmark emulate --results docs"
+    };
+    let mut text = format!(
+        "# Results\n\n{}\n\n```\n{command}\n```\n\n{}\n\n## Paper and here\n\n",
+        wrapped(ABOUT),
+        wrapped(READING)
+    );
+    text += "| scenario | the paper says | paper | here |\n|---|---|---|---|\n";
+    for chapter in chapters {
+        for says in &chapter.scenario.paper {
+            summary_row(&mut text, chapter, says);
+        }
+    }
+    for chapter in chapters {
+        self::chapter(&mut text, chapter);
+    }
+    text.push('\n');
+    text += SLIPS;
+    text
+}
+
+fn about<'a>(chapter: &'a Chapter, says: &'a Reference) -> impl Iterator<Item = &'a Group> {
+    let groups = chapter.groups.iter();
+    groups.filter(|group| {
+        let variant = says.variant.is_none() || says.variant == group.variant;
+        let mut only = says.only.iter();
+        variant && only.all(|(key, value)| group.set.get(key) == Some(value))
+    })
+}
+
+/// What a group comes to, to order groups by.
+struct Cell {
+    /// What never came is beyond every value.
+    value: f64,
+    /// Where it never came: how many flows ended all the same.
+    ended: usize,
+    /// For people.
+    shown: String,
+}
+
+/// From the least to the greatest. Of groups in which flows did not end, the worst is that where
+/// the fewest did.
+fn span(cells: &mut [Cell]) -> String {
+    let order = |a: &Cell, b: &Cell| a.value.total_cmp(&b.value).then(b.ended.cmp(&a.ended));
+    cells.sort_by(order);
+    match cells {
+        [least, .., most] if least.shown != most.shown => {
+            format!("{} … {}", least.shown, most.shown)
+        }
+        [least, ..] => least.shown.clone(),
+        [] => String::new(),
+    }
+}
+
+/// The part of a run that a paper measures, in its unit; `None` if the run ended before it.
+fn as_the_paper_counts(run: &RunResult, says: &Reference) -> Option<RunResult> {
+    let mut run = match says.during {
+        Some(window) => during(run, window.map(|at| at.0.as_secs_f64()))?,
+        None => run.clone(),
+    };
+    if let Some(share) = says.payload_share {
+        for flow in &mut run.flows {
+            flow.goodput_bps /= share;
+            flow.bytes_delivered = (flow.bytes_delivered as f64 / share).round() as u64;
+        }
+    }
+    Some(run)
+}
+
+/// Groups that differ in a sweep share a cell: the span from the least to the greatest value.
+fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
+    let id = chapter.scenario.id();
+    let paper = says.value.as_deref().unwrap_or("*plot only*");
+    let mut cells: Vec<(Option<&String>, Vec<Cell>)> = Vec::new();
+    if let Some(metric) = says.metric {
+        for group in about(chapter, says) {
+            let runs: Vec<RunResult> = group
+                .results
+                .iter()
+                .filter_map(|run| as_the_paper_counts(run, says))
+                .collect();
+            let results: Vec<&RunResult> = runs.iter().collect();
+            let shown = here(&results, metric, says.flow.as_deref());
+            let mean = spread(&results, metric, says.flow.as_deref()).map(|(_, mean, _)| mean);
+            let flows = mean.map_or_else(|| ended(&results, says.flow.as_deref()).0, |_| 0);
+            let cell = Cell {
+                value: mean.unwrap_or(f64::INFINITY),
+                ended: flows,
+                shown,
+            };
+            match cells
+                .iter_mut()
+                .find(|(variant, _)| *variant == group.variant.as_ref())
+            {
+                Some((_, known)) => known.push(cell),
+                None => cells.push((group.variant.as_ref(), vec![cell])),
+            }
+        }
+    }
+    let named = cells.len() > 1;
+    let shown: Vec<String> = cells
+        .iter_mut()
+        .map(|(variant, values)| {
+            let values = span(values);
+            match variant {
+                Some(name) if named => format!("{name}: {values}"),
+                _ => values,
+            }
+        })
+        .collect();
+    let shown = if shown.is_empty() {
+        "see below".to_owned()
+    } else {
+        shown.join("<br>")
+    };
+    let unit = match says.payload_share {
+        Some(_) => ", in IP bytes",
+        None => "",
+    };
+    let about = says
+        .variant
+        .as_ref()
+        .map_or_else(String::new, |name| format!(" ({name})"));
+    let _ = writeln!(
+        text,
+        "| [{id}](#{id}) | {}{unit}{about} | {paper} | {shown} |",
+        says.says
+    );
+}
+
+fn chapter(text: &mut String, chapter: &Chapter) {
+    let id = chapter.scenario.id();
+    let mut about = format!("{}.", chapter.scenario.name);
+    if chapter.seeds > 1 {
+        let _ = write!(about, " Means over {} seeds.", chapter.seeds);
+    }
+    let _ = write!(text, "\n## {id}\n\n{}\n\n", wrapped(&about));
+    table(text, chapter);
+    milestones::table(text, chapter);
+    if chapter.picture {
+        let _ = write!(text, "\n![{}](results/{id}.svg)\n", chapter.scenario.name);
+    }
+    if let Some(note) = &chapter.scenario.note {
+        for paragraph in note.trim().split("\n\n") {
+            let _ = write!(text, "\n{}\n", wrapped(paragraph));
+        }
+    }
+}
+
+fn table(text: &mut String, chapter: &Chapter) {
+    let groups = &chapter.groups;
+    let keys: Vec<&String> = groups
+        .first()
+        .map_or_else(Vec::new, |g| g.set.keys().collect());
+    let varied = groups.iter().any(|group| group.variant.is_some());
+    let shown: Vec<Metric> = COLUMNS
+        .into_iter()
+        .filter(|metric| !ON_REQUEST.contains(metric) || asks_for(chapter, *metric))
+        .filter(|metric| groups.iter().any(|group| says_something(group, *metric)))
+        .collect();
+    let mut header: Vec<String> = varied.then(|| "run".to_owned()).into_iter().collect();
+    header.extend(keys.iter().map(|key| format!("`{key}`")));
+    header.extend(shown.iter().map(|metric| names(*metric).0.to_owned()));
+    let _ = writeln!(text, "| {} |", header.join(" | "));
+    let _ = writeln!(text, "|{}", "---|".repeat(header.len()));
+    for group in groups {
+        let mut row: Vec<String> = group.variant.iter().cloned().collect();
+        row.extend(
+            keys.iter()
+                .map(|key| group.set.get(*key).cloned().unwrap_or_default()),
+        );
+        row.extend(
+            shown
+                .iter()
+                .map(|metric| here(&group.results(), *metric, None)),
+        );
+        let _ = writeln!(text, "| {} |", row.join(" | "));
+    }
+}
+
+/// A paper measures by it, or a picture shows it.
+fn asks_for(chapter: &Chapter, metric: Metric) -> bool {
+    let scenario = &chapter.scenario;
+    let mut rows = scenario.paper.iter();
+    let mut plots = scenario.plots.iter();
+    rows.any(|row| row.metric == Some(metric))
+        || plots.any(|plot| plot.show == Shown::Metric(metric))
+}
+
+/// Not a column of dashes, nor the completion of flows without an end, nor the fairness of one.
+fn says_something(group: &Group, metric: Metric) -> bool {
+    let Some(result) = group.results.first() else {
+        return false;
+    };
+    match metric {
+        Metric::Completion | Metric::CompletionMedian | Metric::CompletionP95 => result
+            .flows
+            .iter()
+            .any(|flow| flow.bytes_requested.is_some()),
+        Metric::Jain => result.flows.len() > 1,
+        _ => here(&group.results(), metric, None) != dash(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pathmark_emulator::result::FlowResult;
+    use pathmark_emulator::scenario::Settings;
+
+    use super::*;
+
+    /// Whatever the order of the rows, the worst is where the fewest flows ended.
+    #[test]
+    fn a_span_ends_where_the_fewest_flows_ended() {
+        let cell = |seconds: Option<f64>, ended| Cell {
+            value: seconds.unwrap_or(f64::INFINITY),
+            ended,
+            shown: match seconds {
+                Some(seconds) => format!("{seconds:.2} s"),
+                None => format!("{ended} of 5 ended"),
+            },
+        };
+        let rows = || [cell(None, 0), cell(Some(31.66), 0), cell(None, 2)];
+        assert_eq!(span(&mut rows()), "31.66 s … 0 of 5 ended");
+        let mut turned = rows();
+        turned.reverse();
+        assert_eq!(span(&mut turned), "31.66 s … 0 of 5 ended");
+        assert_eq!(span(&mut rows()[..1]), "0 of 5 ended");
+        assert_eq!(span(&mut [cell(None, 3), cell(None, 3)]), "3 of 5 ended");
+        assert_eq!(
+            span(&mut [cell(None, 1), cell(None, 4)]),
+            "4 of 5 ended … 1 of 5 ended"
+        );
+        assert_eq!(span(&mut []), "");
+    }
+
+    /// 9 Mbit/s of payload are 10 Mbit/s of IP packets of which 0.9 are payload.
+    #[test]
+    fn a_paper_that_counts_ip_bytes_is_compared_in_ip_bytes() {
+        let flow = |bytes_delivered| FlowResult {
+            bytes_delivered,
+            goodput_bps: 9e6,
+            completion_s: Some(8.0),
+            ..FlowResult::default()
+        };
+        let run = RunResult {
+            flows: vec![flow(9_000_000)],
+            simulated_s: 8.0,
+            ..RunResult::default()
+        };
+        let says = Reference {
+            says: "rate".to_owned(),
+            metric: Some(Metric::Goodput),
+            value: None,
+            variant: None,
+            flow: None,
+            during: None,
+            payload_share: Some(0.9),
+            only: Settings::default(),
+            curve: None,
+            show: None,
+        };
+        let run = as_the_paper_counts(&run, &says).unwrap();
+        assert_eq!(here(&[&run], Metric::Goodput, None), "10.00 Mbit/s");
+    }
+}
