@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pathmark_router::config::{Source, nearest};
+use pathmark_link::keys::{Source, nearest};
 use toml::{Table, Value};
 
 use super::schema::File;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-use pathmark_router::config::{
+use pathmark_link::keys::{
     ByteCount, ChangeSpec, JitterSpec, LossSpec, Percent, QueueSpec, RateValue, Span,
 };
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use pathmark_router::config::{Fault, Source, Span};
+use pathmark_link::keys::{Fault, Source, Span};
 use serde::Deserialize;
 use toml::{Spanned, Table, Value};
 

@@ -3,17 +3,16 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
+use pathmark_link::keys::{
+    ByteCount, Fault, LimitSpec, LinkSpec, QueueSpec, RateValue, Source, nearest,
+};
 use toml::Spanned;
 
 use super::clouds::XcpISpec;
-use super::error::{ConfigError, Source};
-use super::link::{LimitSpec, LinkSpec};
 use super::names;
 use super::schema::{Config, File, FilePort, Interface, PortSpec, RouteSpec};
 use super::steer;
-use super::suggest::nearest;
 use super::trust;
-use super::units::{ByteCount, RateValue};
 use crate::forward::Trust;
 
 const DEFAULT_MTU: u32 = 1500;
@@ -24,19 +23,19 @@ const LEAST_MEMORY: ByteCount = ByteCount(1 << 20);
 /// Packets: a second of small ones at 1 Gbit/s is more than any router should wait for.
 const TXQUEUELEN: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 
-pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigError> {
+pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
     if let Some(id) = &file.id
         && *id.get_ref() == 0
     {
-        return Err(source.fault(Some(id.span()), "0 means \"no router\": choose 1 to 65535"));
+        return Err(source.locate(Some(id.span()), "0 means \"no router\": choose 1 to 65535"));
     }
     if let Some(path) = &file.control
         && let Some(message) = names::bad_socket(path.get_ref())
     {
-        return Err(source.fault(Some(path.span()), message));
+        return Err(source.locate(Some(path.span()), message));
     }
     if let (Some(group), None) = (&file.group, &file.user) {
-        return Err(source.fault(
+        return Err(source.locate(
             Some(group.span()),
             "without `user` the router stays who it is, and so does the status socket: add `user`",
         ));
@@ -45,7 +44,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         && icmp.get_ref().rate > 0
         && icmp.get_ref().burst == 0
     {
-        return Err(source.fault(
+        return Err(source.locate(
             Some(icmp.span()),
             "burst = 0 lets no message through: choose 1 or more, or rate = 0 for none",
         ));
@@ -56,23 +55,23 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         .map_or(DEFAULT_MEMORY, |m| *m.get_ref());
     if memory < LEAST_MEMORY {
         let span = file.memory.map(|m| m.span());
-        return Err(source.fault(span, "packet buffers need at least 1MiB"));
+        return Err(source.locate(span, "packet buffers need at least 1MiB"));
     }
     for rule in &file.ecn {
         let known = rule.get_ref();
         if known.dscp.is_none() && known.port.is_none() && known.prefix.is_none() {
-            return Err(source.fault(
+            return Err(source.locate(
                 Some(rule.span()),
                 "an [[ecn]] rule without dscp, port or prefix would rewrite everyone's ECN field: \
                  add one",
             ));
         }
         if known.dscp.is_some_and(|dscp| dscp > 63) {
-            return Err(source.fault(Some(rule.span()), "dscp is a number from 0 to 63"));
+            return Err(source.locate(Some(rule.span()), "dscp is a number from 0 to 63"));
         }
     }
     if file.port.is_empty() {
-        return Err(source.fault(None, "a router needs at least one [[port]]"));
+        return Err(source.locate(None, "a router needs at least one [[port]]"));
     }
     let mut ports = Vec::new();
     let mut names = BTreeMap::new();
@@ -83,11 +82,11 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
     for port in file.port {
         let name = port.name.clone();
         if !names::is_port_name(name.get_ref()) {
-            return Err(source.fault(Some(name.span()), names::PORT_NAME));
+            return Err(source.locate(Some(name.span()), names::PORT_NAME));
         }
         if names.insert(name.get_ref().clone(), ports.len()).is_some() {
             let message = format!("two ports are called `{}`", name.get_ref());
-            return Err(source.fault(Some(name.span()), message));
+            return Err(source.locate(Some(name.span()), message));
         }
         let place = port.tun.as_ref().map(Spanned::span);
         let place = place.or(port.fd.as_ref().map(Spanned::span));
@@ -108,14 +107,14 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         }
         checked.source_check = source_check;
         if !interfaces.insert(format!("{:?}", checked.interface)) {
-            return Err(source.fault(place, "two ports share this interface"));
+            return Err(source.locate(place, "two ports share this interface"));
         }
         ports.push(checked);
     }
     for (port, trust) in ports.iter_mut().zip(trusts) {
         if let Some(trust) = trust {
             port.shims = trust::read(trust.get_ref(), &names)
-                .map_err(|message| source.fault(Some(trust.span()), message))?;
+                .map_err(|message| source.locate(Some(trust.span()), message))?;
         }
     }
     let mut routes = Vec::new();
@@ -128,14 +127,14 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
                 let meant = nearest(name, names.keys().map(String::as_str));
                 let hint =
                     meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
-                source.fault(Some(span), format!("no port is called `{name}`{hint}"))
+                source.locate(Some(span), format!("no port is called `{name}`{hint}"))
             })
         };
         let port = named(&route.port)?;
         let from = route.from.as_ref().map(named).transpose()?;
         if !seen.insert((prefix, from)) {
             let message = format!("two routes lead to {prefix}");
-            return Err(source.fault(Some(route.prefix.span()), message));
+            return Err(source.locate(Some(route.prefix.span()), message));
         }
         routes.push(RouteSpec { prefix, port, from });
     }
@@ -161,7 +160,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, ConfigEr
         routes,
     };
     match config.short_of_memory() {
-        Some((port, message)) => Err(source.fault(buffers.get(port).cloned(), message)),
+        Some((port, message)) => Err(source.locate(buffers.get(port).cloned(), message)),
         None => Ok(config),
     }
 }
@@ -172,11 +171,11 @@ fn check_clouds(
     xcp_i: Option<&Spanned<XcpISpec>>,
     measuring: Option<Range<usize>>,
     ports: &[PortSpec],
-) -> Result<(), ConfigError> {
+) -> Result<(), Fault> {
     let Some(xcp_i) = xcp_i else {
         return match measuring {
             None => Ok(()),
-            place => Err(source.fault(
+            place => Err(source.locate(
                 place,
                 "`estimate=real` measures with the help of other routers: add [xcp_i] with the \
                  secret that they share",
@@ -184,14 +183,14 @@ fn check_clouds(
         };
     };
     match xcp_i.get_ref().unfit(ports) {
-        Some(message) => Err(source.fault(Some(xcp_i.span()), message)),
+        Some(message) => Err(source.locate(Some(xcp_i.span()), message)),
         None => Ok(()),
     }
 }
 
 /// What a port's law needs, now and after each scheduled change.
-fn check_laws(source: &Source<'_>, port: &FilePort) -> Result<(), ConfigError> {
-    let fail = |span, message: &str| Err(source.fault(Some(span), message));
+fn check_laws(source: &Source<'_>, port: &FilePort) -> Result<(), Fault> {
+    let fail = |span, message: &str| Err(source.locate(Some(span), message));
     let own = port.controller.iter();
     let own = own.filter_map(|law| Some((law.get_ref().0.as_ref()?, law.span())));
     let later = port.at.iter();
@@ -221,8 +220,8 @@ fn check_laws(source: &Source<'_>, port: &FilePort) -> Result<(), ConfigError> {
     }
 }
 
-fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, ConfigError> {
-    let fail = |span, message: &str| Err(source.fault(Some(span), message));
+fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
+    let fail = |span, message: &str| Err(source.locate(Some(span), message));
     let interface = match (&port.tun, &port.fd) {
         (Some(tun), None) => {
             let name = tun.get_ref();
@@ -367,11 +366,11 @@ fn rates(port: &FilePort) -> Vec<(RateValue, Range<usize>)> {
 
 fn check_queue(
     source: &Source<'_>,
-    spanned: &Spanned<super::QueueSpec>,
+    spanned: &Spanned<QueueSpec>,
     port: &FilePort,
     mtu: u32,
-) -> Result<(), ConfigError> {
-    let fail = |message: &str| Err(source.fault(Some(spanned.span()), message));
+) -> Result<(), Fault> {
+    let fail = |message: &str| Err(source.locate(Some(spanned.span()), message));
     let queue = spanned.get_ref();
     match queue.limit {
         Some(LimitSpec::MilliBdp(_)) if queue.rtt.is_none() => {

@@ -4,16 +4,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use pathmark_cc::LinkAlgorithm;
+use pathmark_link::keys::{
+    ByteCount, ChangeSpec, JitterSpec, LinkSpec, LossSpec, Percent, QueueSpec, RateValue, Source,
+    Span, read_regular,
+};
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
 use super::check;
 use super::clouds::XcpISpec;
-use super::error::{ConfigError, Source};
-use super::link::{ChangeSpec, JitterSpec, LinkSpec, QueueSpec};
-use super::loss::LossSpec;
+use super::error::ConfigError;
 use super::steer::{FileSteer, HostSpec, OnStop, SteerSpec};
-use super::units::{ByteCount, Percent, RateValue, Span};
 use crate::forward::Trust;
 use crate::ip::Prefix;
 
@@ -149,7 +150,7 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] names file, line and key.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = super::read_regular(path).map_err(|source| ConfigError::Unreadable {
+        let text = read_regular(path).map_err(|source| ConfigError::Unreadable {
             path: path.to_owned(),
             source,
         })?;
@@ -164,7 +165,7 @@ impl Config {
         let source = Source { path, text };
         let file: File =
             toml::from_str(text).map_err(|error| ConfigError::Invalid(source.syntax(&error)))?;
-        check::config(&source, file)
+        check::config(&source, file).map_err(ConfigError::Invalid)
     }
 }
 

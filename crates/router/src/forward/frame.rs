@@ -1,9 +1,9 @@
 //! A packet in a buffer of the pool.
 
+use pathmark_link::queue::Popped;
 use vcp_proto::mark::Lifted;
 
 use super::pool::Account;
-use crate::core::queue::Popped;
 use crate::offload::{GsoKind, Offload};
 
 /// Which part of a packet carries feedback.

@@ -28,7 +28,7 @@ mod port;
 mod quick_start_tests;
 mod refuse;
 mod router;
-pub mod shim;
+mod shim;
 #[cfg(test)]
 mod super_tests;
 mod tally;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use pathmark_cc::{Answer, Arrival, Instant};
+use pathmark_link::{DropCause, Owner};
 use vcp_proto::mark::Row;
 use xcp_proto::Identity;
 
@@ -17,7 +18,6 @@ use super::port::RouterPort;
 use super::shim::tell_alike;
 use super::tally::Refused;
 use super::trust::Trust;
-use crate::core::{DropCause, Owner};
 use crate::ip::{Reassembly, RouteTable, Routes, TokenBucket};
 use crate::offload::{Offload, Super};
 

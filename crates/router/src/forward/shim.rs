@@ -1,74 +1,24 @@
-//! The kinds of shim that routers read and write, by their numbers.
+//! The kinds of shim that routers read and write inside IP packets, by their numbers.
 
-use std::net::IpAddr;
-
-use pathmark_cc::{Answer, Carried, CloudAnswer};
+use pathmark_cc::{Answer, Carried};
+use pathmark_link::shim::{Identity, read_xcp};
 use pathmark_shim::Kind;
 use pathmark_shim::demux::Datagram as Contents;
 use pathmark_shim::frame::declared_len;
 use pathmark_shim::udp::{ChecksumState, Datagram};
 use qs_proto::answer;
 use vcp_proto::mark::{self, Lifted};
-use xcp_proto::{Identity, stamp};
+use xcp_proto::stamp;
 
 use super::frame::Carrier;
 use crate::offload::Super;
 
+pub(super) use pathmark_link::shim::{Outer, write};
+
 /// What a router takes off the IP TTL.
 pub(super) const FORWARDED: u8 = 1;
 
-/// What of an IP header shims have to do with.
-pub trait Outer {
-    /// A hash of the source address.
-    fn source_hash(&self) -> u32;
-    /// The source address.
-    fn source(&self) -> Option<IpAddr>;
-    /// The TTL or hop limit that the packet leaves this router with.
-    fn ttl(&self) -> Option<u8>;
-}
-
-/// For a datagram whose IP header nobody has seen.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoHeader;
-
-impl Outer for NoHeader {
-    fn source_hash(&self) -> u32 {
-        0
-    }
-
-    fn source(&self) -> Option<IpAddr> {
-        None
-    }
-
-    fn ttl(&self) -> Option<u8> {
-        None
-    }
-}
-
-/// What the shim in front of a UDP payload tells control laws; `packet_bytes` is the length of its
-/// IP packet, `ip` its header. [`Carried::Foreign`] if there is none that is known and sound.
-#[inline]
-#[must_use]
-pub fn read(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
-    match Contents::classify(payload) {
-        Contents::Shim(Kind::VCP) => vcp_proto::carried::from_payload(payload),
-        Contents::Shim(Kind::XCP) => read_xcp(payload, packet_bytes, ip),
-        Contents::Shim(Kind::QUICK_START) => {
-            qs_proto::carried::from_payload(payload, ip.source_hash())
-        }
-        _ => Carried::Foreign,
-    }
-}
-
-#[inline]
-fn read_xcp(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
-    match ip.ttl() {
-        Some(ttl) => xcp_proto::carried::from_forwarded(payload, packet_bytes, ttl, || ip.source()),
-        None => xcp_proto::carried::from_payload(payload, packet_bytes),
-    }
-}
-
-/// The same for the shim in a UDP datagram inside an IP packet, and where it is.
+/// What the shim in a UDP datagram inside an IP packet tells control laws, and where it is.
 #[inline]
 pub(super) fn find(
     bytes: &[u8],
@@ -131,40 +81,8 @@ pub(super) fn tell_alike(bytes: &[u8], whole: &Super) -> bool {
     (1..whole.segments()).all(|index| told(index) == first)
 }
 
-/// Writes a port's answer into the shim in front of a UDP payload. `hops` is what the router takes
-/// off the IP TTL: 1, or 0 at a host's own port. False, and nothing changed, if there is no such
-/// shim.
-#[inline]
-pub fn write(
-    payload: &mut [u8],
-    answer: &Answer,
-    packet_bytes: u32,
-    router: &Identity,
-    hops: u8,
-) -> bool {
-    match answer {
-        Answer::Vcp(answer) => {
-            mark::mark_payload(payload, answer, router.id) == mark::Outcome::Marked
-        }
-        Answer::Xcp(answer) => {
-            let mut answer = *answer;
-            if hops == 0 {
-                // Stamping takes one off `xcp_ttl`, and nobody takes one off the TTL: modulo 256
-                // this adds it again.
-                answer.cloud = CloudAnswer::Counted { hops: u8::MAX };
-            }
-            let outcome = stamp::stamp_payload(payload, &answer, packet_bytes, router);
-            outcome == stamp::Outcome::Stamped
-        }
-        Answer::QuickStart(answer) => {
-            answer::answer_payload(payload, answer, hops) == answer::Outcome::Answered
-        }
-        _ => false,
-    }
-}
-
-/// The same at `offset` of the payload of a datagram inside an IP packet, whose whole UDP checksum
-/// is renewed.
+/// Writes a port's answer at `offset` of the payload of a datagram inside an IP packet, whose whole
+/// UDP checksum is renewed. False, and nothing changed, if there is no shim of the answer's kind.
 #[inline]
 pub(super) fn write_packet(
     bytes: &mut [u8],

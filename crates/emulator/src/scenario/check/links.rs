@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use pathmark_cc::{Duration, LinkAlgorithm};
-use pathmark_router::config::{Fault, LimitSpec, LinkSpec, Percent, QueueSpec};
-use pathmark_router::core::queue::Limit;
+use pathmark_link::keys::{Fault, LimitSpec, LinkSpec, Percent, QueueSpec};
+use pathmark_link::queue::Limit;
 use toml::Spanned;
 
 use super::super::LinkSetup;

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pathmark_cc::Duration;
-use pathmark_router::config::{ChangeSpec, Fault, RateValue, open_regular};
-use pathmark_router::core::impair::Random;
-use pathmark_router::core::trace::Trace;
+use pathmark_link::impair::Random;
+use pathmark_link::keys::{ChangeSpec, Fault, RateValue, open_regular};
+use pathmark_link::trace::Trace;
 use toml::Spanned;
 
 use super::super::model::Wish;
