@@ -10,7 +10,8 @@ pub trait Owner<P> {
     /// The packet leaves for the wire; write `answer` into it. Not called for [`Answer::None`].
     fn mark(&mut self, packet: &mut P, answer: &Answer);
 
-    /// The same for one of the packets of a run (see [`Port::arrive_run`](crate::port::Port::arrive_run)), counted from 0.
+    /// The same for one of the packets of a run, counted from 0; see
+    /// [`Port::arrive_run`](crate::port::Port::arrive_run).
     fn mark_one(&mut self, run: &mut P, index: u32, answer: &Answer) {
         let _ = index;
         self.mark(run, answer);

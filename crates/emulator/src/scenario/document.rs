@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pathmark_link::keys::{Source, nearest};
+use pathmark_link::keys::{LinkKeys, Source, nearest};
 use toml::{Table, Value};
 
 use super::schema::File;
@@ -98,10 +98,6 @@ impl Document {
     }
 }
 
-/// Keys of a link that a router's port does not know.
-const NOT_OF_PORTS: [&str; 7] = [
-    "name", "from", "to", "duplex", "reverse", "medium", "capture",
-];
 /// What the other direction takes from a duplex link.
 const OF_BOTH: [&str; 3] = ["rate", "delay", "frame_overhead"];
 
@@ -131,7 +127,7 @@ impl Document {
                 port.extend(own.cloned().unwrap_or_default());
             }
         }
-        port.retain(|key, _| !NOT_OF_PORTS.contains(&key));
+        port.retain(|key, _| LinkKeys::NAMES.contains(&key));
         (!port.is_empty()).then_some(port)
     }
 }

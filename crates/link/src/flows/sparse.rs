@@ -153,6 +153,7 @@ const fn later(a: u32, b: u32) -> u32 {
 impl Flows {
     /// True if a packet of the flow that was noted last may pass before the queue of its class, of
     /// whose packets `gone` have left.
+    #[inline]
     pub(crate) fn may_pass_first(&self, now: Instant, bytes: u32, heard: bool, gone: u32) -> bool {
         let (place, class) = (self.noted, self.sparse.class(heard));
         let Some(set) = self.sets.get(place.set) else {
@@ -180,6 +181,7 @@ impl Flows {
     }
 
     /// The packet that was noted last passes before the queue of its class.
+    #[inline]
     pub(crate) fn on_first(&mut self, heard: bool, bytes: u32) {
         let (bytes, newcomer) = (u64::from(bytes), self.is_newcomer(self.noted));
         let class = self.sparse.class_mut(heard);
@@ -192,6 +194,7 @@ impl Flows {
     }
 
     /// The queue of its class took in the packet that was noted last, as number `taken`.
+    #[inline]
     pub(crate) fn on_queued(&mut self, heard: bool, taken: u32) {
         let Place { set, way } = self.noted;
         let last = &mut self.sparse.class_mut(heard).last;

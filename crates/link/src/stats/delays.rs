@@ -14,6 +14,7 @@ pub struct Delays {
 }
 
 impl Delays {
+    /// Counts packets that waited for this long.
     #[inline]
     pub fn count(&mut self, nanos: u64, packets: u32) {
         // Up to a bound, as Prometheus has it: 2^16 belongs to the first.

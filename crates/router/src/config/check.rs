@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use pathmark_link::keys::{
-    ByteCount, Fault, LimitSpec, LinkSpec, QueueSpec, RateValue, Source, nearest,
-};
+use pathmark_link::keys::{ByteCount, Fault, LinkCheck, Pace, Reader, Source, WithLink, nearest};
 use toml::Spanned;
 
 use super::clouds::XcpISpec;
@@ -80,7 +78,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
     let mut trusts = Vec::new();
     let mut measuring = None;
     for port in file.port {
-        let name = port.name.clone();
+        let name = port.own.name.clone();
         if !names::is_port_name(name.get_ref()) {
             return Err(source.locate(Some(name.span()), names::PORT_NAME));
         }
@@ -88,15 +86,15 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
             let message = format!("two ports are called `{}`", name.get_ref());
             return Err(source.locate(Some(name.span()), message));
         }
-        let place = port.tun.as_ref().map(Spanned::span);
-        let place = place.or(port.fd.as_ref().map(Spanned::span));
-        let queue = port.queue.as_ref().map(Spanned::span);
-        let asks = port.reserve.as_ref().map(Spanned::span).or(queue);
-        buffers.push(asks.unwrap_or_else(|| port.name.span()));
-        trusts.push(port.shims.clone());
-        let source_check = port.source_check.unwrap_or(file.source_check);
-        let law = port.controller.as_ref().map(Spanned::span);
-        let later = port.at.iter().find(|at| {
+        let place = port.own.tun.as_ref().map(Spanned::span);
+        let place = place.or(port.own.fd.as_ref().map(Spanned::span));
+        let queue = port.link.queue.as_ref().map(Spanned::span);
+        let asks = port.own.reserve.as_ref().map(Spanned::span).or(queue);
+        buffers.push(asks.unwrap_or_else(|| port.own.name.span()));
+        trusts.push(port.own.shims.clone());
+        let source_check = port.own.source_check.unwrap_or(file.source_check);
+        let law = port.link.controller.as_ref().map(Spanned::span);
+        let later = port.link.at.iter().find(|at| {
             let law = at.get_ref().controller.as_ref();
             law.is_some_and(pathmark_cc::LinkAlgorithm::measured_estimate)
         });
@@ -188,41 +186,10 @@ fn check_clouds(
     }
 }
 
-/// What a port's law needs, now and after each scheduled change.
-fn check_laws(source: &Source<'_>, port: &FilePort) -> Result<(), Fault> {
-    let fail = |span, message: &str| Err(source.locate(Some(span), message));
-    let own = port.controller.iter();
-    let own = own.filter_map(|law| Some((law.get_ref().0.as_ref()?, law.span())));
-    let later = port.at.iter();
-    let later = later.filter_map(|at| Some((at.get_ref().controller.as_ref()?, at.span())));
-    let laws: Vec<_> = own.chain(later).collect();
-    for (law, span) in &laws {
-        if port.rate.is_none() && port.capacity.is_none() {
-            return fail(
-                span.clone(),
-                "a controller measures load against the port's rate: add `rate`, or `capacity` if \
-                 the link behind the port is the slow one",
-            );
-        }
-        if law.exact_estimate().is_some() {
-            return fail(
-                span.clone(),
-                "only the emulator knows what clouds have left: leave `estimate=exact` out",
-            );
-        }
-    }
-    match &port.capacity {
-        Some(capacity) if laws.is_empty() => fail(
-            capacity.span(),
-            "only a control law reckons with a capacity: add `controller`",
-        ),
-        _ => Ok(()),
-    }
-}
-
 fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
     let fail = |span, message: &str| Err(source.locate(Some(span), message));
-    let interface = match (&port.tun, &port.fd) {
+    let WithLink { own, link: keys } = port;
+    let interface = match (&own.tun, &own.fd) {
         (Some(tun), None) => {
             let name = tun.get_ref();
             if !names::is_interface_name(name) {
@@ -238,71 +205,37 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
         (Some(_), Some(fd)) => return fail(fd.span(), "give either `tun` or `fd`, not both"),
         (None, None) => {
             return fail(
-                port.name.span(),
+                own.name.span(),
                 "the port needs an interface: add tun = \"NAME\"",
             );
         }
     };
-    let mtu = port.mtu.as_ref().map_or(DEFAULT_MTU, |mtu| *mtu.get_ref());
-    if let Some(given) = &port.mtu
+    let mtu = own.mtu.as_ref().map_or(DEFAULT_MTU, |mtu| *mtu.get_ref());
+    if let Some(given) = &own.mtu
         && !MTU.contains(given.get_ref())
     {
         return fail(given.span(), "an MTU is from 68 to 65535 bytes");
     }
-    for (rate, span) in rates(&port) {
-        if source.is_bare(&span) && rate.bits > 0 {
-            let (bits, meant) = (
-                rate.bits,
-                RateValue {
-                    bits: rate.bits.saturating_mul(1_000_000),
-                },
-            );
-            let message = format!(
-                "{bits} what? a rate has a unit: write \"{bits}bit\" for {bits} bits per second, \
-                 or \"{meant}\""
-            );
-            return fail(span, &message);
-        }
-    }
-    if let Some(rate) = &port.rate
-        && rate.get_ref().bytes() == 0
-    {
-        return fail(
-            rate.span(),
-            "the rate must be at least 8bit; leave it out for an unlimited port",
-        );
-    }
-    if let Some(capacity) = &port.capacity
-        && capacity.get_ref().bytes() == 0
-    {
-        return fail(
-            capacity.span(),
-            "the capacity must be at least 8bit; leave it out where `rate` says all",
-        );
-    }
-    check_laws(source, &port)?;
-    if let Some(change) = port.at.iter().find(|at| at.get_ref().restart.is_some()) {
-        return fail(
-            change.span(),
-            "only emulated routers restart at a given time: leave `restart` out",
-        );
-    }
-    if let Some(address) = port
+    let check = LinkCheck {
+        reader: Reader::Router,
+        source,
+        keys: &keys,
+        place: own.name.span(),
+    };
+    let link = check.link(Pace {
+        rate: keys.rate.as_ref().map(|rate| *rate.get_ref()),
+        capacity: keys.capacity.as_ref().map(|rate| *rate.get_ref()),
+        ..Pace::default()
+    })?;
+    check.queue(&link, mtu.into(), None)?;
+    if let Some(address) = own
         .addresses
         .iter()
         .find(|a| !names::is_hosts(*a.get_ref()))
     {
         return fail(address.span(), steer::NO_HOST);
     }
-    let queue = port
-        .queue
-        .as_ref()
-        .map(|q| *q.get_ref())
-        .unwrap_or_default();
-    if let Some(spanned) = &port.queue {
-        check_queue(source, spanned, &port, mtu)?;
-    }
-    if let Some(length) = &port.txqueuelen
+    if let Some(length) = &own.txqueuelen
         && !TXQUEUELEN.contains(length.get_ref())
     {
         return fail(
@@ -310,89 +243,19 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
             "an interface's queue has 1 to 1000000 packets",
         );
     }
-    let corruption = port.corruption.as_ref().map(Spanned::span);
-    let grant = port.grant.clone();
-    let mut checked = PortSpec {
-        name: port.name.into_inner(),
+    Ok(PortSpec {
+        name: own.name.into_inner(),
         interface,
         mtu,
-        addresses: port
-            .addresses
-            .into_iter()
-            .map(Spanned::into_inner)
-            .collect(),
-        reserve: port.reserve.map(Spanned::into_inner),
+        addresses: own.addresses.into_iter().map(Spanned::into_inner).collect(),
+        reserve: own.reserve.map(Spanned::into_inner),
         shims: Trust::default(),
         source_check: false,
-        link: LinkSpec {
-            rate: port.rate.map(Spanned::into_inner),
-            capacity: port.capacity.map(Spanned::into_inner),
-            follow: false,
-            trace: None,
-            delay: port.delay,
-            queue,
-            controller: port.controller.and_then(|law| law.into_inner().0),
-            corruption: port.corruption.map(Spanned::into_inner).unwrap_or_default(),
-            frame_overhead: port.frame_overhead,
-            loss: port.loss,
-            jitter: port.jitter,
-            at: port.at.into_iter().map(Spanned::into_inner).collect(),
-        },
+        link,
         host: steer::HostSpec {
-            on_stop: port.on_stop,
-            txqueuelen: port.txqueuelen.map(Spanned::into_inner),
-            addresses: steer::host_addresses(source, &port.host_addresses)?,
+            on_stop: own.on_stop,
+            txqueuelen: own.txqueuelen.map(Spanned::into_inner),
+            addresses: steer::host_addresses(source, &own.host_addresses)?,
         },
-    };
-    if let Some(grant) = grant
-        && let Err(message) = checked.link.set_grants(*grant.get_ref())
-    {
-        return fail(grant.span(), message);
-    }
-    match (checked.link.bad_corruption(), corruption) {
-        (Some(message), Some(span)) => fail(span, message),
-        _ => Ok(checked),
-    }
-}
-
-/// Every rate of a port, and where it stands: in `at`, the entry that has it.
-fn rates(port: &FilePort) -> Vec<(RateValue, Range<usize>)> {
-    let own = [&port.rate, &port.capacity].into_iter().flatten();
-    let own = own.map(|rate| (*rate.get_ref(), rate.span()));
-    let later = port.at.iter();
-    let later = later.filter_map(|change| Some((change.get_ref().rate?, change.span())));
-    own.chain(later).collect()
-}
-
-fn check_queue(
-    source: &Source<'_>,
-    spanned: &Spanned<QueueSpec>,
-    port: &FilePort,
-    mtu: u32,
-) -> Result<(), Fault> {
-    let fail = |message: &str| Err(source.locate(Some(spanned.span()), message));
-    let queue = spanned.get_ref();
-    match queue.limit {
-        Some(LimitSpec::MilliBdp(_)) if queue.rtt.is_none() => {
-            return fail(
-                "`bdp` needs to know the path's round-trip time: add rtt = \"100ms\" beside it",
-            );
-        }
-        Some(LimitSpec::MilliBdp(_)) if port.rate.is_none() => {
-            return fail(
-                "`bdp` needs the port's rate: add `rate`, or write the limit in packets or bytes",
-            );
-        }
-        Some(LimitSpec::Packets(0) | LimitSpec::MilliBdp(0)) => {
-            return fail("a queue needs room for a packet");
-        }
-        Some(LimitSpec::Bytes(bytes)) if bytes < u64::from(mtu) => {
-            return fail("the queue cannot hold one packet of the port's MTU: raise `limit`");
-        }
-        _ => {}
-    }
-    match queue.unfit() {
-        Some(message) => fail(&message),
-        None => Ok(()),
-    }
+    })
 }
