@@ -5,11 +5,32 @@ use std::net::IpAddr;
 use pathmark_cc::{Answer, Carried, CloudAnswer};
 use pathmark_shim::Kind;
 use pathmark_shim::demux::Datagram as Contents;
+use pathmark_shim::udp::{ChecksumState, Datagram};
 use qs_proto::answer;
-use vcp_proto::mark;
+use vcp_proto::mark::{self, Lifted};
 use xcp_proto::stamp;
 
 pub use xcp_proto::Identity;
+
+/// What a router takes off the IP TTL.
+pub const FORWARDED: u8 = 1;
+
+/// Which part of a packet carries feedback.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carrier {
+    /// None.
+    #[default]
+    None,
+    /// A VCP shim at the start of the UDP payload; of a super-packet, the first one.
+    Vcp(Lifted),
+    /// Another shim at the start of the UDP payload.
+    Shim {
+        /// Where that payload starts, in bytes from the start of the packet.
+        payload: u16,
+    },
+    /// The IP ECN field.
+    Ecn,
+}
 
 /// What of an IP header shims have to do with.
 pub trait Outer {
@@ -54,14 +75,53 @@ pub fn read(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
     }
 }
 
-/// The same for a payload with an XCP shim.
 #[inline]
-#[must_use]
-pub fn read_xcp(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
+fn read_xcp(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
     match ip.ttl() {
         Some(ttl) => xcp_proto::carried::from_forwarded(payload, packet_bytes, ttl, || ip.source()),
         None => xcp_proto::carried::from_payload(payload, packet_bytes),
     }
+}
+
+/// What the shim in a UDP datagram inside an IP packet tells control laws, and where it is.
+#[inline]
+#[must_use]
+pub fn find(
+    bytes: &[u8],
+    udp: &Datagram,
+    packet_bytes: u32,
+    ip: &impl Outer,
+) -> (Carried, Carrier) {
+    match Contents::classify(udp.payload(bytes)) {
+        Contents::Shim(Kind::VCP) => match Lifted::find(bytes, udp) {
+            Ok(lifted) => (
+                vcp_proto::carried::from_packet(&lifted.packet()),
+                Carrier::Vcp(lifted),
+            ),
+            Err(_) => (Carried::Foreign, Carrier::None),
+        },
+        Contents::Shim(kind) => find_other(kind, bytes, udp, packet_bytes, ip),
+        _ => (Carried::Foreign, Carrier::None),
+    }
+}
+
+/// Apart, so that what comes before each packet of VCP stays small.
+#[inline(never)]
+fn find_other(
+    kind: Kind,
+    bytes: &[u8],
+    udp: &Datagram,
+    packet_bytes: u32,
+    ip: &impl Outer,
+) -> (Carried, Carrier) {
+    let payload = udp.payload(bytes);
+    let carried = match kind {
+        Kind::XCP => read_xcp(payload, packet_bytes, ip),
+        Kind::QUICK_START => qs_proto::carried::from_payload(payload, ip.source_hash()),
+        _ => return (Carried::Foreign, Carrier::None),
+    };
+    let payload = u16::try_from(udp.payload_offset()).unwrap_or(u16::MAX);
+    (carried, Carrier::Shim { payload })
 }
 
 /// Writes a port's answer into the shim in front of a UDP payload. `hops` is what the router takes
@@ -91,6 +151,36 @@ pub fn write(
         }
         Answer::QuickStart(answer) => {
             answer::answer_payload(payload, answer, hops) == answer::Outcome::Answered
+        }
+        _ => false,
+    }
+}
+
+/// Writes a port's answer at `offset` of the payload of a datagram inside an IP packet, whose whole
+/// UDP checksum is renewed. False, and nothing changed, if there is no shim of the answer's kind.
+#[inline]
+pub fn write_packet(
+    bytes: &mut [u8],
+    udp: &Datagram,
+    offset: usize,
+    answer: &Answer,
+    packet_bytes: u32,
+    router: &Identity,
+) -> bool {
+    let state = ChecksumState::Complete;
+    match answer {
+        Answer::Vcp(answer) => {
+            let outcome = mark::mark_packet(bytes, udp, offset, answer, router.id, state);
+            outcome == mark::Outcome::Marked
+        }
+        Answer::Xcp(answer) => {
+            let outcome =
+                stamp::stamp_packet(bytes, udp, offset, answer, packet_bytes, router, state);
+            outcome == stamp::Outcome::Stamped
+        }
+        Answer::QuickStart(answer) => {
+            let outcome = answer::answer_packet(bytes, udp, offset, answer, FORWARDED, state);
+            outcome == answer::Outcome::Answered
         }
         _ => false,
     }

@@ -86,6 +86,8 @@ const TOOLS: [(&str, &str, &[&str]); 5] = [
             "2",
             "--locked",
             "-p",
+            "pathmark-link",
+            "-p",
             "pathmark-shim",
             "-p",
             "qs-proto",

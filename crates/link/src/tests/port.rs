@@ -9,16 +9,12 @@ use pathmark_cc::{
 use proptest::prelude::*;
 
 use crate::impair::Random;
-use crate::link::{Link, LinkConfig};
-use crate::port::{Port, Rebuild};
 use crate::queue::{DropTail, Limit, Red, RedConfig};
-use crate::schedule::{Change, Restart, Schedule};
-use crate::separation::Separation;
-use crate::shaper::Shaper;
-use crate::stats::DropCause;
-use crate::testing::Log;
-use crate::trace::Trace;
-use crate::wire::WireConfig;
+use crate::{
+    Change, DropCause, Link, LinkConfig, Port, Rebuild, Restart, Schedule, Separation, Shaper,
+    WireConfig,
+};
+use crate::{testing::Log, trace::Trace};
 
 pub(super) const VCP: Carried = Carried::Vcp(VcpCarried {
     code: VcpCode::Low,
