@@ -95,7 +95,7 @@ fn traces() {
                 String::from_utf8_lossy(&text),
                 String::from_utf8_lossy(input),
             ] {
-                if let Ok(trace) = pathmark_router::core::trace::Trace::parse(&text) {
+                if let Ok(trace) = pathmark_link::trace::Trace::parse(&text) {
                     let _ = trace.mean_rate();
                 }
             }

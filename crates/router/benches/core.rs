@@ -11,9 +11,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Instant as Clock;
 
 use pathmark_cc::{Duration, Instant, LinkAlgorithm, Request, XcpRequest};
-use pathmark_router::core::impair::{Random, WireConfig};
-use pathmark_router::core::queue::{DropTail, Limit};
-use pathmark_router::core::{Link, LinkConfig, Port, Schedule, Separation, Shaper};
+use pathmark_link::impair::Random;
+use pathmark_link::queue::{DropTail, Limit};
+use pathmark_link::{Link, LinkConfig, Port, Schedule, Separation, Shaper, WireConfig};
 use pathmark_router::forward::{
     Classifier, Identity, PortSettings, Router, RouterConfig, RouterPort, Target, USUAL,
 };

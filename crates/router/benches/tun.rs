@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use forwarders::{Forwarder, Hosts, LEFT, RIGHT, copy, copy_batch, driver, route, set_offloads};
 use pathmark_cc::Request;
-use pathmark_router::config::LinkSpec;
+use pathmark_link::keys::LinkSpec;
 use pathmark_testbed::Node;
 use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
 use rustix::event::{PollFd, PollFlags, poll};

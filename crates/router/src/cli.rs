@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use pathmark_link::keys::Span;
 
-use crate::config::{Config, Span};
+use crate::config::Config;
 use crate::daemon::{Query, RunError, RunOptions, ask, doubtful, missing, probe, run};
 use crate::setup::{SetupError, SetupOptions, Whose, setup, teardown};
 use crate::show;

@@ -5,14 +5,13 @@
 //!              │          │
 //!   forward    └──► Router: checks, route, TTL, ICMP, cut, mark      whole packets, no I/O
 //!                     │      (ip, offload: what these are made of)
-//!   core            Link: control law, queue, shaper, wire           packets of any type, no I/O
+//!   pathmark-link   Link: control law, queue, shaper, wire           packets of any type, no I/O
 //! ```
 //!
-//! - [`crate::core`]: ports and wires, generic over packets, so that an emulator runs the same code
-//!   under a virtual clock.
+//! - [`pathmark_link`]: ports and wires, generic over packets, so that an emulator runs the same
+//!   code under a virtual clock.
 //! - [`forward`]: the whole router on packet buffers; [`ip`] and [`offload`] are its parts.
-//! - `config` (feature `config`): links and routers described in TOML; `law_view`: a control law's
-//!   state in reports.
+//! - `config` (feature `config`): routers described in TOML.
 //! - `tun`, `daemon`, `cli` (feature `daemon`): the program `vcp-router`, whose `main` is
 //!   `cli::main`; `setup`: its interfaces, routes and rules in the kernel.
 //!
@@ -36,14 +35,11 @@
 pub mod cli;
 #[cfg(feature = "config")]
 pub mod config;
-pub mod core;
 #[cfg(feature = "daemon")]
 pub mod daemon;
 mod field;
 pub mod forward;
 pub mod ip;
-#[cfg(feature = "config")]
-pub mod law_view;
 pub mod offload;
 #[cfg(feature = "daemon")]
 pub mod setup;

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
+use pathmark_link::keys::{ByteCount, RateValue};
 use serde_json::Value;
-
-use crate::config::{ByteCount, RateValue};
 
 /// Tables of links, interfaces and counters.
 pub(crate) fn table(state: &Value) -> String {

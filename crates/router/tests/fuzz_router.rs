@@ -7,7 +7,8 @@
 use std::path::Path;
 
 use pathmark_cc::Instant;
-use pathmark_router::config::{Config, LinkContext, LinkSpec, build_link};
+use pathmark_link::keys::{LinkContext, LinkSpec, build_link};
+use pathmark_router::config::Config;
 use pathmark_router::forward::{
     Classifier, EcnRule, Identity, LARGE, PortSettings, Router, RouterConfig, RouterPort, Target,
 };

@@ -86,6 +86,8 @@ const TOOLS: [(&str, &str, &[&str]); 6] = [
             "2",
             "--locked",
             "-p",
+            "pathmark-link",
+            "-p",
             "pathmark-shim",
             "-p",
             "qs-proto",

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 use pathmark_cc::{Duration, Instant, LinkAlgorithm, Request, XcpRequest};
-use pathmark_router::core::impair::{Random, WireConfig};
-use pathmark_router::core::queue::{DropTail, Limit};
-use pathmark_router::core::{Link, LinkConfig, Port, Schedule, Shaper};
+use pathmark_link::impair::Random;
+use pathmark_link::queue::{DropTail, Limit};
+use pathmark_link::{Link, LinkConfig, Port, Schedule, Shaper, WireConfig};
 use pathmark_router::forward::{
     Classifier, Identity, LARGE, PortSettings, Router, RouterConfig, RouterPort, Target,
 };

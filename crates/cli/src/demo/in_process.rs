@@ -12,10 +12,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use pathmark_cc::{Answer, Arrival, Instant, LinkAlgorithm};
 use pathmark_emulator::result::{LinkResult, QueueStats};
-use pathmark_router::core::impair::{Loss, Probability, Random, WireConfig};
-use pathmark_router::core::queue::{DropTail, Limit};
-use pathmark_router::core::{DropCause, Link, LinkConfig, Owner, Port, Schedule, Shaper, Summary};
-use pathmark_router::forward::{Identity, shim};
+use pathmark_link::impair::{Loss, Probability, Random};
+use pathmark_link::queue::{DropTail, Limit};
+use pathmark_link::shim::{self, Identity};
+use pathmark_link::{
+    DropCause, Link, LinkConfig, Owner, Port, Schedule, Shaper, Summary, WireConfig,
+};
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 

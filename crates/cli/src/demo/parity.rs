@@ -12,7 +12,7 @@ use pathmark_emulator::Scenario;
 use pathmark_emulator::fairness::jain;
 use pathmark_emulator::result::{Distribution, FlowResult, RunResult};
 use pathmark_emulator::scenario::Pattern;
-use pathmark_router::core::impair::Random;
+use pathmark_link::impair::Random;
 use pathmark_testbed::Node;
 use pathmark_testbed::chain::{Chain, RECEIVER, RouterProgram, SENDER};
 use tokio::task::JoinSet;

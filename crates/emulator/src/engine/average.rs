@@ -4,7 +4,7 @@ use pathmark_cc::Instant;
 
 use crate::result::MeanMax;
 
-/// Cheaper than a [`Gauge`](pathmark_router::core::Gauge): no quantiles, 48 bytes.
+/// Cheaper than a [`Gauge`](pathmark_link::Gauge): no quantiles, 48 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Average {
     start: Instant,

@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 
 use pathmark_cc::{CloudEstimate, ExactEstimate, Instant, LinkAlgorithm, Upstream};
-use pathmark_router::core::impair::Random;
+use pathmark_link::impair::Random;
 
 use super::Engine;
 use super::hosts::Hosts;

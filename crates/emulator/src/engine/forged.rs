@@ -88,7 +88,7 @@ fn shim(forge: &Forge, bytes: u16, rate: u64) -> Vec<u8> {
 mod tests {
     use super::*;
     use pathmark_cc::Carried;
-    use pathmark_router::forward::shim::{NoHeader, read};
+    use pathmark_link::shim::{NoHeader, read};
 
     fn forger(shim: ForgedShim) -> Forger {
         let forge = Forge {

@@ -1,8 +1,8 @@
 //! A router's link with the measurements that a result wants beyond its own counters.
 
 use pathmark_cc::{CloudEstimate, Instant, Upstream};
-use pathmark_router::core::{DropCause, Gauge, Link, LinkStats};
-use pathmark_router::forward::Identity;
+use pathmark_link::shim::Identity;
+use pathmark_link::{DropCause, Gauge, Link, LinkStats};
 
 use super::packet::{Marking, PacketId, Pool};
 use super::ramp::Ramp;

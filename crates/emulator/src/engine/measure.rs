@@ -1,7 +1,7 @@
 //! Rates, times and queues in the units of results.
 
 use pathmark_cc::Instant;
-use pathmark_router::core::Summary;
+use pathmark_link::Summary;
 
 use crate::result::QueueStats;
 

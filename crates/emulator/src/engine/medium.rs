@@ -6,7 +6,7 @@
 //! are lost.
 
 use pathmark_cc::{Duration, Instant};
-use pathmark_router::core::impair::Random;
+use pathmark_link::impair::Random;
 
 /// Bytes of a slot: 512 bit times.
 const SLOT: u64 = 64;

@@ -8,8 +8,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use pathmark_cc::{Answer, Arrival, Carried, VcpCarried, VcpCode};
-use pathmark_router::core::{DropCause, Owner};
-use pathmark_router::forward::{Identity, shim};
+use pathmark_link::shim::{self, Identity};
+use pathmark_link::{DropCause, Owner};
 use pathmark_transport::Ecn;
 
 /// Bytes of IPv4 and UDP header in front of each datagram.

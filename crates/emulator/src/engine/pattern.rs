@@ -1,7 +1,7 @@
 //! When applications have something to send: at a rate, at random, on and off.
 
 use pathmark_cc::{Duration, Instant};
-use pathmark_router::core::impair::Random;
+use pathmark_link::impair::Random;
 
 use crate::scenario::{OnOff, Pattern};
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use pathmark_cc::Duration;
-use pathmark_router::core::queue::BadRed;
+use pathmark_link::queue::BadRed;
 use pathmark_transport::connection::ConnectError;
 
 use super::{Engine, Own};

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use pathmark_cc::{Algorithm, Carrier, Duration, Explicit, Instant};
-use pathmark_router::config::{LinkContext, build_link};
-use pathmark_router::core::impair::Random;
-use pathmark_router::forward::Identity;
+use pathmark_link::impair::Random;
+use pathmark_link::keys::{LinkContext, build_link};
+use pathmark_link::shim::Identity;
 use pathmark_transport::{Signal, TransportConfig};
 use qs_proto::QuickStartSignal;
 use vcp_proto::{VcpEcnSignal, VcpSignal};

@@ -4,7 +4,7 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use pathmark_cc::Duration;
-use pathmark_router::config::nearest;
+use pathmark_link::keys::nearest;
 use pathmark_transport::{ControllerFactory, Signal};
 
 use super::figures::{Figures, Series};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pathmark_router::config::{Source, nearest};
+use pathmark_link::keys::{LinkKeys, Source, nearest};
 use toml::{Table, Value};
 
 use super::builtin::{self, BUILT_IN};
@@ -95,10 +95,6 @@ impl Document {
     }
 }
 
-/// Keys of a link that a router's port does not know.
-const NOT_OF_PORTS: [&str; 7] = [
-    "name", "from", "to", "duplex", "reverse", "medium", "capture",
-];
 /// What the other direction takes from a duplex link.
 const OF_BOTH: [&str; 3] = ["rate", "delay", "frame_overhead"];
 
@@ -128,7 +124,7 @@ impl Document {
                 port.extend(own.cloned().unwrap_or_default());
             }
         }
-        port.retain(|key, _| !NOT_OF_PORTS.contains(&key));
+        port.retain(|key, _| LinkKeys::NAMES.contains(&key));
         (!port.is_empty()).then_some(port)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pathmark_router::config::Fault;
+use pathmark_link::keys::Fault;
 
 /// A scenario that cannot be run.
 #[derive(Debug, thiserror::Error)]

@@ -22,7 +22,7 @@ mod variant;
 use std::path::Path;
 
 use pathmark_cc::{Algorithm, Duration};
-use pathmark_router::config::LinkSpec;
+use pathmark_link::keys::LinkSpec;
 use serde::Deserialize;
 
 use document::Document;

@@ -7,9 +7,9 @@
 //! | leo | a satellite for 15 s each, then a short outage, another rate and another delay |
 
 use pathmark_cc::Duration;
-use pathmark_router::config::{ChangeSpec, Span};
-use pathmark_router::core::impair::Random;
-use pathmark_router::core::trace::{BadTrace, OPPORTUNITY, Trace};
+use pathmark_link::impair::Random;
+use pathmark_link::keys::{ChangeSpec, Span};
+use pathmark_link::trace::{BadTrace, OPPORTUNITY, Trace};
 use serde::Deserialize;
 
 /// Longest recording that is made up, seconds; a longer run has it again.

@@ -1,6 +1,6 @@
 //! `[[paper]]`: what a paper says about a scenario, to be laid beside what comes of it here.
 
-use pathmark_router::config::Span;
+use pathmark_link::keys::Span;
 use serde::Deserialize;
 
 use super::changes::Settings;

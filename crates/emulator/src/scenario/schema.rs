@@ -4,9 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-use pathmark_router::config::{
-    ByteCount, ChangeSpec, JitterSpec, LossSpec, Percent, QueueSpec, RateValue, Span,
-};
+use pathmark_link::keys::{ByteCount, LinkKeys, RateValue, Span, WithLink};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{self, IntoDeserializer};
 use serde::{Deserialize, Deserializer};
@@ -63,50 +61,32 @@ pub(super) struct FileVariant {
     pub(super) set: Table,
 }
 
+/// `[[link]]`: the keys of a link and what a scenario adds.
+pub(super) type FileLink = WithLink<OwnKeys, RateSpec, CapacitySpec>;
+/// The keys of one direction of a link.
+pub(super) type Direction = LinkKeys<RateSpec, CapacitySpec>;
+
+/// What of a link's keys only scenarios have.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FileLink {
+pub(super) struct OwnKeys {
     pub(super) name: Spanned<String>,
     pub(super) from: Spanned<String>,
     pub(super) to: Spanned<String>,
     #[serde(default)]
     pub(super) duplex: bool,
-    pub(super) rate: Option<Spanned<RateSpec>>,
-    pub(super) delay: Option<Span>,
-    pub(super) queue: Option<Spanned<QueueSpec>>,
     pub(super) medium: Option<Spanned<String>>,
-    pub(super) controller: Option<Spanned<String>>,
-    pub(super) capacity: Option<Spanned<CapacitySpec>>,
-    pub(super) grant: Option<Spanned<bool>>,
-    pub(super) corruption: Option<Spanned<Percent>>,
-    pub(super) frame_overhead: Option<u32>,
-    pub(super) loss: Option<LossSpec>,
-    pub(super) jitter: Option<JitterSpec>,
     #[serde(default)]
     pub(super) capture: bool,
-    #[serde(default)]
-    pub(super) at: Vec<ChangeSpec>,
-    pub(super) reverse: Option<Spanned<FileReverse>>,
+    pub(super) reverse: Option<Spanned<WithLink<OfReverse, RateSpec, CapacitySpec>>>,
 }
 
-/// What the other direction of a duplex link has of its own.
+/// What the other direction of a duplex link has next to a link's keys.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FileReverse {
-    pub(super) rate: Option<Spanned<RateSpec>>,
-    pub(super) delay: Option<Span>,
-    pub(super) queue: Option<Spanned<QueueSpec>>,
-    pub(super) controller: Option<Spanned<String>>,
-    pub(super) capacity: Option<Spanned<CapacitySpec>>,
-    pub(super) grant: Option<Spanned<bool>>,
-    pub(super) corruption: Option<Spanned<Percent>>,
-    pub(super) frame_overhead: Option<u32>,
-    pub(super) loss: Option<LossSpec>,
-    pub(super) jitter: Option<JitterSpec>,
+pub(super) struct OfReverse {
     #[serde(default)]
     pub(super) capture: bool,
-    #[serde(default)]
-    pub(super) at: Vec<ChangeSpec>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use pathmark_router::config::{Fault, Source, Span};
+use pathmark_link::keys::{Fault, Source, Span};
 use toml::{Spanned, Table, Value};
 
 use super::changes::{Axis, Change, Point, Repeat, Settings};

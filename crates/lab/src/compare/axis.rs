@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use pathmark_cc::Duration;
-use pathmark_router::config::{ByteCount, LimitSpec, RateValue, Span};
+use pathmark_link::keys::{ByteCount, LimitSpec, RateValue, Span};
 
 /// An axis of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

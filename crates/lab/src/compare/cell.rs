@@ -3,8 +3,8 @@
 use std::fmt;
 use std::fmt::Write as _;
 
-use pathmark_router::config::LimitSpec;
-use pathmark_router::core::impair::Random;
+use pathmark_link::impair::Random;
+use pathmark_link::keys::LimitSpec;
 
 use super::axis::{Axis, Loss, Rate, Room, Routers, Rtt};
 use super::contestant::Contestant;

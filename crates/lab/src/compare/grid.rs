@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use pathmark_router::config::{Fault, Source};
+use pathmark_link::keys::{Fault, Source};
 use serde::Deserialize;
 
 use super::axis::{self, Axis, BadValue};

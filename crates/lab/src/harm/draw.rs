@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use pathmark_router::core::impair::Random;
+use pathmark_link::impair::Random;
 
 use super::axis::{Buffer, Burst, Count, Lossy, Mix, Percent, Rate, Size, Time, Told};
 use super::cell::{Cell, Group};

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pathmark_router::config::{Interface, LinkContext, LinkSpec, build_link};
+use pathmark_link::keys::{LinkContext, LinkSpec, build_link};
+use pathmark_router::config::Interface;
 use pathmark_router::forward::{
     Classifier, Identity, PortSettings, Router, RouterConfig, RouterPort, Target,
 };

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use pathmark_link::keys::RateValue;
 use serde::{Deserialize, Deserializer, de};
 use xcp_edge::Key;
 
 use super::schema::PortSpec;
-use super::units::RateValue;
 
 /// UDP port of messages between routers, unless another one is named.
 const PORT: u16 = 6653;

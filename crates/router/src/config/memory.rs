@@ -1,10 +1,10 @@
 //! What the limits of ports cost in packet buffers, beside what there is.
 
-use super::link::LinkSpec;
+use pathmark_link::WireConfig;
+use pathmark_link::keys::{ByteCount, LinkSpec};
+use pathmark_link::queue::Limit;
+
 use super::schema::{Config, PortSpec};
-use super::units::ByteCount;
-use crate::core::impair::WireConfig;
-use crate::core::queue::Limit;
 use crate::forward::{WORKING, cost};
 
 impl Config {

@@ -3,17 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use pathmark_cc::LinkAlgorithm;
+use pathmark_link::keys::{ByteCount, LinkSpec, Source, WithLink, read_regular};
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
 use super::check;
 use super::clouds::XcpISpec;
-use super::error::{ConfigError, Source};
-use super::link::{ChangeSpec, JitterSpec, LinkSpec, QueueSpec};
-use super::loss::LossSpec;
+use super::error::ConfigError;
 use super::steer::{FileSteer, HostSpec, OnStop, SteerSpec};
-use super::units::{ByteCount, Percent, RateValue, Span};
 use crate::forward::Trust;
 use crate::ip::Prefix;
 
@@ -149,7 +146,7 @@ impl Config {
     /// # Errors
     /// [`ConfigError`] names file, line and key.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = super::read_regular(path).map_err(|source| ConfigError::Unreadable {
+        let text = read_regular(path).map_err(|source| ConfigError::Unreadable {
             path: path.to_owned(),
             source,
         })?;
@@ -164,7 +161,7 @@ impl Config {
         let source = Source { path, text };
         let file: File =
             toml::from_str(text).map_err(|error| ConfigError::Invalid(source.syntax(&error)))?;
-        check::config(&source, file)
+        check::config(&source, file).map_err(ConfigError::Invalid)
     }
 }
 
@@ -195,9 +192,13 @@ pub(super) struct File {
     pub(super) table: Option<Spanned<u32>>,
 }
 
+/// `[[port]]`.
+pub(super) type FilePort = WithLink<OwnKeys>;
+
+/// What of a port's keys is not its link's.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FilePort {
+pub(super) struct OwnKeys {
     pub(super) name: Spanned<String>,
     pub(super) tun: Option<Spanned<String>>,
     pub(super) fd: Option<Spanned<i32>>,
@@ -207,20 +208,6 @@ pub(super) struct FilePort {
     pub(super) reserve: Option<Spanned<ByteCount>>,
     pub(super) shims: Option<Spanned<toml::Value>>,
     pub(super) source_check: Option<bool>,
-    pub(super) rate: Option<Spanned<RateValue>>,
-    pub(super) capacity: Option<Spanned<RateValue>>,
-    #[serde(default)]
-    pub(super) delay: Span,
-    pub(super) queue: Option<Spanned<QueueSpec>>,
-    pub(super) controller: Option<Spanned<Law>>,
-    pub(super) grant: Option<Spanned<bool>>,
-    pub(super) corruption: Option<Spanned<Percent>>,
-    #[serde(default)]
-    pub(super) frame_overhead: u32,
-    pub(super) loss: Option<LossSpec>,
-    pub(super) jitter: Option<JitterSpec>,
-    #[serde(default)]
-    pub(super) at: Vec<Spanned<ChangeSpec>>,
     #[serde(default)]
     pub(super) on_stop: OnStop,
     pub(super) txqueuelen: Option<Spanned<u32>>,
@@ -235,18 +222,6 @@ pub(super) struct FileRoute {
     pub(super) prefix: Spanned<Prefix>,
     pub(super) port: Spanned<String>,
     pub(super) from: Option<Spanned<String>>,
-}
-
-/// A controller's name in a file; `none` is no controller.
-#[derive(Debug)]
-pub(super) struct Law(pub(super) Option<LinkAlgorithm>);
-
-impl<'de> Deserialize<'de> for Law {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let law: LinkAlgorithm = text.parse().map_err(de::Error::custom)?;
-        Ok(Self((law.name() != "none").then_some(law)))
-    }
 }
 
 fn prefix<E: de::Error>(text: &str) -> Result<Prefix, E> {

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
+use pathmark_link::keys::{Fault, Source, nearest};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::error::{ConfigError, Source};
 use super::names::{is_hosts, is_interface_pattern};
 use super::schema::{Config, Interface, PortSpec};
-use super::suggest::nearest;
 use crate::ip::Prefix;
 
 /// Tables 253 to 255 are the kernel's own; rule 32766 is the one of the main table.
@@ -95,13 +94,10 @@ pub(super) struct FileSteer {
 }
 
 /// The first of the routing tables that `setup` uses, one per port, and of the rules' priorities.
-pub(super) fn first_table(
-    source: &Source<'_>,
-    given: Option<&Spanned<u32>>,
-) -> Result<u32, ConfigError> {
+pub(super) fn first_table(source: &Source<'_>, given: Option<&Spanned<u32>>) -> Result<u32, Fault> {
     match given {
         Some(table) if !TABLES.contains(table.get_ref()) => {
-            Err(source.fault(Some(table.span()), "a table has a number from 256 to 32000"))
+            Err(source.locate(Some(table.span()), "a table has a number from 256 to 32000"))
         }
         given => Ok(given.map_or(DEFAULT_TABLE, |table| *table.get_ref())),
     }
@@ -112,12 +108,12 @@ pub(super) fn steers(
     written: Vec<FileSteer>,
     ports: &[PortSpec],
     names: &BTreeMap<String, usize>,
-) -> Result<Vec<SteerSpec>, ConfigError> {
+) -> Result<Vec<SteerSpec>, Fault> {
     let mut steers = Vec::new();
     let last = written.last().map(|steer| steer.port.span());
     for steer in written {
         let place = steer.port.span();
-        let fail = |span, message: String| Err(source.fault(Some(span), message));
+        let fail = |span, message: String| Err(source.locate(Some(span), message));
         let name = steer.port.get_ref().as_str();
         let Some((port, spec)) = names
             .get(name)
@@ -181,7 +177,7 @@ pub(super) fn steers(
             ports.len(),
             steers.len()
         );
-        return Err(source.fault(last, message));
+        return Err(source.locate(last, message));
     }
     Ok(steers)
 }
@@ -190,12 +186,12 @@ pub(super) fn steers(
 pub(super) fn host_addresses(
     source: &Source<'_>,
     written: &[Spanned<String>],
-) -> Result<Vec<IpNet>, ConfigError> {
+) -> Result<Vec<IpNet>, Fault> {
     let mut addresses = Vec::new();
     for text in written {
         match text.get_ref().parse::<IpNet>() {
             Ok(address) if !is_hosts(address.addr()) => {
-                return Err(source.fault(Some(text.span()), NO_HOST));
+                return Err(source.locate(Some(text.span()), NO_HOST));
             }
             Ok(address) => addresses.push(address),
             Err(_) => {
@@ -203,7 +199,7 @@ pub(super) fn host_addresses(
                     "cannot read `{}`: write ADDRESS/LENGTH, as in 10.9.0.1/30",
                     text.get_ref()
                 );
-                return Err(source.fault(Some(text.span()), message));
+                return Err(source.locate(Some(text.span()), message));
             }
         }
     }

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use pathmark_link::queue::Limit;
+
+use pathmark_link::keys::{LinkContext, build_link};
+
 use super::*;
-use crate::core::queue::Limit;
 
 pub(super) fn parse(text: &str) -> Result<Config, String> {
     Config::parse(Path::new("router.toml"), text).map_err(|error| error.to_string())
@@ -286,23 +289,6 @@ fn messages_that_would_never_be_sent() {
 fn an_unreadable_file_is_named() {
     let error = Config::load(Path::new("/nonexistent/router.toml")).unwrap_err();
     assert!(error.to_string().contains("/nonexistent/router.toml"));
-}
-
-#[test]
-fn queues_without_limit_hold_a_bdp() {
-    let mut spec = LinkSpec {
-        rate: Some("10Mbit".parse().unwrap()),
-        ..LinkSpec::default()
-    };
-    assert_eq!(spec.limit(None), Limit::Bytes(250_000));
-    assert_eq!(
-        spec.limit(Some(pathmark_cc::Duration::from_millis(400))),
-        Limit::Bytes(500_000)
-    );
-    spec.queue.limit = Some("100p".parse().unwrap());
-    assert_eq!(spec.limit(None), Limit::Packets(100));
-    spec.queue.limit = Some("0.25bdp".parse().unwrap());
-    assert_eq!(spec.limit(None), Limit::Bytes(62_500));
 }
 
 #[test]

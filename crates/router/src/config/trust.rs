@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use pathmark_link::keys::nearest;
 use toml::Value;
 
-use super::suggest::nearest;
 use crate::forward::Trust;
 
 const HOW: &str = "write true, false, or { from = [\"10.1.0.0/16\", \"PORT\"] }";

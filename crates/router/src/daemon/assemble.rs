@@ -5,14 +5,13 @@ use std::io;
 use std::net::IpAddr;
 
 use pathmark_cc::{Instant, LinkController};
+use pathmark_link::Link;
+use pathmark_link::keys::{LinkContext, build_link, build_schedule, build_wire};
+use pathmark_link::queue::BadRed;
 use xcp_proto::Identity;
 
 use super::clouds;
-use crate::config::{
-    Config, Interface, LinkContext, PortSpec, build_link, build_schedule, build_wire,
-};
-use crate::core::Link;
-use crate::core::queue::BadRed;
+use crate::config::{Config, Interface, PortSpec};
 use crate::forward::{
     Classifier, EcnRule, Frame, PortSettings, Router, RouterConfig, RouterPort, Target, route_table,
 };

@@ -3,10 +3,11 @@
 
 use std::fmt::{Result, Write};
 
+use pathmark_link::law_view::{CloudsView, GrantsView};
+
 use super::clouds::{CloudView, MeterView};
 use super::prometheus::{escaped, head};
 use super::snapshot::{LinkView, Snapshot};
-use crate::law_view::{CloudsView, GrantsView};
 
 /// Name, type, help, value.
 type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> f64);

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use pathmark_link::Delays;
+
 use super::*;
-use crate::core::Delays;
 use crate::daemon::SteeringState;
 
 fn snapshot() -> Snapshot {

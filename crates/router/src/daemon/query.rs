@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::config::{PORT_NAME, RateValue, is_port_name};
+use pathmark_link::keys::RateValue;
+
+use crate::config::{PORT_NAME, is_port_name};
 
 /// What a client may ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]

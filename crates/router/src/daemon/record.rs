@@ -10,11 +10,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pathmark_cc::Instant;
+use pathmark_link::DropCause;
+use pathmark_link::law_view::code_name;
 
 use super::snapshot::seconds;
-use crate::core::DropCause;
 use crate::forward::Router;
-use crate::law_view::code_name;
 
 const HEADER: &str = "unix_s,time_s,link,rate_bps,arrived_packets,arrived_bytes,\
     sent_packets,sent_bytes,queue_packets,queue_bytes,\

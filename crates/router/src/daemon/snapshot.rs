@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use pathmark_cc::{Duration, Instant};
+use pathmark_link::law_view::LawView;
+use pathmark_link::{Delays, DropCause, Summary};
 use serde::Serialize;
 
 use super::clouds::MeterView;
@@ -11,9 +13,7 @@ use super::kernel::{Looks, Watches};
 use super::packets::PacketsView;
 use super::rates::{History, Rates};
 use super::steering::{States, SteeringState};
-use crate::core::{Delays, DropCause, Summary};
 use crate::forward::{Router, RouterPort};
-use crate::law_view::LawView;
 use crate::tun::{Device, Watch, sys};
 
 /// Everything there is to see.

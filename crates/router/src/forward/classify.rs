@@ -3,14 +3,17 @@
 use std::net::IpAddr;
 
 use pathmark_cc::{Answer, Arrival, Carried};
+use pathmark_link::shim::{self, Carrier, Identity};
+use pathmark_shim::Kind;
+use pathmark_shim::demux::Datagram as Contents;
+use pathmark_shim::frame::declared_len;
 use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::{ChecksumState, Datagram};
 use vcp_proto::{carried, ecn, mark};
-use xcp_proto::Identity;
 
-use super::frame::{Carrier, Frame};
-use super::shim;
+use super::frame::Frame;
 use crate::ip::Prefix;
+use crate::offload::Super;
 
 /// Names packets whose ECN field carries VCP's code. Nothing else's ECN field is ever read or
 /// written.
@@ -223,6 +226,29 @@ fn write_shim(
         ChecksumState::Complete => located(bytes)
             .is_some_and(|udp| shim::write_packet(bytes, &udp, offset, answer, packet, router)),
     };
+}
+
+/// True if all packets of a super-packet tell a port the same: none has a shim, or each has one of
+/// the same kind, and of XCP the same one. Packets of one sender that it sent together do, unless
+/// only some bear a shim or a router has stamped them.
+#[inline]
+pub(super) fn tell_alike(bytes: &[u8], whole: &Super) -> bool {
+    if !whole.is_udp() {
+        return true;
+    }
+    let told = |index| {
+        let payload = whole.segment_payload(bytes, index);
+        let Contents::Shim(kind) = Contents::classify(payload) else {
+            return (None, None);
+        };
+        let same = (kind == Kind::XCP).then(|| declared_len(payload).ok());
+        (
+            Some(kind),
+            same.flatten().and_then(|len| payload.get(..len)),
+        )
+    };
+    let first = told(0);
+    (1..whole.segments()).all(|index| told(index) == first)
 }
 
 /// Where the payload of a super-packet's segment begins, in bytes from the start of its own

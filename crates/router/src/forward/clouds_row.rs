@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use pathmark_cc::{CloudMetrics, LinkAlgorithm, XcpRequest};
+use pathmark_link::queue::{DropTail, Limit};
+use pathmark_link::{Link, LinkConfig, Port, Schedule, Shaper, WireConfig};
 use xcp_edge::{Edge, Estimator, Key, Limits, Prober, Requester};
 use xcp_proto::Repr;
 use xcp_proto::header::{Body, LastRouter};
@@ -10,9 +12,6 @@ use xcp_proto::header::{Body, LastRouter};
 use super::super::super::tests::udp;
 use super::super::super::{Classifier, Identity, PortSettings, RouterConfig, RouterPort};
 use super::*;
-use crate::core::impair::WireConfig;
-use crate::core::queue::{DropTail, Limit};
-use crate::core::{Link, LinkConfig, Port, Schedule, Shaper};
 use crate::ip::{Routes, TokenBucket};
 
 pub(super) const SENDER: &str = "10.0.0.1";

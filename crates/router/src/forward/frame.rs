@@ -1,27 +1,10 @@
 //! A packet in a buffer of the pool.
 
-use vcp_proto::mark::Lifted;
+use pathmark_link::queue::Popped;
+use pathmark_link::shim::Carrier;
 
 use super::pool::Account;
-use crate::core::queue::Popped;
 use crate::offload::{GsoKind, Offload};
-
-/// Which part of a packet carries feedback.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Carrier {
-    /// None.
-    #[default]
-    None,
-    /// A VCP shim at the start of the UDP payload; of a super-packet, the first one.
-    Vcp(Lifted),
-    /// Another shim at the start of the UDP payload.
-    Shim {
-        /// Where that payload starts, in bytes from the start of the packet.
-        payload: u16,
-    },
-    /// The IP ECN field.
-    Ecn,
-}
 
 /// A packet in a buffer of the pool.
 #[derive(Debug)]

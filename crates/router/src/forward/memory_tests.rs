@@ -1,10 +1,10 @@
 //! Ports that share the memory of packet buffers.
 
 use pathmark_cc::Instant;
+use pathmark_link::DropCause;
 
 use super::tests::{DST, OUT, SRC, drain, router, send, udp};
 use super::*;
-use crate::core::DropCause;
 use crate::offload::Offload;
 
 /// With reserves of a quarter each, of 10 MB less what is for working.
@@ -13,7 +13,7 @@ fn with_reserves(rate: u64) -> Router {
     let mut ports = router.take_ports();
     for port in &mut ports {
         port.settings.reserve = 2_400_000;
-        let limit = crate::core::queue::Limit::Bytes(100_000_000);
+        let limit = pathmark_link::queue::Limit::Bytes(100_000_000);
         port.link.port_mut().set_limit(limit);
     }
     let mut routes = crate::ip::Routes::new();

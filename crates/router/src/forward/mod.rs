@@ -28,7 +28,6 @@ mod port;
 mod quick_start_tests;
 mod refuse;
 mod router;
-pub mod shim;
 #[cfg(test)]
 mod super_tests;
 mod tally;
@@ -46,7 +45,7 @@ mod xcp_tests;
 pub use classify::{Classifier, EcnRule, write_answer};
 pub use clouds::{CloudMeter, Estimated, MessageCounts};
 pub use counters::Counters;
-pub use frame::{Carrier, Frame};
+pub use frame::Frame;
 pub use own_udp::HEADERS;
 pub use pool::{LARGE, Pool, USUAL, WORKING, cost};
 pub use port::{PortSettings, RouterPort};

@@ -3,8 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pathmark_cc::Instant;
-
-use crate::core::{DropCause, Link, Owner};
+use pathmark_link::{DropCause, Link, Owner};
 
 use super::frame::Frame;
 use super::pool::Account;

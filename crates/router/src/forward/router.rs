@@ -3,21 +3,21 @@
 use std::net::IpAddr;
 
 use pathmark_cc::{Answer, Arrival, Instant};
+use pathmark_link::shim::Carrier;
+use pathmark_link::{DropCause, Owner};
 use vcp_proto::mark::Row;
 use xcp_proto::Identity;
 
-use super::classify::{Classifier, write_answer};
+use super::classify::{Classifier, tell_alike, write_answer};
 use super::clouds::CloudMeter;
 use super::counters::Counters;
 use super::deadlines::Deadlines;
 use super::examine::Route;
-use super::frame::{Carrier, Frame};
+use super::frame::Frame;
 use super::pool::{Account, LARGE, Pool};
 use super::port::RouterPort;
-use super::shim::tell_alike;
 use super::tally::Refused;
 use super::trust::Trust;
-use crate::core::{DropCause, Owner};
 use crate::ip::{Reassembly, RouteTable, Routes, TokenBucket};
 use crate::offload::{Offload, Super};
 

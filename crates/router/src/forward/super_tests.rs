@@ -1,10 +1,10 @@
 //! Super-packets: passed whole, cut, and marked segment by segment.
 
 use pathmark_cc::VcpCode;
+use pathmark_link::queue::Limit;
 use vcp_proto::Packet;
 
 use super::tests::*;
-use crate::core::queue::Limit;
 use crate::ip::complete;
 use crate::offload::{Gso, GsoKind, Offload, Partial};
 

@@ -1,12 +1,12 @@
 //! The sums of [`Tally`](super::Tally) hold whatever becomes of packets.
 
 use pathmark_cc::{Duration, Instant};
+use pathmark_link::impair::{Loss, Probability, Random};
+use pathmark_link::{DropCause, Schedule, WireConfig};
 
 use super::super_tests::super_packet;
 use super::tests::*;
 use super::*;
-use crate::core::impair::{Loss, Probability, Random, WireConfig};
-use crate::core::{DropCause, Schedule};
 use crate::offload::Offload;
 
 /// The sums hold; returns all packets received, forwarded and generated, held, and written.

@@ -5,15 +5,14 @@ use std::net::IpAddr;
 use pathmark_cc::{
     Answer, Arrival, Instant, LinkController, LinkMetrics, Request, VcpAnswer, VcpCode,
 };
+use pathmark_link::queue::{DropTail, Limit};
+use pathmark_link::{Link, LinkConfig, Port, Schedule, Shaper, WireConfig};
 use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::Datagram;
 use vcp_proto::{Packet, Repr};
 
 use super::super_tests::super_packet;
 use super::*;
-use crate::core::impair::WireConfig;
-use crate::core::queue::{DropTail, Limit};
-use crate::core::{Link, LinkConfig, Port, Schedule, Shaper};
 use crate::ip::{Routes, TokenBucket};
 use crate::offload::{Offload, Partial};
 

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use pathmark_link::shim::Carrier;
+
 use super::classify::Classifier;
-use super::frame::Carrier;
 use super::port::RouterPort;
 use crate::ip::Prefix;
 use pathmark_cc::Arrival;

@@ -1,10 +1,10 @@
 //! Whose turn it is: ports with nothing to do are never looked at.
 
 use pathmark_cc::{Duration, Instant};
+use pathmark_link::Link;
 
 use super::frame::Frame;
 use super::router::Router;
-use crate::core::Link;
 
 /// The least step of time.
 pub(super) const TICK: Duration = Duration::from_nanos(1);

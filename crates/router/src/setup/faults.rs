@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use pathmark_link::keys::nearest;
+
 use super::plan::{Wanted, tun, wanted};
 use super::sight::{FoundRule, Sight};
 use super::state::Rule;
-use crate::config::{Config, nearest};
+use crate::config::Config;
 
 /// The kernel's own table, whose rule comes first and concerns the box itself.
 const LOCAL: u32 = 255;

@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use pathmark_link::keys::read_regular;
 use serde::Deserialize;
 
 use super::SetupError;
 use super::plan::SPAN;
 use super::state::{Link, MAIN, State};
-use crate::config::{DEFAULT_TABLE, read_regular};
+use crate::config::DEFAULT_TABLE;
 
 const ALIAS: &str = "vcp-router:";
 

@@ -1,8 +1,8 @@
 //! When flows start, and how much each has to move.
 
 use pathmark_cc::Duration;
-use pathmark_router::config::{Fault, Span};
-use pathmark_router::core::impair::Random;
+use pathmark_link::impair::Random;
+use pathmark_link::keys::{Fault, Span};
 use toml::Spanned;
 
 use super::super::model::exponential;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use pathmark_cc::{Algorithm, Duration};
-use pathmark_router::config::{Fault, nearest};
+use pathmark_link::keys::{Fault, nearest};
 use toml::Spanned;
 
 use super::super::route::route;

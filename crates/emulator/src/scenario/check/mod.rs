@@ -9,7 +9,7 @@ mod stalls;
 use std::ops::Range;
 
 use pathmark_cc::Duration;
-use pathmark_router::config::{Fault, Source};
+use pathmark_link::keys::{Fault, Source};
 use toml::Spanned;
 
 use super::document::Document;
@@ -152,9 +152,9 @@ impl Check<'_> {
 
     fn windows(
         &self,
-        measure: &[Spanned<[pathmark_router::config::Span; 2]>],
+        measure: &[Spanned<[pathmark_link::keys::Span; 2]>],
     ) -> Result<Vec<(Duration, Duration)>, Fault> {
-        let window = |given: &Spanned<[pathmark_router::config::Span; 2]>| {
+        let window = |given: &Spanned<[pathmark_link::keys::Span; 2]>| {
             let [from, to] = given.get_ref().map(|at| at.0);
             if from >= to {
                 return Err(self.fault(given.span(), "a measuring window ends after it begins"));

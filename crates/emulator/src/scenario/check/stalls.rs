@@ -1,6 +1,6 @@
 //! Times in which nodes do nothing.
 
-use pathmark_router::config::Fault;
+use pathmark_link::keys::Fault;
 
 use super::super::Stall;
 use super::super::schema::FileStall;

@@ -8,7 +8,7 @@ mod stalls;
 use std::path::Path;
 
 use pathmark_cc::Duration;
-use pathmark_router::core::queue::Limit;
+use pathmark_link::queue::Limit;
 
 use super::*;
 

@@ -5,10 +5,9 @@ mod text;
 
 use std::fmt::Write as _;
 
-use pathmark_router::core::impair::Random;
-
 use super::axis::{Buffer, Burst, Lossy, Told};
 use super::cell::Cell;
+use pathmark_link::impair::Random;
 use text::{Scene, queue};
 
 /// Names of flows begin with these where they are not ours.

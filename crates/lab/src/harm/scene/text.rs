@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pathmark_router::core::impair::Random;
+use pathmark_link::impair::Random;
 
 use super::super::axis::{Buffer, Burst, Count, Lossy, Mix, Percent, Rate, Size, Time};
 use super::{Roles, TCP};

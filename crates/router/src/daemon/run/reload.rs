@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use pathmark_cc::LinkAlgorithm;
+use pathmark_link::keys::RateValue;
 
 use super::super::assemble::{Plan, plan, put_in_force};
 use super::super::query::Hint;
 use super::super::run_error::{RunError, system};
 use super::super::snapshot::seconds;
 use super::{Daemon, PATIENCE, unix_now};
-use crate::config::{Config, PortSpec, RateValue};
+use crate::config::{Config, PortSpec};
 use crate::tell::tell;
 use crate::tun::{Deaf, Device, sys};
 

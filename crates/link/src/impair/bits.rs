@@ -1,0 +1,313 @@
+//! Bit errors: a Gilbert–Elliott chain that moves with every bit, and what a block code makes of
+//! it.
+
+use super::code::Code;
+use super::random::Random;
+
+/// Probabilities of a chain of bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BitRates {
+    /// From the good to the bad state, per bit.
+    pub good_to_bad: f64,
+    /// From the bad to the good state, per bit.
+    pub bad_to_good: f64,
+    /// That a bit is wrong in the good state.
+    pub error_good: f64,
+    /// That a bit is wrong in the bad state.
+    pub error_bad: f64,
+}
+
+/// A link on which bits go wrong, in bursts. Each bit is sent in the chain's state, then the chain
+/// moves; it starts from its stationary law, and between packets it stands still.
+///
+/// Nothing is drawn for single bits: times in a state and gaps between errors are geometric, so a
+/// packet costs as many draws as it has wrong bytes and changes of state. Logarithms are `libm`'s,
+/// so every machine draws the same.
+#[derive(Clone, Debug)]
+pub struct BitErrors {
+    rates: BitRates,
+    code: Option<Code>,
+    bad: bool,
+    /// Bits yet to be sent in this state.
+    stay: u64,
+    /// Of those, right ones before the next wrong one.
+    gap: u64,
+    random: Random,
+}
+
+impl BitErrors {
+    /// A link whose packets are protected by `code`, or not at all. Probabilities outside 0…1 count
+    /// as the nearer of the two.
+    #[must_use]
+    pub fn new(rates: BitRates, code: Option<Code>, random: Random) -> Self {
+        let mut link = Self {
+            rates,
+            code,
+            bad: false,
+            stay: 0,
+            gap: 0,
+            random,
+        };
+        let (p, r) = (rates.good_to_bad, rates.bad_to_good);
+        link.bad = p > 0.0 && link.uniform() * (p + r) <= p;
+        link.enter();
+        link
+    }
+
+    /// The code.
+    #[must_use]
+    pub fn code(&self) -> Option<Code> {
+        self.code
+    }
+
+    /// True if the next packet, of `bytes` before coding, cannot be put right.
+    pub(super) fn strikes(&mut self, bytes: u32) -> bool {
+        let Some(code) = self.code else {
+            return self.wrong_bytes(bytes, 0) > 0;
+        };
+        let mut lost = false;
+        // All words are sent, whatever becomes of the first.
+        for word in code.words(bytes) {
+            lost |= self.wrong_bytes(word.bytes, word.corrects) > word.corrects;
+        }
+        lost
+    }
+
+    /// Sends so many bytes and returns how many of them are wrong, counting no further than one
+    /// more than `enough`.
+    fn wrong_bytes(&mut self, bytes: u32, enough: u32) -> u32 {
+        let bits = 8 * u64::from(bytes);
+        // A byte is not more than wrong: errors count from `fresh` on. Gaps have no memory, so they
+        // may begin there.
+        let (mut at, mut fresh, mut wrong) = (0, 0, 0);
+        while at < bits {
+            let end = at + self.stay.min(bits - at);
+            let mut here = at.max(fresh);
+            while wrong <= enough && here < end {
+                let error = here.saturating_add(self.gap);
+                if error >= end {
+                    self.gap -= end - here;
+                    break;
+                }
+                wrong += 1;
+                fresh = (error / 8 + 1) * 8;
+                here = fresh;
+                self.gap = self.draw_gap();
+            }
+            self.stay -= end - at;
+            at = end;
+            if self.stay == 0 {
+                self.bad = !self.bad;
+                self.enter();
+            }
+        }
+        wrong
+    }
+
+    fn enter(&mut self) {
+        let leave = if self.bad {
+            self.rates.bad_to_good
+        } else {
+            self.rates.good_to_bad
+        };
+        self.stay = self.geometric(leave).saturating_add(1);
+        self.gap = self.draw_gap();
+    }
+
+    fn draw_gap(&mut self) -> u64 {
+        let error = if self.bad {
+            self.rates.error_bad
+        } else {
+            self.rates.error_good
+        };
+        self.geometric(error)
+    }
+
+    /// Failures before the first success of probability `p`.
+    fn geometric(&mut self, p: f64) -> u64 {
+        if p >= 1.0 {
+            return 0;
+        }
+        if p <= 0.0 {
+            return u64::MAX;
+        }
+        // Saturates where the quotient is beyond what 64 bits hold.
+        (libm::log(self.uniform()) / libm::log1p(-p)) as u64
+    }
+
+    /// Uniform in (0, 1], in steps of 2^-53.
+    fn uniform(&mut self) -> f64 {
+        let high = u64::from(self.random.next_u32()) << 21;
+        let low = u64::from(self.random.next_u32()) >> 11;
+        ((high | low) + 1) as f64 / 9_007_199_254_740_992.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+    use crate::impair::Redundancy;
+
+    /// Probability that a word has more than `corrects` wrong bytes: bit by bit over state, wrong
+    /// bytes so far, and whether this byte is among them. Returns it with the law of the state.
+    fn word_lost(rates: BitRates, bytes: u32, corrects: usize) -> f64 {
+        let BitRates {
+            good_to_bad: p,
+            bad_to_good: r,
+            ..
+        } = rates;
+        let stay = [[1.0 - p, p], [r, 1.0 - r]];
+        let error = [rates.error_good, rates.error_bad];
+        let bad = if p == 0.0 { 0.0 } else { p / (p + r) };
+        // law[state][wrong][this byte is wrong]
+        let mut law = vec![[[0.0f64; 2]; 2]; corrects + 2];
+        law[0][0][0] = 1.0 - bad;
+        law[0][1][0] = bad;
+        for bit in 0..8 * bytes {
+            let mut next = vec![[[0.0f64; 2]; 2]; corrects + 2];
+            for (wrong, states) in law.iter().enumerate() {
+                for (state, flags) in states.iter().enumerate() {
+                    for (flag, mass) in flags.iter().enumerate() {
+                        let flag = if bit % 8 == 0 { 0 } else { flag };
+                        for to in 0..2 {
+                            let moved = mass * stay[state][to];
+                            let more = if flag == 1 { wrong } else { wrong + 1 };
+                            next[more.min(corrects + 1)][to][1] += moved * error[state];
+                            next[wrong][to][flag] += moved * (1.0 - error[state]);
+                        }
+                    }
+                }
+            }
+            law = next;
+        }
+        law[corrects + 1].iter().flatten().sum()
+    }
+
+    /// Share of lost packets among `n` that are far apart, each with a generator of its own.
+    fn measured(rates: BitRates, code: Option<Code>, bytes: u32, n: u64) -> f64 {
+        let lost = (0..n).filter(|&seed| {
+            let mut link = BitErrors::new(rates, code, Random::new(seed, "bits"));
+            link.strikes(bytes)
+        });
+        lost.count() as f64 / n as f64
+    }
+
+    fn agree(measured: f64, exact: f64, n: u64) {
+        let tolerance = 4.0 * (exact * (1.0 - exact) / n as f64).sqrt();
+        assert!(
+            (measured - exact).abs() <= tolerance,
+            "{measured} for {exact} ± {tolerance}"
+        );
+    }
+
+    const BURSTS: BitRates = BitRates {
+        good_to_bad: 1e-5,
+        bad_to_good: 1e-3,
+        error_good: 1e-7,
+        error_bad: 1e-3,
+    };
+
+    /// Closed forms: π·(D·P)^L·1 worked out elsewhere, and 1 − (1 − e)^L.
+    #[test]
+    fn packets_without_a_code_meet_their_closed_form() {
+        let exact = 0.043_817_278_503;
+        assert!((word_lost(BURSTS, 1040, 0) - exact).abs() < 1e-9);
+        agree(measured(BURSTS, None, 1040, 200_000), exact, 200_000);
+        let even = BitRates {
+            good_to_bad: 0.0,
+            bad_to_good: 1.0,
+            error_good: 1e-5,
+            error_bad: 0.0,
+        };
+        let exact = 1.0 - (1.0f64 - 1e-5).powi(8320);
+        agree(measured(even, None, 1040, 100_000), exact, 100_000);
+    }
+
+    /// The same word by word as the sum over all ways in which it can go wrong.
+    #[test]
+    fn words_of_a_code_meet_the_exact_sum() {
+        let rates = BitRates {
+            good_to_bad: 2e-4,
+            bad_to_good: 2e-3,
+            error_good: 1e-5,
+            error_bad: 0.05,
+        };
+        let code = |corrects| Code {
+            block: NonZeroU32::new(255),
+            redundancy: Redundancy::Corrects(corrects),
+            short: None,
+        };
+        for (corrects, data) in [(0, 255), (8, 239), (16, 60)] {
+            let bytes = data + 2 * corrects;
+            let exact = word_lost(rates, bytes, corrects as usize);
+            assert!((0.01..0.9).contains(&exact), "{exact}");
+            agree(
+                measured(rates, Some(code(corrects)), data, 40_000),
+                exact,
+                40_000,
+            );
+        }
+    }
+
+    /// A code of the same rate helps the long packet more than the short one: fewer wrong bytes are
+    /// too many for it.
+    #[test]
+    fn short_packets_stand_fewer_errors() {
+        let rates = BitRates {
+            good_to_bad: 1e-4,
+            bad_to_good: 2e-2,
+            error_good: 1e-6,
+            error_bad: 0.2,
+        };
+        let code = Code {
+            block: None,
+            redundancy: Redundancy::Rate(950_000),
+            short: None,
+        };
+        let data = measured(rates, Some(code), 1500, 20_000);
+        let short = measured(rates, Some(code), 60, 20_000);
+        agree(short, word_lost(rates, 64, 2), 20_000);
+        agree(data, word_lost(rates, 1579, 39), 20_000);
+        assert!(short > 2.0 * data, "{short} against {data}");
+        let better = Code {
+            short: Some(crate::impair::Short {
+                below: 128,
+                redundancy: Redundancy::Rate(500_000),
+            }),
+            ..code
+        };
+        let protected = measured(rates, Some(better), 60, 20_000);
+        assert!(protected < short / 4.0, "{protected} against {short}");
+    }
+
+    /// Over one long stream the chain's memory reaches from packet to packet, and its law stays
+    /// stationary.
+    #[test]
+    fn a_stream_of_packets_keeps_the_law() {
+        let mut link = BitErrors::new(BURSTS, None, Random::new(3, "stream"));
+        let n = 400_000;
+        let lost = (0..n).filter(|_| link.strikes(1040)).count() as f64 / f64::from(n);
+        // Sojourns of a thousand bits are shorter than a packet; twice the deviation of independent
+        // packets covers them.
+        let exact = 0.043_817_278_503;
+        let tolerance = 8.0 * (exact * (1.0 - exact) / f64::from(n)).sqrt();
+        assert!((lost - exact).abs() < tolerance, "{lost}");
+    }
+
+    #[test]
+    fn certainties_are_certain() {
+        let rates = |good_to_bad, error_good, error_bad| BitRates {
+            good_to_bad,
+            bad_to_good: 0.0,
+            error_good,
+            error_bad,
+        };
+        let lost = |rates, bytes| BitErrors::new(rates, None, Random::new(1, "x")).strikes(bytes);
+        assert!(!lost(rates(0.0, 0.0, 1.0), u32::MAX / 8));
+        assert!(lost(rates(1.0, 0.0, 1.0), 1), "nothing leads back to good");
+        assert!(lost(rates(0.0, 1.0, 0.0), 1));
+        assert!(!lost(rates(0.0, 1.0, 1.0), 0), "nothing to go wrong");
+    }
+}

@@ -1,0 +1,303 @@
+//! From what a file says of a link to the link.
+
+use std::sync::Arc;
+
+use pathmark_cc::{Duration, Instant, LinkAlgorithm};
+
+use super::link::{JitterSpec, LinkSpec};
+use super::loss::LossSpec;
+use super::queue::{LimitSpec, QueueKind, QueueSpec};
+use super::units::{Chance, RateValue};
+use crate::impair::{
+    BitErrors, BitRates, GilbertElliott, Loss, Random, TimedGilbertElliott, bit_error_rate,
+};
+use crate::link::{Link, LinkConfig};
+use crate::port::{Port, Rebuild};
+use crate::queue::{BadRed, CoDel, CoDelConfig, DropTail, Limit, Queue, Red};
+use crate::schedule::{Change, Restart, Schedule};
+use crate::separation::Separation;
+use crate::shaper::Shaper;
+use crate::wire::{Jitter, WireConfig};
+
+/// A link's packets are spaced to this time and no finer: the driver wakes up no more often.
+const SMOOTH: Duration = Duration::from_micros(100);
+/// Round-trip time that a queue without limit is sized for, if nobody says otherwise.
+const DEFAULT_RTT: Duration = Duration::from_millis(200);
+/// Room of a queue without limit at a link without rate.
+const DEFAULT_PACKETS: u64 = 1000;
+/// What a link is taken to carry until something is known of it: 1 Mbit/s, in bytes per second.
+const UNKNOWN_RATE: u64 = 125_000;
+/// Least room that a bandwidth-delay product is rounded up to, in bytes.
+const LEAST_BDP: u64 = 2 * 1514;
+
+/// What a link takes from its surroundings.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkContext<'a> {
+    /// When it comes up.
+    pub now: Instant,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Its name: components of differently named links draw differently.
+    pub name: &'a str,
+    /// The round-trip time that `bdp` means where the queue does not say.
+    pub rtt: Option<Duration>,
+}
+
+impl LinkContext<'_> {
+    fn random(&self, component: &str) -> Random {
+        Random::new(self.seed, &format!("{}/{component}", self.name))
+    }
+}
+
+/// A link as `spec` describes it.
+///
+/// # Errors
+/// [`BadRed`] for RED parameters that cannot work.
+pub fn build_link<P: Send + 'static>(
+    spec: &LinkSpec,
+    context: &LinkContext<'_>,
+) -> Result<Link<P>, BadRed> {
+    let port = build_port(spec, context)?;
+    let link = Link::new(LinkConfig {
+        port,
+        wire: build_wire(spec, context),
+        schedule: build_schedule(spec, context),
+    });
+    let link = link.hand_over_early(SMOOTH);
+    if spec.at.iter().all(|change| change.restart.is_none()) {
+        return Ok(link);
+    }
+    let (spec, name) = (spec.clone(), context.name.to_owned());
+    let (seed, rtt) = (context.seed, context.rtt);
+    Ok(link.with_rebuild(Rebuild::new(move |now| {
+        let name = &name;
+        let context = LinkContext {
+            now,
+            seed,
+            name,
+            rtt,
+        };
+        build_port(&spec, &context).ok()
+    })))
+}
+
+/// The port of a link as it is when its router starts at `context.now`.
+fn build_port<P: Send + 'static>(
+    spec: &LinkSpec,
+    context: &LinkContext<'_>,
+) -> Result<Port<P>, BadRed> {
+    let now = context.now;
+    let rate = spec.rate.map(|rate| rate.bytes());
+    let limit = spec.limit(context.rtt);
+    let shaper = match &spec.trace {
+        Some(trace) => Shaper::following(Arc::clone(trace), now),
+        None => Shaper::new(rate),
+    };
+    let foreign = build_queue(&spec.queue, limit, rate, context)?;
+    let mut port = if spec.separate() {
+        // Feedback keeps the heard queue short; it needs a limit only.
+        let heard = Box::new(DropTail::new(limit));
+        Port::separated(now, Separation::new(heard, foreign, limit), shaper)
+    } else {
+        Port::new(now, foreign, shaper)
+    };
+    port.set_overhead(spec.frame_overhead);
+    port.set_corruption(spec.corruption.ppm);
+    port.set_capacity(now, spec.capacity.map(|capacity| capacity.bytes()));
+    if spec.follow {
+        port.follow(now, UNKNOWN_RATE);
+    }
+    port.set_controller(now, spec.controller(context));
+    Ok(port)
+}
+
+/// The wire of a link as `spec` describes it.
+#[must_use]
+pub fn build_wire(spec: &LinkSpec, context: &LinkContext<'_>) -> WireConfig {
+    let jitter = spec.jitter.map(|JitterSpec { max, reorder }| Jitter {
+        max: max.0,
+        reorder,
+        random: context.random("jitter"),
+    });
+    WireConfig {
+        delay: spec.delay.0,
+        jitter,
+        loss: spec
+            .loss
+            .map_or(Loss::None, |loss| build_loss(&loss, context)),
+        ..WireConfig::default()
+    }
+}
+
+/// The changes over time that `spec` names, from `context.now` on.
+#[must_use]
+pub fn build_schedule(spec: &LinkSpec, context: &LinkContext<'_>) -> Schedule {
+    let changes = spec.at.iter().flat_map(|change| {
+        let what = Change {
+            rate: change.rate.map(|rate| rate.bytes()),
+            delay: change.delay.map(|delay| delay.0),
+            loss: change.loss.map(|loss| build_loss(&loss, context)),
+            controller: change.controller.clone().map(|law| (law, context.seed)),
+            restart: change.restart.map(|_| Restart::Down),
+        };
+        let up = change.restart.map(|takes| {
+            let up = Change {
+                restart: Some(Restart::Up),
+                ..Change::default()
+            };
+            (change.t.0.saturating_add(takes.0), up)
+        });
+        [Some((change.t.0, what)), up].into_iter().flatten()
+    });
+    Schedule::new(context.now, changes)
+}
+
+fn build_loss(spec: &LossSpec, context: &LinkContext<'_>) -> Loss {
+    match *spec {
+        LossSpec::None => Loss::None,
+        LossSpec::Bernoulli { per } => Loss::Bernoulli {
+            per: per.probability(),
+            random: context.random("loss"),
+        },
+        LossSpec::GilbertElliott {
+            p_good_bad,
+            p_bad_good,
+            per_good,
+            per_bad,
+        } => Loss::GilbertElliott(GilbertElliott::new(
+            p_good_bad.probability(),
+            p_bad_good.probability(),
+            per_good.probability(),
+            per_bad.probability(),
+            context.random("loss"),
+        )),
+        LossSpec::GilbertElliottTime {
+            good,
+            bad,
+            per_good,
+            per_bad,
+        } => Loss::Timed(TimedGilbertElliott::new(
+            good.0.0,
+            bad.0.0,
+            per_good.probability(),
+            per_bad.probability(),
+            context.random("loss"),
+        )),
+        // Bad packets are lost: r = 1 / burst, p = PER · r / (1 − PER).
+        LossSpec::Bursts { per, burst } => {
+            let bad_good = 1.0 / burst.0;
+            let good_bad = (per.0 * bad_good / (1.0 - per.0)).min(1.0);
+            let chance = |p| Chance(p).probability();
+            Loss::GilbertElliott(GilbertElliott::new(
+                chance(good_bad),
+                chance(bad_good),
+                chance(0.0),
+                chance(1.0),
+                context.random("loss"),
+            ))
+        }
+        LossSpec::BitErrors {
+            ber_good,
+            ber_bad,
+            p_good_bad,
+            p_bad_good,
+            fec,
+        } => {
+            let rates = BitRates {
+                good_to_bad: p_good_bad.0,
+                bad_to_good: p_bad_good.0,
+                error_good: ber_good.0,
+                error_bad: ber_bad.0,
+            };
+            let code = fec.map(|fec| fec.0);
+            Loss::Bits(BitErrors::new(rates, code, context.random("loss")))
+        }
+        LossSpec::Fading {
+            snr,
+            fade,
+            antennas,
+            p_good_bad,
+            p_bad_good,
+            fec,
+        } => {
+            let rates = BitRates {
+                good_to_bad: p_good_bad.0,
+                bad_to_good: p_bad_good.0,
+                error_good: bit_error_rate(snr.0, antennas.0),
+                error_bad: bit_error_rate(snr.0 - fade.0, antennas.0),
+            };
+            let code = fec.map(|fec| fec.0);
+            Loss::Bits(BitErrors::new(rates, code, context.random("loss")))
+        }
+    }
+}
+
+fn build_queue<P: Send + 'static>(
+    spec: &QueueSpec,
+    limit: Limit,
+    rate: Option<u64>,
+    context: &LinkContext<'_>,
+) -> Result<Box<dyn Queue<P>>, BadRed> {
+    match spec.kind {
+        QueueKind::DropTail => return Ok(Box::new(DropTail::new(limit))),
+        QueueKind::CoDel => {
+            let usual = CoDelConfig::new(limit);
+            return Ok(Box::new(CoDel::new(CoDelConfig {
+                target: spec.target.map_or(usual.target, |target| target.0),
+                interval: spec.interval.map_or(usual.interval, |interval| interval.0),
+                limit,
+            })));
+        }
+        QueueKind::Red => {}
+    }
+    let red = Red::new(spec.red(limit), rate, context.random("red"))?;
+    Ok(Box::new(red))
+}
+
+impl LinkSpec {
+    /// The queue's limit; `rtt` is what `bdp` means where the queue does not say.
+    #[must_use]
+    pub fn limit(&self, rtt: Option<Duration>) -> Limit {
+        let rtt = self.queue.rtt.map(|rtt| rtt.0).or(rtt);
+        let bdp = |milli| match self.rate {
+            None => Limit::Packets(DEFAULT_PACKETS),
+            Some(rate) => match Limit::bdp(milli, rate.bytes(), rtt.unwrap_or(DEFAULT_RTT)) {
+                Limit::Bytes(bytes) => Limit::Bytes(bytes.max(LEAST_BDP)),
+                packets @ Limit::Packets(_) => packets,
+            },
+        };
+        match self.queue.limit {
+            Some(LimitSpec::MilliBdp(milli)) => bdp(milli),
+            Some(LimitSpec::Packets(packets)) => Limit::Packets(packets),
+            Some(LimitSpec::Bytes(bytes)) => Limit::Bytes(bytes),
+            None => bdp(1000),
+        }
+    }
+
+    /// True if packets with feedback and others have queues of their own: as the queue says, else
+    /// wherever a control law with feedback is in charge.
+    #[must_use]
+    pub fn separate(&self) -> bool {
+        let law = self.controller.as_ref();
+        let feedback = law.is_some_and(LinkAlgorithm::has_feedback);
+        self.queue.separate.unwrap_or(feedback)
+    }
+
+    /// The control law, told the rate or the capacity, whichever is less; `None` without one.
+    #[must_use]
+    pub fn controller(
+        &self,
+        context: &LinkContext<'_>,
+    ) -> Option<Box<dyn pathmark_cc::LinkController>> {
+        let least = [self.rate, self.capacity].into_iter().flatten();
+        let least = least.min_by_key(|rate: &RateValue| rate.bytes());
+        let (law, rate) = (self.controller.as_ref()?, least?);
+        let rate = if self.follow {
+            UNKNOWN_RATE
+        } else {
+            rate.bytes()
+        };
+        let seed = u64::from(context.random("controller").next_u32());
+        Some(law.controller(context.now, rate, seed))
+    }
+}

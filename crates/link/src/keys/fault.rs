@@ -1,0 +1,147 @@
+//! What is wrong in a file, and where.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::suggest::nearest;
+
+/// One thing that is wrong in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The file.
+    pub path: PathBuf,
+    /// Line, from 1.
+    pub line: usize,
+    /// Key, or the table's name if there is none on the line.
+    pub key: Option<String>,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.path.display(), self.line)?;
+        if let Some(key) = &self.key {
+            write!(f, "{key}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// A file's text, to find places in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Its name, for messages.
+    pub path: &'a Path,
+    /// Its contents.
+    pub text: &'a str,
+}
+
+impl Source<'_> {
+    /// A fault at the place where `span` begins, given in bytes of the text; without one, at the
+    /// first line.
+    #[must_use]
+    pub fn locate(&self, span: Option<Range<usize>>, message: impl Into<String>) -> Fault {
+        let at = span.map_or(0, |span| span.start).min(self.text.len());
+        let before = self.text.get(..at).unwrap_or("");
+        let line = before.matches('\n').count() + 1;
+        Fault {
+            path: self.path.to_owned(),
+            line,
+            key: self.key(line, at),
+            message: message.into(),
+        }
+    }
+
+    /// True if the value at `span`, or the `rate` of the inline table there, is a number without
+    /// quotes around it.
+    #[must_use]
+    pub fn is_bare(&self, span: &Range<usize>) -> bool {
+        let text = self.text.get(span.clone()).unwrap_or("");
+        let value = toml::from_str::<toml::Table>(&format!("rate = {text}"))
+            .or_else(|_| toml::from_str::<toml::Table>(text));
+        match value.as_ref().ok().and_then(|table| table.get("rate")) {
+            Some(toml::Value::Integer(_)) => true,
+            Some(toml::Value::Table(inner)) => {
+                matches!(inner.get("rate"), Some(toml::Value::Integer(_)))
+            }
+            _ => false,
+        }
+    }
+
+    /// The key on a line in front of `at`: of an inline table the innermost one.
+    fn key(&self, line: usize, at: usize) -> Option<String> {
+        let text = self.text.lines().nth(line - 1)?.trim();
+        if text.starts_with('[') && !text.contains('=') {
+            return Some(text.trim_matches(['[', ']']).trim().to_owned());
+        }
+        let outer = text.split_once('=')?.0.trim();
+        let start = self.text.get(..at)?.rfind('\n').map_or(0, |n| n + 1);
+        let end = self
+            .text
+            .get(at..)?
+            .find(['=', ',', '\n'])
+            .map_or(at, |n| at + n);
+        let reached = self.text.get(start..at.max(end))?;
+        let inner = reached.rsplit(['{', ',']).find_map(|part| {
+            let key = part.split('=').next()?.trim();
+            (!key.is_empty()
+                && key
+                    .chars()
+                    .all(|c| c.is_alphanumeric() || c == '_' || c == '-'))
+            .then(|| key.to_owned())
+        });
+        match inner {
+            Some(inner) if reached.contains('{') && inner != outer => {
+                Some(format!("{outer}.{inner}"))
+            }
+            _ => Some(outer.to_owned()),
+        }
+    }
+
+    /// What the TOML reader found, told in our words.
+    #[must_use]
+    pub fn syntax(&self, error: &toml::de::Error) -> Fault {
+        self.locate(error.span(), explain(error.message()))
+    }
+}
+
+/// Tells the reader's "unknown field" and "unknown variant" in our words, with the nearest known
+/// name or all of them.
+fn explain(message: &str) -> String {
+    let mut words = message.split('`').skip(1).step_by(2);
+    let field = message.strip_prefix("unknown field ");
+    let variant = message.strip_prefix("unknown variant ");
+    match (words.next(), field.or(variant)) {
+        (Some(given), Some(rest)) => match (nearest(given, words), variant) {
+            (Some(meant), _) => format!("unknown name `{given}`: did you mean `{meant}`?"),
+            (None, Some(_)) => format!(
+                "unknown value {}",
+                rest.replacen(", expected", ": write", 1)
+            ),
+            (None, None) => format!("unknown name {rest}"),
+        },
+        _ => plain(&message.trim_end().replace('\n', " ")),
+    }
+}
+
+/// Says the types of this program's numbers by what they hold.
+fn plain(message: &str) -> String {
+    // How the reader itself keeps a number that is too large for 64 bits.
+    let message = message.replace("` as i128", "`").replace("` as u128", "`");
+    let Some((given, expected)) = message.rsplit_once(", expected ") else {
+        return message;
+    };
+    let (least, most): (i128, i128) = match expected {
+        "u8" => (0, u8::MAX.into()),
+        "u16" => (0, u16::MAX.into()),
+        "u32" => (0, u32::MAX.into()),
+        "u64" | "usize" => (0, u64::MAX.into()),
+        "i32" => (i32::MIN.into(), i32::MAX.into()),
+        "i64" => (i64::MIN.into(), i64::MAX.into()),
+        "f32" | "f64" => return format!("{given}, expected a number"),
+        _ => return message,
+    };
+    format!("{given}, expected a whole number from {least} to {most}")
+}

@@ -1,0 +1,195 @@
+//! What a link is made of, as files describe it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pathmark_cc::LinkAlgorithm;
+use serde::de::value::MapAccessDeserializer;
+use serde::{Deserialize, Deserializer, de};
+
+use super::loss::LossSpec;
+use super::queue::QueueSpec;
+use super::units::{Percent, RateValue, Span};
+use crate::trace::Trace;
+
+/// `jitter = "2ms"`, or `{ max = "2ms", reorder = true }`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JitterSpec {
+    /// Each packet gets a delay uniform in 0…`max` on top.
+    pub max: Span,
+    /// Packets may overtake each other.
+    pub reorder: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JitterTable {
+    max: Span,
+    #[serde(default)]
+    reorder: bool,
+}
+
+impl<'de> Deserialize<'de> for JitterSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = JitterSpec;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time such as \"2ms\", or { max = \"2ms\", reorder = true }")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<JitterSpec, E> {
+                let max = text.parse().map_err(E::custom)?;
+                Ok(JitterSpec {
+                    max,
+                    reorder: false,
+                })
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<JitterSpec, A::Error> {
+                let table = JitterTable::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(JitterSpec {
+                    max: table.max,
+                    reorder: table.reorder,
+                })
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// One entry of `at = [ { t = "30s", rate = "5Mbit" } ]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeSpec {
+    /// When, from the start.
+    pub t: Span,
+    /// New rate; 0 is an outage.
+    pub rate: Option<RateValue>,
+    /// New propagation delay.
+    pub delay: Option<Span>,
+    /// New loss.
+    pub loss: Option<LossSpec>,
+    /// New control law.
+    #[serde(default, deserialize_with = "law")]
+    pub controller: Option<LinkAlgorithm>,
+    /// The port's router stops, and runs again after so long: what waits is lost, what arrives
+    /// meanwhile too, and the law begins anew.
+    #[serde(default, deserialize_with = "restart")]
+    pub restart: Option<Span>,
+}
+
+/// `true`, or how long it takes.
+fn restart<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Span>, D::Error> {
+    struct Visitor;
+    impl de::Visitor<'_> for Visitor {
+        type Value = Option<Span>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("true, or how long the restart takes, such as \"700ms\"")
+        }
+        fn visit_bool<E: de::Error>(self, restarts: bool) -> Result<Option<Span>, E> {
+            Ok(restarts.then(Span::default))
+        }
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<Span>, E> {
+            text.parse().map(Some).map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_any(Visitor)
+}
+
+/// A port's law by its name.
+fn law<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LinkAlgorithm>, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    LinkAlgorithm::parse(&name)
+        .map(Some)
+        .map_err(de::Error::custom)
+}
+
+/// All that a file says of one link.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkSpec {
+    /// Rate, of a trace the mean; absent: unlimited.
+    pub rate: Option<RateValue>,
+    /// When packets may leave, if the rate is not constant.
+    pub trace: Option<Arc<Trace>>,
+    /// What the control law may reckon with, where that is less than the rate or there is none.
+    pub capacity: Option<RateValue>,
+    /// The control law is told no rate, but what the link could send lately.
+    pub follow: bool,
+    /// Propagation delay, one way.
+    pub delay: Span,
+    /// Queue.
+    pub queue: QueueSpec,
+    /// Control law; absent: none.
+    pub controller: Option<LinkAlgorithm>,
+    /// Loss by corruption that the port declares for the link behind it, to senders that hear the
+    /// control law.
+    pub corruption: Percent,
+    /// Bytes that the link adds to each packet.
+    pub frame_overhead: u32,
+    /// Random loss.
+    pub loss: Option<LossSpec>,
+    /// Random extra delay.
+    pub jitter: Option<JitterSpec>,
+    /// Changes over time.
+    pub at: Vec<ChangeSpec>,
+}
+
+impl LinkSpec {
+    /// The most loss by corruption that a port may declare: beyond it nobody could tell a link from
+    /// a broken one.
+    pub const MOST_CORRUPTION: Percent = Percent { ppm: 300_000 };
+
+    /// Its controller grants starting rates or (`false`) does not.
+    ///
+    /// # Errors
+    /// There is no controller.
+    pub fn set_grants(&mut self, grants: bool) -> Result<(), &'static str> {
+        let law = self.controller.take();
+        let law = law.ok_or("only a port with a `controller` grants starting rates: add one")?;
+        self.controller = Some(law.with_grants(grants));
+        Ok(())
+    }
+
+    /// What is wrong with the declared corruption.
+    #[must_use]
+    pub fn bad_corruption(&self) -> Option<&'static str> {
+        if self.corruption > Self::MOST_CORRUPTION {
+            return Some(
+                "a link that loses more than 30% by corruption is broken: declare at most 30%",
+            );
+        }
+        if self.corruption.ppm > 0 && self.controller.is_none() {
+            return Some("what a port declares travels with its law's answers: add `controller`");
+        }
+        None
+    }
+
+    /// True if its control law is to be told what clouds have left, as measured by packets.
+    #[must_use]
+    pub fn measures_clouds(&self) -> bool {
+        self.laws().any(LinkAlgorithm::measured_estimate)
+    }
+
+    /// True if the port names its router in XCP headers.
+    #[must_use]
+    pub fn names_router(&self) -> bool {
+        self.laws().any(|law| matches!(law.name(), "xcp" | "xcp-i"))
+    }
+
+    /// Its control law, and those that scheduled changes bring.
+    pub fn laws(&self) -> impl Iterator<Item = &LinkAlgorithm> {
+        let later = self
+            .at
+            .iter()
+            .filter_map(|change| change.controller.as_ref());
+        self.controller.iter().chain(later)
+    }
+
+    /// True if packets meet chance one by one, now or after a scheduled change.
+    #[must_use]
+    pub fn is_random(&self) -> bool {
+        let lossy = |loss: &Option<LossSpec>| loss.is_some_and(|loss| loss != LossSpec::None);
+        lossy(&self.loss)
+            || self.jitter.is_some()
+            || self.at.iter().any(|change| lossy(&change.loss))
+    }
+}

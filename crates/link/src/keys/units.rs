@@ -1,0 +1,361 @@
+//! Quantities as files have them: `10Mbit`, `199ms`, `64KiB`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use pathmark_cc::Duration;
+use serde::{Deserialize, Deserializer, de};
+
+use crate::impair::Probability;
+
+/// Text that is no such quantity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read `{given}` as {what}: write {example}")]
+pub struct UnitError {
+    given: String,
+    what: &'static str,
+    example: &'static str,
+}
+
+/// A rate: `10Mbit`, `2.5Gbit/s`, or a number of bits per second. SI units, powers of 1000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RateValue {
+    /// Bits per second.
+    pub bits: u64,
+}
+
+/// A time: `199ms`, `1.25s`, `50us`, `2min`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Duration);
+
+/// A number of bytes: `64KiB`, `500kB`, `1MB`, `1500B`, or a bare number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteCount(pub u64);
+
+/// A share of packets: `5%`, `0.1%`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Percent {
+    /// In 10⁻⁶.
+    pub ppm: u32,
+}
+
+/// A probability between 0 and 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chance(pub f64);
+
+impl Chance {
+    /// As the generator compares it.
+    #[must_use]
+    pub fn probability(self) -> Probability {
+        Probability::new(self.0).unwrap_or(Probability::ZERO)
+    }
+}
+
+impl RateValue {
+    /// Bytes per second, rounded down.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.bits / 8
+    }
+}
+
+/// Splits `12.5kbit` into number and unit; the number comes in 10^-9.
+fn split(text: &str) -> Option<(u128, &str)> {
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(end)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.replace('_', "");
+    let (whole, fraction) = (digits(whole), digits(fraction));
+    if whole.is_empty() || fraction.len() > 9 {
+        return None;
+    }
+    let whole: u128 = whole.parse().ok().filter(|n| *n < 1 << 64)?;
+    let fraction: u128 = format!("{fraction:0<9}").parse().ok()?;
+    Some((whole * 1_000_000_000 + fraction, unit.trim()))
+}
+
+fn scaled(nanos: u128, factor: u128) -> Option<u64> {
+    u64::try_from(nanos.checked_mul(factor)? / 1_000_000_000).ok()
+}
+
+impl FromStr for RateValue {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let parse = || {
+            let (number, unit) = split(text)?;
+            let unit = unit.strip_suffix("/s").unwrap_or(unit);
+            let prefix = unit
+                .strip_suffix("bit")
+                .or_else(|| unit.strip_suffix("bps"));
+            let factor = match (unit, prefix?) {
+                (_, "") => 1,
+                (_, "k") => 1_000,
+                (_, "M") => 1_000_000,
+                (_, "G") => 1_000_000_000,
+                (_, "T") => 1_000_000_000_000,
+                _ => return None,
+            };
+            Some(Self {
+                bits: scaled(number, factor)?,
+            })
+        };
+        parse().ok_or_else(|| UnitError {
+            given: text.to_owned(),
+            what: "a rate",
+            example: "one such as \"10Mbit\", \"2.5Gbit\" or \"300kbit\"",
+        })
+    }
+}
+
+impl FromStr for Span {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let parse = || {
+            let (number, unit) = split(text)?;
+            let nanos = match unit {
+                "ns" => 1,
+                "us" | "µs" => 1_000,
+                "ms" => 1_000_000,
+                "s" => 1_000_000_000,
+                "min" => 60_000_000_000,
+                "h" => 3_600_000_000_000,
+                _ if number == 0 => 1,
+                _ => return None,
+            };
+            Some(Self(Duration::from_nanos(scaled(number, nanos)?)))
+        };
+        parse().ok_or_else(|| UnitError {
+            given: text.to_owned(),
+            what: "a time",
+            example: "one such as \"199ms\", \"1.25s\" or \"50us\"",
+        })
+    }
+}
+
+impl FromStr for ByteCount {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let parse = || {
+            let (number, unit) = split(text)?;
+            let factor = match unit {
+                "" | "B" => 1,
+                "kB" => 1_000,
+                "MB" => 1_000_000,
+                "GB" => 1_000_000_000,
+                "KiB" => 1 << 10,
+                "MiB" => 1 << 20,
+                "GiB" => 1 << 30,
+                _ => return None,
+            };
+            Some(Self(scaled(number, factor)?))
+        };
+        parse().ok_or_else(|| UnitError {
+            given: text.to_owned(),
+            what: "a number of bytes",
+            example: "one such as \"64KiB\", \"500kB\" or 1500",
+        })
+    }
+}
+
+impl FromStr for Percent {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let parse = || {
+            let (number, unit) = split(text)?;
+            if unit != "%" && number != 0 {
+                return None;
+            }
+            let ppm = u32::try_from(scaled(number, 10_000)?).ok()?;
+            (ppm <= 1_000_000).then_some(Self { ppm })
+        };
+        parse().ok_or_else(|| UnitError {
+            given: text.to_owned(),
+            what: "a share",
+            example: "one such as \"5%\" or \"0.1%\"",
+        })
+    }
+}
+
+impl fmt::Display for RateValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (factor, unit) in [
+            (1_000_000_000, "Gbit"),
+            (1_000_000, "Mbit"),
+            (1_000, "kbit"),
+        ] {
+            if self.bits >= factor {
+                let milli = u128::from(self.bits) * 1000 / u128::from(factor);
+                let text = format!("{}.{:03}", milli / 1000, milli % 1000);
+                let text = text.trim_end_matches('0').trim_end_matches('.');
+                return write!(f, "{text}{unit}");
+            }
+        }
+        write!(f, "{}bit", self.bits)
+    }
+}
+
+impl fmt::Display for ByteCount {
+    /// To three digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (factor, unit) in [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+            if self.0 >= factor {
+                let tenths = u128::from(self.0) * 10 / u128::from(factor);
+                return match tenths {
+                    1000.. => write!(f, "{}{unit}", tenths / 10),
+                    _ => write!(f, "{}.{}{unit}", tenths / 10, tenths % 10),
+                };
+            }
+        }
+        write!(f, "{}B", self.0)
+    }
+}
+
+/// Reads a string by `FromStr`, or a bare number by `from_number`.
+struct Quantity<T> {
+    expecting: &'static str,
+    from_number: fn(u64) -> Option<T>,
+}
+
+impl<T: FromStr<Err = UnitError>> de::Visitor<'_> for Quantity<T> {
+    type Value = T;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expecting)
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        (self.from_number)(number)
+            .ok_or_else(|| E::invalid_type(de::Unexpected::Unsigned(number), &self))
+    }
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        match u64::try_from(number) {
+            Ok(number) => self.visit_u64(number),
+            Err(_) => Err(E::invalid_value(de::Unexpected::Signed(number), &self)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RateValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Quantity {
+            expecting: "a rate such as \"10Mbit\"",
+            from_number: |bits| Some(Self { bits }),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Quantity {
+            expecting: "a time with its unit, such as \"199ms\"",
+            from_number: |n| (n == 0).then(Self::default),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteCount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Quantity {
+            expecting: "a number of bytes such as \"64KiB\"",
+            from_number: |n| Some(Self(n)),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Quantity {
+            expecting: "a share with its sign, such as \"5%\"",
+            from_number: |n| (n == 0).then(Self::default),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Chance {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let p = f64::deserialize(deserializer)?;
+        if (0.0..=1.0).contains(&p) {
+            Ok(Self(p))
+        } else {
+            Err(de::Error::custom(format!(
+                "the probability {p} is not between 0 and 1"
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_in_bits_and_si() {
+        let rate = |text: &str| text.parse::<RateValue>().map(RateValue::bytes).ok();
+        assert_eq!(rate("10Mbit"), Some(1_250_000));
+        assert_eq!(rate("2.5Gbit/s"), Some(312_500_000));
+        assert_eq!(rate("300 kbit"), Some(37_500));
+        assert_eq!(rate("1_000bps"), Some(125));
+        for bad in [
+            "10",
+            "10MB",
+            "10mbit",
+            "fast",
+            "",
+            "Mbit",
+            "1.2.3Mbit",
+            "-1Mbit",
+            "99999999999Tbit",
+        ] {
+            assert_eq!(rate(bad), None, "{bad}");
+        }
+        for text in ["10Mbit", "2.5Gbit", "300kbit", "64bit"] {
+            assert_eq!(text.parse::<RateValue>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn times_need_a_unit() {
+        let span = |text: &str| text.parse::<Span>().map(|s| s.0.as_nanos()).ok();
+        assert_eq!(span("199ms"), Some(199_000_000));
+        assert_eq!(span("1.25s"), Some(1_250_000_000));
+        assert_eq!(span("0.5us"), Some(500));
+        assert_eq!(span("2min"), Some(120_000_000_000));
+        assert_eq!(span("0"), Some(0));
+        assert_eq!(span("10"), None);
+        assert_eq!(span("10 days"), None);
+    }
+
+    #[test]
+    fn shares_need_a_sign() {
+        let share = |text: &str| text.parse::<Percent>().map(|share| share.ppm).ok();
+        assert_eq!(share("5%"), Some(50_000));
+        assert_eq!(share("0.1 %"), Some(1_000));
+        assert_eq!(share("100%"), Some(1_000_000));
+        assert_eq!(share("0"), Some(0));
+        for bad in ["5", "0.05", "101%", "-1%", "%", "5 percent", ""] {
+            assert_eq!(share(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn bytes_tell_si_from_binary() {
+        let bytes = |text: &str| text.parse::<ByteCount>().map(|b| b.0).ok();
+        assert_eq!(bytes("64KiB"), Some(65_536));
+        assert_eq!(bytes("64kB"), Some(64_000));
+        assert_eq!(bytes("1500"), Some(1500));
+        assert_eq!(bytes("64K"), None);
+        for (count, text) in [
+            (1_023, "1023B"),
+            (1 << 10, "1.0KiB"),
+            (1_500_000, "1.4MiB"),
+            (800 << 20, "800MiB"),
+            (u64::MAX, "17179869183GiB"),
+        ] {
+            assert_eq!(ByteCount(count).to_string(), text);
+        }
+    }
+}

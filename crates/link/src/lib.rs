@@ -1,0 +1,66 @@
+//! Links without I/O: ports, queues, shapers, impaired wires, and the keys that describe them.
+//!
+//! ```text
+//!            ┌───────────────────────── Link ─────────────────────────────┐
+//!  arrival ──► Port: controller ─► queue ─► shaper ─► mark │ Wire: loss, delay, jitter ─► next hop
+//!            └────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Packets are a type parameter `P`: the TUN driver passes handles of pooled buffers, an emulator
+//! its own; nothing here looks inside one. What a port must know of a packet comes in as an
+//! [`Arrival`](pathmark_cc::Arrival), what is to be written into it goes out through its
+//! [`Owner`](owner::Owner). `now` comes in, deadlines go out. Every buffer has a limit.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`link`] | a port and the wire behind it, with a schedule of changes |
+//! | [`port`] | control law, queue and transmitter of one output |
+//! | [`separation`] | the two queues of a port that keeps packets with feedback apart |
+//! | [`queue`] | DropTail, RED, CoDel |
+//! | [`shaper`], [`trace`] | the transmitter: a constant rate, or a recorded one |
+//! | [`wire`], [`impair`] | propagation delay, jitter; random loss and codes |
+//! | [`shim`] | reads the shims of packets for a port, and writes its answers into them |
+//! | [`stats`] | counters and gauges of a link |
+//! | `keys` (feature `config`) | links described in TOML |
+//! | `law_view` (feature `config`) | a control law's state in reports |
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+mod flows;
+pub mod impair;
+#[cfg(feature = "config")]
+pub mod keys;
+#[cfg(feature = "config")]
+pub mod law_view;
+pub mod link;
+pub mod owner;
+pub mod port;
+pub mod queue;
+pub mod schedule;
+pub mod separation;
+pub mod shaper;
+pub mod shim;
+pub mod stats;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+pub mod trace;
+pub mod wire;
+
+pub use link::{Link, LinkConfig};
+pub use owner::Owner;
+pub use port::{Departure, Port, Rebuild};
+pub use schedule::{Change, Restart, Schedule};
+pub use separation::Separation;
+pub use shaper::{Retimed, Shaper};
+pub use stats::{Delays, DropCause, Drops, Gauge, LinkStats, Summary};
+pub use wire::{Jitter, Wire, WireConfig};

@@ -1,0 +1,295 @@
+//! A port and the wire behind it, with scheduled changes of both.
+
+use pathmark_cc::{Arrival, Duration, Instant, LinkAlgorithm};
+
+use crate::owner::Owner;
+use crate::port::{Departure, Port, Rebuild};
+use crate::schedule::{Change, Restart, Schedule};
+use crate::stats::DropCause;
+use crate::wire::{Wire, WireConfig};
+
+/// What a [`Link`] is made of.
+pub struct LinkConfig<P> {
+    /// The port.
+    pub port: Port<P>,
+    /// The wire.
+    pub wire: WireConfig,
+    /// Changes over time.
+    pub schedule: Schedule,
+}
+
+/// A port whose departures travel over an impaired wire.
+#[derive(Debug)]
+pub struct Link<P> {
+    port: Port<P>,
+    wire: Wire<P>,
+    schedule: Schedule,
+    /// How long before its last bit has left a packet may be handed over, in ns.
+    early: u64,
+    restarts: Option<Box<Restarts<P>>>,
+}
+
+/// What a restart needs.
+#[derive(Debug)]
+struct Restarts<P> {
+    rebuild: Rebuild<P>,
+    /// The law that a change put in charge since the start, and its seed.
+    law: Option<(LinkAlgorithm, u64)>,
+    /// Restarts that are under way: the router runs again after the last of them.
+    down: u32,
+}
+
+impl<P: 'static> Link<P> {
+    /// A link at rest.
+    #[must_use]
+    pub fn new(config: LinkConfig<P>) -> Self {
+        let mut link = Self {
+            port: config.port,
+            wire: Wire::new(config.wire),
+            schedule: config.schedule,
+            early: 0,
+            restarts: None,
+        };
+        link.port.set_code(link.wire.code());
+        link
+    }
+
+    /// Hands a packet over up to this long before its last bit has left, where nothing but that
+    /// keeps it here. A driver that comes by no more often than that delivers a fast link's packets
+    /// at once instead of each a visit late.
+    #[must_use]
+    pub fn hand_over_early(mut self, by: Duration) -> Self {
+        self.early = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// Makes ports anew after restarts. Without it a restart leaves the port as it is.
+    #[must_use]
+    pub fn with_rebuild(mut self, rebuild: Rebuild<P>) -> Self {
+        self.restarts = Some(Box::new(Restarts {
+            rebuild,
+            law: None,
+            down: 0,
+        }));
+        self
+    }
+
+    /// Has `change` made to each port that a restart makes anew.
+    #[must_use]
+    pub fn on_restart(
+        mut self,
+        change: impl FnMut(Instant, &mut Port<P>) + Send + 'static,
+    ) -> Self {
+        self.restarts = self.restarts.map(|restarts| {
+            let Restarts { rebuild, law, down } = *restarts;
+            let rebuild = rebuild.with(change);
+            Box::new(Restarts { rebuild, law, down })
+        });
+        self
+    }
+
+    /// A packet that is to travel this link. `arrival.bytes` is its length in IP bytes.
+    #[inline]
+    pub fn arrive(&mut self, now: Instant, arrival: Arrival, packet: P, owner: &mut dyn Owner<P>) {
+        self.arrive_run(now, arrival, 1, packet, owner);
+    }
+
+    /// A super-packet that travels as a whole; see [`Port::arrive_run`].
+    #[inline]
+    pub fn arrive_run(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        packets: u32,
+        packet: P,
+        owner: &mut dyn Owner<P>,
+    ) {
+        self.change(now, owner);
+        self.port.arrive_run(now, arrival, packets, packet, owner);
+    }
+
+    /// The next packet that has reached the far end by `now`.
+    pub fn poll(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Option<P> {
+        self.change(now, owner);
+        let soon = Instant::from_nanos(now.as_nanos().saturating_add(self.early));
+        while let Some(departure) = self.port.poll(now, owner) {
+            if departure.finished <= soon && self.wire.is_transparent() {
+                return Some(departure.packet);
+            }
+            self.transmit(departure, owner);
+            if self.port.ready_at() > now {
+                break;
+            }
+        }
+        self.wire.poll(now)
+    }
+
+    /// When [`step`](Self::step) has something to do next.
+    #[inline]
+    #[must_use]
+    pub fn next_step(&self) -> Instant {
+        let schedule = self.schedule.deadline().unwrap_or(Instant::FAR_FUTURE);
+        self.port.due().min(schedule)
+    }
+
+    /// Does what is due at `now`, but hands nothing over: packets wait at the far end for
+    /// [`collect`](Self::collect).
+    ///
+    /// A driver whose clock waits for it need not come by whenever a packet leaves: it may step
+    /// through all that was due, each at its own [`next_step`](Self::next_step), before the next
+    /// arrival or when [`next_arrival`](Self::next_arrival) has come.
+    pub fn step(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
+        self.change(now, owner);
+        while let Some(departure) = self.port.poll(now, owner) {
+            self.transmit(departure, owner);
+            if self.port.ready_at() > now {
+                break;
+            }
+        }
+    }
+
+    /// The next packet that has reached the far end by `now`, after all steps up to then.
+    #[inline]
+    pub fn collect(&mut self, now: Instant) -> Option<P> {
+        self.wire.poll(now)
+    }
+
+    /// No packet reaches the far end before this.
+    #[inline]
+    #[must_use]
+    pub fn next_arrival(&self) -> Instant {
+        let schedule = self.schedule.deadline().unwrap_or(Instant::FAR_FUTURE);
+        let leaves = self.port.due() + self.wire.delay();
+        leaves.min(self.wire.due()).min(schedule)
+    }
+
+    fn transmit(&mut self, departure: Departure<P>, owner: &mut dyn Owner<P>) {
+        let Departure {
+            packet,
+            packets,
+            frame,
+            finished,
+            ..
+        } = departure;
+        if let Some(cause) = self.wire.send(finished, frame, packet, owner) {
+            self.port.refuse(cause, packets);
+        }
+    }
+
+    #[inline]
+    fn change(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
+        while let Some(change) = self.schedule.poll(now) {
+            self.apply(now, change, owner);
+        }
+    }
+
+    #[cold]
+    fn apply(&mut self, now: Instant, change: Change, owner: &mut dyn Owner<P>) {
+        match change.restart {
+            Some(Restart::Down) => self.go_down(now, owner),
+            Some(Restart::Up) => self.come_up(now),
+            None => {}
+        }
+        if let Some(rate) = change.rate {
+            self.set_rate(now, Some(rate));
+        }
+        if let Some(delay) = change.delay {
+            self.wire.set_delay(delay);
+        }
+        if let Some(loss) = change.loss {
+            self.wire.set_loss(loss);
+            self.port.set_code(self.wire.code());
+        }
+        if let Some((law, seed)) = change.controller {
+            self.set_law(now, &law, seed);
+            if let Some(restarts) = &mut self.restarts {
+                restarts.law = Some((law, seed));
+            }
+        }
+    }
+
+    fn set_law(&mut self, now: Instant, law: &LinkAlgorithm, seed: u64) {
+        let capacity = self.port.capacity().unwrap_or(0);
+        let controller = law.controller(now, capacity, seed);
+        self.port.set_controller(now, Some(controller));
+    }
+
+    fn go_down(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
+        if let Some(restarts) = &mut self.restarts {
+            restarts.down += 1;
+            self.port.go_down(now, owner);
+        }
+    }
+
+    fn come_up(&mut self, now: Instant) {
+        let Some(mut restarts) = self.restarts.take() else {
+            return;
+        };
+        restarts.down = restarts.down.saturating_sub(1);
+        if restarts.down == 0
+            && let Some(fresh) = restarts.rebuild.build(now)
+        {
+            self.port.come_up(now, fresh);
+            if let Some((law, seed)) = &restarts.law {
+                self.set_law(now, law, *seed);
+            }
+        }
+        self.restarts = Some(restarts);
+    }
+
+    /// When [`poll`](Self::poll) has something to do next.
+    #[inline]
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        // Plain minima: this is asked for after every step of a link.
+        let never = Instant::FAR_FUTURE;
+        let schedule = self.schedule.deadline().unwrap_or(never);
+        let at = self.port.due().min(self.wire.due()).min(schedule);
+        (at < never).then_some(at)
+    }
+
+    /// The port.
+    #[must_use]
+    pub fn port(&self) -> &Port<P> {
+        &self.port
+    }
+
+    /// The port, to change it.
+    pub fn port_mut(&mut self) -> &mut Port<P> {
+        &mut self.port
+    }
+
+    /// Changes the rate, in bytes per second: the packet in transmission arrives accordingly.
+    pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) {
+        if let Some(retimed) = self.port.set_rate(now, rate) {
+            self.wire.retime(retimed);
+        }
+    }
+
+    /// The wire.
+    #[must_use]
+    pub fn wire(&self) -> &Wire<P> {
+        &self.wire
+    }
+
+    /// Replaces the wire; packets under way arrive as they would have.
+    pub fn set_wire(&mut self, config: WireConfig) {
+        self.wire.configure(config);
+        self.port.set_code(self.wire.code());
+    }
+
+    /// Replaces the scheduled changes.
+    pub fn set_schedule(&mut self, schedule: Schedule) {
+        self.schedule = schedule;
+    }
+
+    /// Hands every packet, waiting or under way, back to its owner.
+    pub fn clear(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
+        self.port.clear(now, owner);
+        for packet in self.wire.drain() {
+            let packets = owner.packets(&packet);
+            self.port.refuse(DropCause::Removed, packets);
+            owner.dropped(packet, DropCause::Removed);
+        }
+    }
+}

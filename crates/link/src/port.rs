@@ -1,0 +1,388 @@
+//! An output port: control law, queue, transmitter.
+
+mod capacity;
+mod follow;
+mod law;
+mod pulse;
+mod queues;
+mod restart;
+mod settings;
+mod views;
+
+use pathmark_cc::{Answer, Arrival, Instant, LinkController};
+
+use crate::impair::Code;
+use crate::owner::Owner;
+use crate::queue::{Popped, Pushed, Queue, Queued};
+use crate::separation::Separation;
+use crate::shaper::Shaper;
+use crate::stats::{DropCause, LinkStats};
+use follow::Follow;
+use law::Law;
+use pulse::Pulse;
+use queues::Queues;
+
+pub use restart::Rebuild;
+
+/// One output port of a router.
+///
+/// Call [`arrive`](Self::arrive) for each packet routed to it and [`poll`](Self::poll) until it
+/// returns `None`, then again at [`deadline`](Self::deadline).
+pub struct Port<P> {
+    law: Law,
+    pulse: Pulse,
+    queues: Queues<P>,
+    shaper: Shaper,
+    /// What there is to reckon with where that is less than the rate, or there is no rate.
+    hint: Option<u64>,
+    /// What it could send lately, where its law is not told the rate.
+    follow: Option<Box<Follow>>,
+    /// Bytes that the link adds to each packet.
+    overhead: u32,
+    /// Loss by corruption that the port declares for the link, in 10^-6 of packets.
+    corruption_ppm: u32,
+    /// What the link protects frames with.
+    code: Option<Code>,
+    access: Access,
+    stats: LinkStats,
+}
+
+/// Whether a packet may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// As soon as the transmitter is ready.
+    Free,
+    /// Not before it is the port's turn in a medium that it shares.
+    Asked,
+    /// One, now.
+    Granted,
+}
+
+/// A packet on its way out.
+#[derive(Debug)]
+pub struct Departure<P> {
+    /// The packet, marked.
+    pub packet: P,
+    /// IP packets that it stands for.
+    pub packets: u32,
+    /// What was known of it; its bytes are those on the wire.
+    pub arrival: Arrival,
+    /// Its bytes with what the link adds, but before coding.
+    pub frame: u32,
+    /// When its last bit leaves; may be a little in the past if the driver polls late.
+    pub finished: Instant,
+}
+
+impl<P> Port<P> {
+    /// A port with one queue for all packets.
+    #[must_use]
+    pub fn new(now: Instant, queue: Box<dyn Queue<P>>, shaper: Shaper) -> Self {
+        let depth = queue.depth();
+        Self::build(now, Queues::One(queue, depth), shaper)
+    }
+
+    /// A port that keeps packets with feedback and all others apart.
+    #[must_use]
+    pub fn separated(now: Instant, queues: Separation<P>, shaper: Shaper) -> Self {
+        Self::build(now, Queues::Two(Box::new(queues)), shaper)
+    }
+
+    fn build(now: Instant, queues: Queues<P>, shaper: Shaper) -> Self {
+        let stats = LinkStats::new(now, shaper.rate());
+        Self {
+            law: Law::none(),
+            pulse: Pulse::new(),
+            queues,
+            shaper,
+            hint: None,
+            follow: None,
+            overhead: 0,
+            corruption_ppm: 0,
+            code: None,
+            access: Access::Free,
+            stats,
+        }
+    }
+
+    /// Puts a control law in charge, told the port's rate as its capacity.
+    #[must_use]
+    pub fn with_controller(mut self, now: Instant, controller: Box<dyn LinkController>) -> Self {
+        self.law.replace(Some(controller));
+        self.law.on_capacity(now, self.capacity());
+        self.law.on_buffer(self.queues.limit());
+        self
+    }
+
+    /// Counts `bytes` more for each packet than its IP length: what the link adds.
+    #[must_use]
+    pub fn with_overhead(mut self, bytes: u32) -> Self {
+        self.overhead = bytes;
+        self
+    }
+
+    /// A packet that is to leave here. `arrival.bytes` is its length in IP bytes.
+    #[inline]
+    pub fn arrive(&mut self, now: Instant, arrival: Arrival, packet: P, owner: &mut dyn Owner<P>) {
+        self.arrive_run(now, arrival, 1, packet, owner);
+    }
+
+    /// True if a super-packet may pass as a whole: it all fits, and the queue treats its packets
+    /// alike.
+    #[must_use]
+    pub fn takes_whole(&self, now: Instant, arrival: &Arrival, packets: u32) -> bool {
+        let bytes = self.on_wire(self.frame(arrival.bytes, packets), packets);
+        match &self.queues {
+            Queues::One(queue, _) => queue.takes_whole(packets, bytes),
+            Queues::Two(separation) => separation.takes_whole(now, arrival, packets, bytes),
+        }
+    }
+
+    /// A super-packet that passes as a whole: `packets` IP packets of together `arrival.bytes`
+    /// bytes, all of one flow and carrying alike. The control law hears of each.
+    #[inline]
+    pub fn arrive_run(
+        &mut self,
+        now: Instant,
+        mut arrival: Arrival,
+        packets: u32,
+        packet: P,
+        owner: &mut dyn Owner<P>,
+    ) {
+        self.advance(now);
+        self.pulse.on_arrival(now);
+        if self.queues.depth().packets == 0 {
+            self.shaper.idle_until(now);
+        }
+        self.stats.arrived_packets += u64::from(packets);
+        self.stats.arrived_bytes += u64::from(arrival.bytes);
+        let frame = self.frame(arrival.bytes, packets);
+        arrival.bytes = self.on_wire(frame, packets);
+        let Some(hears) = self.queues.hears(now, &mut arrival) else {
+            self.refuse(DropCause::Policed, packets);
+            owner.dropped(packet, DropCause::Policed);
+            return;
+        };
+        if hears {
+            let queue = self.queues.heard_bytes();
+            if !self.law.takes(now, &arrival, packets, queue) {
+                self.queues.on_policed(arrival.bytes);
+                self.refuse(DropCause::Policed, packets);
+                owner.dropped(packet, DropCause::Policed);
+                return;
+            }
+        } else {
+            self.law.on_unheard(now, &arrival);
+        }
+        let item = Queued {
+            packet,
+            arrival,
+            frame,
+            packets,
+            since: now,
+        };
+        let (law, stats) = (&mut self.law, &mut self.stats);
+        let pushed = match &mut self.queues {
+            Queues::One(queue, depth) => {
+                let pushed = queue.push(now, item, owner);
+                *depth = queue.depth();
+                pushed
+            }
+            Queues::Two(separation) => separation.push(now, item, hears, owner, |victim, heard| {
+                for one in victim.arrival.each(victim.packets) {
+                    stats.drops.count(DropCause::PushedOut);
+                    if heard {
+                        law.on_drop(now, &one);
+                    }
+                }
+            }),
+        };
+        if let Pushed::Dropped(cause) = pushed {
+            for _ in 0..packets {
+                self.stats.drops.count(cause);
+            }
+            let full = cause == DropCause::QueueFull;
+            if full && hears && self.queues.is_feedback(&arrival) {
+                for one in arrival.each(packets) {
+                    self.law.on_drop(now, &one);
+                }
+            }
+        }
+        self.measure(now);
+    }
+
+    /// The next packet whose transmission can start by `now`, marked. `None`: not before
+    /// [`deadline`](Self::deadline).
+    #[inline]
+    pub fn poll(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Option<Departure<P>> {
+        self.advance(now);
+        if self.shaper.ready_at() > now || self.access == Access::Asked {
+            return None;
+        }
+        if self.access == Access::Granted {
+            self.access = Access::Asked;
+        }
+        let Popped { item, dropped } = self.queues.pop(now, owner);
+        for _ in 0..dropped {
+            self.stats.drops.count(DropCause::Early);
+        }
+        let Queued {
+            mut packet,
+            arrival,
+            frame,
+            packets,
+            since,
+        } = item?;
+        let finished = self.shaper.transmit(now, since, arrival.bytes);
+        if self.queues.answers(&arrival) {
+            let queue = self.queues.heard_bytes();
+            if packets == 1 {
+                self.answer(now, &arrival, queue, &mut packet, 0, owner);
+            } else {
+                for (index, one) in (0..).zip(arrival.each(packets)) {
+                    self.answer(now, &one, queue, &mut packet, index, owner);
+                }
+            }
+        }
+        let overhead = self.overhead.saturating_mul(packets);
+        let waited = now.as_nanos().saturating_sub(since.as_nanos());
+        let [plain, feedback] = &mut self.stats.delays;
+        match arrival.carried == pathmark_cc::Carried::Foreign {
+            true => plain.count(waited, packets),
+            false => feedback.count(waited, packets),
+        }
+        self.stats.sent_packets += u64::from(packets);
+        self.stats.sent_bytes += u64::from(frame.saturating_sub(overhead));
+        self.measure(now);
+        Some(Departure {
+            packet,
+            packets,
+            arrival,
+            frame,
+            finished,
+        })
+    }
+
+    /// Has the control law answer one of the packets of a run.
+    #[inline]
+    fn answer(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        queue: u64,
+        run: &mut P,
+        index: u32,
+        owner: &mut dyn Owner<P>,
+    ) {
+        let mut answer = self.law.on_departure(now, arrival, queue);
+        answer.declare(self.corruption_ppm);
+        answer.pass_cloud(&arrival.carried);
+        if answer != Answer::None {
+            owner.mark_one(run, index, &answer);
+        }
+    }
+
+    /// Bytes of packets with what the link adds to each.
+    #[inline]
+    fn frame(&self, bytes: u32, packets: u32) -> u32 {
+        bytes.saturating_add(self.overhead.saturating_mul(packets))
+    }
+
+    /// The same after coding.
+    #[inline(always)]
+    fn on_wire(&self, frame: u32, packets: u32) -> u32 {
+        match &self.code {
+            None => frame,
+            Some(code) => code.coded_run(frame, packets),
+        }
+    }
+
+    /// Runs what is due without sending anything.
+    #[inline(always)]
+    pub fn advance(&mut self, now: Instant) {
+        if self.pulse.due() <= now {
+            let stalled = self.pulse.beat(now);
+            if stalled > 0 {
+                self.law.on_stall(stalled);
+            }
+        }
+        while let Some((at, rate)) = self.shaper.turn(now) {
+            self.stats.on_rate(at, Some(rate));
+            if self.follow.is_none() {
+                let told = capacity::told(None, &self.shaper, self.hint);
+                self.law.on_capacity(now, told);
+            }
+        }
+        if self
+            .follow
+            .as_ref()
+            .is_some_and(|follow| follow.due() <= now)
+        {
+            self.look(now);
+        }
+        if let Queues::Two(separation) = &mut self.queues
+            && separation.window_is_over(now)
+            && let Some(rate) = capacity::told(self.follow.as_deref(), &self.shaper, self.hint)
+            && let Some(capacity) = separation.capacity(now, rate)
+        {
+            if let Some(law) = self.law.controller() {
+                separation.set_interval(law.metrics().interval);
+            }
+            if separation.has_set_aside() {
+                self.law.on_set_aside(now);
+            }
+            self.law.on_capacity(now, Some(capacity));
+        }
+        if self.law.timer <= now {
+            self.law.on_timer(now, self.queues.heard_bytes());
+        }
+    }
+
+    /// When [`poll`](Self::poll) has something to do next.
+    #[inline]
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let at = self.due();
+        (at < Instant::FAR_FUTURE).then_some(at)
+    }
+
+    /// The [`deadline`](Self::deadline), or the far future.
+    #[inline]
+    pub(super) fn due(&self) -> Instant {
+        let mut timer = self.law.timer.min(self.shaper.turns_at());
+        if self.has_controller() {
+            timer = timer.min(self.pulse.due());
+        }
+        if let Some(follow) = &self.follow {
+            timer = timer.min(follow.due());
+        }
+        if self.queues.depth().packets > 0 && self.access != Access::Asked {
+            timer.min(self.shaper.ready_at())
+        } else {
+            timer
+        }
+    }
+
+    /// Counts packets that were to leave here but never arrived.
+    pub fn refuse(&mut self, cause: DropCause, packets: u32) {
+        for _ in 0..packets {
+            self.stats.drops.count(cause);
+        }
+    }
+
+    #[inline(always)]
+    fn measure(&mut self, now: Instant) {
+        let depth = self.queues.depth();
+        self.stats.queue_packets.set(now, depth.packets);
+        self.stats.queue_bytes(now, depth.bytes);
+    }
+}
+
+impl<P> core::fmt::Debug for Port<P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Port")
+            .field("depth", &self.depth())
+            .field("rate", &self.rate())
+            .field("controller", &self.law.controller())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,60 @@
+//! What a port's control law may reckon with: the rate, what the port is told, or what it measures.
+
+use pathmark_cc::Instant;
+
+use super::Port;
+use super::follow::Follow;
+use crate::shaper::Shaper;
+
+impl<P> Port<P> {
+    /// Says what the control law may reckon with, in bytes per second, where the port cannot see
+    /// it: the link behind it is slower than the port's rate, or the port has none. `None`: its
+    /// rate. Nothing is sent slower for it.
+    pub fn set_capacity(&mut self, now: Instant, hint: Option<u64>) {
+        self.advance(now);
+        self.hint = hint;
+        self.law.on_capacity(now, self.capacity());
+    }
+
+    /// Tells the control law no rate from now on, but what the link could send over the last 100
+    /// ms. Until something is known of it, it is taken for one of `rate` bytes per second.
+    pub fn follow(&mut self, now: Instant, rate: u64) {
+        self.advance(now);
+        let offered = self.offered(now);
+        self.follow = Some(Box::new(Follow::new(now, rate, offered)));
+        self.law.on_capacity(now, self.capacity());
+    }
+
+    /// Looks what the link could send.
+    #[cold]
+    pub(super) fn look(&mut self, now: Instant) {
+        let offered = self.offered(now);
+        if let Some(follow) = &mut self.follow {
+            follow.look(now, offered);
+            self.law.on_variation(follow.wait());
+        }
+        self.law.on_capacity(now, self.capacity());
+    }
+
+    /// Bytes that it could have sent since it came up.
+    fn offered(&self, now: Instant) -> u64 {
+        let passed = self.shaper.offered(now);
+        passed.unwrap_or_else(|| self.stats.capacity_bytes(now))
+    }
+
+    /// What the control law may reckon with, in bytes per second.
+    #[must_use]
+    pub fn capacity(&self) -> Option<u64> {
+        told(self.follow.as_deref(), &self.shaper, self.hint)
+    }
+}
+
+/// The rate that a control law is told, what was measured if it is measured, and no more than the
+/// hint.
+pub(super) fn told(follow: Option<&Follow>, shaper: &Shaper, hint: Option<u64>) -> Option<u64> {
+    let rate = follow.map(Follow::rate).or_else(|| shaper.rate());
+    match (rate, hint) {
+        (Some(rate), Some(hint)) => Some(rate.min(hint)),
+        (rate, hint) => rate.or(hint),
+    }
+}

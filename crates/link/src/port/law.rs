@@ -1,0 +1,176 @@
+//! The control law of a port.
+
+use pathmark_cc::{Answer, Arrival, CloudEstimate, Duration, Instant, LinkController, Upstream};
+
+use crate::queue::Limit;
+
+/// The control law with its deadline at hand, so that most packets ask it for nothing but their
+/// answer.
+///
+/// Its clock runs while the port does: a law measures and gives by time, and in time in which the
+/// port did not run nothing could come or leave. What it took for an idle link would be given away
+/// on top of what flows have.
+pub(super) struct Law {
+    controller: Option<Box<dyn LinkController>>,
+    /// On the port's clock.
+    pub(super) timer: Instant,
+    /// Nanoseconds in which the port did not run since the law is in charge.
+    stalled: u64,
+}
+
+impl Law {
+    /// No law.
+    pub(super) const fn none() -> Self {
+        Self {
+            controller: None,
+            timer: Instant::FAR_FUTURE,
+            stalled: 0,
+        }
+    }
+
+    /// Puts a law in charge, or none, whose clock is the port's now.
+    pub(super) fn replace(&mut self, controller: Option<Box<dyn LinkController>>) {
+        self.controller = controller;
+        self.stalled = 0;
+        self.refresh();
+    }
+
+    /// The law, to put it in charge elsewhere.
+    pub(super) fn into_controller(self) -> Option<Box<dyn LinkController>> {
+        self.controller
+    }
+
+    /// The law.
+    pub(super) fn controller(&self) -> Option<&dyn LinkController> {
+        self.controller.as_deref()
+    }
+
+    /// The port did not run for this number of nanoseconds.
+    #[cold]
+    pub(super) fn on_stall(&mut self, nanos: u64) {
+        self.stalled = self.stalled.saturating_add(nanos);
+        self.refresh();
+    }
+
+    /// What the law's clock shows.
+    #[inline]
+    const fn clock(&self, now: Instant) -> Instant {
+        Instant::from_nanos(now.as_nanos().saturating_sub(self.stalled))
+    }
+
+    pub(super) fn on_estimate(&mut self, now: Instant, upstream: Upstream, told: &CloudEstimate) {
+        let now = self.clock(now);
+        if let Some(controller) = &mut self.controller {
+            controller.on_estimate(now, upstream, told);
+        }
+    }
+
+    /// A packet, or a run of them, arrives. False if the law holds it back: it then goes no
+    /// further.
+    #[inline]
+    pub(super) fn takes(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) -> bool {
+        if packets > 1 {
+            return self.takes_run(now, run, packets, queue);
+        }
+        let now = self.clock(now);
+        let Some(controller) = &mut self.controller else {
+            return true;
+        };
+        match controller.take(now, run, queue) {
+            Some(timer) => {
+                self.timer = after(timer, self.stalled);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn takes_run(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) -> bool {
+        let now = self.clock(now);
+        if let Some(controller) = &mut self.controller {
+            if !controller.admits_all(now, run, packets) {
+                return false;
+            }
+            controller.on_arrivals(now, run, packets, queue);
+            self.refresh();
+        }
+        true
+    }
+
+    /// A packet, or a run of them, arrives that the law does not hear of.
+    #[inline]
+    pub(super) fn on_unheard(&mut self, now: Instant, arrival: &Arrival) {
+        let now = self.clock(now);
+        if let Some(controller) = &mut self.controller {
+            controller.on_unheard(now, arrival);
+        }
+    }
+
+    #[inline]
+    pub(super) fn on_departure(&mut self, now: Instant, arrival: &Arrival, queue: u64) -> Answer {
+        let now = self.clock(now);
+        match &mut self.controller {
+            Some(controller) => controller.on_departure(now, arrival, queue),
+            None => Answer::None,
+        }
+    }
+
+    pub(super) fn on_drop(&mut self, now: Instant, arrival: &Arrival) {
+        let now = self.clock(now);
+        if let Some(controller) = &mut self.controller {
+            controller.on_drop(now, arrival);
+        }
+    }
+
+    #[cold]
+    pub(super) fn on_set_aside(&mut self, now: Instant) {
+        let now = self.clock(now);
+        if let Some(controller) = &mut self.controller {
+            controller.on_set_aside(now);
+        }
+        self.refresh();
+    }
+
+    pub(super) fn on_timer(&mut self, now: Instant, queue: u64) {
+        let now = self.clock(now);
+        if let Some(controller) = &mut self.controller {
+            controller.on_timer(now, queue);
+        }
+        self.refresh();
+    }
+
+    pub(super) fn on_capacity(&mut self, now: Instant, rate: Option<u64>) {
+        let now = self.clock(now);
+        if let (Some(controller), Some(rate)) = (&mut self.controller, rate) {
+            controller.on_capacity(now, rate);
+        }
+        self.refresh();
+    }
+
+    pub(super) fn on_variation(&mut self, wait: Duration) {
+        if let Some(controller) = &mut self.controller {
+            controller.on_variation(wait);
+        }
+    }
+
+    pub(super) fn on_buffer(&mut self, limit: Limit) {
+        if let Some(controller) = &mut self.controller {
+            controller.on_buffer(limit.bytes());
+        }
+    }
+
+    #[inline]
+    pub(super) fn refresh(&mut self) {
+        self.timer = self
+            .controller
+            .as_ref()
+            .and_then(|controller| controller.deadline())
+            .map_or(Instant::FAR_FUTURE, |at| after(at, self.stalled));
+    }
+}
+
+/// So many nanoseconds after `at`.
+#[inline]
+const fn after(at: Instant, nanos: u64) -> Instant {
+    Instant::from_nanos(at.as_nanos().saturating_add(nanos))
+}

@@ -1,0 +1,81 @@
+//! The queue of a port, or its two.
+
+use pathmark_cc::{Arrival, Carried, Instant};
+
+use crate::owner::Owner;
+use crate::queue::{Depth, Limit, Popped, Queue};
+use crate::separation::Separation;
+
+/// The queues, each with its depth at hand.
+pub(super) enum Queues<P> {
+    One(Box<dyn Queue<P>>, Depth),
+    Two(Box<Separation<P>>),
+}
+
+impl<P> Queues<P> {
+    pub(super) fn limit(&self) -> Limit {
+        match self {
+            Self::One(queue, _) => queue.limit(),
+            Self::Two(separation) => separation.limit(),
+        }
+    }
+
+    /// True if the control law is told of this packet's arrival: of all in a common queue, else of
+    /// its own class. `None`: the packet goes no further.
+    #[inline]
+    pub(super) fn hears(&mut self, now: Instant, arrival: &mut Arrival) -> Option<bool> {
+        match self {
+            Self::One(..) => Some(true),
+            Self::Two(separation) => separation.hears(now, arrival),
+        }
+    }
+
+    /// True if a packet that the law hears is of a flow that hears the law. Of a common queue's
+    /// packets that can be told of those alone that carry feedback.
+    #[inline]
+    pub(super) fn is_feedback(&self, arrival: &Arrival) -> bool {
+        matches!(self, Self::Two(_)) || arrival.carried.is_feedback()
+    }
+
+    /// True if it is asked for an answer.
+    #[inline]
+    pub(super) fn answers(&self, arrival: &Arrival) -> bool {
+        matches!(self, Self::One(..)) || arrival.carried != Carried::Foreign
+    }
+
+    #[inline]
+    pub(super) fn heard_bytes(&self) -> u64 {
+        match self {
+            Self::One(_, depth) => depth.bytes,
+            Self::Two(separation) => separation.heard_depth().bytes,
+        }
+    }
+
+    /// The law held back a packet that it heard of.
+    #[cold]
+    pub(super) fn on_policed(&mut self, bytes: u32) {
+        if let Self::Two(separation) = self {
+            separation.on_policed(bytes);
+        }
+    }
+
+    #[inline]
+    pub(super) fn depth(&self) -> Depth {
+        match self {
+            Self::One(_, depth) => *depth,
+            Self::Two(separation) => separation.depth(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
+        match self {
+            Self::One(queue, depth) => {
+                let popped = queue.pop(now, owner);
+                *depth = queue.depth();
+                popped
+            }
+            Self::Two(separation) => separation.pop(now, owner),
+        }
+    }
+}

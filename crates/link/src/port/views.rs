@@ -1,0 +1,63 @@
+//! What of a port may be looked at.
+
+use pathmark_cc::{Instant, LinkController, LinkMetrics};
+
+use super::{Port, Queues};
+use crate::queue::Depth;
+use crate::stats::LinkStats;
+
+impl<P> Port<P> {
+    /// When the transmitter is or was ready for the next packet.
+    #[must_use]
+    pub fn ready_at(&self) -> Instant {
+        self.shaper.ready_at()
+    }
+
+    /// What waits.
+    #[must_use]
+    pub fn depth(&self) -> Depth {
+        self.queues.depth()
+    }
+
+    /// The rate in bytes per second.
+    #[must_use]
+    pub fn rate(&self) -> Option<u64> {
+        self.shaper.rate()
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> &LinkStats {
+        &self.stats
+    }
+
+    /// True if a control law is in charge.
+    #[inline]
+    #[must_use]
+    pub fn has_controller(&self) -> bool {
+        self.law.controller().is_some()
+    }
+
+    /// True if it matters here what packets carry: to a control law, or to tell them apart.
+    #[inline]
+    #[must_use]
+    pub fn reads_packets(&self) -> bool {
+        self.has_controller() || matches!(self.queues, Queues::Two(_))
+    }
+
+    /// How often flows were set aside because they went on with more than their fair share while
+    /// the queue of feedback overflowed; newcomers that are set aside together count once.
+    #[must_use]
+    pub fn times_set_aside(&self) -> u64 {
+        match &self.queues {
+            Queues::One(..) => 0,
+            Queues::Two(separation) => separation.watch().times(),
+        }
+    }
+
+    /// The control law's state; `None` without one.
+    #[must_use]
+    pub fn metrics(&self) -> Option<LinkMetrics> {
+        self.law.controller().map(LinkController::metrics)
+    }
+}

@@ -1,0 +1,9 @@
+//! What a link counts and measures.
+
+mod counters;
+mod delays;
+mod gauge;
+
+pub use counters::{DropCause, Drops, LinkStats};
+pub use delays::Delays;
+pub use gauge::{Gauge, Summary};

@@ -1,0 +1,112 @@
+//! Links whose rate changes while a packet is in transmission, and links whose driver stands still.
+
+use pathmark_cc::{Carried, Duration, Instant};
+
+use super::port::{VCP, Witness, arrival, port};
+use crate::impair::Random;
+use crate::link::{Link, LinkConfig};
+use crate::queue::Limit;
+use crate::schedule::{Change, Schedule};
+use crate::testing::Log;
+use crate::wire::{Jitter, WireConfig};
+
+const MBIT_10: u64 = 1_250_000;
+
+fn ms(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+/// A link of 10 Mbit/s and 20 ms whose rate is `slow` bytes per second from 1 s to 2 s.
+fn dip(slow: u64, reorder: bool) -> Link<u32> {
+    let rate = |rate| Change {
+        rate: Some(rate),
+        ..Change::default()
+    };
+    let changes = [
+        (Duration::from_secs(1), rate(slow)),
+        (Duration::from_secs(2), rate(MBIT_10)),
+    ];
+    let jitter = reorder.then(|| Jitter {
+        max: Duration::ZERO,
+        reorder,
+        random: Random::new(1, "jitter"),
+    });
+    Link::new(LinkConfig {
+        port: port(MBIT_10, Limit::Packets(100)),
+        wire: WireConfig {
+            delay: Duration::from_millis(20),
+            jitter,
+            ..WireConfig::default()
+        },
+        schedule: Schedule::new(Instant::ZERO, changes),
+    })
+}
+
+/// When each packet comes out.
+fn drive(link: &mut Link<u32>, log: &mut Log, until: Instant) -> Vec<(u64, u32)> {
+    let mut out = Vec::new();
+    while let Some(now) = link.deadline().filter(|at| *at <= until) {
+        while let Some(packet) = link.poll(now, log) {
+            out.push((now.as_nanos() / 1000, packet));
+        }
+    }
+    out
+}
+
+/// A packet of 1250 bytes takes 1 ms at 10 Mbit/s, 1250 s at 8 bit/s and 10 s at 1 kbit/s. Three
+/// that come during the dip had to wait for the end of the first one's transmission: 21 minutes.
+#[test]
+fn a_rate_that_returns_frees_the_port_at_once() {
+    // Bytes of the first packet that are left after the dip, by what the dip lets through.
+    for (slow, left) in [(0, 1250), (1, 1249), (125, 1125)] {
+        for reorder in [false, true] {
+            let mut log = Log::default();
+            let mut link = dip(slow, reorder);
+            drive(&mut link, &mut log, ms(1000));
+            for id in 0..3 {
+                link.arrive(ms(1000), arrival(1250, Carried::Foreign), id, &mut log);
+            }
+            let first = 2_020_000 + left * 1_000_000 / MBIT_10;
+            let expected = [(first, 0), (first + 1000, 1), (first + 2000, 2)];
+            let out = drive(&mut link, &mut log, ms(30_000));
+            assert_eq!(out, expected, "{slow} {reorder}");
+        }
+    }
+}
+
+/// A packet that is in transmission when the link stops goes on when it is back.
+#[test]
+fn an_outage_stops_the_packet_in_transmission() {
+    let mut log = Log::default();
+    let mut link = dip(0, false);
+    link.arrive(
+        Instant::from_micros(999_600),
+        arrival(1250, Carried::Foreign),
+        7,
+        &mut log,
+    );
+    let out = drive(&mut link, &mut log, ms(30_000));
+    // 400 µs of it had left before.
+    assert_eq!(out, [(2_020_600, 7)]);
+}
+
+/// The law's clock stands still while nothing drives the port: its timer of 100 ms comes late by
+/// as much as the port, and the law sees no second without packets.
+#[test]
+fn a_law_sees_no_time_in_which_its_port_did_not_run() {
+    let law = Witness::default();
+    let events = law.events.clone();
+    let mut log = Log::default();
+    let mut port = port(MBIT_10, Limit::Packets(100)).with_controller(Instant::ZERO, Box::new(law));
+    port.arrive(ms(10), arrival(1250, VCP), 0, &mut log);
+    assert!(port.poll(ms(10), &mut log).is_some());
+    // The next beat is due at 60 ms.
+    assert_eq!(port.deadline(), Some(ms(60)));
+    port.advance(ms(60));
+    port.advance(ms(1110));
+    let told = events.lock().unwrap().clone();
+    assert_eq!(told.last().unwrap(), "timer 110 with 0");
+    // The next one is due at 210 ms of the law's clock.
+    port.advance(ms(1160));
+    assert_eq!(port.deadline(), Some(ms(1210)));
+}

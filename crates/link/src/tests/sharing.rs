@@ -1,0 +1,379 @@
+//! Packets with feedback and all others in one port: what each class gets.
+
+use pathmark_cc::{Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics};
+
+use super::port::{VCP, Witness, arrival};
+use crate::port::Port;
+use crate::queue::{CoDel, CoDelConfig, DropTail, Limit};
+use crate::separation::Separation;
+use crate::shaper::Shaper;
+use crate::stats::DropCause;
+use crate::testing::Log;
+
+/// Keeps both classes backlogged and returns the bytes that left of each.
+fn compete(heard_bytes: u32, foreign_bytes: u32) -> (u64, u64) {
+    let limit = Limit::Bytes(100_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)));
+    let (mut log, mut now, mut sent) = (Log::default(), Instant::ZERO, (0, 0));
+    while now < Instant::from_millis(5_000) {
+        for _ in 0..4 {
+            port.arrive(now, arrival(heard_bytes, VCP), 0, &mut log);
+            port.arrive(now, arrival(foreign_bytes, Carried::Foreign), 1, &mut log);
+        }
+        let out = port.poll(now, &mut log).unwrap();
+        now = out.finished;
+        if out.packet == 0 {
+            sent.0 += u64::from(out.arrival.bytes);
+        } else {
+            sent.1 += u64::from(out.arrival.bytes);
+        }
+    }
+    sent
+}
+
+#[test]
+fn classes_share_evenly_whatever_their_packet_sizes() {
+    for (heard, foreign) in [(1500, 1500), (1500, 100), (576, 1500), (1500, 30_000)] {
+        let (a, b) = compete(heard, foreign);
+        let share = a as f64 / (a + b) as f64;
+        assert!((share - 0.5).abs() < 0.02, "{heard}/{foreign}: {share}");
+    }
+}
+
+/// The n-th flow of a class: even numbers carry feedback.
+const fn hash_of(flow: u32) -> u32 {
+    (flow + 1).wrapping_mul(0x85EB_CA6B)
+}
+
+/// Sends at 20 Mbit/s what `heard` and `foreign` flows keep in the queue: each class as many
+/// packets as one window that grows by one per turn and is halved by a drop, its flows by turns.
+/// Returns the share of the link that the heard class has from 5 s to 10 s, and how long a small
+/// packet waits at most that comes each 50 ms, one at a time. `pinged` says of which flow it is and
+/// what it carries.
+fn share_of(heard: u32, foreign: u32, pinged: (u32, Carried)) -> (f64, Duration) {
+    const PING: u32 = 2;
+    let limit = Limit::Bytes(500_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let rate = Some(2_500_000);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(rate));
+    let (mut log, mut now, mut sent) = (Log::default(), Instant::from_millis(1), [0u64; 2]);
+    let (mut next, mut waiting, mut window) = ([0u32; 2], [0u32; 2], [10.0; 2]);
+    let (mut pinged_at, mut longest) = (Instant::from_millis(5000), Duration::ZERO);
+    let mut under_way = false;
+    while now < Instant::from_millis(10_000) {
+        if !under_way && pinged_at + Duration::from_millis(50) <= now {
+            let ping = Arrival {
+                flow_hash: pinged.0,
+                ..arrival(100, pinged.1)
+            };
+            port.arrive(now, ping, PING, &mut log);
+            (pinged_at, under_way) = (now, log.drops.is_empty());
+            log.drops.clear();
+        }
+        for (class, count, carried) in [(0, heard, VCP), (1, foreign, Carried::Foreign)] {
+            while count > 0 && waiting[class] < window[class] as u32 {
+                let flow = 2 * (next[class] % count) + class as u32;
+                let packet = Arrival {
+                    flow_hash: hash_of(flow),
+                    ..arrival(1500, carried)
+                };
+                (next[class], waiting[class]) = (next[class] + 1, waiting[class] + 1);
+                port.arrive(now, packet, class as u32, &mut log);
+                for (class, _) in log.drops.drain(..) {
+                    if class == PING {
+                        under_way = false;
+                        continue;
+                    }
+                    waiting[class as usize] -= 1;
+                    window[class as usize] = f64::max(window[class as usize] / 2.0, 2.0);
+                }
+            }
+        }
+        let out = port.poll(now, &mut log).unwrap();
+        now = out.finished;
+        if out.packet == PING {
+            longest = longest.max(now - pinged_at);
+            under_way = false;
+            continue;
+        }
+        let class = out.packet as usize;
+        waiting[class] -= 1;
+        window[class] += 1.0 / window[class];
+        if now >= Instant::from_millis(5_000) {
+            sent[class] += u64::from(out.arrival.bytes);
+        }
+    }
+    (sent[0] as f64 / (sent[0] + sent[1]) as f64, longest)
+}
+
+#[test]
+fn classes_share_by_their_flows() {
+    for (heard, foreign) in [(1, 1), (1, 20), (20, 1), (5, 10), (100, 1), (1, 100)] {
+        let (share, _) = share_of(heard, foreign, (9_999, Carried::Foreign));
+        let fair = f64::from(heard) / f64::from(heard + foreign);
+        let owed = fair.clamp(1.0 / 33.0, 32.0 / 33.0);
+        assert!(
+            (share / owed - 1.0).abs() < 0.1,
+            "{heard}:{foreign}: {share}"
+        );
+    }
+}
+
+/// One that comes alone into a class whose queue is empty waits for a packet or two, however small
+/// the class's share.
+#[test]
+fn a_ping_beside_many_flows_of_the_other_class_does_not_wait() {
+    for (heard, foreign, pinged) in [
+        (40, 0, Carried::Foreign),
+        (0, 40, VCP),
+        (1, 0, Carried::Foreign),
+    ] {
+        let (_, longest) = share_of(heard, foreign, (9_999, pinged));
+        // A full packet takes 0.6 ms.
+        assert!(
+            longest <= Duration::from_micros(2_000),
+            "{heard}:{foreign}: {longest:?}"
+        );
+    }
+}
+
+/// A queue that is served at a small share does not keep packets of a flow that fills it longer
+/// than one that is served at half of the link.
+#[test]
+fn the_buffer_is_divided_as_the_link_is() {
+    let (_, longest) = share_of(20, 1, (hash_of(1), Carried::Foreign));
+    assert!(longest <= Duration::from_millis(450), "{longest:?}");
+    assert!(
+        longest >= Duration::from_millis(50),
+        "behind a queue: {longest:?}"
+    );
+}
+
+#[test]
+fn a_flow_with_some_requests_stays_in_order() {
+    let limit = Limit::Bytes(100_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)));
+    let (mut log, mut now) = (Log::default(), Instant::from_millis(1));
+    for id in 0..40 {
+        // Each seventh packet of this flow carries a request; no packet of the other does.
+        let carried = if id % 7 == 0 { VCP } else { Carried::Foreign };
+        let own = Arrival {
+            flow_hash: 5,
+            ..arrival(1000, carried)
+        };
+        port.arrive(now, own, id, &mut log);
+        port.arrive(now, arrival(1000, Carried::Foreign), 100, &mut log);
+    }
+    let mut left = Vec::new();
+    while let Some(out) = port.poll(now, &mut log) {
+        now = out.finished;
+        left.push(out.packet);
+    }
+    assert!(left.iter().filter(|&&id| id < 100).is_sorted());
+    assert_eq!(
+        left[..4].iter().filter(|&&id| id < 100).count(),
+        2,
+        "half of the link"
+    );
+}
+
+#[test]
+fn a_class_alone_has_the_whole_link_and_the_law_is_told() {
+    let witness = Witness::default();
+    let events = witness.events.clone();
+    let limit = Limit::Bytes(100_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_000_000)))
+        .with_controller(Instant::ZERO, Box::new(witness));
+    let mut log = Log::default();
+    // 30 % of the link for foreign packets: 300 bytes each millisecond.
+    for ms in 0..1000 {
+        let now = Instant::from_millis(ms);
+        port.arrive(now, arrival(300, Carried::Foreign), 0, &mut log);
+        assert!(port.poll(now, &mut log).is_some());
+    }
+    let events = events.lock().unwrap();
+    assert!(!events.iter().any(|e| e.starts_with("arrival")));
+    let last = events.iter().rfind(|e| e.starts_with("capacity")).unwrap();
+    let capacity: u64 = last.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!((695_000..=706_000).contains(&capacity), "{capacity}");
+}
+
+/// A separated port that sends nothing.
+fn stopped(limit: Limit) -> Port<u32> {
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    Port::separated(Instant::ZERO, separation, Shaper::new(Some(0)))
+}
+
+#[test]
+fn the_smaller_class_finds_room_in_a_full_buffer() {
+    let mut port = stopped(Limit::Bytes(10_000));
+    let mut log = Log::default();
+    for id in 0..10 {
+        port.arrive(Instant::ZERO, arrival(1000, Carried::Foreign), id, &mut log);
+    }
+    for id in 10..20 {
+        port.arrive(Instant::ZERO, arrival(1000, VCP), id, &mut log);
+    }
+    let pushed_out: Vec<_> = log.drops.iter().take(5).collect();
+    assert_eq!(
+        pushed_out,
+        [9, 8, 7, 6, 5]
+            .map(|id| (id, DropCause::PushedOut))
+            .iter()
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(
+        log.drops.len(),
+        10,
+        "the rest of the newcomers found no room"
+    );
+    assert_eq!(port.depth().bytes, 10_000);
+}
+
+/// What the other class holds beyond its share would not make room: it stays.
+#[test]
+fn nothing_is_pushed_out_for_a_packet_that_does_not_fit() {
+    let mut port = stopped(Limit::Bytes(20_000));
+    let mut log = Log::default();
+    for id in 0..109 {
+        port.arrive(Instant::ZERO, arrival(100, Carried::Foreign), id, &mut log);
+    }
+    for id in 200..207 {
+        port.arrive(Instant::ZERO, arrival(1500, VCP), id, &mut log);
+    }
+    // 9000 and 10 900 bytes wait: 400 more than the seventh would make of its own class.
+    assert_eq!(log.drops, [(206, DropCause::QueueFull)]);
+    assert_eq!(port.depth().bytes, 19_900);
+}
+
+/// However small the share of a class and the buffer: a single packet now and then passes a buffer
+/// that a hundred flows of the other class keep full.
+#[test]
+fn a_class_of_a_small_share_is_not_locked_out() {
+    for (many, single) in [(VCP, Carried::Foreign), (Carried::Foreign, VCP)] {
+        for buffer in [2, 8, 20, 200] {
+            let limit = Limit::Packets(buffer);
+            let queue = || Box::new(DropTail::new(limit));
+            let separation = Separation::new(queue(), queue(), limit);
+            // A little less than what the many send: so they are worth their number.
+            let shaper = Shaper::new(Some(2_300_000));
+            let mut port = Port::separated(Instant::ZERO, separation, shaper);
+            let (mut log, mut lost) = (Log::default(), 0);
+            for ms in 1..20_000u32 {
+                let now = Instant::from_millis(u64::from(ms));
+                let mut send = |flow, id, carried| {
+                    let packet = Arrival {
+                        flow_hash: hash_of(flow),
+                        ..arrival(1250, carried)
+                    };
+                    port.arrive(now, packet, id, &mut log);
+                };
+                send(2 * ms % 100, 0, many);
+                send((2 * ms + 1) % 100, 0, many);
+                // Each a flow of its own, as handshakes are.
+                if ms % 1000 == 500 {
+                    send(1000 + ms, 1, single);
+                }
+                while port.poll(now, &mut log).is_some() {}
+                lost += log.drops.drain(..).filter(|(id, _)| *id == 1).count();
+            }
+            assert_eq!(lost, 0, "{single:?}, {buffer} packets");
+        }
+    }
+}
+
+/// What a queue drops at its head is lost as well: fifty flows without feedback that heed no losses
+/// are worth one, also where CoDel drops what they send too much.
+#[test]
+fn drops_at_the_head_are_losses_of_the_class() {
+    let limit = Limit::Bytes(2_000_000);
+    let queue = || Box::new(CoDel::new(CoDelConfig::new(limit)));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_250_000)));
+    let (mut log, mut sent) = (Log::default(), [0; 2]);
+    for ms in 1..20_000u32 {
+        let now = Instant::from_millis(u64::from(ms));
+        for (id, flow, bytes, carried) in
+            [(0, 0, 1250, VCP), (1, 1 + ms % 50, 1550, Carried::Foreign)]
+        {
+            let packet = Arrival {
+                flow_hash: hash_of(flow),
+                ..arrival(bytes, carried)
+            };
+            port.arrive(now, packet, id, &mut log);
+        }
+        log.drops.clear();
+        while let Some(out) = port.poll(now, &mut log) {
+            if ms >= 10_000 {
+                sent[out.packet as usize] += out.arrival.bytes;
+            }
+        }
+    }
+    let share = f64::from(sent[0]) / f64::from(sent[0] + sent[1]);
+    assert!((0.4..0.6).contains(&share), "{share}");
+}
+
+/// Lets one packet in four pass.
+#[derive(Debug)]
+struct Police(u32);
+
+impl LinkController for Police {
+    fn admits(&mut self, _now: Instant, _packet: &Arrival) -> bool {
+        self.0 = self.0.wrapping_add(1);
+        self.0.is_multiple_of(4)
+    }
+    fn on_arrival(&mut self, _now: Instant, _packet: &Arrival, _queue: u64) {}
+    fn on_departure(&mut self, _now: Instant, _packet: &Arrival, _queue: u64) -> Answer {
+        Answer::None
+    }
+    fn on_drop(&mut self, _now: Instant, _packet: &Arrival) {}
+    fn on_timer(&mut self, _now: Instant, _queue: u64) {}
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+    fn on_capacity(&mut self, _now: Instant, _rate: u64) {}
+    fn metrics(&self) -> LinkMetrics {
+        let mut metrics = LinkMetrics::default();
+        metrics.interval = Duration::from_millis(1_000);
+        metrics
+    }
+}
+
+/// Nor does it matter who drops: fifty flows with feedback of which the law holds back three
+/// quarters, each with dozens of packets in a round trip, are worth one.
+#[test]
+fn what_the_law_holds_back_is_lost() {
+    let limit = Limit::Bytes(50_000);
+    let queue = || Box::new(DropTail::new(limit));
+    let separation = Separation::new(queue(), queue(), limit);
+    let mut port = Port::separated(Instant::ZERO, separation, Shaper::new(Some(1_250_000)))
+        .with_controller(Instant::ZERO, Box::new(Police(0)));
+    let (mut log, mut sent) = (Log::default(), [0; 2]);
+    for ms in 1..20_000u32 {
+        let now = Instant::from_millis(u64::from(ms));
+        for n in 0..4 {
+            let packet = Arrival {
+                flow_hash: hash_of(2 + (7 * ms + n) % 50),
+                ..arrival(1250, VCP)
+            };
+            port.arrive(now, packet, 0, &mut log);
+        }
+        port.arrive(now, arrival(1250, Carried::Foreign), 1, &mut log);
+        log.drops.clear();
+        while let Some(out) = port.poll(now, &mut log) {
+            if ms >= 10_000 {
+                sent[out.packet as usize] += out.arrival.bytes;
+            }
+        }
+    }
+    let share = f64::from(sent[0]) / f64::from(sent[0] + sent[1]);
+    assert!((0.4..0.6).contains(&share), "{share}");
+}
