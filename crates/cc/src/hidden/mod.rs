@@ -7,16 +7,16 @@
 //! ```text
 //!   step.rs        the window is at most a few times what has arrived
 //!   losing.rs      a round trip with heavy loss: no growth, and a window of what arrived
-//!   following.rs   losses that follow delay: a queue overflows                  ─► CUBIC
+//!   following.rs   losses that follow delay: a queue overflows              ─► CUBIC
 //!   leaning.rs     losses correlated with long delays, among random ones: never attested,
-//!                  and above 1 % with 5 standard deviations …                   ─► CUBIC
-//!   tolerance.rs   losses that routers declare or a trial has attested are random  ─► routers
-//!   growth.rs      … or declared, above 10 %, and stay so while more arrives    ─► attested
+//!                  and above 1 % with 5 standard deviations …               ─► CUBIC
+//!   tolerance.rs   losses that routers declare or a trial has attested are random ─► routers
+//!   tolerance.rs   losses that routers declare or a trial attested are random ─► routers
 //!   trial.rs       more than that, or less if it comes with the rate (phases.rs): send less,
-//!                  and see whether the loss goes                                ─► CUBIC, or attested
-//!                  … unless a queue stands that no router announces             ─► CUBIC
+//!                  and see whether the loss goes                            ─► CUBIC, or attested
+//!                  … unless a queue stands that no router announces         ─► CUBIC
 //!   delay.rs       a queue that stands longer than routers take to announce one, and drains
-//!                  when the sender sends less (delay_trial.rs)                  ─► CUBIC
+//!                  when the sender sends less (delay_trial.rs)              ─► CUBIC
 //! ```
 //!
 //! While CUBIC rules, every loss counts, as it does for the other flows at that hop, and the

@@ -1,15 +1,15 @@
-//! Which flows were here before, and for how long what they say may add up, so that headers made up
-//! for one packet each count for little.
+//! Flows seen before, and the time that their headers may add up to, so that headers forged for one
+//! packet each count for little.
 //!
-//! A header's inter-packet time is its sender's word. What it may count for is bounded by flow: one
-//! that was here before the running interval counts up to the time that has passed since; the first
-//! headers of any other count for nothing in the sums, and together they may have a quarter of what
-//! is given. A newcomer waits for one interval at most; a thousand forged flows of one packet each
-//! change no mean. Time is counted as it passes and not by intervals: a flow whose packets are
-//! further apart than an interval counts for what they are apart.
+//! The sender of a header states its inter-packet time. What it may count for is bounded by flow: a
+//! flow seen before the running interval counts up to the time that has passed since; the first
+//! headers of any other flow count for nothing in the sums, and together they may have a quarter of
+//! what is given. A new flow waits for one interval at most; a thousand forged flows of one packet
+//! each change no mean. Time is counted as it passes and not by intervals: a flow whose packets are
+//! further apart than an interval counts for the time between them.
 //!
-//! Flows are told apart by a hash in a table of fixed size; flows in one slot count together, and
-//! where flows are many, slots allow as much more.
+//! A hash in a table of fixed size identifies a flow; flows in one slot count together, and with
+//! many flows the allowance per slot grows accordingly.
 
 use crate::Instant;
 use crate::arith::saturate;
@@ -43,7 +43,7 @@ pub(crate) struct Known {
     slots: Box<[Slot]>,
     /// When the running interval began, in ticks.
     began: u32,
-    /// After so many ticks a flow is forgotten.
+    /// Ticks after which a flow is forgotten.
     remembered: u32,
     /// Credit per tick, and at most.
     per_tick: u64,

@@ -114,8 +114,8 @@ fn the_window_follows_what_is_granted() {
     assert_eq!(sender.window(), before + 1000);
     assert!(sender.metrics().explicit);
     round(&mut sender, Instant::from_millis(100), 1, -(1 << 50));
-    let told = request(&sender).window;
-    assert_eq!(told, u64::from(MTU), "never below a packet");
+    let window = request(&sender).window;
+    assert_eq!(window, u64::from(MTU), "never below a packet");
 }
 
 #[test]
@@ -168,19 +168,19 @@ fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
         ..Limits::NONE
     };
     sender.on_limits(Instant::ZERO, &limits);
-    let told = request(&sender);
-    assert_eq!((told.window, told.delta), (64_000, 0));
-    assert_eq!(told.x, (100 << 40) / 1000 * 1500 / 64_000);
+    let header = request(&sender);
+    assert_eq!((header.window, header.delta), (64_000, 0));
+    assert_eq!(header.x, (100 << 40) / 1000 * 1500 / 64_000);
     // More room than window: asked for as far as that goes.
     let limits = Limits {
         buffer: own.window + 10_000,
         ..Limits::NONE
     };
     sender.on_limits(Instant::ZERO, &limits);
-    let told = request(&sender);
+    let header = request(&sender);
     let want = 100_000.0 * 1500.0 / own.window as f64;
-    assert!((told.delta as f64 / 65_536.0 - want).abs() < 1.0);
-    // The paper's sender tells its window all the same, and asks for everything.
+    assert!((header.delta as f64 / 65_536.0 - want).abs() < 1.0);
+    // The paper's sender states its window all the same, and requests everything.
     let mut naive = self::sender(XcpParams {
         naive: true,
         ..XcpParams::default()
@@ -293,7 +293,7 @@ fn losses_mean_what_the_policy_says() {
     }
 }
 
-/// What a search for hidden hops would lift bounds nobody who does not search.
+/// A bound that a search for hidden hops would lift does not apply without such a search.
 #[test]
 fn who_ignores_loss_uses_what_is_granted_past_a_hop_that_is_no_router() {
     let mut windows = Vec::new();

@@ -1,4 +1,4 @@
-//! Millions of packets beside the papers' router in `f64`.
+//! Millions of packets, compared with the papers' router in `f64`.
 
 use super::super::XcpLink;
 use super::super::oracle::{Header, Router};

@@ -91,7 +91,7 @@ fn spare_bandwidth_is_given() {
     assert_eq!(pools.negative_left(), 0);
     near(first(pools, EAGER, slow).0.delta, 625_737_728);
     near(first(pools, EAGER, fast).0.delta, 156_434_431);
-    // Whoever wants less leaves the rest in the pool.
+    // A flow that requests less leaves the rest in the pool.
     let (settled, positive, negative) = first(pools, 5000 << 16, slow);
     assert_eq!((settled.delta, settled.bounding), (5000 << 16, false));
     assert_eq!(positive >> 16, 1_904_600);
