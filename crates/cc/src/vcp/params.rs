@@ -3,7 +3,7 @@
 
 use crate::{Duration, FallbackLaw};
 
-/// Load from which a port says HIGH, as a share of its usable capacity: 0.8 (VCP, table I).
+/// Load from which a port sends HIGH, as a share of its usable capacity: 0.8 (VCP, table I).
 pub(crate) const HIGH_LOAD: (u64, u64) = (4, 5);
 
 /// MI with a small ε may use the gain of at most this many intervals in one round trip, in 10^-6
@@ -38,9 +38,9 @@ pub enum AiBase {
 pub enum AiGrowth {
     /// α stays what it is (the paper).
     Constant,
-    /// α doubles after each so many intervals without OVER, and starts over with it. All flows of a
-    /// bottleneck see the same OVERs, so they keep adding equal amounts, and the time to refill a
-    /// cut grows with the logarithm of the window only.
+    /// α doubles after each `intervals` intervals without OVER, and starts over with it. All flows
+    /// of a bottleneck see the same OVERs, so they keep adding equal amounts, and the time to
+    /// refill a cut grows with the logarithm of the window only.
     Doubling {
         /// Intervals per doubling.
         intervals: u32,
@@ -69,7 +69,7 @@ pub struct VcpParams {
     pub beta_ppm: u64,
     /// What a further cut leaves if the overload outlasts the one before, in 10^-6.
     pub beta_again_ppm: u64,
-    /// Measuring interval assumed where routers do not tell theirs (the ECN field cannot).
+    /// Measuring interval assumed where routers do not advertise theirs (the ECN field cannot).
     pub t_rho: Duration,
     /// What RTTs are compared with when AI is scaled.
     pub ai_base: AiBase,
@@ -84,7 +84,7 @@ pub struct VcpParams {
     pub freeze_all: bool,
     /// Where the code travels.
     pub carrier: Carrier,
-    /// Who rules where no router answers.
+    /// The law that rules where no router answers.
     pub fallback: FallbackLaw,
     /// BISE's ε in 10^-6, if the sender follows it where all routers run it.
     pub bise_epsilon_ppm: Option<u64>,
@@ -148,7 +148,7 @@ pub enum QueueFilter {
 /// How long a port measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
-    /// Always so long.
+    /// A fixed time.
     Fixed(Duration),
     /// Two and a half times the 90th percentile of its flows' least RTTs, never longer than this.
     Auto {

@@ -1,4 +1,4 @@
-//! The sender's half: who rules, what losses mean, and the window that follows.
+//! The sender's half: mode, reaction to losses, and the resulting window.
 
 use super::delivered::Delivered;
 use super::params::{TYPICAL_RTT, VcpParams};
@@ -17,8 +17,8 @@ use crate::{
 /// What CE in the IP header leaves: β of RFC 9438.
 const CE_SHARE_PPM: u64 = 700_000;
 
-/// While CUBIC rules for long, few packets ask the routers: where these answer but are not the
-/// bottleneck, one per round trip and one in so many at least.
+/// While CUBIC rules for long, few packets carry requests: where routers answer but are not the
+/// bottleneck, one per round trip and one in `ASK_IN_VAIN` at least.
 const ASK_IN_VAIN: u64 = 64;
 
 /// A window that does not grow leaves a little faster than once per round trip.
@@ -40,7 +40,7 @@ pub(super) struct Halving {
     pub(super) before: u64,
 }
 
-/// A VCP sender; `L` says what losses mean.
+/// A VCP sender; `L` is the reaction to losses.
 ///
 /// The window is CUBIC's until a router has marked a packet, while marks stay away, and while a
 /// bottleneck shows that no router announces; it is the routers' otherwise.
@@ -59,7 +59,7 @@ pub struct VcpSender<L> {
     recent: RecentRtt,
     min_rtt: Option<Duration>,
     last_sent: u64,
-    /// Feedback came with the acknowledgement that is being told.
+    /// Feedback came with the acknowledgement that is being processed.
     fed: bool,
     pub(super) halving: Option<Halving>,
     marked_at: Option<Instant>,
@@ -68,8 +68,8 @@ pub struct VcpSender<L> {
 }
 
 impl<L: LossRule> VcpSender<L> {
-    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes; `name` is what
-    /// reports call it.
+    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes; `name` appears in
+    /// reports.
     #[must_use]
     pub fn new(
         name: &'static str,
@@ -100,7 +100,7 @@ impl<L: LossRule> VcpSender<L> {
         }
     }
 
-    /// What another law goes on with. `None` while a bottleneck rules that no router announces.
+    /// The state that another law continues with. `None` while an unannounced bottleneck rules.
     pub(crate) fn leave(&self) -> Option<Handover> {
         (!self.hidden.rules()).then(|| Handover {
             mtu: self.mtu,
@@ -114,7 +114,7 @@ impl<L: LossRule> VcpSender<L> {
         })
     }
 
-    /// Goes on where another law has left off.
+    /// Continues from the state of another law.
     pub(crate) fn enter(name: &'static str, now: Instant, params: VcpParams, left: Handover) -> Self
     where
         L: Default,
@@ -132,7 +132,7 @@ impl<L: LossRule> VcpSender<L> {
         law
     }
 
-    /// Something came back with the acknowledgement that is told next.
+    /// Feedback arrived with the next acknowledgement.
     pub(crate) const fn is_fed(&mut self) {
         self.fed = true;
     }
@@ -257,7 +257,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
             self.end_start();
         }
         self.delivered.on_ack(now, acked.srtt, acked.bytes);
-        // While a hidden bottleneck has given CUBIC the window, most packets ask nothing.
+        // While a hidden bottleneck has given CUBIC the window, most packets carry no request.
         if !core::mem::take(&mut self.fed) && acked.packets > 0 && !self.hidden.rules() {
             let change = self.ruler.on_silence(now, acked.srtt, acked.packets);
             self.obey(change, now);
