@@ -1,4 +1,4 @@
-//! Grants beside a law: what the law makes of them at a port.
+//! Grants at a port with a law: the law's accounting of them.
 
 use super::*;
 use crate::testing::ms;
@@ -179,7 +179,7 @@ fn requests_under_false_names_take_nobodys_rate() {
 fn growth_stops_as_soon_as_a_rate_is_granted() {
     let mut port = vcp();
     let _ = ask(&mut port, 0, 2);
-    // Until then all of the link was for whoever came first.
+    // Until then the whole link was granted to the first flow.
     assert!(port.metrics().r_q32.unwrap() < 1 << 26);
 }
 

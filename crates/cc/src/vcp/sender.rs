@@ -389,8 +389,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
     fn request(&self) -> Request {
         Request {
             bise: self.params.bise_epsilon_ppm.is_some(),
-            // Routers size their interval by it: what they say takes so long to show, queues on the
-            // way back and longer routes included.
+            // Routers size their interval by it: feedback takes this long to show, with queues on
+            // the way back and longer routes.
             min_rtt: self
                 .min_rtt
                 .map(|least| least + self.hidden.behind() + self.hidden.ahead()),
