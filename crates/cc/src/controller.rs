@@ -7,7 +7,7 @@ use crate::{
     QuickStartRequest, XcpRequest,
 };
 
-/// What a controller may keep with each packet in flight, handed back on its ACK or loss.
+/// State that a controller keeps with each packet in flight, returned on its ACK or loss.
 ///
 /// Opaque to the transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,9 +46,8 @@ pub enum Limit {
 /// What besides the congestion window bounds the bytes in flight, in bytes; `u64::MAX` where there
 /// is no such bound.
 ///
-/// A law that tells routers its rate tells the least of its window and these: a window that is
-/// never used would make routers believe in a flow that is not there (XCP Linux paper, section
-/// IV-A).
+/// A law that states its rate to routers states the least of its window and these: a window that is
+/// never used would make routers count a flow that is not there (XCP Linux paper, section IV-A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes in flight plus the credit that the peer's flow control still gives.
@@ -139,12 +138,12 @@ pub struct Lost {
     pub in_flight_before: u64,
 }
 
-/// What the sender asks of the routers: it goes into the shim of the next packet.
+/// The sender's request to the routers: it goes into the shim of the next packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {
-    /// The signal that is to carry it, for laws that listen to several. `None`, and where the peer
-    /// does not know that one: the connection's own.
+    /// The signal that is to carry it, for laws that read several. `None`, and where the peer does
+    /// not know that one: the connection's own.
     pub signal: Option<Explicit>,
     /// VCP: the sender would follow BISE's large ε.
     pub bise: bool,
@@ -190,7 +189,7 @@ impl fmt::Display for Phase {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Name of the law that rules right now (`cubic` while `vcp` has heard no router).
+    /// Name of the law that rules right now (`cubic` while no router has answered `vcp`).
     pub ruling: &'static str,
     /// Where it stands.
     pub phase: Phase,
@@ -228,9 +227,9 @@ pub const UNPACED: u64 = u64::MAX;
 
 /// The sender half of a control law: one per connection and path.
 ///
-/// Told what happened, it answers with a window, a pace and the request for the next packet.
-/// Methods neither allocate nor block nor read a clock; `now` never needs to advance between calls.
-/// A controller never trusts the range of a field.
+/// Its inputs are events on the path, its outputs a window, a pace and the request for the next
+/// packet. Methods neither allocate nor block nor read a clock; `now` never needs to advance
+/// between calls. A controller never trusts the range of a field.
 ///
 /// The order of calls for one incoming ACK packet is: [`on_feedback`](Self::on_feedback) (if its
 /// FEEDBACK frame brought something new), then [`on_ack`](Self::on_ack), then
@@ -297,14 +296,14 @@ pub trait Controller: Send + fmt::Debug {
         let _ = (now, srtt);
     }
 
-    /// What else bounds the sender, told before [`request`](Self::request) whenever it may have
-    /// changed.
+    /// Further bounds of the sender, reported before [`request`](Self::request) whenever they may
+    /// have changed.
     fn on_limits(&mut self, now: Instant, limits: &Limits) {
         let _ = (now, limits);
     }
 
-    /// What to ask of the routers in the next packet. A packet's request is taken before
-    /// [`on_sent`](Self::on_sent) tells of it.
+    /// The request to the routers in the next packet. A packet's request is taken before its
+    /// [`on_sent`](Self::on_sent).
     fn request(&self) -> Request {
         Request::default()
     }

@@ -1,4 +1,4 @@
-//! What the receiver returned since the last time, as differences of its cumulative counters.
+//! The receiver's report since the last one, as differences of its cumulative counters.
 
 use crate::{Duration, QuickStartFeedback};
 
@@ -40,7 +40,7 @@ pub struct VcpFeedback {
     /// Its load in 1/128. From 128 on it is OVER, and HIGH then means that this flow has too little
     /// to be cut.
     pub load_128: u8,
-    /// That router runs another law, and says in VCP's terms what it would tell.
+    /// That router runs another law, and its answer is translated into VCP's terms.
     pub translated: bool,
     /// Loss by corruption that the routers on the path declare together, in 10^-6 of packets (a
     /// class of it, at most 300 000), from the latest packet. 0: none declared. Routers' word, not
@@ -55,7 +55,7 @@ pub struct VcpFeedback {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XcpFeedback {
     /// Sum of the rate changes that the headers of *stamped* packets brought, in 2^-16 bytes per
-    /// second. An unstamped header brings back what its sender asked for, which nobody has granted:
+    /// second. An unstamped header brings back its sender's request, which no router has granted:
     /// it counts for nothing.
     pub delta: i64,
     /// Packets that carried a header that routers read.
@@ -69,22 +69,23 @@ pub struct XcpFeedback {
     /// Loss by corruption that the routers on the path declare together, as in
     /// [`VcpFeedback::corruption_ppm`].
     pub corruption_ppm: u32,
-    /// True if `xcp_ttl` and the IP TTL at the receiver show a hop that is no XCP router, from the
-    /// latest packet. `None` if the receiver cannot read TTLs, or something wrote them anew.
+    /// True if `xcp_ttl` and the IP TTL at the receiver show a hop that is not an XCP router, from
+    /// the latest packet. `None` if the receiver cannot read TTLs, or the TTL was rewritten on the
+    /// way.
     pub unmarked_hop: Option<bool>,
     /// … and an XCP-i router has found that hop, but does not know what it can carry.
     pub uncounted: bool,
-    /// The IP TTL at the receiver is above `xcp_ttl`: something on the way wrote it anew.
+    /// The IP TTL at the receiver is above `xcp_ttl`: it was rewritten on the way.
     pub ttl_rewritten: bool,
     /// Identity of the router that last lowered the request, from the latest packet. 0: none.
     pub router: u16,
-    /// That router runs another law, and says in XCP's rates what it would tell.
+    /// That router runs another law, and its answer is translated into XCP's rates.
     pub translated: bool,
 }
 
 /// The most that a receiver can have counted in a path epoch: what its sender sent with the signal
-/// since the epoch began, and has not been told of in an epoch before. The receiver's totals are
-/// its word; this is ours.
+/// since the epoch began, without what an earlier epoch reported. The receiver's totals are its
+/// claim; this is the sender's own count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Countable {
     /// Packets.
@@ -96,7 +97,7 @@ pub struct Countable {
 }
 
 impl Feedback {
-    /// Packets that it tells of, and their bytes.
+    /// Packets that it reports, and their bytes.
     #[must_use]
     pub fn counted(&self) -> (u64, u64) {
         let sum = |of: &[u64; 4]| of.iter().fold(0_u64, |sum, &n| sum.saturating_add(n));

@@ -1,7 +1,8 @@
 //! Congestion control laws as pure state machines.
 //!
-//! Endpoints ask, routers answer in the packet, receivers return the answer, a controller obeys.
-//! This crate holds both ends of that loop and nothing of the bytes in between:
+//! Endpoints send requests, routers answer in the packet, receivers return the answer, and a
+//! controller follows it. This crate holds both ends of that loop and nothing of the bytes in
+//! between:
 //!
 //! ```text
 //!   transport ──sent, acked, lost, feedback──►  Controller     ─window, pace, request──► transport
@@ -10,9 +11,9 @@
 //!                                               (link half)
 //! ```
 //!
-//! Both halves of an algorithm live in one folder (`vcp/sender.rs` beside `vcp/link.rs`), next to
-//! the constants with their sources (`params.rs`) and the slow `f64` oracle that tests hold them
-//! to. Nothing here reads a clock, draws randomness, allocates per packet or touches a wire format:
+//! Both halves of an algorithm live in one folder (`vcp/sender.rs` and `vcp/link.rs`), with the
+//! sources of the constants in `params.rs` and the slow `f64` oracle that tests compare with.
+//! Nothing here reads a clock, draws randomness, allocates per packet or touches a wire format:
 //! `now` comes in, numbers come out.
 
 #![forbid(unsafe_code)]

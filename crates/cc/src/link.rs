@@ -35,7 +35,7 @@ impl VcpCode {
     }
 }
 
-/// What an arriving packet carries, as far as control laws care.
+/// The fields of an arriving packet that control laws read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Carried {
@@ -51,8 +51,8 @@ pub enum Carried {
 }
 
 impl Carried {
-    /// True if the packet carries feedback of a law, so that its sender heeds what a port tells it.
-    /// A request for a starting rate says nothing of that.
+    /// True if the packet carries feedback of a law, so that its sender follows a port's answer. A
+    /// request for a starting rate is not evidence of that.
     #[inline]
     #[must_use]
     pub const fn is_feedback(&self) -> bool {
@@ -65,7 +65,7 @@ impl Carried {
 pub struct VcpCarried {
     /// Its code as it arrived.
     pub code: VcpCode,
-    /// The sender's least RTT, if it told one.
+    /// The sender's least RTT, if it stated one.
     pub min_rtt: Option<Duration>,
     /// The sender would follow BISE's large ε.
     pub bise: bool,
@@ -125,8 +125,8 @@ impl Answer {
         }
     }
 
-    /// What a law says of a packet that `carried` this and of whose cloud it says nothing: it does
-    /// not look for clouds.
+    /// Completes a law's answer to a packet that `carried` this if the answer leaves the packet's
+    /// cloud out: such a law does not look for clouds.
     #[inline]
     pub const fn pass_cloud(&mut self, carried: &Carried) {
         if let (Self::Xcp(answer), Carried::Xcp(header)) = (self, carried)
@@ -150,16 +150,16 @@ pub struct VcpAnswer {
     pub t_rho_ms: u16,
     /// This port's load in 1/128, saturating; the packet keeps the higher one with its router's id.
     pub load_128: u8,
-    /// The port runs another law and says in VCP's terms what that would tell. The packet keeps
+    /// The port runs another law and expresses that law's answer in VCP's terms. The packet keeps
     /// this with the load.
     pub translated: bool,
     /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added
-    /// to what the packet says. The port's to fill in ([`Answer::declare`]), not the law's.
+    /// to the packet's value. Filled in by the port ([`Answer::declare`]), not by the law.
     pub corruption_ppm: u32,
 }
 
 impl VcpAnswer {
-    /// An interval as packets carry it: rounded up, so that nobody acts faster than the router
+    /// An interval as packets carry it: rounded up, so that no sender acts faster than the router
     /// measures, and at most 65 535.
     #[must_use]
     pub fn whole_millis(interval: Duration) -> u16 {
@@ -184,21 +184,21 @@ pub struct LinkMetrics {
     pub persistent_queue: u64,
     /// Packets that left with each code: none, LOW, HIGH, OVER.
     pub marked: [u64; 4],
-    /// What an XCP port has measured and given, if the port runs XCP.
+    /// Measurements and grants of an XCP port, if the port runs XCP.
     pub xcp: Option<XcpLinkMetrics>,
-    /// What the port made of requests for a starting rate, if it looks at them.
+    /// The port's counters of requests for a starting rate, if it handles them.
     pub grants: Option<GrantMetrics>,
-    /// What the port made of clouds, if it looks for them.
+    /// The port's counters of clouds, if it looks for them.
     pub clouds: Option<CloudMetrics>,
 }
 
-/// The link half of a control law: told of arrivals, departures, drops and time.
+/// The link half of a control law. Its inputs are arrivals, departures, drops and time.
 ///
 /// Methods neither allocate nor block nor read a clock. State is bounded whatever arrives.
 /// `queue` is always the port's queue in bytes at that moment.
 pub trait LinkController: Send + fmt::Debug {
-    /// A packet is about to arrive: false if its flow is to be held back, and the port drops it
-    /// without a further word to the law.
+    /// A packet is about to arrive: false if its flow is policed, and the port drops it without a
+    /// further call of the law.
     fn admits(&mut self, now: Instant, arrival: &Arrival) -> bool {
         let _ = (now, arrival);
         true
@@ -237,14 +237,14 @@ pub trait LinkController: Send + fmt::Debug {
     fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer;
 
     /// A packet that carries feedback, or one of a flow that does, found no room in its queue, or
-    /// had to make room there. Not told of what RED drops, of packets that the law itself held
-    /// back, and of others' packets: those say nothing about flows that obey.
+    /// had to make room there. Not called for RED drops, for packets that the law itself held back,
+    /// and for other packets: those are no evidence about flows that follow feedback.
     fn on_drop(&mut self, now: Instant, packet: &Arrival) {
         let _ = (now, packet);
     }
 
-    /// Flows whose packets the law was told of send on whatever they are told, and from now on it
-    /// is not told of them any more: what they said of themselves is to count no longer.
+    /// The port has isolated unresponsive flows and passes their packets no longer to the law:
+    /// discards what their headers stated.
     fn on_set_aside(&mut self, now: Instant) {
         let _ = now;
     }
@@ -259,13 +259,14 @@ pub trait LinkController: Send + fmt::Debug {
     /// The link's capacity changed, in bytes per second, net of what the port subtracts itself.
     fn on_capacity(&mut self, now: Instant, bytes_per_second: u64);
 
-    /// The capacity moves from one moment to the next: so long packets may wait on purpose, so that
-    /// the link has something to send when it can send more. Zero until told.
+    /// The capacity moves from one moment to the next: packets may wait for `wait` on purpose, so
+    /// that the link has something to send when it can send more. Zero until it is called.
     fn on_variation(&mut self, wait: Duration) {
         let _ = wait;
     }
 
-    /// The port's queue can hold `bytes`, all kinds of packets together. Unbounded until told.
+    /// The port's queue can hold `bytes`, all kinds of packets together. Unbounded until it is
+    /// called.
     fn on_buffer(&mut self, bytes: u64) {
         let _ = bytes;
     }
@@ -314,8 +315,8 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = (now, arrival);
     }
 
-    /// What is left of the cloud behind `upstream`, as far as the law looks for clouds: measured by
-    /// somebody else, over the time since it was told last.
+    /// What is left of the cloud behind `upstream`, if the law looks for clouds: a measurement from
+    /// outside the law, over the time since the last call.
     fn on_estimate(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
         let _ = (now, upstream, estimate);
     }

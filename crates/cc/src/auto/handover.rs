@@ -1,11 +1,11 @@
-//! What one law leaves to the next.
+//! The state that one law passes to the next.
 
 use crate::hidden::HiddenHop;
 use crate::recent_rtt::RecentRtt;
 use crate::vcp::Ruler;
 use crate::{CubicController, Duration};
 
-/// The state of a path that does not depend on the routers' language.
+/// The state of a path that does not depend on the routers' protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct Handover {
     /// Largest datagram, bytes of UDP payload.
@@ -14,9 +14,9 @@ pub(crate) struct Handover {
     pub(crate) window: u64,
     /// Standard control, which rules while no router answers.
     pub(crate) cubic: CubicController,
-    /// Who rules.
+    /// The law that rules.
     pub(crate) ruler: Ruler,
-    /// What losses and delays have told of hops that write nothing.
+    /// Losses and delays as evidence of hops without feedback.
     pub(crate) hidden: HiddenHop,
     pub(crate) srtt: Option<Duration>,
     pub(crate) recent: RecentRtt,

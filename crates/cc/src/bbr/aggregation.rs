@@ -23,7 +23,7 @@ impl Aggregation {
         }
     }
 
-    /// Bytes that the window needs beside the bandwidth-delay product.
+    /// Bytes that the window needs in addition to the bandwidth-delay product.
     pub(super) fn extra(&self) -> u64 {
         self.extra.max()
     }

@@ -35,8 +35,8 @@ impl Bounds {
         self.short = NONE;
     }
 
-    /// A round trip with loss while the rate was not being raised: what was delivered of late, at
-    /// least 0.7 of the bound before.
+    /// A round trip with loss while the rate was not being raised: the latest delivery, at least
+    /// 0.7 of the bound before.
     pub(super) fn lower(&mut self, max_bw: u64, window: u64, latest: &Latest) {
         let less = |bound: u64, first: u64, delivered: u64| {
             let bound = if bound == NONE { first } else { bound };

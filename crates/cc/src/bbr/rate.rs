@@ -33,7 +33,7 @@ struct Snapshot {
     first_sent: Instant,
 }
 
-/// What an acknowledged packet said (`RS` of the draft).
+/// The sample of an acknowledged packet (`RS` of the draft).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RateSample {
     /// Bytes per second; 0: no reliable sample.
@@ -65,8 +65,7 @@ pub(super) struct Sampler {
     lost: u64,
     delivered_at: Instant,
     first_sent: Instant,
-    /// `C.app_limited`: samples are bounded by the application until more than so much is
-    /// delivered.
+    /// `C.app_limited`: samples are bounded by the application until more than this is delivered.
     app_limited: Option<u64>,
 }
 

@@ -64,7 +64,8 @@ impl LinkRule for Bise {
         let r = Some(self.r_shim);
         match self.params.marking {
             Marking::Carried if carried.bise && carried.carries_r => Mark { code: self.code, r },
-            // Whoever cannot read r, or would not follow it, gets VCP's own code.
+            // A packet that cannot carry r, or whose sender would not follow it, gets VCP's own
+            // code.
             Marking::Carried => Mark { code, r },
             Marking::Lottery(_) if carried.bise || !carried.carries_r => Mark {
                 code: match self.code {

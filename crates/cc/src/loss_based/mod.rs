@@ -143,7 +143,7 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         }
     }
 
-    /// Begins anew with `window` bytes in slow start up to `threshold`, in a recovery period that
+    /// Starts over with `window` bytes in slow start up to `threshold`, in a recovery period that
     /// lasts until a packet after `last_sent` is acknowledged.
     pub(crate) fn fall_back(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
         self.window = window.min(self.window).max(self.floor());
@@ -157,7 +157,7 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         });
     }
 
-    /// While slow start has not begun anew after [`fall_back`](Self::fall_back): it may go on to
+    /// If slow start has not resumed yet after [`fall_back`](Self::fall_back): it may go on to
     /// `threshold` bytes.
     pub(crate) fn allow(&mut self, threshold: u64) {
         if self.in_recovery() {

@@ -15,7 +15,7 @@ static LAWS: RwLock<Vec<OwnLaw>> = RwLock::new(Vec::new());
 #[derive(Clone)]
 pub(super) struct OwnLaw {
     pub(super) name: &'static str,
-    /// Whose answers it listens to.
+    /// The protocol whose answers it reads.
     pub(super) hears: Option<Explicit>,
     build: Arc<Build>,
 }
@@ -30,8 +30,10 @@ pub enum RegisterError {
         /// The name.
         name: &'static str,
     },
-    /// Nobody could write the name where algorithms are named.
-    #[error("`{name}` is no name: write lower-case letters, digits, `-`, `_`, `.` and `+`")]
+    /// The name contains a character that names must not have.
+    #[error(
+        "`{name}` is not a valid name: write lower-case letters, digits, `-`, `_`, `.` and `+`"
+    )]
     BadName {
         /// The name.
         name: &'static str,
@@ -40,9 +42,9 @@ pub enum RegisterError {
 
 impl Algorithm {
     /// Makes a law of the caller's own known to this process, so that it can be named wherever a
-    /// law of this library can: in scenarios, to `parse`, on command lines. `hears` says whose
-    /// answers it listens to; `build` makes a controller for a path that begins at an instant and
-    /// carries datagrams of so many bytes of UDP payload.
+    /// law of this library can: in scenarios, to `parse`, on command lines. `hears` selects the
+    /// protocol whose answers it reads; `build` makes a controller for a path that begins at an
+    /// instant and carries datagrams of a given number of bytes of UDP payload.
     ///
     /// # Errors
     /// [`RegisterError`].

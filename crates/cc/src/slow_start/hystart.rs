@@ -26,7 +26,7 @@ use crate::{Acked, Duration, Instant};
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
 const MIN_RTT_DIVISOR: u32 = 8;
-/// RFC 9406 §4.3: samples without which a round says nothing.
+/// RFC 9406 §4.3: a round with fewer samples is not judged.
 const N_RTT_SAMPLE: u32 = 8;
 /// RFC 9406 §4.3: conservative slow start's slowness and length.
 const CSS_GROWTH_DIVISOR: u64 = 4;
@@ -82,8 +82,8 @@ struct Delivered {
 }
 
 impl Delivered {
-    /// The round ends at `now`, and the next one begins. Its rate in bytes per second, if it can be
-    /// told.
+    /// The round ends at `now`, and the next one begins. Its rate in bytes per second, if it is
+    /// known.
     fn end(&mut self, now: Option<Instant>) -> Option<u64> {
         let ended = core::mem::replace(
             self,

@@ -13,36 +13,36 @@ pub(crate) const INACTIVE: Duration = Duration::from_secs(10);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// Flows of which one was refused more within so long want more.
 pub(crate) const WANTS: Duration = Duration::from_millis(500);
-/// No header stands for more packets than so many.
+/// A header stands for at most this many packets.
 pub(crate) const MOST_COVERS: u16 = 64;
 /// Time over which it is seen how many packets come without a header.
 pub(crate) const COVERED_WINDOW: Duration = Duration::from_secs(1);
 
-/// Of a cloud's capacity a virtual router takes so much more per interval than its estimate says …
+/// The part of a cloud's capacity that a virtual router takes per interval on top of its estimate …
 pub(crate) const SHARED_GIVEN_PPM: u64 = 19_000;
-/// … and leaves so much of what its own flows have: see [`table`](super::table).
+/// … and the part of its own flows' rate that it leaves: see [`table`](super::table).
 pub(crate) const SHARED_TAKEN_PPM: u64 = 20_000;
 
 /// How clouds are looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CloudParams {
-    /// The estimate that an emulator gives, which knows all links; `None`: nobody does.
+    /// The exact estimate of an emulator, which knows all links; `None`: there is none.
     pub exact: Option<ExactEstimate>,
-    /// Somebody measures them, with packets through the cloud.
+    /// Clouds are measured, with packets through them.
     pub measured: bool,
     /// The paper's virtual router: its equation 1 as it stands, with the bandwidth of the latest
     /// estimate and the port's own queue, and no rule for clouds that others share or fill.
     pub published: bool,
 }
 
-/// An estimate of somebody who knows: for the XCP-i paper's experiments (its section IV).
+/// An exact estimate: for the XCP-i paper's experiments (its section IV).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExactEstimate {
     /// It is wrong by up to this share of what the cloud leaves to XCP, either way, in 10^-6.
     pub error_ppm: u64,
     /// Time between two estimates.
     pub every: Duration,
-    /// For so long it is wrong by the same share.
+    /// Time for which it is wrong by the same share.
     pub hold: Duration,
 }
 

@@ -45,8 +45,8 @@ fn a_round_trip_of_losses_told_at_once_bounds_to_where_they_began() {
     );
 }
 
-/// After idleness in a probe the first packets leave at the path's rate: the pace is told before
-/// any of them.
+/// After idleness in a probe the first packets leave at the path's rate: the pace is set before any
+/// of them.
 #[test]
 fn a_restart_paces_at_the_bandwidth() {
     let mut run = Run::new(10, 50, 1000);

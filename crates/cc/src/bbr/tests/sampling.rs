@@ -1,4 +1,4 @@
-//! Delivery rates, beside a slow oracle that keeps everything with each packet.
+//! Delivery rates, compared with a slow oracle that keeps everything with each packet.
 
 use std::collections::BTreeMap;
 
