@@ -98,7 +98,7 @@ pub struct Acked {
     pub rtt: Option<Duration>,
     /// How much longer the packet of that sample was on its way to the receiver than the fastest
     /// one: its time in queues, and no more than `rtt - min_rtt`. The rest of a longer RTT is the
-    /// way back. `None` where the peer does not tell its clock.
+    /// way back. `None` where the peer does not report its clock.
     pub forward_delay: Option<Duration>,
     /// Smoothed RTT after the sample.
     pub srtt: Duration,
@@ -148,13 +148,13 @@ pub struct Request {
     /// VCP: the sender would follow BISE's large ε.
     pub bise: bool,
     /// Least RTT of this path, with queues on the way back if they stand, for routers that size
-    /// their interval by it. `None`: the controller has heard of none yet; the transport then
-    /// writes the handshake's.
+    /// their interval by it. `None`: the controller has no sample yet; the transport then writes
+    /// the handshake's.
     pub min_rtt: Option<Duration>,
     /// The path is one of IPv6: addresses of its routers take 16 bytes. The transport writes it.
     pub ipv6: bool,
-    /// XCP: what the next packet's header says. `None`: the packet carries no header, or the one
-    /// that routers skip.
+    /// XCP: the fields of the next packet's header. `None`: the packet carries no header, or the
+    /// one that routers skip.
     pub xcp: Option<XcpRequest>,
     /// Quick-Start: the rate to start with. `None`: the next packet does not ask for one.
     pub quick_start: Option<QuickStartRequest>,
@@ -314,8 +314,8 @@ pub trait Controller: Send + fmt::Debug {
         false
     }
 
-    /// The question for a starting rate that rides on the next packet, in place of the request, and
-    /// of which [`on_sent`](Self::on_sent) tells next. Called only while the law
+    /// The question for a starting rate that rides on the next packet, in place of the request; the
+    /// next [`on_sent`](Self::on_sent) is that packet's. Called only while the law
     /// [asks](Self::asks); `random` is for what it draws, another one each time. `None`: there is
     /// nothing to gain.
     fn ask(&mut self, now: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {

@@ -43,11 +43,11 @@ pub struct VcpFeedback {
     /// That router runs another law, and its answer is translated into VCP's terms.
     pub translated: bool,
     /// Loss by corruption that the routers on the path declare together, in 10^-6 of packets (a
-    /// class of it, at most 300 000), from the latest packet. 0: none declared. Routers' word, not
-    /// proof: a law bounds what it does for it.
+    /// class of it, at most 300 000), from the latest packet. 0: none declared. The declaration is
+    /// not proven: a law bounds its response to it.
     pub corruption_ppm: u32,
-    /// True if the packets' IP TTL at the receiver shows a hop that is no VCP router.
-    /// `None` if the receiver cannot read TTLs.
+    /// True if the packets' IP TTL at the receiver shows a hop that is not a VCP router. `None` if
+    /// the receiver cannot read TTLs.
     pub unmarked_hop: Option<bool>,
 }
 
@@ -64,7 +64,7 @@ pub struct XcpFeedback {
     pub stamped: u64,
     /// Bytes of all packets with a header, as the receiver counts them (UDP payload).
     pub bytes: u64,
-    /// XCP routers on the path, as far as `xcp_ttl` tells, from the latest packet.
+    /// XCP routers on the path by `xcp_ttl`, from the latest packet.
     pub hops: u8,
     /// Loss by corruption that the routers on the path declare together, as in
     /// [`VcpFeedback::corruption_ppm`].

@@ -137,7 +137,7 @@ impl Answer {
     }
 }
 
-/// A VCP router's mark: every field is *combined* with what the packet already says.
+/// A VCP router's mark: every field is *combined* with the packet's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VcpAnswer {
     /// This port's code; the packet keeps the higher one.
@@ -309,8 +309,8 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = (now, began, bytes_per_second);
     }
 
-    /// A packet, or a run of them, of a flow arrived that the law does not hear of, at a port that
-    /// keeps such flows apart: the flow may have asked for a start.
+    /// A packet, or a run of them, arrived of a flow whose packets the law does not receive, at a
+    /// port that keeps such flows apart: the flow may have asked for a start.
     fn on_unheard(&mut self, now: Instant, arrival: &Arrival) {
         let _ = (now, arrival);
     }

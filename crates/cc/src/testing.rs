@@ -1,4 +1,4 @@
-//! Short ways for tests to say what happened.
+//! Short constructors of events for tests.
 
 use crate::{Acked, Duration, Instant, Limit, Lost, PacketState, Sent};
 

@@ -28,7 +28,7 @@ impl Aggregation {
         self.extra.max()
     }
 
-    /// Idleness is no aggregation.
+    /// Idleness does not count as aggregation.
     pub(super) const fn restart(&mut self, now: Instant) {
         self.since = now;
         self.delivered = 0;

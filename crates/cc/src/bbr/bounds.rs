@@ -1,4 +1,5 @@
-//! What losses say of rate and window (draft-ietf-ccwg-bbr, "Updating the Model Upon Packet Loss").
+//! Bounds of rate and window from losses (draft-ietf-ccwg-bbr, "Updating the Model Upon Packet
+//! Loss").
 
 use super::params::{BETA, HEADROOM, LOSS_THRESHOLD, UNIT};
 use super::rate::RateSample;

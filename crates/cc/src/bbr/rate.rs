@@ -152,7 +152,7 @@ impl Sampler {
         (snapshot.number == number).then_some(snapshot)
     }
 
-    /// Packets were acknowledged. `None`: the newest of them is too old to tell anything.
+    /// Packets were acknowledged. `None`: the newest of them is too old for a sample.
     pub(super) fn on_ack(&mut self, now: Instant, acked: &Acked) -> Option<RateSample> {
         self.moved = true;
         self.delivered = self.delivered.saturating_add(acked.bytes);
@@ -168,7 +168,7 @@ impl Sampler {
         let ack = ns_since(now, snapshot.delivered_at);
         let interval = send.max(ack);
         let delivered = self.delivered.saturating_sub(snapshot.delivered);
-        // Less than the least RTT is no time in which that much could have been delivered.
+        // That much cannot have been delivered in less than the least RTT.
         let reliable = interval > 0 && interval >= nanos(acked.min_rtt);
         Some(RateSample {
             rate: if reliable {

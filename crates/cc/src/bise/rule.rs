@@ -50,7 +50,7 @@ impl LinkRule for Bise {
     }
 
     fn on_progress(&mut self, load: &Load) {
-        // What the next interval would say at best holds now already.
+        // The best case of the next interval applies already.
         self.set(self.r_q32.min(ratio_at(&self.params, load)));
     }
 
@@ -77,7 +77,7 @@ impl LinkRule for Bise {
                     }
                     code => code,
                 },
-                // The lottery tells r already: LOW packets count in full.
+                // The lottery encodes r already: LOW packets count in full.
                 r: Some(u16::MAX),
             },
             Marking::Lottery(_) => Mark {

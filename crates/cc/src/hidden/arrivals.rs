@@ -128,8 +128,8 @@ mod tests {
     use super::*;
     use crate::testing::{acked, ms};
 
-    /// A queue of 7 s stands where 400 ms were: what arrived per second before says nothing about
-    /// a round trip of now.
+    /// A queue of 7 s stands where 400 ms were: earlier rates do not apply to the current round
+    /// trip.
     #[test]
     fn what_arrived_in_shorter_round_trips_proves_no_more_for_longer_ones() {
         let mut arrivals = Arrivals::new(Instant::ZERO);

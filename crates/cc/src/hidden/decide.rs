@@ -22,7 +22,7 @@ const ATTESTED_ROUNDS: u32 = 40;
 const MOST_DOUBLINGS: u32 = 5;
 /// Round trips for which the delay that a trial accepted holds.
 const HOLDS_ROUNDS: u32 = 300;
-/// Windows below this many packets tell nothing about the rate.
+/// Windows below this many packets give no information about the rate.
 const LEAST_WINDOW: u64 = 20;
 /// Standard deviations by which the losses that a trial leaves must be correlated with long delays
 /// to be a hidden hop's …
@@ -235,8 +235,8 @@ impl HiddenHop {
     /// are as `seen`.
     fn rates(&self, now: Instant, seen: &Sample, srtt: Duration, window: u64) -> (u64, u64) {
         let arrived = 1_000_000u64.saturating_sub(seen.ppm()).max(1);
-        // In a start, what arrived over the last round trip is much less than the path takes: half
-        // of what the window and the loss say.
+        // In a start, arrivals of the last round trip are much less than the path takes: half of
+        // the rate that follows from window and loss.
         let half = rate(mul_div(window, arrived, 1_000_000), srtt, 1, 2);
         let arriving = self.arrivals.now(now, srtt).max(half);
         (mul_div(arriving, 1_000_000, arrived), arriving)

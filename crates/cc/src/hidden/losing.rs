@@ -1,8 +1,8 @@
 //! Round trips with a loss too high for the window to grow, whatever routers grant.
 //!
-//! Only a trial tells whether the loss comes from a hidden hop. Until then the window must not
+//! Only a trial shows whether the loss comes from a hidden hop. Until then the window must not
 //! grow, and lost packets need not be sent: the window is what arrived. That holds only where the
-//! window was the limit: what an application sent with pauses is no bound.
+//! window was the limit: an application that pauses gives no such bound.
 
 use crate::arith::mul_div;
 

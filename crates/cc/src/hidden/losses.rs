@@ -1,8 +1,8 @@
 //! What share of the packets is lost, and how sure that is.
 //!
-//! Outcomes are gathered in groups of 16 packets, in the order in which they become known. How much
-//! the losses of groups differ tells how bursty losses are: a share of 5 % in bursts of five is
-//! known far less well than in single losses.
+//! Outcomes are gathered in groups of 16 packets, in the order in which they become known. The
+//! variance between groups shows how bursty losses are: a share of 5 % in bursts of five is known
+//! far less well than in single losses.
 
 use crate::arith::{mul_div, saturate};
 

@@ -79,7 +79,7 @@ pub(super) struct Ruled {
     /// It rules because TTLs show a hop, and has done so from the start.
     doubt: Option<Doubt>,
     since: Instant,
-    /// The window before, in bytes. 0: too small to tell anything about the rate.
+    /// The window before, in bytes. 0: too small for information about the rate.
     before: u64,
     /// The loss at that window, in 10^-6. 0: CUBIC took over because of delay.
     ppm: u64,

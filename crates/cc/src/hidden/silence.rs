@@ -10,7 +10,7 @@ use crate::{Duration, Instant};
 const ROUNDS: u32 = 2;
 /// … and the least time.
 const LEAST: Duration = Duration::from_millis(200);
-/// Within this many round trips that counts once: a hop that drops whole windows is no outage.
+/// Within this many round trips that counts once: a hop that drops whole windows is not an outage.
 const ONCE_ROUNDS: u32 = 40;
 /// Smaller windows, in packets, are lost as a whole also where a queue overflows.
 const LEAST_WINDOW: u64 = 20;

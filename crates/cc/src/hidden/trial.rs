@@ -68,8 +68,8 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// A trial begins: of `sent` bytes per second `delivered` arrived while packets were lost as
-    /// `trigger` tells. No less than `least` bytes per second will be sent.
+    /// A trial begins: of `sent` bytes per second `delivered` arrived, with the losses of
+    /// `trigger`. At least `least` bytes per second will be sent.
     pub(crate) fn new(
         now: Instant,
         trigger: Sample,
@@ -227,8 +227,8 @@ fn hidden_ppm(p: u64) -> u64 {
     1_000_000u64.saturating_sub(mul_div(1_000_000u64.saturating_sub(p), SECOND.1, SECOND.0))
 }
 
-/// Packets that tell p from p_h with 2.5 standard deviations each: 2 · 2.5² · p(1 − p) / (½(p −
-/// p_h))².
+/// Packets that distinguish p from p_h with 2.5 standard deviations each: 2 · 2.5² · p(1 − p) /
+/// (½(p − p_h))².
 fn second_packets(first: &Sample) -> u64 {
     let p = first.ppm().min(1_000_000);
     let half = (p.saturating_sub(hidden_ppm(p)) / 2).max(1);

@@ -2,11 +2,10 @@
 //! together.
 //!
 //! [`LossBased`] holds what every such law shares: the window, the slow-start threshold, recovery
-//! periods with one cut each, persistent congestion, and the way back from a loss that was none.
-//! The *window rule* ([`Avoidance`]) says how the window grows in congestion avoidance and how far
-//! it is cut; the *start rule* ([`StartRule`]) says how it grows before the first cut and when to
-//! stop without one. `cubic` is `LossBased<Cubic, HyStart>`, `newreno` is
-//! `LossBased<Reno, SlowStart>`.
+//! periods with one cut each, persistent congestion, and the recovery from a spurious loss. The
+//! *window rule* ([`Avoidance`]) sets how the window grows in congestion avoidance and how far it
+//! is cut; the *start rule* ([`StartRule`]) sets how it grows before the first cut and when to stop
+//! without one. `cubic` is `LossBased<Cubic, HyStart>`, `newreno` is `LossBased<Reno, SlowStart>`.
 
 mod rules;
 #[cfg(test)]

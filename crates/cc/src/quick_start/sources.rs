@@ -1,4 +1,4 @@
-//! Who asks how often, and what becomes of what they are granted.
+//! The questions of each source, and the use of its grants.
 
 use super::params::{FORGIVEN_AFTER, LEAST_PART, PER_SOURCE, REUSE, SOURCE_PERIOD, SOURCES};
 use super::pending::Settled;

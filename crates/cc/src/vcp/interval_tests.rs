@@ -244,7 +244,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// Forgers with less than a share x of the bytes lengthen no interval by more than x, whatever
-    /// they tell.
+    /// RTT they state.
     #[test]
     fn a_share_of_bytes_moves_it_by_no_more(
         share in 1u32..50,

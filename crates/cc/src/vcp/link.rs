@@ -26,7 +26,7 @@ const BLIND_R_Q32: u64 = 1 << 31;
 /// port is OVER, but with more than that there is a queue to be drained first.
 const ROOM_FOR_SMALL_128: u8 = 136;
 
-/// A VCP port; `R` says what extension it mixes in.
+/// A VCP port; `R` is the extension that it mixes in.
 #[derive(Clone, Debug)]
 pub struct VcpLink<R> {
     params: VcpLinkParams,

@@ -176,8 +176,8 @@ pub struct VcpLinkParams {
     /// While MI grows as fast as it can, lower r within the interval for this share of what has
     /// come, in 10^-6; 0: never.
     pub foresee_ppm: u64,
-    /// Where r travels in the shim, tell flows with less than the mean a larger one, and those with
-    /// more a smaller one.
+    /// Where r travels in the shim, send a larger one to flows with less than the mean, and a
+    /// smaller one to those with more.
     pub equalize: bool,
 }
 

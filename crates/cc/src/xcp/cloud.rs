@@ -1,4 +1,4 @@
-//! Clouds: hops between two XCP routers that are no XCP routers themselves (the XCP-i paper,
+//! Clouds: hops between two XCP routers that are not XCP routers themselves (the XCP-i paper,
 //! Lopez-Pacheco, Pham, Lefèvre, section II-B).
 
 use core::net::{IpAddr, Ipv6Addr};
@@ -124,7 +124,7 @@ mod tests {
         for text in ["0.0.0.0", "::", "::ffff:0.0.0.0"] {
             assert_eq!(Upstream::of(text.parse().unwrap()), None, "{text}");
         }
-        // The last 64 bits tell two routers apart, and not two prefixes.
+        // The last 64 bits distinguish two routers, and not two prefixes.
         let name = |text: &str| Upstream::of(text.parse().unwrap()).unwrap();
         assert_ne!(name("2001:db8::1"), name("2001:db8::2"));
         assert_eq!(name("2001:db8::1").prefix(), name("2001:db8::2").prefix());

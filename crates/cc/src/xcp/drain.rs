@@ -13,7 +13,7 @@ use crate::{Duration, Instant};
 const LEAST_PACKETS: u32 = 10;
 /// … and lasts for this part of the mean RTT: transmitters work in bursts.
 const PART_OF_RTT: u32 = 8;
-/// A longer pause between two packets is no transmission.
+/// A longer pause between two packets ends the busy stretch.
 const MOST_GAP: Duration = Duration::from_secs(2);
 /// One stretch moves the estimate by a quarter of the way.
 const GAIN: i128 = 4;

@@ -1,4 +1,4 @@
-//! What XCP packets say, apart from how it is written: request, header at a router, a router's
+//! The fields of XCP packets, apart from their encoding: request, header at a router, a router's
 //! answer.
 
 use super::cloud::{Cloud, CloudAnswer};
@@ -49,8 +49,8 @@ pub struct XcpCarried {
     pub delta: i64,
     /// Packets that the header stands for; 0 counts as 1.
     pub covers: u16,
-    /// Hops since the last XCP router that are none, if the header can tell of them and there are
-    /// any.
+    /// Hops since the last XCP router that are not XCP routers, if the header can show them and
+    /// there are any.
     pub cloud: Option<Cloud>,
 }
 
@@ -59,16 +59,16 @@ pub struct XcpCarried {
 /// The packet counts as stamped from then on, whether or not the answer lowers anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XcpAnswer {
-    /// What the header shall say now, in 2^-16 bytes per second; never above what it said.
+    /// The new value of the header, in 2^-16 bytes per second; never above the old one.
     pub delta: i64,
     /// True if this port lowered it: its identity is then the one that bounds the flow.
     pub bounding: bool,
-    /// The port runs another law and says in XCP's rates what that would tell. The header keeps
+    /// The port runs another law and expresses that law's answer in XCP's rates. The header keeps
     /// this with the identity.
     pub translated: bool,
     /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added
-    /// to what the header says. The port's to fill in
-    /// ([`Answer::declare`](crate::Answer::declare)), not the law's.
+    /// to the header's value. Filled in by the port ([`Answer::declare`](crate::Answer::declare)),
+    /// not by the law.
     pub corruption_ppm: u32,
     /// What becomes of the cloud that the packet came through.
     pub cloud: CloudAnswer,

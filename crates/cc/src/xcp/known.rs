@@ -22,7 +22,7 @@ const SLOT_BITS: u32 = 13;
 const TICK_BITS: u32 = 18;
 /// Inter-packet times in 2^-40 s become credit.
 const CREDIT_BITS: u32 = 14;
-/// Credit per tick of a flow that says the truth: 2^18 ns in 2^-26 s.
+/// Credit per tick of a flow whose headers are true: 2^18 ns in 2^-26 s.
 const PER_TICK: u64 = 17_592;
 /// A slot may count for three times the mean of all slots besides.
 const SPREAD: u64 = 3;

@@ -8,7 +8,7 @@ pub(crate) const PPM: u64 = 1_000_000;
 
 /// No control interval is shorter (FALK, section 4.2: 5 to 10 ms).
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(10);
-/// … or longer: the longest RTT that the compact header can tell. FALK's 1 s is too short for RTTs
+/// … or longer: the longest RTT that the compact header can state. FALK's 1 s is too short for RTTs
 /// of that length.
 pub(crate) const MAX_INTERVAL: Duration = Duration::from_millis(65_535);
 /// The queue is watched for at least so long before its least length counts as persistent (FALK's
@@ -34,7 +34,7 @@ pub(crate) const X_SPREAD: u64 = 8;
 /// … for a header whose RTT is not plausible, of the mean of all others: its flow still grows to
 /// half of their rate …
 pub(crate) const IMPLAUSIBLE_SPREAD: u64 = 2;
-/// … and in what is given: more, as newcomers on a fast link tell much more of it, and what is
+/// … and in what is given: more, as new flows on a fast link state much more of it, and what is
 /// given is bounded by pools besides.
 pub(crate) const GRANT_SPREAD: u64 = 16;
 /// A header settles for at most this multiple of the packets that headers stand for on the average:
@@ -63,7 +63,7 @@ pub struct XcpLinkParams {
     /// Round feedback to whole packets of window, as a router must whose header has no room for
     /// fractions (the XCP Linux paper, section II-E.2).
     pub whole: bool,
-    /// Look for hops that are no XCP routers (XCP-i).
+    /// Look for hops that are not XCP routers (XCP-i).
     pub clouds: Option<crate::CloudParams>,
 }
 

@@ -190,8 +190,8 @@ fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
     assert!(request(&naive).delta > 1 << 40);
 }
 
-/// Where a hop shows that says nothing, no more is sent than a few times what has arrived. Routers
-/// that don't see the use of a grant would give the same again in each round trip.
+/// Behind a visible hop without feedback, the window is at most a few times what has arrived.
+/// Routers that do not see a grant used would give the same again in each round trip.
 #[test]
 fn a_grant_that_may_not_be_used_yet_is_not_asked_for_again() {
     let mut sender = sender(XcpParams::default());
@@ -426,8 +426,7 @@ proptest! {
         asked.on_ack(PacketState(u64::MAX / 3));
     }
 
-    /// Whatever a network says, in whatever order: a window from one packet to what was asked, no
-    /// panic.
+    /// Any feedback in any order: a window from one packet to the requested one, no panic.
     #[test]
     fn nothing_breaks_it(
         events in prop::collection::vec(

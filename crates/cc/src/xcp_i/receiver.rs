@@ -1,4 +1,4 @@
-//! A receiver behind a cloud: hops that are no XCP routers lie between the last router and itself
+//! A receiver behind a cloud: hops that are not XCP routers lie between the last router and itself
 //! (the XCP-i paper, section III-B).
 //!
 //! It has the virtual routers that a port behind that cloud would have, and no port: requests are

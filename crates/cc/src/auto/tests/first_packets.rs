@@ -14,8 +14,8 @@ fn asked() -> (QuickStart<AutoSender>, QuickStartRequest) {
     (sender, request)
 }
 
-/// The answer comes before any router's header: until as many of the first packets have come as
-/// tell what the path carries, a grant is no more than a first window.
+/// The answer comes before any router's header: until enough of the first packets have arrived to
+/// measure what the path carries, a grant is at most a first window.
 #[test]
 fn a_grant_that_no_router_steers_waits_for_the_first_packets() {
     let (mut sender, request) = asked();

@@ -1,12 +1,12 @@
-//! What a probe's losses say of the bytes that the path holds.
+//! Losses in a probe as a bound of the bytes in flight.
 
 use super::super::cycle::State;
 use super::path::{MTU, Run};
 use crate::testing::{lost, ms};
 use crate::{Controller, Instant, Limit, Lost, Sent};
 
-/// As many bytes were in flight all through the round trip of which a third is lost: the bound is
-/// that, although one acknowledgement tells of all the losses.
+/// The bytes in flight were the same all through the round trip of which a third is lost: the bound
+/// is that, although one acknowledgement reports all the losses.
 #[test]
 fn a_round_trip_of_losses_told_at_once_bounds_to_where_they_began() {
     let mut run = Run::new(10, 50, 1000);

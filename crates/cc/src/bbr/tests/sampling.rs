@@ -113,7 +113,7 @@ fn a_steady_flow_has_its_rate() {
     }
 }
 
-/// Acknowledgements that come at once tell no more than what was sent in the time.
+/// Acknowledgements that come at once give at most the sending rate of their packets.
 #[test]
 fn compressed_acknowledgements_do_not_raise_the_rate() {
     let mut both = Both::new(RTT);

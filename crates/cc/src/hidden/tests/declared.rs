@@ -112,8 +112,8 @@ fn declared_loss_is_no_reason_for_a_trial_and_a_forged_class_hides_no_hop() {
     assert!(path.watch.rules(), "{:?} {}", path.appeared, path.gone);
 }
 
-/// Losses behind long delays, as they occur by chance where one acknowledgement reports a burst,
-/// are no queue's while no more is lost than is declared.
+/// Losses behind long delays, as they occur by chance where one acknowledgement reports a burst, do
+/// not count as a queue's while the loss is at most the declared one.
 #[test]
 fn losses_as_declared_that_lean_to_long_delays_are_no_queue() {
     for declared in [0, 300_000] {

@@ -273,7 +273,7 @@ fn a_long_interval_ends_within_seconds_of_shorter_round_trips() {
     }
 }
 
-/// Mean RTT of a port at 20 Mbit/s whose packets tell 50 ms, of which one in `each` is replaced by
+/// Mean RTT of a port at 20 Mbit/s whose packets state 50 ms, of which one in `each` is replaced by
 /// a forged one of 84 bytes.
 fn mean_rtt_beside(params: XcpLinkParams, forged: XcpCarried, each: u64) -> Duration {
     let mut link = XcpLink::new(Instant::ZERO, 2_500_000, params);
