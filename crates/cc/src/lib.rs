@@ -1,7 +1,8 @@
 //! Congestion control laws as pure state machines.
 //!
-//! Endpoints ask, routers answer in the packet, receivers return the answer, a controller obeys.
-//! This crate holds both ends of that loop and nothing of the bytes in between:
+//! Endpoints send requests, routers answer in the packet, receivers return the answer, and a
+//! controller follows it. This crate holds both ends of that loop and nothing of the bytes in
+//! between:
 //!
 //! ```text
 //!   transport ──sent, acked, lost, feedback──►  Controller     ─window, pace, request──► transport

@@ -107,7 +107,7 @@ fn silence_is_a_timeout_and_the_next_one_takes_twice_as_long() {
     let mut timer = begun(true);
     assert!(!timer.on_time(at(399)));
     assert!(timer.on_time(at(400)));
-    // What was sent before is sent again: its losses say nothing new.
+    // Packets sent before are sent again: their losses change nothing.
     assert!(!timer.on_loss(&lost(1..=20, 20), MTU));
     assert!(!timer.on_time(at(999)));
     assert!(timer.on_time(at(1000)));

@@ -1,4 +1,4 @@
-//! Short ways for tests to say what happened.
+//! Short constructors of events for tests.
 
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Limit, Lost, PacketState, Sent};

@@ -1,4 +1,4 @@
-//! Paths whose narrow hop says nothing: no law may do worse there than CUBIC.
+//! Paths whose narrow hop gives no feedback: no law may do worse there than CUBIC.
 
 mod sim;
 

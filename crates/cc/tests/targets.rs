@@ -286,7 +286,7 @@ fn the_ecn_field_carries_plain_vcp_as_well() {
     let ecn = mean(&sim.completions());
     assert!(ecn <= 1.1 * shim, "{ecn} {shim}");
     assert_eq!(sim.hop(0).drops(), 0);
-    // Nobody marks: CUBIC, to the byte.
+    // Without marks: CUBIC, to the byte.
     let alone = five_files("vcp[carrier=ecn]", "none", 0.0, 1, 3);
     let cubic = five_files("cubic", "none", 0.0, 1, 3);
     assert_eq!(alone.completions(), cubic.completions());

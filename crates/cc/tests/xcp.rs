@@ -238,7 +238,7 @@ fn vcp_flows_at_an_xcp_port_have_as_much_as_xcp_flows() {
     }
 }
 
-/// Mean completion of 20 short flows of `bytes`, `gap` ms apart, beside `long` flows.
+/// Mean completion of 20 short flows of `bytes`, `gap` ms apart, next to `long` flows.
 fn completion(
     port: &'static str,
     law: &'static str,
@@ -329,7 +329,7 @@ fn liars_cost_the_honest_little() {
         assert!(unguarded < 0.8 * had, "{lie:?}: {unguarded} of {had}");
         let (kept, refused) = run(lie, "xcp[police]");
         assert!(kept >= 0.9 * had, "{lie:?}: {kept} of {had}");
-        // The liar's own law takes so many losses for a hop that says nothing, and soon turns to
+        // The liar's own law attributes its losses to a hop without feedback, and soon turns to
         // CUBIC.
         assert!(refused > 100, "{lie:?}: {refused}");
     }

@@ -1,4 +1,4 @@
-//! What an XCP port believes: forged headers, and honest ones that differ widely.
+//! The trust of an XCP port in headers: forged ones, and honest ones that differ widely.
 
 mod sim;
 
@@ -36,8 +36,8 @@ const BACK: XcpCarried = XcpCarried {
     ..HUGE
 };
 
-/// What honest flows of 50 ms RTT get of 20 Mbit/s in 10 s, beside packets of 84 bytes with this
-/// header, from `start` on, and the mean queue in bytes.
+/// Bytes that honest flows of 50 ms RTT get of 20 Mbit/s in 10 s, next to packets of 84 bytes with
+/// this header, from `start` on, and the mean queue in bytes.
 fn honest(flows: usize, forged: Option<(XcpCarried, Duration, Duration)>) -> (f64, f64) {
     let hop = HopConfig::new("xcp", 20.0, bdp(20.0, 100));
     let mut configs = vec![FlowConfig::new("xcp", 50); flows];
@@ -77,7 +77,7 @@ fn forged_packets_in_each_interval_build_no_queue() {
             let (kept, waits) = honest(flows, Some((header, Duration::ZERO, gap)));
             let what = format!("{flows} flows, {header:?}");
             assert!(kept >= 0.85 * had, "{what}: {kept} of {had}");
-            // Six packets more than without; all of the buffer if nobody is told to reduce.
+            // Six packets more than without; all of the buffer if no flow receives a reduction.
             assert!(waits <= queue + 9000.0, "{what}: {waits} after {queue}");
         }
     }

@@ -6,13 +6,13 @@ use crate::base::{Duration, Instant};
 /// Of the packets of a round trip that routers answered, this share has to come back in translation
 /// (or none of them, to end a count): the numerator and the denominator.
 const SHARE: (u64, u64) = (3, 4);
-/// For so many round trips in a row.
+/// … for this many round trips in a row.
 const ROUNDS: u32 = 2;
-/// Between two changes lie so many round trips at least …
+/// Round trips between two changes, at least …
 const LEAST_STAY: u32 = 8;
-/// … which double with each change that comes soon after another, up to so many.
+/// … which double with each change that comes soon after another, up to this many.
 const MOST_STAY: u32 = 512;
-/// A change after so many times the least stay is not soon.
+/// A change after this multiple of the least stay is not soon.
 const LONG: u32 = 4;
 
 /// Counts packets of a round trip by whose answer bounds them.
@@ -94,7 +94,7 @@ impl Judge {
             .changed
             .is_some_and(|at| now < at + srtt.saturating_mul(self.stay.saturating_mul(LONG)));
         *self = Self {
-            // Answers to what was sent before say nothing any more.
+            // Answers to earlier packets no longer count.
             since: Some(now),
             changed: Some(now),
             stay: if soon {
@@ -114,7 +114,7 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(100);
 
-    /// Round trips, told ten packets at a time, until a change is called for.
+    /// Round trips, reported ten packets at a time, until a change is due.
     fn rounds_until(judge: &mut Judge, from: Instant, translated: impl Fn(u64) -> bool) -> u64 {
         for tenth in 1..100_000 {
             let now = from + ms(10 * tenth);
@@ -156,7 +156,7 @@ mod tests {
             stays.push(rounds);
         }
         assert_eq!(stays, [8, 16, 32, 64, 128, 256, 512, 512, 512]);
-        // After long it begins anew.
+        // After a long time the stay starts from its least value.
         now += ms(100 * 5000);
         judge.on_change(now, RTT);
         assert_eq!(rounds_until(&mut judge, now, |_| true), 8);

@@ -1,4 +1,4 @@
-//! The sender: one law at a time, and who follows whom.
+//! The sender: one law at a time, and the choice between them.
 
 use super::judge::Judge;
 use crate::base::{Duration, Instant};
@@ -14,27 +14,26 @@ const VCP: &str = "vcp+bise+wlte";
 
 /// With a smaller window, in packets, each of them has a header, in the compact form, …
 const SMALL_WINDOW: u64 = 12;
-/// … unless the round trip is shorter: that form tells it in whole milliseconds.
+/// … unless the round trip is shorter: that form states it in whole milliseconds.
 const SHORT_RTT: Duration = Duration::from_millis(16);
-/// Nor has that form room for the loss that routers declare, which has to be known where losses are
-/// judged: one header in so many is full for so many round trips after each loss.
+/// That form has no room for the declared loss either, which has to be known where losses are
+/// judged: one header in `FULL_EVERY` is full for `LOSSY_ROUNDS` round trips after each loss.
 const FULL_EVERY: u8 = 4;
 const LOSSY_ROUNDS: u32 = 4;
 /// Otherwise every n-th packet has one in the full form: a dozen per round trip, n within these
 /// bounds. 36 bytes on every third are 12 per packet, less than VCP's 16.
 const EVERY: (u64, u64) = (3, 8);
 
-/// A granted start is settled after so many round trips.
+/// Round trips after which a granted start is settled.
 const SETTLED_ROUNDS: u32 = 3;
 
-/// The first answers of a port that has just come say little: for so many round trips nothing
-/// grows.
+/// Round trips without growth after a new port appears: its first answers are not based on a whole
+/// interval …
 const STRANGE_ROUNDS: u32 = 3;
-/// … once in so many.
+/// … and after which such a pause may recur.
 const FAMILIAR_ROUNDS: u32 = 32;
 
-/// Answers in another language than the one that was asked in, for so many round trips: the peer
-/// knows no other.
+/// Feedback of the other protocol for this many round trips means that the peer knows no other.
 const PATIENCE_ROUNDS: u32 = 3;
 
 /// The law in charge.
@@ -71,19 +70,19 @@ pub(crate) struct AutoSender {
     limits: Limits,
     /// Headers sent, modulo [`FULL_EVERY`].
     headers: u8,
-    /// Packets were lost of late, which counts until then.
+    /// The time until which a recent loss counts.
     lossy_until: Option<Instant>,
-    /// An answer in the law's own language has come since the last change.
+    /// Feedback of the law's own protocol has come since the last change.
     native: bool,
     /// When the first answer came that was no longer in it.
     strange: Option<Instant>,
-    /// Nothing has come back yet since a change on a path that was in use.
+    /// No feedback yet since a change on a path that was in use.
     fresh: bool,
     /// Until then a granted start is under way.
     starting_until: Option<Instant>,
-    /// Since then all that came back is in the other language.
+    /// Since then all feedback is of the other protocol.
     misunderstood: Option<Instant>,
-    /// The peer knows one language only.
+    /// The peer knows one protocol only.
     fixed: bool,
 }
 
@@ -108,7 +107,7 @@ impl AutoSender {
         }
     }
 
-    /// Goes over to the other law, unless standard control rules for a hop that says nothing.
+    /// Changes to the other law, unless standard control rules because of a hop without feedback.
     fn change(&mut self, now: Instant) {
         let starting = self.starting_until.filter(|&until| now < until);
         let next = match &mut self.law {
@@ -138,8 +137,8 @@ impl AutoSender {
         }
     }
 
-    /// Notes whether an answer was in the law's own language. True if it was not, and the port that
-    /// gave it has just come: what it measures is not known before an interval is over.
+    /// Notes whether an answer was of the law's own protocol. True if it was not, and its port has
+    /// just appeared: the port's measurement is incomplete before an interval is over.
     fn is_strange(&mut self, now: Instant, srtt: Duration, translated: bool) -> bool {
         if !translated {
             self.native = true;
@@ -151,8 +150,8 @@ impl AutoSender {
         self.native && now < *self.strange.get_or_insert(now) + while_new
     }
 
-    /// Something came back in the language that is not asked in: of packets from before a change,
-    /// or the peer knows no other.
+    /// Feedback of the other protocol came: of packets from before a change, or the peer knows no
+    /// other.
     fn on_other(&mut self, now: Instant) {
         match &mut self.law {
             Law::Xcp(law) => law.is_fed(),

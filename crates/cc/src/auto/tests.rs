@@ -97,7 +97,7 @@ fn it_asks_in_xcp_until_a_port_of_vcp_bounds_it_and_keeps_its_window() {
     path.rounds(3, xcp(1, 0, true));
     assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
     assert_eq!(path.law.window(), before);
-    // What is still under way in XCP's language is no silence, and changes nothing.
+    // XCP feedback still in flight counts as an answer, and changes nothing.
     path.rounds(1, xcp(1, 50_000, true));
     assert_eq!(path.law.window(), before);
     assert!(path.law.metrics().explicit);
@@ -130,8 +130,8 @@ fn the_first_answer_of_a_path_decides_at_once() {
     );
 }
 
-/// XCP leaves the window with CUBIC where TTLs show a hop that is no router of ours. The ports'
-/// own law is followed all the same.
+/// XCP leaves the window with CUBIC where TTLs show a hop that is not one of this library's
+/// routers. The ports' own law is still followed.
 #[test]
 fn a_plain_hop_that_shows_keeps_nobody_from_the_ports_own_law() {
     let shown = |feedback: Option<Feedback>| {

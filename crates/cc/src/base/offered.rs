@@ -40,7 +40,7 @@ impl Offered {
     }
 
     /// Its mean over the interval's first `length`, in bytes per second. Time without a link does
-    /// not count: one that is back is no slower for having been away.
+    /// not count: an interruption does not make the link slower.
     pub(crate) fn mean(&self, length: Duration) -> u64 {
         let there = micros(length).saturating_sub(self.away(length));
         let mean = self.total(length).checked_div(u128::from(there));

@@ -5,14 +5,14 @@ use crate::base::arith::{nanos, ns_since, rate};
 use crate::base::{Duration, Instant};
 use crate::law::Acked;
 
-/// The most that was delivered is remembered over one to two spans of so many round trips in which
-/// the window bounded the sender.
+/// The maximum delivered is kept over one to two spans of this many round trips in which the window
+/// limited the sender.
 const SPAN_ROUNDS: u32 = 8;
-/// While what is delivered grows by more than this part in so many round trips, nothing is
+/// While delivery grows by more than 1/`GROWTH` in `GROWTH_ROUNDS` round trips, no hop is
 /// overloaded.
 const GROWTH: u64 = 4;
 const GROWTH_ROUNDS: usize = 4;
-/// A round trip of fewer packets is one of few.
+/// A round trip with fewer packets counts as one with few.
 const FEW_PACKETS: u64 = 24;
 
 /// Rates of delivery.
@@ -69,7 +69,7 @@ impl Arrivals {
         self.since = now;
         self.bytes = 0;
         self.last_packets = core::mem::take(&mut self.packets);
-        // What an application had to send shows no path that carries less.
+        // What an application had to send is no evidence that the path carries less.
         self.rounds += u32::from(core::mem::take(&mut self.limited));
         if self.rounds >= SPAN_ROUNDS {
             self.rounds = 0;
@@ -98,15 +98,15 @@ impl Arrivals {
         self.delivered().max(running)
     }
 
-    /// The most bytes of a round trip of late. Where round trips have become longer, by a queue or
-    /// by another route, no more than arrived in one: what a fast path carried proves nothing of a
-    /// slow one whose queue stands.
+    /// The most bytes of a round trip in the last spans. Where round trips have become longer, by a
+    /// queue or by another route, at most what arrived in one: the figure of a fast path proves
+    /// nothing about a slow one with a standing queue.
     pub(super) fn proven(&self, srtt: Duration) -> u64 {
         let bytes = self.most_bytes[0].max(self.most_bytes[1]);
         window_of(self.most[0].max(self.most[1]), srtt).min(bytes)
     }
 
-    /// The path is not what it was.
+    /// The path has changed.
     pub(super) const fn forget_most(&mut self) {
         self.most = [0; 2];
         self.most_bytes = [0; 2];
@@ -129,8 +129,8 @@ mod tests {
     use super::*;
     use crate::testing::{acked, ms};
 
-    /// A queue of 7 s stands where 400 ms were: what arrived per second before says nothing about
-    /// a round trip of now.
+    /// A queue of 7 s stands where 400 ms were: earlier rates do not apply to the current round
+    /// trip.
     #[test]
     fn what_arrived_in_shorter_round_trips_proves_no_more_for_longer_ones() {
         let mut arrivals = Arrivals::new(Instant::ZERO);

@@ -15,31 +15,31 @@ use crate::law::Acked;
 
 /// Packets after which fewer losses than are tolerated lower what is tolerated.
 const LOWER_PACKETS: u64 = 2048;
-/// Where losses are bursty, or some loss is known to be random, a trial has to find a hidden hop
-/// twice within so many round trips.
+/// Where losses are bursty, or some loss is known to be random, two trials within this many round
+/// trips must find a hidden hop.
 const TWICE_ROUNDS: u32 = 60;
-/// No trial for so many round trips after a false alarm; each further one doubles that.
+/// Round trips without a trial after a false alarm; each further one doubles that.
 const CALM_ROUNDS: u32 = 10;
 /// … and after an attestation.
 const ATTESTED_ROUNDS: u32 = 40;
 const MOST_DOUBLINGS: u32 = 5;
-/// What a trial of delay accepted holds for so many round trips.
+/// Round trips for which the delay that a trial accepted holds.
 const HOLDS_ROUNDS: u32 = 300;
-/// Windows below this many packets tell nothing about the rate.
+/// Windows below this many packets give no information about the rate.
 const LEAST_WINDOW: u64 = 20;
-/// Losses that a trial leaves and that lean to long delays by so many standard deviations are a
-/// hidden hop's …
+/// Standard deviations by which the losses that a trial leaves must be correlated with long delays
+/// to be a hidden hop's …
 const UNLIKELY: u64 = 3;
-/// … and by so many, where so much is lost, in 10^-6, a queue overflows.
+/// … and by which, at a loss of [`LEANING_PPM`] and more, a queue overflows without a trial.
 const CERTAIN: u64 = 5;
 const LEANING_PPM: u64 = 10_000;
-/// Growth is waited for over so many round trips, while the window has fewer packets than so many,
-/// more and more arrives, or much more is allowed by now than has arrived.
+/// A trial waits this many round trips for growth, while the window has fewer packets than
+/// [`GROWTH_WINDOW`], more and more arrives, or the window allowed is much more than has arrived.
 pub(super) const WAIT_ROUNDS: u32 = 32;
 const GROWTH_WINDOW: u64 = 1024;
-/// CUBIC begins with no more than so much of the window before, as after any loss (RFC 9438 §4.6).
+/// CUBIC begins with at most this part of the window before, as after any loss (RFC 9438 §4.6).
 const CUT: (u64, u64) = (7, 10);
-/// Standard deviations by which more than what is declared may be lost by chance.
+/// Standard deviations by which loss may exceed what is declared by chance.
 const LIKELY: u64 = 2;
 
 impl HiddenHop {
@@ -71,25 +71,25 @@ impl HiddenHop {
         }
     }
 
-    /// True if a queue stands ahead for longer than routers take to say that it is theirs.
+    /// True if a queue stands ahead for longer than a router takes to announce its own.
     ///
-    /// Where packets are lost as well, it overflows. Several senders at one hop cannot tell that by
-    /// trials: what one leaves the others take up.
+    /// Where packets are lost as well, it overflows. Several senders at one hop cannot find that by
+    /// trials: the others take the rate that one gives up.
     fn overflows(&self, now: Instant, patience: Duration, srtt: Duration) -> bool {
-        let told = self.queued.unwrap_or(self.began).max(self.began);
-        let stands = |since: Instant| now - since.max(told) > patience + srtt + srtt;
+        let known = self.queued.unwrap_or(self.began).max(self.began);
+        let stands = |since: Instant| now - since.max(known) > patience + srtt + srtt;
         self.delay.queued_since().is_some_and(stands)
     }
 
-    /// True if losses lean to long delays for certain, and are more than a few: whatever part of
-    /// them is random, a queue overflows. A trial need not show it, which one sender among many
-    /// cannot.
+    /// True if losses are correlated with long delays for certain, and are at least 1 %: whatever
+    /// part of them is random, a queue overflows. A trial need not show it, since one sender among
+    /// many cannot.
     pub(super) fn leaning_is_loss(&self) -> bool {
         let lost = self.record.recent().map_or(0, |seen| seen.ppm());
         lost >= LEANING_PPM && self.following.leans(CERTAIN)
     }
 
-    /// True if no more is lost than routers declare, and growth may tell soon whether that is
+    /// True if the loss is at most what routers declare, and growth may soon show whether it is
     /// random: a trial of few packets takes dozens of round trips, in which nothing grows.
     fn waits_for_growth(&self, now: Instant, srtt: Duration, window: u64) -> bool {
         let declared = self.tolerance.declared_ppm();
@@ -102,8 +102,8 @@ impl HiddenHop {
             && now < self.began + srtt.saturating_mul(WAIT_ROUNDS)
     }
 
-    /// True if no more is lost than routers declare and a queue's losses would come on top of it:
-    /// where delays are before them says nothing of a queue then. A trial still looks at them.
+    /// True if the loss is at most what routers declare, to which a queue's losses would be added:
+    /// the delays before them are then no evidence of a queue. A trial still looks at them.
     pub(super) fn is_as_declared(&self) -> bool {
         let declared = self.tolerance.declared_ppm();
         declared > 0
@@ -133,7 +133,7 @@ impl HiddenHop {
         match &mut self.state {
             State::Routers(_) => {
                 let low_since = self.raised.unwrap_or(self.began).max(self.began);
-                // A router's own queue shows in its word after this at the latest.
+                // A router's own queue shows in its feedback after this at the latest.
                 let patience = patience + srtt + srtt;
                 let standing = self
                     .delay
@@ -238,8 +238,8 @@ impl HiddenHop {
     /// are as `seen`.
     fn rates(&self, now: Instant, seen: &Sample, srtt: Duration, window: u64) -> (u64, u64) {
         let arrived = 1_000_000u64.saturating_sub(seen.ppm()).max(1);
-        // In a start, what arrived over the last round trip is much less than the path takes: half
-        // of what the window and the loss say.
+        // In a start, arrivals of the last round trip are much less than the path takes: half of
+        // the rate that follows from window and loss.
         let half = rate(mul_div(window, arrived, 1_000_000), srtt, 1, 2);
         let arriving = self.arrivals.now(now, srtt).max(half);
         (mul_div(arriving, 1_000_000, arrived), arriving)
@@ -311,13 +311,13 @@ impl HiddenHop {
         self.losing.clear();
         self.record.clear();
         self.trial_cap = u64::MAX;
-        // Small windows tell nothing about the rate.
-        let told = if before < LEAST_WINDOW * self.mtu {
+        // Small windows give no information about the rate: 0.
+        let known = if before < LEAST_WINDOW * self.mtu {
             0
         } else {
             before
         };
-        self.state = State::Cubic(Ruled::new(now, told, ppm, proven));
+        self.state = State::Cubic(Ruled::new(now, known, ppm, proven));
         Finding::Appeared(TakeOver { window, proven })
     }
 
@@ -385,7 +385,7 @@ impl HiddenHop {
         if let Some(seen) = trigger::flood(&self.record, self.tolerance.expected_ppm()) {
             return Some(Trigger::Flood(seen));
         }
-        // Of so much loss a record of some packets has 2 % more by chance.
+        // At such high loss, a record of some packets has 2 % more by chance.
         let slack = if calm || self.arrivals.is_growing() || tolerated > MOST_PPM {
             losing::MUCH_PPM
         } else {

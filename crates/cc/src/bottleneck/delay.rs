@@ -1,8 +1,8 @@
 //! Queues that no router announces, as delay shows them.
 //!
-//! A queue shows in the delay on the way to the receiver, where the peer tells its clock, else in
-//! the RTT. The RTT alone would take a queue on the way back, which is none of this sender's doing,
-//! for one ahead.
+//! A queue shows in the delay on the way to the receiver, where the peer reports its clock, else in
+//! the RTT. The RTT alone would count a queue on the way back, which this sender does not cause, as
+//! one ahead.
 
 use crate::base::arith::{nanos, ns_since};
 use crate::base::{Duration, Instant};
@@ -26,14 +26,14 @@ pub(crate) struct DelayWatch {
     round_since: Instant,
     /// Least delay in queues.
     round_min: Duration,
-    /// The peer tells its clock.
+    /// The peer reports its clock.
     clock_told: bool,
     /// The delay in queues in nanoseconds, smoothed as the RTT is (RFC 9002 §5.3).
     smoothed: Option<u64>,
     /// How much longer the way back takes than it did once, if that is a queue, and up to the least
     /// RTT.
     behind: Duration,
-    /// So many samples in a row show a queue.
+    /// Samples in a row that show a queue.
     delayed_run: u8,
     /// The least delay of the last whole round shows a queue, since then.
     delayed_since: Option<Instant>,
@@ -44,7 +44,7 @@ pub(crate) struct DelayWatch {
     samples: u64,
     /// Mean delay of the last whole round in ns.
     mean: u64,
-    /// So many ns stand whatever we send: no queue of ours. Until the time given.
+    /// Delay in ns that stands at any rate, so it is not this sender's queue; until `normal_until`.
     normal: u64,
     normal_until: Instant,
 }
@@ -73,13 +73,13 @@ impl DelayWatch {
         self.mean
     }
 
-    /// Delay that stands whatever we send.
+    /// Delay that stands at any rate.
     #[inline]
     pub(crate) const fn accepted(&self) -> Duration {
         Duration::from_nanos(self.normal)
     }
 
-    /// A trial found that `delay` ns stand whatever we send, and that holds for `time`.
+    /// A trial found that `delay` ns stand at any rate, and that holds for `time`.
     pub(crate) fn accept(&mut self, now: Instant, delay: u64, time: Duration) {
         self.normal = delay;
         self.normal_until = now + time;
@@ -108,8 +108,8 @@ impl DelayWatch {
         self.normal = 0;
     }
 
-    /// The queue on the way back, which is part of every round trip of this sender's without being
-    /// its doing.
+    /// The queue on the way back: it is part of every round trip, and this sender does not cause
+    /// it.
     #[inline]
     pub(crate) const fn behind(&self) -> Duration {
         self.behind
@@ -142,8 +142,8 @@ impl DelayWatch {
         (queued.map(nanos), over)
     }
 
-    /// For how long the acknowledged packet queued. A peer that tells its clock does not with every
-    /// acknowledgement; RTTs in between are no substitute.
+    /// For how long the acknowledged packet queued. A peer that reports its clock does not with
+    /// every acknowledgement; RTTs in between are no substitute.
     fn queued(&mut self, acked: &Acked) -> Option<Duration> {
         self.clock_told |= acked.forward_delay.is_some();
         if self.clock_told {

@@ -1,17 +1,17 @@
 //! A trial of delay: does the queue go when we send less?
 //!
-//! A queue that this sender keeps full drains when it sends less. Jitter, a longer route and
-//! others' queues do not care.
+//! A queue that this sender keeps full drains when it sends less. Jitter, a longer route and the
+//! queues of other flows do not change.
 
 use crate::base::arith::{mul_div, nanos};
 use crate::base::{Duration, Instant};
 
 /// What of the rate before remains.
 const SHARE: (u64, u64) = (85, 100);
-/// The path shows the pace after so many round trips, and is looked at for as many more.
+/// The path shows the pace after this many round trips, and the look takes as many more.
 const SETTLE_ROUNDS: u32 = 2;
-/// A queue of ours drains by 15 % of two round trips until the middle of the look; half of that is
-/// proof enough.
+/// This sender's queue drains by 15 % of two round trips until the middle of the look; half of that
+/// is proof enough.
 const PROOF: (u64, u64) = (15, 100);
 /// Samples of a look, and the round trips after which it ends without them.
 const LEAST_SAMPLES: u64 = 4;
@@ -22,7 +22,7 @@ const MOST_ROUNDS: u32 = 12;
 pub(crate) enum DelayVerdict {
     /// The queue went with the rate.
     Hidden,
-    /// This much delay, in ns, stands whatever we send.
+    /// This much delay, in ns, stands at any rate.
     Normal(u64),
 }
 

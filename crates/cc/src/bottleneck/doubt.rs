@@ -1,8 +1,8 @@
 //! While CUBIC rules because TTLs show a hop that writes nothing: are its losses random?
 //!
-//! A hop that overflows takes what is too much, so CUBIC's first cuts end its losses until the
-//! window has come back; random loss goes on. What small windows lose is therefore compared with
-//! what was lost before the cuts. Losses beside a queue prove nothing.
+//! A hop that overflows drops the excess, so CUBIC's first cuts end its losses until the window has
+//! come back; random loss goes on. So the loss of small windows is compared with the loss before
+//! the cuts. Losses while a queue stands prove nothing.
 
 use super::look::{Look, Outcome};
 use super::losses::{LossRecord, Sample};
@@ -11,14 +11,14 @@ use crate::base::arith::mul_div;
 
 /// Windows below this share of the largest one at which a loss came are small.
 const SMALL: (u64, u64) = (6, 10);
-/// What was sent at a larger one is known to be lost after so many round trips.
+/// Round trips after which the losses of packets sent at a larger window are known.
 const SETTLE_ROUNDS: u32 = 2;
-/// So many losses of small windows tell their share within a third.
+/// Losses of small windows that give their share within a third.
 const LOSSES: u64 = 8;
-/// The share before was higher if it is above that by so many standard deviations, and the share
-/// itself must be so many below what is too much.
+/// The share before was higher if it is above that by this many standard deviations. The share
+/// itself must be this many standard deviations below [`MOST_PPM`].
 const LIKELY: u64 = 2;
-/// More loss than that, in 10^-6, is not taken for random: where several flows share a narrow hop,
+/// A higher loss, in 10^-6, does not count as random: where several flows share a narrow hop,
 /// windows of 7 packets and less (w² = 1.5 / p) show it too.
 const MOST_PPM: u64 = 30_000;
 
@@ -29,7 +29,7 @@ pub(super) struct Doubt {
     largest: u64,
     /// What was lost until the window was small.
     first: Option<Sample>,
-    /// What small windows have lost, but for the running time of them.
+    /// Losses of small windows, without the current period of them.
     small: Sample,
     /// Since when the window is small.
     since: Option<Instant>,
@@ -112,9 +112,9 @@ mod tests {
         z ^ (z >> 31)
     }
 
-    /// What becomes of a doubt where `lost` says how many of a window of so many packets a hop
-    /// drops in a round trip, and one packet in `random` is lost anyway. CUBIC doubles its window
-    /// until the first loss, shrinks by three tenths and grows by a packet per two round trips.
+    /// The result of a doubt. `lost` gives how many packets of a window a hop drops, by the round
+    /// trip and the window; one packet in `random` is lost anyway. CUBIC doubles its window until
+    /// the first loss, shrinks by three tenths and grows by a packet per two round trips.
     fn doubted(calm: bool, random: u64, lost: fn(u64, u64) -> u64) -> Option<(u64, u64)> {
         let srtt = ms(40);
         let mut ruled = Ruled::from_start(Instant::ZERO);

@@ -1,9 +1,9 @@
 //! Losses that follow delay: a queue that overflows delays the packets before the one that it
 //! drops.
 //!
-//! Each loss is laid beside the delay of the packet before it. Where losses fall behind packets
-//! that took nearly the longest of late, and clearly more often than chance would have it, a queue
-//! overflows. A small queue that merely stands proves nothing.
+//! Each loss is matched with the delay of the packet before it. Where losses fall behind packets
+//! with nearly the longest recent delay, and clearly more often than by chance, a queue overflows.
+//! A small queue that merely stands proves nothing.
 
 use super::leaning::Leaning;
 use crate::base::arith::{mul_div, nanos, ns_since};
@@ -11,17 +11,17 @@ use crate::base::{Duration, Instant};
 
 /// Delays of packets that are remembered.
 const SAMPLES: usize = 64;
-/// Losses of one judgement, and delivered packets that they are compared with at least.
+/// Losses of one judgement, and the least number of delivered packets to compare them with.
 const LOSSES: u32 = 16;
 const LEAST_PACKETS: u64 = 128;
-/// Of these, so many lie behind a long delay by chance at most, by the sixteenths of all packets
-/// that do (3.5 standard deviations, and four of five in any case).
+/// Of these, the most that lie behind a long delay by chance, by the sixteenths of all packets that
+/// do (3.5 standard deviations, and four of five in any case).
 const MOST_BY_CHANCE: [u32; 10] = [12, 12, 12, 12, 12, 12, 13, 14, 14, 15];
-/// The range of delays must be more than the time of so many packets at the delivered rate …
+/// The range of delays must be more than the time of this many packets at the delivered rate …
 const RANGE_PACKETS: u64 = 4;
-/// … and more than this, so that hosts' own timing is no queue.
+/// … and more than this, so that host timing does not look like a queue.
 const LEAST_RANGE: Duration = Duration::from_micros(250);
-/// The range is that of the last one to two spans of so many round trips.
+/// The range is that of the last one to two spans of this many round trips.
 const SPAN_ROUNDS: u32 = 8;
 
 /// Least and longest delay, in ns.
@@ -104,13 +104,13 @@ impl Following {
         self.leaning.is_clear(z)
     }
 
-    /// What was seen says nothing about the path as it is now.
+    /// Drops the record: the path has changed.
     pub(crate) fn forget(&mut self) {
         self.leaning = Leaning::default();
     }
 
     /// Packet `number`, the last one of `packets`, queued for `delay_ns`. `counts`: a loss at this
-    /// time would count as well, since no router says that its own queue is full.
+    /// time would count as well, since no router reports that its own queue is full.
     #[inline]
     pub(crate) fn on_delay(
         &mut self,
@@ -163,7 +163,7 @@ impl Following {
         let Some((_, delay, longer)) = self.delay_before(number) else {
             return false;
         };
-        // Packets in a row that are told to be lost one by one say it once.
+        // Consecutive packets that are reported lost one by one count as one loss.
         if self
             .lost
             .replace(number)

@@ -1,22 +1,22 @@
 //! Growth is a trial too: a hop that overflows delivers no more when more is sent.
 //!
-//! Loss beyond what routers' word alone covers, and within what they declare, is random if half as
-//! much again arrives later and no larger share is lost. A sender that starts learns that without
-//! a trial, which would take eight round trips of a small window, and growth after it.
+//! Loss beyond what the routers' declaration alone covers, and within what they declare, is random
+//! if half as much again arrives later and no larger share is lost. A starting sender finds that
+//! without a trial, which would take eight round trips of a small window, and growth after it.
 
 use super::losses::Sample;
 use super::tolerance::{MOST_PPM, packets_for};
 
-/// Fewer packets of a round trip tell nothing.
+/// A round trip of fewer packets is ignored.
 const LEAST_PACKETS: u64 = 48;
-/// What arrived in so many round trips together is compared: a flight may be spread over two.
+/// Round trips whose arrivals are compared together: a flight may be spread over two.
 const ROUNDS: u8 = 2;
-/// So many times as much has to arrive.
+/// Factor by which the arrivals must have grown.
 const MORE: (u64, u64) = (3, 2);
 /// Standard deviations by which no larger share may be lost.
 const LIKELY: u64 = 2;
 
-/// Round trips that lose much, while more and more arrives.
+/// Round trips with heavy loss, while more and more arrives.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Growth {
     /// Packets of the running round trip.
@@ -38,8 +38,8 @@ impl Growth {
         self.lost = add(self.lost, packets);
     }
 
-    /// A round trip is over, in which `arrived` bytes per second did; `dispersion` is that of
-    /// losses, in sixteenths. `Some`: so much is lost whatever is sent, in 10^-6.
+    /// A round trip is over, in which `arrived` bytes per second arrived; `dispersion` is that of
+    /// losses, in sixteenths. `Some`: the loss at any rate, in 10^-6.
     pub(super) fn turn(&mut self, arrived: u64, dispersion: u64) -> Option<u64> {
         let seen = Sample {
             packets: u64::from(self.acked) + u64::from(self.lost),
@@ -63,7 +63,7 @@ impl Growth {
         (more && many && !seen.is_above(&self.first, LIKELY)).then(|| both.ppm())
     }
 
-    /// Begins anew.
+    /// Starts over.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(rounds(&[(400, 120), (600, 320), (900, 620)]), None);
         let tenth = rounds(&[(400, 0), (900, 270), (900, 270), (1800, 1170)]);
         assert_eq!(tenth, None);
-        assert_eq!(rounds(&[(900, 270); 20]), None, "nobody sends more");
+        assert_eq!(rounds(&[(900, 270); 20]), None, "the rate stays");
     }
 
     #[test]

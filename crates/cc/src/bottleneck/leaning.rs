@@ -1,24 +1,25 @@
 //! Do losses lie behind longer delays than other packets do?
 //!
-//! A queue that drops is full, and the packet before the one that it drops has waited in it. Losses
-//! on the way know nothing of delay: as many of them lie behind packets that took longer than the
-//! median as other packets do. That needs no long queue: it shows behind a buffer of a few packets,
-//! beside other queues on the way and beside random loss, if losses are many enough.
+//! A queue that drops is full, and the packet before the dropped one has waited in it. Random
+//! losses on the way are independent of delay: as many of them lie behind packets with more than
+//! the median delay as other packets do. The correlation needs no long queue. It shows behind a
+//! buffer of a few packets, in a path with other queues, and among random losses, if there are
+//! enough losses.
 //!
-//! What arrives is laid beside the sample before it, as what is lost is: where one ACK acknowledges
-//! many packets, more of both lie behind the sample before. And samples must be without the time
-//! that the receiver held the ACK back: it holds back the one for the packet before a loss.
+//! The delay of an arrival is that of the sample before it, as it is for a loss: where one ACK
+//! acknowledges many packets, more of both lie behind the sample before. Samples must exclude the
+//! time that the receiver held the ACK back: it holds back the one for the packet before a loss.
 
-/// Losses, and packets, count half from so many losses on.
+/// From this many losses on, losses and packets count half.
 const MOST_LOSSES: u64 = 192;
-/// Fewer losses, or fewer packets, say nothing.
+/// Fewer losses, or fewer packets, give no result.
 const LEAST_LOSSES: u64 = 16;
 const LEAST_PACKETS: u64 = 64;
-/// Packets count half from so many on, so that products never overflow.
+/// From this many packets on, they count half, so that products never overflow.
 const MOST_PACKETS: u64 = 1 << 24;
-/// The mean distance of delays from the median is smoothed over so many of them.
+/// Number of delays over which their mean distance from the median is smoothed.
 const SMOOTHED: u64 = 64;
-/// The median moves by this part of that distance, and by so many ns at least.
+/// The median moves by 1/`STEP` of that distance, and by `LEAST_STEP` ns at least.
 const STEP: u64 = 16;
 const LEAST_STEP: u64 = 100;
 
@@ -70,7 +71,7 @@ impl Leaning {
         long
     }
 
-    /// So many packets arrived behind one whose delay was `long`.
+    /// `packets` packets arrived behind one whose delay was `long`.
     #[inline]
     pub(super) fn on_packets(&mut self, packets: u64, long: bool) {
         self.packets.add(packets.min(MOST_PACKETS), long);
@@ -88,7 +89,7 @@ impl Leaning {
         }
     }
 
-    /// True if more losses lie behind long delays than the share of packets with one says, by `z`
+    /// True if the share of losses behind long delays exceeds the share of packets there by `z`
     /// standard deviations and more.
     pub(super) fn is_clear(&self, z: u64) -> bool {
         let (n, packets) = (self.losses.all, self.packets.all);
@@ -144,8 +145,8 @@ mod tests {
         let full = |queue, draw| queue == 8 && draw < 300;
         assert_eq!(clear(5, 0, full), 100);
         // Another queue on the way is as long as this one.
-        let beside = clear(3, 8_000_000, full);
-        assert!(beside >= 90, "{beside} of 100");
+        let with_other = clear(3, 8_000_000, full);
+        assert!(with_other >= 90, "{with_other} of 100");
         // Twice as much is lost at random.
         let mixed = |queue, draw| (queue == 8 && draw < 300) || draw >= 980;
         let mixed = clear(3, 0, mixed);

@@ -2,14 +2,14 @@
 
 use crate::base::{Duration, Instant};
 
-/// What has become of the hop.
+/// The current state of the hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// It is still there.
     Stays,
     /// It is gone, or no longer the narrow one.
     Gone,
-    /// It was none: so much is lost at any rate, in 10^-6.
+    /// It was none: this much is lost at any rate, in 10^-6.
     Random(u64),
 }
 
@@ -20,13 +20,13 @@ pub(super) struct Look {
     pub(super) srtt: Duration,
     /// CUBIC's window in bytes.
     pub(super) window: u64,
-    /// The last time that a router said that its own hop is full.
+    /// The last time that a router reported that its own hop is full.
     pub(super) over: Option<Instant>,
     /// No queue stands.
     pub(super) calm: bool,
-    /// One stands, and no router says that it is its own: what is lost beside it is not random.
+    /// A queue stands, and no router reports it as its own: losses meanwhile are not random.
     pub(super) overflows: bool,
-    /// So often CUBIC has ruled before, and its cuts have attested.
+    /// How often CUBIC has ruled before, and its cuts have attested.
     pub(super) relapses: u32,
     pub(super) attested: u32,
     /// The most loss that may be attested, in 10^-6.

@@ -1,24 +1,24 @@
-//! Round trips that lose so much that no router's word is a reason to send more.
+//! Round trips with a loss too high for the window to grow, whatever routers grant.
 //!
-//! Whether the loss comes from a hidden hop takes a trial to tell. Until then the window must not
-//! grow into it, and what is lost anyway need not be sent: the window is what arrived. That says
-//! something where the window was the limit: what an application that paused has sent is no bound.
+//! Only a trial shows whether the loss comes from a hidden hop. Until then the window must not
+//! grow, and lost packets need not be sent: the window is what arrived. That holds only where the
+//! window was the limit: an application that pauses gives no such bound.
 
 use crate::base::arith::mul_div;
 
 /// Loss of a round trip beyond what is tolerated, in 10^-6. More is never attested.
 pub(super) const MUCH_PPM: u64 = 100_000;
-/// It must be above that by so many standard deviations …
+/// Standard deviations by which the loss must be above that …
 const SIGMAS: u64 = 2;
-/// … and be told in so many acknowledgements. An interruption of the path is told in one.
+/// … and acknowledgements that must report losses. An interruption of the path shows in one.
 const EVENTS: u32 = 3;
 /// Afterwards the window returns by this part of what arrives per round trip.
 const RETURN_STEP: u64 = 4;
-/// A round trip tells what the path carries if at most this part of its packets was acknowledged
+/// A round trip shows what the path carries if at most this part of its packets was acknowledged
 /// while something besides the window was the limit.
 const OTHERWISE: u64 = 8;
-/// After so many round trips in a row that lost little it is not held any more: what the window was
-/// before may be more than the path carries by now, so that it is never reached again.
+/// Round trips in a row with little loss after which the bound ends: the old window may be more
+/// than the path carries by now, so that it is never reached again.
 const CLEAN_ROUNDS: u8 = 16;
 /// The window is never held to fewer packets.
 const LEAST_PACKETS: u64 = 4;
@@ -27,7 +27,7 @@ const LEAST_PACKETS: u64 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Losing {
     acked: u64,
-    /// Of these, while something besides the window was the limit.
+    /// The part of these that arrived while something besides the window was the limit.
     otherwise: u64,
     /// That was so in the round trip before, whose packets arrive in this one.
     paused: bool,
@@ -52,7 +52,7 @@ impl Losing {
         }
     }
 
-    /// Packets were lost; so much loss is `tolerated`, in 10^-6.
+    /// `packets` packets were lost; a loss of `tolerated`, in 10^-6, is tolerated.
     pub(super) fn on_lost(&mut self, packets: u64, tolerated: u64) {
         self.lost = self.lost.saturating_add(packets).min(1 << 32);
         self.events = self.events.saturating_add(1);
@@ -65,7 +65,7 @@ impl Losing {
         self.events >= EVENTS && least > mul_div(sent, tolerated + MUCH_PPM, 1_000_000)
     }
 
-    /// A round trip is over, in which `arrived` bytes did at a window of `window` bytes.
+    /// A round trip is over, in which `arrived` bytes arrived at a window of `window` bytes.
     pub(super) fn turn(&mut self, tolerated: u64, arrived: u64, window: u64, mtu: u64) {
         self.now = self.is_much(tolerated);
         let pauses = self.acked == 0 || self.otherwise > self.acked / OTHERWISE;
@@ -90,19 +90,19 @@ impl Losing {
         }
     }
 
-    /// Nothing may grow.
+    /// True while nothing may grow.
     #[inline]
     pub(super) const fn now(&self) -> bool {
         self.now
     }
 
-    /// No larger window, in bytes.
+    /// Upper bound of the window, in bytes.
     #[inline]
     pub(super) fn cap(&self) -> u64 {
         self.held.unwrap_or(u64::MAX)
     }
 
-    /// Another law rules, or begins anew.
+    /// Another law rules, or this one starts over.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

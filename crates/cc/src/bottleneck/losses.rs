@@ -1,8 +1,8 @@
 //! What share of the packets is lost, and how sure that is.
 //!
-//! Outcomes are gathered in groups of 16 packets, in the order in which they become known. How much
-//! the losses of groups differ tells how bursty losses are: a share of 5 % in bursts of five is
-//! known far less well than in single losses.
+//! Outcomes are gathered in groups of 16 packets, in the order in which they become known. The
+//! variance between groups shows how bursty losses are: a share of 5 % in bursts of five is known
+//! far less well than in single losses.
 
 use crate::base::arith::{mul_div, saturate};
 
@@ -17,12 +17,12 @@ pub(crate) const GROUPS: usize = 64;
 const ONE: u64 = 16;
 /// Dispersion beyond this is not believed: eight times that of single losses.
 const MOST_DISPERSION: u64 = 8 * ONE;
-/// Old groups count half from so many on, so that products of sums never overflow.
+/// From this many groups on, old ones count half, so that products of sums never overflow.
 const MOST_GROUPS: u64 = 1 << 24;
-/// So many packets lost at once are an interruption of the path …
+/// Packets lost at once that are an interruption of the path …
 const INTERRUPTION: u64 = 3 * GROUP as u64;
-/// … unless the one before was fewer delivered packets ago: a hop that takes few of very many does
-/// that all the time.
+/// … unless the one before was fewer delivered packets ago: a hop that passes few of very many
+/// packets does that all the time.
 const APART: u64 = 8 * GROUP as u64;
 
 /// Packets looked at, and those of them that were lost.
@@ -213,7 +213,7 @@ impl LossRecord {
         }
     }
 
-    /// The path was interrupted: what vanished says nothing about how much it can carry.
+    /// The path was interrupted: those losses are no evidence of how much it can carry.
     fn interrupt(&mut self) {
         self.open = 0;
         self.open_lost = 0;
@@ -239,7 +239,7 @@ impl LossRecord {
         self.sum.groups * GROUP as u64
     }
 
-    /// The latest `groups` complete groups. `None`: there are not so many.
+    /// The latest `groups` complete groups. `None`: fewer are complete.
     pub(crate) fn latest(&self, groups: usize) -> Option<Sample> {
         if groups == 0 || groups > self.filled {
             return None;
@@ -257,7 +257,7 @@ impl LossRecord {
         self.latest(self.filled)
     }
 
-    /// The fewest losses in any of the latest `groups` complete groups, if there are so many.
+    /// The fewest losses in any of the latest `groups` complete groups, if that many are complete.
     pub(crate) fn fewest(&self, groups: usize) -> Option<u8> {
         if groups > self.filled {
             return None;
@@ -273,7 +273,7 @@ impl LossRecord {
         (self.sum.groups > 0).then(|| self.sum.sample())
     }
 
-    /// Begins anew.
+    /// Starts over.
     pub(crate) fn clear(&mut self) {
         *self = Self {
             delivered: self.delivered,

@@ -1,31 +1,30 @@
 //! A bottleneck that no router announces.
 //!
-//! Marks and grants describe the routers that write them. If packets vanish or queue somewhere
-//! else, the narrow hop is another one, and a law that follows the routers alone would drive it
-//! into overload. What losses may mean is asked in this order:
+//! Marks and grants describe the routers that write them. If packets are lost or queue somewhere
+//! else, the narrow hop is another one, and a law that follows the routers alone would overload it.
+//! Losses are examined in this order:
 //!
 //! ```text
-//!   step.rs        no more at once than a few times what has arrived
-//!   losing.rs      a round trip that loses much: no growth, and no more than arrived
-//!   following.rs   losses that follow delay: a queue overflows                               ─► CUBIC
-//!   leaning.rs     losses that lean to long delays, beside random ones: never attested,
-//!                  and where they are many …                                                  ─► CUBIC
-//!   tolerance.rs   losses up to what routers declare, or a trial has attested, are random    ─► routers
-//!   growth.rs      … or declared, beyond a tenth, and the same while more and more arrives    ─► attested
+//!   step.rs        the window is at most a few times what has arrived
+//!   losing.rs      a round trip with heavy loss: no growth, and a window of what arrived
+//!   following.rs   losses that follow delay: a queue overflows              ─► CUBIC
+//!   leaning.rs     losses correlated with long delays, among random ones: never attested,
+//!                  and above 1 % with 5 standard deviations …               ─► CUBIC
+//!   tolerance.rs   losses that routers declare or a trial has attested are random ─► routers
+//!   tolerance.rs   losses that routers declare or a trial attested are random ─► routers
 //!   trial.rs       more than that, or less if it comes with the rate (phases.rs): send less,
-//!                  and see whether the loss goes                                              ─► CUBIC, or attested
-//!                  … unless a queue stands beside it that no router announces               ─► CUBIC
-//!   delay.rs       a queue that stands for longer than routers take to say so, and goes
-//!                  when we send less (delay_trial.rs)                                         ─► CUBIC
+//!                  and see whether the loss goes                            ─► CUBIC, or attested
+//!                  … unless a queue stands that no router announces         ─► CUBIC
+//!   delay.rs       a queue that stands longer than routers take to announce one, and drains
+//!                  when the sender sends less (delay_trial.rs)              ─► CUBIC
 //! ```
 //!
-//! While CUBIC rules every loss counts, as it does for the others at that hop, and the routers'
-//! word stays an upper bound.
+//! While CUBIC rules, every loss counts, as it does for the other flows at that hop, and the
+//! routers' feedback stays an upper bound.
 //!
 //! Where TTLs show from the start that some hop writes nothing, and the law grows many times at
-//! once, CUBIC rules until a router has said that its own hop is full: before, nothing says that
-//! the narrow one is a router's. It ends as well once CUBIC's own cuts show that losses are random
-//! (doubt.rs).
+//! once, CUBIC rules until a router reports that its own hop is full: before that, the narrow hop
+//! may be another one. CUBIC also stops once its own cuts show that losses are random (doubt.rs).
 
 mod arrivals;
 mod decide;
@@ -73,14 +72,14 @@ use trial::Trial;
 /// How many times what has arrived in a round trip a law may send in the next one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// Where TTLs show a hop that writes nothing.
+    /// Where TTLs show a hop that writes no feedback.
     pub(crate) partly: u64,
-    /// Elsewhere, unless packets sent at once show that the path carries more. `None`: whatever
-    /// routers allow.
+    /// Elsewhere, unless packets sent at once show that the path carries more. `None`: only routers
+    /// limit the window.
     pub(crate) unknown: Option<u64>,
 }
 
-/// What the watch says.
+/// The result of one look at the watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// Nothing changes.
@@ -96,7 +95,7 @@ pub(crate) enum Finding {
 pub(crate) struct TakeOver {
     /// Its window, in bytes.
     pub(crate) window: u64,
-    /// What the path has delivered per round trip of late, in bytes: slow start ends there.
+    /// Bytes delivered per round trip in the last few round trips: slow start ends there.
     pub(crate) proven: u64,
 }
 
@@ -110,7 +109,7 @@ enum State {
     Cubic(Ruled),
 }
 
-/// Watches losses, delays and what routers say.
+/// Watches losses, delays and the routers' feedback.
 #[derive(Clone, Debug)]
 pub(crate) struct HiddenHop {
     state: State,
@@ -120,9 +119,9 @@ pub(crate) struct HiddenHop {
     phases: Phases,
     growth: Growth,
     tolerance: Tolerance,
-    /// TTLs show a hop that writes nothing.
+    /// TTLs show a hop that writes no feedback.
     partly: bool,
-    /// It is not known yet whether the narrow hop is a router's. `None`: nothing is known.
+    /// Whether the narrow hop may be one without feedback is still open. `None`: nothing is known.
     doubted: Option<bool>,
     losing: Losing,
     silence: Silence,
@@ -135,22 +134,23 @@ pub(crate) struct HiddenHop {
     before: u64,
     /// The window under trial, in bytes.
     trial_cap: u64,
-    /// Where TTLs show a hop that writes nothing: no more at once than a few times what has arrived
-    /// in a round trip, in bytes.
+    /// Where TTLs show a hop that writes no feedback: the window is at most this, in bytes, a few
+    /// times what has arrived in a round trip.
     step_cap: u64,
-    /// Every hop of the path has granted a window of so many bytes.
+    /// The window that every hop of the path has granted, in bytes.
     granted: u64,
-    /// The last time that a router said HIGH or OVER, or took something back.
+    /// The last time that a router sent HIGH or OVER, or negative feedback.
     raised: Option<Instant>,
-    /// The last time that a router's word left room for a queue of its own.
+    /// The last time that a router's feedback allowed for a queue of its own.
     queued: Option<Instant>,
     began: Instant,
     over: Option<Instant>,
     alarms: u32,
     relapses: u32,
-    /// A trial found a hidden hop by bursty losses: until then a second one is believed.
+    /// A trial with bursty losses found a hidden hop: a second one before this time confirms it.
     suspected_until: Option<Instant>,
-    /// So often CUBIC's own cuts have attested; each asks for twice the packets of the one before.
+    /// How often CUBIC's own cuts have attested; each attestation needs twice the packets of the
+    /// one before.
     attested_by_cuts: u32,
 }
 
@@ -195,7 +195,7 @@ impl HiddenHop {
         self.step = step;
     }
 
-    /// Routers rule anew: what was learned about losses stays.
+    /// Routers rule again, from an empty trial state: what was learned about losses stays.
     pub(crate) fn restart(&mut self, now: Instant) {
         if !matches!(self.state, State::Routers(_)) {
             self.state = State::Routers(now);
@@ -220,14 +220,14 @@ impl HiddenHop {
         matches!(self.state, State::Cubic(_))
     }
 
-    /// No larger window, in bytes: while a trial runs, and where it would be many times what has
-    /// proved to arrive.
+    /// Upper bound of the window in bytes: while a trial runs, and where the window would be many
+    /// times what has arrived.
     #[inline]
     pub(crate) fn cap(&self) -> u64 {
         self.trial_cap.min(self.step_cap).min(self.losing.cap())
     }
 
-    /// While a trial runs: no higher pace, in bytes per second.
+    /// Upper bound of the pace while a trial runs, in bytes per second.
     #[inline]
     pub(crate) fn pace(&self) -> Option<u64> {
         match &self.state {
@@ -237,73 +237,72 @@ impl HiddenHop {
         }
     }
 
-    /// True while a trial runs or a queue stands that is not a router's own to announce, as far as
-    /// one can see yet: no growth then.
+    /// True while a trial runs or a queue stands that no router is known to own: no growth then.
     #[inline]
     pub(crate) const fn is_braked(&self) -> bool {
         self.delay.is_queueing() || matches!(self.state, State::Trial(_) | State::DelayTrial(_))
     }
 
-    /// True while so much is lost, or was of late, that a window of `window` bytes must not grow,
-    /// whatever routers say: also one that is larger than what may be sent where loss is attested.
-    /// Routers see what is sent and would go on giving.
+    /// True while this or a recent round trip lost too much for a window of `window` bytes to grow,
+    /// whatever routers grant. It covers a window above what may be sent where loss is attested,
+    /// too: routers see only what is sent and would go on granting.
     #[inline]
     pub(crate) fn holds(&self, window: u64) -> bool {
         let attested = self.tolerance.undeclared_ppm() > 0;
         self.losing.now() || window >= self.losing.cap() || (attested && window >= self.step_cap)
     }
 
-    /// True while routers must not be asked for more: a trial runs, or CUBIC rules.
+    /// True while requests must not ask for more: a trial runs, or CUBIC rules.
     #[inline]
     pub(crate) const fn asks_nothing(&self) -> bool {
         !matches!(self.state, State::Routers(_))
     }
 
-    /// The queue on the way back, which is part of every round trip of this sender's without being
-    /// its doing.
+    /// The queue on the way back: it is part of every round trip, and this sender does not cause
+    /// it.
     #[inline]
     pub(crate) const fn behind(&self) -> Duration {
         self.delay.behind()
     }
 
-    /// Delay ahead that stands whatever is sent: the route is that much longer than it once was.
+    /// Forward delay that stands at any rate: the route has become longer by that much.
     #[inline]
     pub(crate) const fn ahead(&self) -> Duration {
         self.delay.accepted()
     }
 
-    /// Routers declare that so much is lost to corruption, in 10^-6.
+    /// Sets the loss to corruption that routers declare, in 10^-6.
     #[inline]
     pub(crate) fn declare(&mut self, ppm: u64, srtt: Duration) {
         if ppm == self.tolerance.declared_ppm() {
             return;
         }
         self.tolerance.declare(ppm);
-        // The first losses may have come before the first word.
+        // The first losses may have come before the first feedback.
         if self.trains.on_declared(self.tolerance.expected_ppm()) {
             self.limit_step(srtt);
         }
     }
 
-    /// Loss that comes as no surprise, in 10^-6: declared, or attested.
+    /// Expected loss, in 10^-6: declared, or attested.
     pub(crate) fn expected_loss_ppm(&self) -> u64 {
         self.tolerance.expected_ppm()
     }
 
-    /// Whether TTLs show a hop that writes nothing; `None`: they tell nothing.
+    /// Whether TTLs show a hop that writes no feedback; `None`: the TTLs cannot be compared.
     #[inline]
-    pub(crate) fn set_partly(&mut self, told: Option<bool>, srtt: Duration) {
-        let partly = told == Some(true);
+    pub(crate) fn set_partly(&mut self, shown: Option<bool>, srtt: Duration) {
+        let partly = shown == Some(true);
         if partly != self.partly {
             self.partly = partly;
             self.limit_step(srtt);
         }
         if self.doubted.is_none() {
-            self.doubted = told;
+            self.doubted = shown;
         }
     }
 
-    /// True if TTLs show a hop that writes nothing.
+    /// True if TTLs show a hop that writes no feedback.
     pub(crate) const fn is_shown(&self) -> bool {
         self.partly
     }
@@ -319,8 +318,8 @@ impl HiddenHop {
         begins
     }
 
-    /// What a law goes on with that does not [doubt](Self::doubts): routers rule where nothing but
-    /// a doubt has spoken against them. `None` while a hop that says nothing is the narrow one.
+    /// The state for a law without the [doubt](Self::doubts): routers rule if only the doubt has
+    /// kept them from it. `None` while a hop without feedback is the narrow one.
     pub(crate) fn without_doubt(&self, now: Instant) -> Option<Self> {
         match &self.state {
             State::Cubic(ruled) if !ruled.is_doubt() => None,
@@ -344,8 +343,8 @@ impl HiddenHop {
         self.last_sent = self.last_sent.max(number);
     }
 
-    /// A router said HIGH or OVER, or took something back; `queues` if it says so where a queue of
-    /// its own stands: HIGH alone tells of none.
+    /// A router sent HIGH or OVER, or negative feedback; `queues` if that implies a queue of its
+    /// own: HIGH alone does not.
     #[inline]
     pub(crate) fn on_raised(&mut self, now: Instant, queues: bool) {
         self.raised = Some(now);
@@ -354,14 +353,14 @@ impl HiddenHop {
         }
     }
 
-    /// A router said OVER, or left less than CUBIC has: its own hop is the narrow one.
+    /// A router sent OVER, or left less than CUBIC has: its own hop is the narrow one.
     #[inline]
     pub(crate) fn on_over(&mut self, now: Instant) {
         self.over = Some(now);
     }
 
-    /// An acknowledgement came before any router was heard: the first packets show what the path
-    /// carries all the same.
+    /// An acknowledgement came before any router's feedback: the first packets still show what the
+    /// path carries.
     #[inline]
     pub(crate) fn on_first_ack(&mut self, acked: &Acked) {
         if self.trains.on_ack(acked) {
@@ -369,7 +368,7 @@ impl HiddenHop {
         }
     }
 
-    /// Packets were lost, also before any router was heard.
+    /// Packets were lost, also before any router's feedback.
     pub(crate) fn on_first_loss(&mut self, lost: &Lost) {
         let expected = self.tolerance.expected_ppm();
         if self.trains.on_loss(lost.packets, expected) {
@@ -377,8 +376,8 @@ impl HiddenHop {
         }
     }
 
-    /// An acknowledgement came while the window was `window` bytes. Routers take `patience` to say
-    /// that a queue is theirs.
+    /// An acknowledgement came while the window was `window` bytes. A router announces its own
+    /// queue within `patience`.
     #[inline]
     pub(crate) fn on_ack(
         &mut self,
@@ -392,8 +391,8 @@ impl HiddenHop {
             .on_ack(now, acked.srtt, self.last_sent, packets);
         let (delay, round_over) = self.delay.on_ack(now, acked);
         let turned = self.arrivals.on_ack(now, acked);
-        let told = self.trains.on_ack(acked);
-        if turned || told {
+        let measured = self.trains.on_ack(acked);
+        if turned || measured {
             self.limit_step(acked.srtt);
         }
         if turned {
@@ -426,9 +425,9 @@ impl HiddenHop {
         self.look(now, acked, patience, window)
     }
 
-    /// Packets were lost while the window was `window` bytes; what was delivered before `now` has
-    /// been told. A router whose own queue overflows says OVER, for up to `patience`: losses about
-    /// that time are no hidden hop's, and no reason for CUBIC to go on ruling for one.
+    /// Packets were lost while the window was `window` bytes; deliveries before `now` are already
+    /// counted. A router whose own queue overflows sends OVER for up to `patience`: losses about
+    /// that time are not a hidden hop's, and give CUBIC no reason to go on ruling.
     pub(crate) fn on_loss(
         &mut self,
         now: Instant,
@@ -474,7 +473,7 @@ impl HiddenHop {
         }
     }
 
-    /// True if routers said of late that their own queues overflow.
+    /// True if a router sent OVER within the last `patience` and one round trip.
     fn announced(&self, now: Instant, patience: Duration, srtt: Duration) -> bool {
         self.over.is_some_and(|at| now - at <= patience + srtt)
             && matches!(self.state, State::Routers(_) | State::Cubic(_))
@@ -495,7 +494,7 @@ fn window_of(pace: u64, srtt: Duration) -> u64 {
 }
 
 /// The least pace of a trial, bytes per second: two packets per round trip. Acknowledgements end
-/// trials, so there must be some, also where nothing was delivered over the last round trip.
+/// trials, so some packets must be sent, also where nothing was delivered over the last round trip.
 fn least_pace(srtt: Duration, mtu: u64) -> u64 {
     rate(2 * mtu, srtt, 1, 1).max(1)
 }

@@ -1,7 +1,7 @@
 //! Loss below what begins a trial by itself: does it come with the rate?
 //!
-//! A hop that is narrower by a few percent takes little from a sender that fills its marked hop now
-//! and then, and much from the others there. So losses are added up for round trips in which more
+//! A hop that is narrower by a few percent drops few packets of a sender that fills its marked hop
+//! now and then, and many of the others there. So losses are added up for round trips in which more
 //! was sent than usual, and for those in which less was.
 
 use super::losses::Sample;
@@ -97,7 +97,7 @@ impl Phases {
         (enough && high.is_above(&low, sure)).then_some(high)
     }
 
-    /// Begins anew.
+    /// Starts over.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

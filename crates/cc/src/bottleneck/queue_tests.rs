@@ -5,7 +5,7 @@ use crate::testing::{acked, lost, ms};
 
 const MTU: u64 = 1500;
 const RTT: Duration = Duration::from_millis(100);
-/// A packet takes so long to leave the queue, in µs: 12 Mbit/s.
+/// Time that a packet takes to leave the queue, in µs: 12 Mbit/s.
 const SLOT: u64 = 1000;
 
 /// A hop that serves one packet per slot. Others send one with a chance of `others`, this sender
@@ -52,7 +52,7 @@ impl Hop {
         (z ^ (z >> 31)) % 1000
     }
 
-    /// So many packets of this sender's.
+    /// Sends until this sender has sent `packets`.
     fn run(&mut self, packets: u64) {
         while self.number < packets {
             self.slot += 1;
@@ -95,10 +95,10 @@ const ANY_STEP: Step = Step {
     unknown: None,
 };
 
-/// 2 % of drops or so beside 1 % of random loss: too little for a trial, and no trial of one sender
-/// among several would change it.
+/// About 2 % of drops next to 1 % of random loss: too little for a trial, and no trial of one
+/// sender among several would change it.
 #[test]
-fn drops_of_a_short_queue_beside_random_loss_are_no_random_loss() {
+fn drops_of_a_short_queue_next_to_random_loss_are_no_random_loss() {
     for seed in 1..=20 {
         let mut hop = Hop::new(seed, ANY_STEP);
         (hop.room, hop.loss, hop.others) = (16, 10, 800);
@@ -151,8 +151,8 @@ fn random_loss_between_uneven_acknowledgements_is_random() {
     assert!((0..100).all(|seed| !leans(seed, 5)));
 }
 
-/// Delays are short while a router says that its own queue is full, and losses of that time are not
-/// told. Packets of that time count as little: beside them all losses would lie behind long delays.
+/// Delays are short while a router reports that its own queue is full, and losses of that time are
+/// left out. Its packets must be left out too: among them all losses would lie behind long delays.
 #[test]
 fn packets_of_times_whose_losses_do_not_count_do_not_count_either() {
     let leans = |counts_while_announced: bool| {

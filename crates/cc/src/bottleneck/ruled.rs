@@ -8,21 +8,21 @@ use super::tolerance::packets_for;
 use crate::base::Instant;
 use crate::base::arith::mul_div;
 
-/// CUBIC hands back after so many round trips with this share more than the largest window at which
-/// a loss came; each relapse doubles the time, at most so often.
+/// CUBIC hands back after this many round trips with `LEAVE_SHARE` of the largest window at which a
+/// loss came; each relapse doubles the time, `MOST_DOUBLINGS` times at most.
 const LEAVE_ROUNDS: u32 = 20;
 const LEAVE_SHARE: (u64, u64) = (5, 4);
 const MOST_DOUBLINGS: u32 = 5;
-/// … or at a router's OVER, if nothing was lost for so many round trips.
+/// … or at a router's OVER, after this many round trips without a loss.
 const LOSSLESS_ROUNDS: u32 = 8;
-/// CUBIC's own cuts go on testing: below this share of the window before, with so much of the loss
-/// before still there, it is random.
+/// CUBIC's own cuts go on testing: if the window is below `CUT_SHARE` of the one before, and
+/// `STILL_SHARE` of the loss before is still there, the loss is random.
 const CUT_SHARE: (u64, u64) = (6, 10);
 const STILL_SHARE: (u64, u64) = (7, 10);
-/// … if so many packets show it; each time twice as many.
+/// … and this many packets show it; each time twice as many.
 const STILL_PACKETS: u64 = 240;
-/// The loss before is that of few packets, and of those that looked worst. If less is left, but so
-/// many losses, and more than trials overlook, further cuts are compared with that.
+/// The loss before is that of few packets, and of those with the worst loss. If less is left, but
+/// this many losses, and more than trials overlook, further cuts are compared with that.
 const ANEW_LOSSES: u64 = 32;
 
 /// CUBIC rules.
@@ -31,9 +31,9 @@ pub(super) struct Ruled {
     /// It rules because TTLs show a hop, and has done so from the start.
     doubt: Option<Doubt>,
     since: Instant,
-    /// The window before, in bytes. 0: too small to tell anything about the rate.
+    /// The window before, in bytes. 0: too small for information about the rate.
     before: u64,
-    /// The loss at that window, in 10^-6. 0: it was delay that led here.
+    /// The loss at that window, in 10^-6. 0: CUBIC took over because of delay.
     ppm: u64,
     /// The largest window at which a loss came, in bytes. `None`: none came yet.
     largest: Option<u64>,
@@ -60,8 +60,8 @@ impl Ruled {
         }
     }
 
-    /// CUBIC has ruled from the start: TTLs show a hop that writes nothing, and no router has said
-    /// yet that its own hop is full.
+    /// CUBIC has ruled from the start: TTLs show a hop that writes no feedback, and no router has
+    /// reported yet that its own hop is full.
     pub(super) const fn from_start(now: Instant) -> Self {
         Self {
             doubt: Some(Doubt::NEW),
@@ -75,7 +75,7 @@ impl Ruled {
         }
     }
 
-    /// True if nothing but TTLs speaks of a hop that is no router of ours.
+    /// True if TTLs are the only evidence of a hop without feedback.
     pub(super) const fn is_doubt(&self) -> bool {
         self.doubt.is_some()
     }
@@ -103,7 +103,7 @@ impl Ruled {
         let patience = srtt.saturating_mul(LEAVE_ROUNDS << relapses);
         let lossless = srtt.saturating_mul(LOSSLESS_ROUNDS << relapses);
         let room = self.above.is_some_and(|since| now - since >= patience);
-        // Before the first loss the first word is enough.
+        // Before the first loss the first feedback is enough.
         let calm = self
             .last_loss
             .is_none_or(|at| now - at.max(self.since) >= lossless);
@@ -158,9 +158,9 @@ mod tests {
 
     const MTU: u64 = 1500;
 
-    /// Round trips until losses are taken for random, if they ever are. CUBIC took over at
-    /// `packets` packets where 11.7 % had been lost, and shrinks by three tenths per round trip.
-    /// Of so many thousand packets `lost` are lost, by what is left of that window in percent.
+    /// Round trips until losses count as random, if they ever do. CUBIC took over at `packets`
+    /// packets where 11.7 % had been lost, and shrinks by three tenths per round trip. `lost` gives
+    /// the losses per 1000 packets, by the percentage left of that window.
     fn attested(packets: u64, calm: bool, lost: fn(u64) -> u64) -> Option<(u64, u64)> {
         let srtt = ms(400);
         let mut ruled = Ruled::new(Instant::ZERO, packets * MTU, 117_187, packets * MTU);

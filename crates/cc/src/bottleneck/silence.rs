@@ -1,16 +1,16 @@
-//! Times in which nothing came back at all: the path was away, and what was lost about then tells
-//! nothing of a queue that overflows.
+//! Times without any acknowledgement: the path was interrupted, and losses about that time are no
+//! evidence of a queue that overflows.
 //!
-//! A port that sends nothing for a while fills its own queue with what is under way. Packets are
-//! dropped there, and others come as late as they do before a hop that says nothing.
+//! A port that sends nothing for a while fills its own queue with the packets in flight. Packets
+//! are dropped there, and others arrive as late as they do before a hop that overflows.
 
 use crate::base::{Duration, Instant};
 
-/// Nothing came for so many round trips …
+/// Round trips without an acknowledgement …
 const ROUNDS: u32 = 2;
-/// … and for so long.
+/// … and the least time.
 const LEAST: Duration = Duration::from_millis(200);
-/// Within so many round trips that counts once: a hop that drops whole windows is no outage.
+/// Within this many round trips that counts once: a hop that drops whole windows is not an outage.
 const ONCE_ROUNDS: u32 = 40;
 /// Smaller windows, in packets, are lost as a whole also where a queue overflows.
 const LEAST_WINDOW: u64 = 20;
@@ -47,12 +47,12 @@ impl Silence {
         }
     }
 
-    /// The sender had nothing to send: that nothing comes back means nothing.
+    /// The sender had nothing to send: the missing acknowledgements mean nothing.
     pub(super) const fn on_idle(&mut self) {
         self.last = None;
     }
 
-    /// True if packet `number` was sent before or while the path was away.
+    /// True if packet `number` was sent before or during the interruption.
     #[inline]
     pub(super) fn covers(&self, number: u64) -> bool {
         self.until.is_some_and(|until| number <= until)

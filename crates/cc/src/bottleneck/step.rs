@@ -1,32 +1,32 @@
-//! No more at once than a few times what has proved to arrive.
+//! The window is at most a few times what has arrived.
 //!
-//! Routers may grant all of a fast link at once. A hop that says nothing may be the narrow one, and
-//! what is sent into it is known to be lost only a round trip later.
+//! Routers may grant all of a fast link at once. A hop without feedback may be the narrow one, and
+//! its losses are known only a round trip later.
 
 use super::{HiddenHop, window_of};
 use crate::base::Duration;
 use crate::base::arith::mul_div;
 
-/// Where TTLs show a hop that writes nothing, the window is at most a few times what has arrived in
-/// a round trip, or so many packets.
+/// Where TTLs show a hop that writes no feedback, the window is at most a few times what has
+/// arrived in a round trip, or this many packets.
 const FIRST_WINDOW: u64 = 40;
 /// Packets of a first window.
 const INITIAL_WINDOW: u64 = 10;
-/// Where a trial has attested loss that nobody declares, the window grows by this part per round
-/// trip at most: others may still be trying.
+/// Where a trial has attested loss that no router declares, the window grows by this part per round
+/// trip at most: others may still be in a trial.
 const ATTESTED_STEP: u64 = 4;
 
-/// Packets sent at once showed what the narrowest hop carries: beyond so many times that, the
+/// Packets sent at once measured what the narrowest hop carries: beyond this multiple of it, the
 /// window grows as in slow start. Others may have sent through that hop meanwhile.
 const BEYOND_TRAIN: u64 = 2;
 const SLOW_START: u64 = 2;
 
 /// While a queue stands, the window grows by this part of what arrives per round trip at most: a
-/// queue makes round trips long, and what arrives in one more, without room for any of it.
+/// queue makes round trips longer, and more arrives in one, without room for any of it.
 const QUEUEING_STEP: u64 = 4;
 
-/// A granted window is at most this part of what packets sent at once show: what is paced to all of
-/// it fills the queue of a hop that says nothing. Of a port's own rate 85 % are granted at most.
+/// A granted window is at most this part of what packets sent at once show: a pace of all of it
+/// fills the queue of a hop without feedback. A port grants at most 85 % of its own rate.
 const SURE_OF_TRAIN: (u64, u64) = (7, 8);
 
 impl HiddenHop {
@@ -42,7 +42,7 @@ impl HiddenHop {
         } else if self.partly {
             arrived.saturating_mul(self.step.partly).max(least)
         } else if let Some(step) = self.step.unknown {
-            // A hop that shows nowhere may be the narrow one.
+            // A hop that does not show in TTLs may be the narrow one.
             let most = if self.trains.overflowed() {
                 let slowly = arrived.saturating_mul(SLOW_START);
                 slowly.max(INITIAL_WINDOW * self.mtu)
@@ -75,14 +75,14 @@ impl HiddenHop {
         self.step_cap = self.step_cap.max(self.granted_window(srtt));
     }
 
-    /// Every hop that shows has granted a window of `window` bytes; 0: what it carries shows by
-    /// now.
+    /// Every hop that writes feedback has granted a window of `window` bytes; 0: arrivals show by
+    /// now what it carries.
     pub(crate) fn allow(&mut self, window: u64, srtt: Duration) {
         self.granted = window;
         self.limit_step(srtt);
     }
 
-    /// The window that packets which were sent at once show the path to carry, in bytes.
+    /// The window that the path carries by the packets that were sent at once, in bytes.
     pub(crate) fn shown_window(&self, srtt: Duration) -> Option<u64> {
         Some(window_of(self.trains.rate(), srtt)).filter(|&window| window > 0)
     }

@@ -1,4 +1,4 @@
-//! What the watch makes of paths: hops that say nothing, links that lose, routes that change.
+//! The watch on simulated paths: hops without feedback, links that lose, routes that change.
 
 mod declared;
 
@@ -12,7 +12,7 @@ const STEP: Step = Step {
 const MTU: u64 = 1500;
 const RTT: Duration = Duration::from_millis(100);
 
-/// A path, a round trip at a time: a sender of `window` packets, a hop that takes `capacity` of
+/// A path, a round trip at a time: a sender of `window` packets, a hop that passes `capacity` of
 /// them, random loss.
 struct Path {
     watch: HiddenHop,
@@ -20,11 +20,11 @@ struct Path {
     number: u64,
     window: u64,
     capacity: u64,
-    /// Random loss in 10^-6, in bursts of so many.
+    /// Random loss in 10^-6, in bursts of `burst` packets.
     loss: u64,
     burst: u64,
     random: u64,
-    /// Queueing delay ahead, in ms, of a window of so many packets.
+    /// Queueing delay ahead, in ms, by the window in packets.
     queue: fn(u64) -> u64,
     appeared: Option<TakeOver>,
     gone: u32,
@@ -242,7 +242,7 @@ fn losses_beside_a_queue_that_no_router_announces_are_no_random_ones() {
     path.window = 40;
     path.run(100);
     assert!(path.watch.rules() && path.gone == 0, "{:?}", path.watch);
-    // The same beside a router's word that the queue is its own.
+    // The same while a router announces the queue as its own.
     let path = at_a_full_hop(true);
     assert!(path.appeared.is_none(), "{:?}", path.appeared);
 }
@@ -302,11 +302,11 @@ fn losses_that_a_router_announces_are_no_hidden_hops() {
     }
     assert!(!path.watch.rules() && path.watch.pace().is_none());
     path.run(60);
-    assert!(path.watch.rules(), "nobody announces them any more");
+    assert!(path.watch.rules(), "they are no longer announced");
 }
 
-/// A sender that was misled by a start's losses, say: what its own router's short queue drops from
-/// then on keeps CUBIC no longer than other routers' words would.
+/// A sender misled by losses of its start, for example: what its own router's short queue drops
+/// from then on keeps CUBIC no longer than other routers' feedback would.
 #[test]
 fn losses_that_a_router_announces_do_not_keep_cubic_ruling() {
     for announces in [true, false] {
@@ -331,7 +331,7 @@ fn losses_that_a_router_announces_do_not_keep_cubic_ruling() {
     }
 }
 
-/// A path whose TTLs show from the start that some hop writes nothing, after `rounds` round trips.
+/// A path whose TTLs show from the start a hop that writes no feedback, after `rounds` round trips.
 fn doubted(rounds: u64) -> Path {
     let mut path = Path::new(100, 13);
     path.watch.set_partly(Some(true), RTT);
@@ -352,7 +352,7 @@ fn where_a_hop_shows_that_writes_nothing_cubic_rules_until_a_router_is_full() {
     path.run(1);
     assert_eq!(path.gone, 1);
     assert!(!path.watch.rules());
-    // That the hop shows still is no reason to doubt again.
+    // The hop that still shows is no second reason to doubt.
     let at = now(&path);
     path.watch.set_partly(Some(true), RTT);
     assert!(!path.watch.doubts(at));
@@ -380,8 +380,8 @@ fn a_full_router_proves_nothing_soon_after_a_loss() {
 #[test]
 fn only_what_shows_from_the_start_is_doubted_and_only_while_it_shows() {
     let mut path = Path::new(100, 13);
-    for told in [None, Some(false), Some(true)] {
-        path.watch.set_partly(told, RTT);
+    for shown in [None, Some(false), Some(true)] {
+        path.watch.set_partly(shown, RTT);
         assert!(!path.watch.doubts(Instant::ZERO));
     }
     let mut path = doubted(20);

@@ -4,12 +4,12 @@ use super::losses::SLACK_PPM;
 use crate::base::arith::nanos;
 use crate::base::{Duration, Instant};
 
-/// Loss above this share is not random without a word of the routers, in 10^-6; and their word
-/// alone covers no more.
+/// Without a declaration, loss above this share is not random, in 10^-6; and a declaration alone
+/// covers no more.
 pub(crate) const MOST_PPM: u64 = 100_000;
-/// Above this share it takes so many packets to attest loss. Where many senders with few packets
-/// each overload one hop, each one's trial takes away too little to show in the loss, which is
-/// often a tenth.
+/// Above this share, `MANY_PACKETS` packets are needed to attest loss. Where many senders with few
+/// packets each overload one hop, the trial of each one takes away too little to show in the loss,
+/// which is often a tenth.
 const MODERATE_PPM: u64 = 60_000;
 const MANY_PACKETS: u64 = 1200;
 
@@ -18,10 +18,10 @@ pub(super) const fn packets_for(ppm: u64) -> u64 {
     if ppm > MODERATE_PPM { MANY_PACKETS } else { 0 }
 }
 
-/// An attestation holds for so many round trips, give or take a quarter.
+/// Round trips for which an attestation holds, give or take a quarter.
 const HOLDS_ROUNDS: u64 = 300;
 
-/// The share of losses that the window takes no notice of.
+/// The share of losses that does not change the window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tolerance {
     declared_ppm: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Tolerance {
 }
 
 impl Tolerance {
-    /// Routers declare that so much is lost to corruption on the links behind them.
+    /// Routers declare a loss of `ppm` to corruption on the links behind them.
     #[inline]
     pub(crate) fn declare(&mut self, ppm: u64) {
         self.declared_ppm = ppm.min(1_000_000);
@@ -41,8 +41,8 @@ impl Tolerance {
         self.attested_ppm.max(self.declared_ppm.min(MOST_PPM))
     }
 
-    /// Loss that comes as no surprise, in 10^-6: also more than what routers' word alone covers, as
-    /// a trial has to look at it first.
+    /// Expected loss, in 10^-6: also more than what the routers' declaration alone covers, as a
+    /// trial has to look at it first.
     pub(crate) fn expected_ppm(&self) -> u64 {
         self.attested_ppm.max(self.declared_ppm)
     }
@@ -71,7 +71,7 @@ impl Tolerance {
         MOST_PPM.max(self.declared_ppm)
     }
 
-    /// A trial found that `ppm` are lost whatever the rate. `salt` spreads the ends of flows'
+    /// A trial found that `ppm` are lost at any rate. `salt` spreads the ends of flows'
     /// attestations.
     pub(crate) fn attest(&mut self, now: Instant, ppm: u64, srtt: Duration, salt: u64) {
         self.attested_ppm = ppm.min(self.most_ppm());
@@ -80,7 +80,7 @@ impl Tolerance {
         self.until = Some(now + Duration::from_nanos(nanos(srtt).saturating_mul(rounds)));
     }
 
-    /// Fewer than that are lost by now.
+    /// The loss has fallen below `ppm`.
     pub(crate) fn lower(&mut self, ppm: u64) {
         self.attested_ppm = self.attested_ppm.min(ppm);
     }

@@ -10,22 +10,23 @@ use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::{Duration, Instant};
 use crate::law::Acked;
 
-/// Packets of a train, the first acknowledgement's apart.
+/// Packets of a train, without those of its first acknowledgement.
 const LEAST_PACKETS: u64 = 5;
-/// So many that arrive without a loss are enough, whatever is still under way. Losses beside more
-/// of them are not those of the first packets.
+/// With this many arrivals and no loss, packets still in flight no longer matter. Losses after more
+/// arrivals are not those of the first packets.
 const FIRST: u64 = 20;
 /// They were sent within this part of a round trip.
 const TOGETHER: u64 = 16;
-/// Less spread is the receiver's own batches, or its word that cannot be checked.
+/// Less spread comes from the receiver's own batches, or from a report that cannot be checked.
 const LEAST_SPREAD: Duration = Duration::from_micros(40);
-/// So many of the first packets, and one in so many, are lost where a queue is too short for them.
+/// Where a queue is too short for the first packets, `OVERFLOW.0` of them and one in `OVERFLOW.1`
+/// are lost …
 const OVERFLOW: (u32, u32) = (3, 4);
-/// … beyond what is expected by so many standard deviations, where some loss is.
+/// … beyond the expected loss by this many standard deviations, where some loss is expected.
 const SIGMAS: u64 = 2;
-/// They take so many times as long to arrive as to be sent: a hop spread them.
+/// A hop has spread packets that take this many times as long to arrive as to be sent.
 const SPREAD: u64 = 4;
-/// The most of one to two spans of so many round trips counts.
+/// The most of one to two spans of this many round trips counts.
 const SPAN_ROUNDS: u8 = 8;
 
 /// Trains of packets.
@@ -41,7 +42,7 @@ pub(super) struct Trains {
     packets: u64,
     /// Bytes and packets of the train that arrived after the last one whose arrival is known.
     since_last: (u64, u64),
-    /// The receiver's clock has told of an arrival.
+    /// The receiver's clock has reported an arrival.
     clocked: bool,
     /// Bytes per second, the most of the running and of the last span.
     most: [u64; 2],
@@ -51,24 +52,24 @@ pub(super) struct Trains {
     /// Of the first packets: those that have arrived, and those that were lost.
     arrived: u32,
     lost: u32,
-    /// Much of them was lost.
+    /// Many of them were lost.
     overflowed: bool,
     /// A train came whole, or as many packets as one has and none was lost or under way.
     whole: bool,
-    /// Not yet, and some of many first packets are under way or were lost: they may tell of a hop
-    /// that is slower than routers say.
+    /// `whole` is false, and some of many first packets are in flight or were lost: they may show a
+    /// hop slower than the routers' feedback.
     unsure: bool,
 }
 
 impl Trains {
-    /// An acknowledgement came. True if a train is over and has told something, or if what
-    /// [`is_unsure`](Self::is_unsure) says changed.
+    /// An acknowledgement came. True if a train ended with a rate, or if
+    /// [`is_unsure`](Self::is_unsure) changed.
     #[inline]
     pub(super) fn on_ack(&mut self, acked: &Acked) -> bool {
         let Some(rtt) = acked.rtt else {
             return false;
         };
-        let told = self.add(acked, rtt);
+        let measured = self.add(acked, rtt);
         let before = self.unsure;
         let packets = u32::try_from(acked.packets).unwrap_or(u32::MAX);
         self.arrived = self.arrived.saturating_add(packets);
@@ -77,18 +78,18 @@ impl Trains {
             let left = acked.in_flight_before.saturating_sub(acked.bytes);
             let many = acked.bytes.saturating_mul(LEAST_PACKETS);
             let many = acked.in_flight_before.saturating_mul(acked.packets) > many;
-            // One acknowledgement of many packets tells no rate, and the others may be lost.
+            // One acknowledgement of many packets gives no rate, and the others may be lost.
             let enough = if left == 0 { LEAST_PACKETS } else { FIRST };
             let arrived = u64::from(self.arrived);
             self.whole =
-                told || self.packets >= LEAST_PACKETS || (arrived > enough && self.lost == 0);
+                measured || self.packets >= LEAST_PACKETS || (arrived > enough && self.lost == 0);
             self.unsure = !self.whole && (self.lost > 0 || (many && left > 0));
         }
-        told || self.unsure != before
+        measured || self.unsure != before
     }
 
-    /// `packets` packets were lost, where a loss of `expected` is no surprise, in 10^-6. True if
-    /// what [`overflowed`](Self::overflowed) says changed.
+    /// `packets` packets were lost, at an expected loss of `expected`, in 10^-6. True if
+    /// [`overflowed`](Self::overflowed) changed.
     #[inline]
     pub(super) fn on_loss(&mut self, packets: u64, expected: u64) -> bool {
         if self.whole && u64::from(self.arrived) > FIRST {
@@ -103,7 +104,7 @@ impl Trains {
         changed
     }
 
-    /// Much of the first packets was lost, where a loss of `expected` is no surprise.
+    /// Many of the first packets were lost, at an expected loss of `expected`.
     fn is_much(&self, expected: u64) -> bool {
         let sent = u64::from(self.arrived) + u64::from(self.lost);
         let lost = u64::from(self.lost);
@@ -115,21 +116,21 @@ impl Trains {
         self.lost >= OVERFLOW.0 && more >= (sent / u64::from(OVERFLOW.1)).max(1)
     }
 
-    /// Routers say that a loss of `expected` is no surprise. True if what was lost of the first
-    /// packets is no more than that, and had been taken for an overflow.
+    /// Routers declare a loss of `expected`. True if the loss of the first packets is at most that,
+    /// and had counted as an overflow.
     pub(super) fn on_declared(&mut self, expected: u64) -> bool {
         let cleared = self.overflowed && !self.is_much(expected);
         self.overflowed &= !cleared;
         cleared
     }
 
-    /// True if much of what was sent at first was lost, and no packets have shown since what the
-    /// path carries: the queue of some hop is shorter than what was sent at once.
+    /// True if many of the first packets were lost, and no train since has measured what the path
+    /// carries: the queue of some hop is shorter than what was sent at once.
     pub(super) const fn overflowed(&self) -> bool {
         self.overflowed
     }
 
-    /// True while what the path carries has not shown and may soon.
+    /// True while no train has measured what the path carries and one may soon.
     pub(super) const fn is_unsure(&self) -> bool {
         self.unsure
     }
@@ -137,8 +138,8 @@ impl Trains {
     fn add(&mut self, acked: &Acked, rtt: Duration) -> bool {
         if acked.forward_delay.is_some() != self.clocked {
             if self.clocked {
-                // Round trips hold the way back and the receiver's delay too. Beside arrivals by
-                // the receiver's clock they would show any rate.
+                // Round trips include the way back and the receiver's delay. Mixed with arrival
+                // times of the receiver's clock they would yield any rate.
                 if self.holds(acked) {
                     self.since_last.0 = self.since_last.0.saturating_add(acked.bytes);
                     self.since_last.1 = self.since_last.1.saturating_add(acked.packets);
@@ -204,7 +205,7 @@ impl Trains {
         }
     }
 
-    /// What the path carries, as far as trains tell, in bytes per second. 0: they told nothing.
+    /// What the path carries by the trains, in bytes per second. 0: not measured.
     pub(super) fn rate(&self) -> u64 {
         self.most[0].max(self.most[1])
     }
@@ -271,20 +272,20 @@ mod tests {
         assert_eq!(trains.narrowest(), None, "long ago");
     }
 
-    /// The receiver's clock tells of every third packet. Round trips of the others hold its delay:
-    /// none of them begins or ends a train, and all of them count.
+    /// The receiver's clock reports every third packet. Round trips of the others include its
+    /// delay: none of them begins or ends a train, and all of them count.
     #[test]
     fn arrivals_by_the_clock_and_by_round_trips_are_not_mixed() {
         for held in [0, 9] {
             let mut trains = Trains::default();
             for n in 0..40 {
                 let queued = Duration::from_millis(n);
-                let told = n % 3 == 1;
-                let delay = if told { 0 } else { held };
+                let reported = n % 3 == 1;
+                let delay = if reported { 0 } else { held };
                 let mut ack = acked(n, 1000, ms(100 + delay) + queued);
                 (ack.min_rtt, ack.srtt) = (ms(100), ms(100));
                 ack.sent_at = Instant::from_micros(5000);
-                ack.forward_delay = told.then_some(queued);
+                ack.forward_delay = reported.then_some(queued);
                 trains.on_ack(&ack);
                 let most = trains.rate();
                 assert!(most == 0 || most == 1_000_000, "{n}, {held} ms: {most}");
@@ -293,8 +294,8 @@ mod tests {
         }
     }
 
-    /// A grant waits for the first packets, which were sent at once: while most of them are under
-    /// way, or after some were lost, until as many have arrived as tell what the path carries.
+    /// A grant waits for the first packets, which were sent at once: while most of them are in
+    /// flight, or after some were lost, until enough have arrived to measure what the path carries.
     #[test]
     fn the_first_packets_are_waited_for() {
         let first = |n: u64, left: u64| {
@@ -330,7 +331,7 @@ mod tests {
         assert!(!trains.is_unsure());
         assert_eq!(trains.narrowest(), Some(1_000_000));
 
-        // One acknowledgement tells of most of them: the others may be lost.
+        // One acknowledgement covers most of them: the others may be lost.
         let of_seven = |n: u64, left: u64| {
             let mut ack = first(n, left);
             (ack.bytes, ack.packets) = (7000, 7);
@@ -354,7 +355,7 @@ mod tests {
         assert!(!trains.is_unsure());
     }
 
-    /// Losses that routers declare, before their word has come and after it, are no overflow.
+    /// Losses that routers declare, before or after the declaration arrives, are not an overflow.
     #[test]
     fn losses_as_declared_overflow_no_queue() {
         let mut first = Trains::default();

@@ -1,9 +1,9 @@
-//! A trial: does the loss go when we send less?
+//! A trial: does the loss go when the sender sends less?
 //!
-//! Random loss takes the same share at any rate; a queue or policer that overflows takes what is
-//! too much. So the sender sends less, in at most two steps, and compares. The pace of a step is
-//! set once: following the delivered rate round by round would shrink under random loss as well, by
-//! its share each time.
+//! Random loss takes the same share at any rate; a queue or policer that overflows drops the
+//! excess. So the sender sends less, in at most two steps, and compares. The pace of a step is set
+//! once: a pace that follows the delivered rate round by round would shrink under random loss as
+//! well, by its share each time.
 
 use super::losses::{LossRecord, SLACK_PPM, Sample};
 use super::tolerance::packets_for;
@@ -14,7 +14,7 @@ use crate::base::{Duration, Instant};
 /// What of the rate before remains in the first step, and of that in the second.
 const FIRST: (u64, u64) = (85, 100);
 const SECOND: (u64, u64) = (80, 100);
-/// The path shows a new pace after so many round trips.
+/// Round trips after which the path shows a new pace.
 const SETTLE_ROUNDS: u32 = 2;
 /// Standard deviations for the verdict of the first step …
 const SURE: u64 = 3;
@@ -23,28 +23,28 @@ const LIKELY: u64 = 2;
 /// … and for one that the loss is half or less of what it was, whatever is left of it; for a
 /// quarter those of the first step do.
 const CERTAIN: u64 = 5;
-/// So much loss is no chance and no burst. Where a third of it went it came from the rate; others
+/// Loss that is neither chance nor a burst. Where a third of it went, it came from the rate; others
 /// may still send too much.
 const FLOOD_PPM: u64 = 300_000;
 const FLOOD_DISPERSION: u64 = 40;
 const FLOOD_LEFT: (u64, u64) = (2, 3);
-/// A step looks at so many packets at least and at most, times the dispersion of losses …
+/// Least and greatest number of packets of a step, times the dispersion of losses …
 const LEAST_PACKETS: u64 = 48;
 const MOST_PACKETS: u64 = 2400;
 const SECOND_LEAST_PACKETS: u64 = 480;
-/// … and at so many losses, if the trigger's share stays.
+/// … and the losses that are expected in it, at the share of the trigger.
 const EXPECTED_LOSSES: u64 = 24;
-/// A step ends after so many round trips with what it has.
+/// A step ends after this many round trips with the packets it has.
 const MOST_ROUNDS: u32 = 40;
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Loss went with the rate: a hop that says nothing is overloaded.
+    /// Loss went with the rate: a hop without feedback is overloaded.
     Hidden,
     /// The loss that began the trial was chance.
     FalseAlarm,
-    /// So much is lost at any rate, in 10^-6.
+    /// The loss at any rate, in 10^-6.
     Random(u64),
 }
 
@@ -66,8 +66,8 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// A trial begins: of `sent` bytes per second `delivered` arrived while packets were lost as
-    /// `trigger` tells. No less than `least` bytes per second will be sent.
+    /// A trial begins: of `sent` bytes per second `delivered` arrived, with the losses of
+    /// `trigger`. At least `least` bytes per second will be sent.
     pub(crate) fn new(
         now: Instant,
         trigger: Sample,
@@ -126,9 +126,9 @@ impl Trial {
         begins
     }
 
-    /// Looks at what became of the packets that count; loss up to `limit`, in 10^-6, is no worse
-    /// than it was before, and more than `most` is never random. `None`: it goes on, maybe with
-    /// another pace and a fresh record.
+    /// Looks at the fates of the packets that count; loss up to `limit`, in 10^-6, is no worse than
+    /// it was before, and more than `most` is never random. `None`: it goes on, maybe with another
+    /// pace and a fresh record.
     pub(crate) fn judge(
         &mut self,
         now: Instant,
@@ -142,7 +142,7 @@ impl Trial {
             let seen = record.all().filter(|seen| seen.packets >= LEAST_PACKETS);
             is_too_much(&self.trigger, most) || seen.is_some_and(|seen| is_too_much(&seen, most))
         };
-        // Nothing is left to be told but what the path carries, and that shows by now.
+        // Only the rate that the path carries is left to measure, and that shows by now.
         if self.from.is_some() && too_much() {
             return Some(Verdict::Hidden);
         }
@@ -150,7 +150,7 @@ impl Trial {
             return None;
         }
         let Some(seen) = record.all() else {
-            // Too little is sent to tell.
+            // Too few packets are sent for a result.
             let least = self
                 .trigger
                 .ppm()
@@ -171,7 +171,7 @@ impl Trial {
         let pooled = both.ppm();
         let went =
             (seen.ppm() < middle && first.is_above(&seen, LIKELY)) || self.leaves_little(&both);
-        // Loss of about a tenth in few packets says that others send too much.
+        // Loss of about a tenth in few packets means that others send too much.
         let few = pooled > limit && both.packets < packets_for(pooled.saturating_sub(SLACK_PPM));
         Some(if went || few || pooled > most + SLACK_PPM {
             Verdict::Hidden
@@ -225,8 +225,8 @@ fn hidden_ppm(p: u64) -> u64 {
     1_000_000u64.saturating_sub(mul_div(1_000_000u64.saturating_sub(p), SECOND.1, SECOND.0))
 }
 
-/// Packets that tell p from p_h with 2.5 standard deviations each: 2 · 2.5² · p(1 − p) / (½(p −
-/// p_h))².
+/// Packets that distinguish p from p_h with 2.5 standard deviations each: 2 · 2.5² · p(1 − p) /
+/// (½(p − p_h))².
 fn second_packets(first: &Sample) -> u64 {
     let p = first.ppm().min(1_000_000);
     let half = (p.saturating_sub(hidden_ppm(p)) / 2).max(1);

@@ -3,8 +3,8 @@
 use super::losses::SLACK_PPM;
 use super::losses::{self, LossRecord, Sample};
 
-/// So much loss beyond what is expected, in 10^-6, over so many groups, and so many losses in each
-/// of them, is neither chance nor a burst: it begins a trial at any time.
+/// Loss beyond the expected one, in 10^-6, over `FLOOD_GROUPS` groups with some losses in each,
+/// that is neither chance nor a burst: it begins a trial at any time.
 const FLOOD_PPM: u64 = 350_000;
 const FLOOD_GROUPS: usize = 6;
 const FLOOD_EACH: u8 = 4;
@@ -16,7 +16,7 @@ const FEW: (usize, u64) = (3, 6);
 const FEW_EACH: u8 = 3;
 /// From this dispersion on, in sixteenths, losses are bursty …
 const BURSTY: u64 = 40;
-/// … unless so much more was lost than bursts bring, in 10^-6.
+/// … unless the loss is above this, in 10^-6, which bursts do not reach.
 const BURSTS_PPM: u64 = 200_000;
 
 /// Standard deviations that chance does not reach, although each group is another look.
@@ -33,7 +33,7 @@ pub(super) fn surely_above(record: &LossRecord, limit: u64) -> bool {
     })
 }
 
-/// True if so much more than `most` is lost, in 10^-6, that no trial could attest it.
+/// True if the loss is so far above `most`, in 10^-6, that no trial could attest it.
 pub(super) fn is_too_much(seen: &Sample, most: u64) -> bool {
     seen.ppm() > most + SLACK_PPM + TOO_MUCH * seen.sigma_ppm() / 2
 }

@@ -12,7 +12,7 @@ use crate::standard::slow_start::{Ending, Limited};
 /// The controller `cubiq`.
 pub(crate) type Cubiq = QuickStart<LossBased<Cubic, Limited>>;
 
-/// What `cubiq` may be told.
+/// Options of `cubiq`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CubiqParams {
     /// Initial window in packets; RFC 9002's if `None`.
@@ -21,7 +21,7 @@ pub(crate) struct CubiqParams {
     pub(crate) rate: Option<u64>,
     /// HyStart++ ends slow start.
     pub(crate) hystart: bool,
-    /// Slow start is limited beyond so many packets.
+    /// Slow start is limited beyond this many packets.
     pub(crate) limited: Option<u32>,
     /// What follows the granted flight.
     pub(crate) after: AfterGrant,

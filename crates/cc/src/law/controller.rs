@@ -6,7 +6,7 @@ use crate::signals::{Feedback, KnownPath, QuickStartRequest, Request};
 
 use core::fmt;
 
-/// What a controller may keep with each packet in flight, handed back on its ACK or loss.
+/// State that a controller keeps with each packet in flight, returned on its ACK or loss.
 ///
 /// Opaque to the transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,9 +45,8 @@ pub enum Limit {
 /// What besides the congestion window bounds the bytes in flight, in bytes; `u64::MAX` where there
 /// is no such bound.
 ///
-/// A law that tells routers its rate tells the least of its window and these: a window that is
-/// never used would make routers believe in a flow that is not there (XCP Linux paper, section
-/// IV-A).
+/// A law that states its rate to routers states the least of its window and these: a window that is
+/// never used would make routers count a flow that is not there (XCP Linux paper, section IV-A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes in flight plus the credit that the peer's flow control still gives.
@@ -98,7 +97,7 @@ pub struct Acked {
     pub rtt: Option<Duration>,
     /// How much longer the packet of that sample was on its way to the receiver than the fastest
     /// one: its time in queues, and no more than `rtt - min_rtt`. The rest of a longer RTT is the
-    /// way back. `None` where the peer does not tell its clock.
+    /// way back. `None` where the peer does not report its clock.
     pub forward_delay: Option<Duration>,
     /// Smoothed RTT after the sample.
     pub srtt: Duration,
@@ -143,9 +142,9 @@ pub const UNPACED: u64 = u64::MAX;
 
 /// The sender half of a control law: one per connection and path.
 ///
-/// Told what happened, it answers with a window, a pace and the request for the next packet.
-/// Methods neither allocate nor block nor read a clock; `now` never needs to advance between calls.
-/// A controller never trusts the range of a field.
+/// Its inputs are events on the path, its outputs a window, a pace and the request for the next
+/// packet. Methods neither allocate nor block nor read a clock; `now` never needs to advance
+/// between calls. A controller never trusts the range of a field.
 ///
 /// The order of calls for one incoming ACK packet is: [`on_feedback`](Self::on_feedback) (if its
 /// FEEDBACK frame brought something new), then [`on_ack`](Self::on_ack), then
@@ -212,14 +211,14 @@ pub trait Controller: Send + fmt::Debug {
         let _ = (now, srtt);
     }
 
-    /// What else bounds the sender, told before [`request`](Self::request) whenever it may have
-    /// changed.
+    /// Further bounds of the sender, reported before [`request`](Self::request) whenever they may
+    /// have changed.
     fn on_limits(&mut self, now: Instant, limits: &Limits) {
         let _ = (now, limits);
     }
 
-    /// What to ask of the routers in the next packet. A packet's request is taken before
-    /// [`on_sent`](Self::on_sent) tells of it.
+    /// The request to the routers in the next packet. A packet's request is taken before its
+    /// [`on_sent`](Self::on_sent).
     fn request(&self) -> Request {
         Request::default()
     }
@@ -230,8 +229,8 @@ pub trait Controller: Send + fmt::Debug {
         false
     }
 
-    /// The question for a starting rate that rides on the next packet, in place of the request, and
-    /// of which [`on_sent`](Self::on_sent) tells next. Called only while the law
+    /// The question for a starting rate that rides on the next packet, in place of the request; the
+    /// next [`on_sent`](Self::on_sent) is that packet's. Called only while the law
     /// [asks](Self::asks); `random` is for what it draws, another one each time. `None`: there is
     /// nothing to gain.
     fn ask(&mut self, now: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {

@@ -6,13 +6,13 @@ use crate::signals::{Answer, Arrival, CloudEstimate, Upstream};
 
 use core::fmt;
 
-/// The link half of a control law: told of arrivals, departures, drops and time.
+/// The link half of a control law. Its inputs are arrivals, departures, drops and time.
 ///
 /// Methods neither allocate nor block nor read a clock. State is bounded whatever arrives.
 /// `queue` is always the port's queue in bytes at that moment.
 pub trait LinkController: Send + fmt::Debug {
-    /// A packet is about to arrive: false if its flow is to be held back, and the port drops it
-    /// without a further word to the law.
+    /// A packet is about to arrive: false if its flow is policed, and the port drops it without a
+    /// further call of the law.
     fn admits(&mut self, now: Instant, arrival: &Arrival) -> bool {
         let _ = (now, arrival);
         true
@@ -51,14 +51,14 @@ pub trait LinkController: Send + fmt::Debug {
     fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer;
 
     /// A packet that carries feedback, or one of a flow that does, found no room in its queue, or
-    /// had to make room there. Not told of what RED drops, of packets that the law itself held
-    /// back, and of others' packets: those say nothing about flows that obey.
+    /// had to make room there. Not called for RED drops, for packets that the law itself held back,
+    /// and for other packets: those are no evidence about flows that follow feedback.
     fn on_drop(&mut self, now: Instant, packet: &Arrival) {
         let _ = (now, packet);
     }
 
-    /// Flows whose packets the law was told of send on whatever they are told, and from now on it
-    /// is not told of them any more: what they said of themselves is to count no longer.
+    /// The port has isolated unresponsive flows and passes their packets no longer to the law:
+    /// discards what their headers stated.
     fn on_set_aside(&mut self, now: Instant) {
         let _ = now;
     }
@@ -73,13 +73,14 @@ pub trait LinkController: Send + fmt::Debug {
     /// The link's capacity changed, in bytes per second, net of what the port subtracts itself.
     fn on_capacity(&mut self, now: Instant, bytes_per_second: u64);
 
-    /// The capacity moves from one moment to the next: so long packets may wait on purpose, so that
-    /// the link has something to send when it can send more. Zero until told.
+    /// The capacity moves from one moment to the next: packets may wait for `wait` on purpose, so
+    /// that the link has something to send when it can send more. Zero until it is called.
     fn on_variation(&mut self, wait: Duration) {
         let _ = wait;
     }
 
-    /// The port's queue can hold `bytes`, all kinds of packets together. Unbounded until told.
+    /// The port's queue can hold `bytes`, all kinds of packets together. Unbounded until it is
+    /// called.
     fn on_buffer(&mut self, bytes: u64) {
         let _ = bytes;
     }
@@ -122,14 +123,14 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = (now, began, bytes_per_second);
     }
 
-    /// A packet, or a run of them, of a flow arrived that the law does not hear of, at a port that
-    /// keeps such flows apart: the flow may have asked for a start.
+    /// A packet, or a run of them, arrived of a flow whose packets the law does not receive, at a
+    /// port that keeps such flows apart: the flow may have asked for a start.
     fn on_unheard(&mut self, now: Instant, arrival: &Arrival) {
         let _ = (now, arrival);
     }
 
-    /// What is left of the cloud behind `upstream`, as far as the law looks for clouds: measured by
-    /// somebody else, over the time since it was told last.
+    /// What is left of the cloud behind `upstream`, if the law looks for clouds: a measurement from
+    /// outside the law, over the time since the last call.
     fn on_estimate(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
         let _ = (now, upstream, estimate);
     }

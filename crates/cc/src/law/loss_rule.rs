@@ -1,4 +1,5 @@
-//! Loss rules: what a lost packet says on a path whose routers announce congestion by other means.
+//! Loss rules: the meaning of a lost packet on a path whose routers announce congestion by other
+//! means.
 
 use core::fmt;
 

@@ -1,6 +1,6 @@
-//! What a port made of clouds, for reports.
+//! A port's counters of clouds, for reports.
 
-/// What a port made of clouds.
+/// A port's counters of clouds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloudMetrics {
@@ -10,7 +10,7 @@ pub struct CloudMetrics {
     pub known: u32,
     /// Packets that came through a cloud that is known …
     pub counted: u64,
-    /// … and through one that is not: their senders were told so.
+    /// … and through one that is not; their senders received that.
     pub unknown: u64,
     /// Packets among the latter for whose upstream router there was no room.
     pub refused: u64,

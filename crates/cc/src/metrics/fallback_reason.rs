@@ -8,19 +8,19 @@ use core::fmt;
 pub enum FallbackReason {
     /// No router has answered yet, or none does any more.
     NoAnswer,
-    /// An XCP-i router found hops that are no XCP routers, and has no estimate of what they can
-    /// carry: nobody measures them, the router before them does not answer, or others keep their
+    /// An XCP-i router found hops that are not XCP routers, and has no estimate of what they can
+    /// carry: they are not measured, the router before them does not answer, or others keep their
     /// queue full.
     NoEstimate,
-    /// The IP TTL shows a hop that does not answer, and no router speaks for it.
+    /// The IP TTL shows a hop that does not answer, and no router covers it.
     PlainHop,
     /// Losses or a queue show a hop that does not answer. The IP TTL at the receiver is above that
-    /// of the header, so that something on the way writes it anew, and cannot show the hop.
+    /// of the header: it is rewritten on the way, and cannot show the hop.
     TtlRewritten,
     /// Losses or a queue show a hop that does not answer, and the IP TTL does not: a switch, a
     /// modem, or a receiver that cannot read TTLs.
     HiddenHop,
-    /// A queue that is no router's of the law set "congestion experienced" in the ECN field.
+    /// A queue that is not of a router of the law set "congestion experienced" in the ECN field.
     EcnMark,
     /// A loss, where each loss is taken for congestion.
     Loss,
@@ -66,9 +66,7 @@ impl FallbackReason {
             Self::NoAnswer => "no router answers",
             Self::NoEstimate => "an XCP-i router has no estimate of the hops before it",
             Self::PlainHop => "the IP TTL shows a hop that does not answer",
-            Self::TtlRewritten => {
-                "a hop does not answer, and the IP TTL is written anew on the way"
-            }
+            Self::TtlRewritten => "a hop does not answer, and the IP TTL is rewritten on the way",
             Self::HiddenHop => "losses or a queue show a hop that does not answer",
             Self::EcnMark => "a queue that does not answer set ECN marks",
             Self::Loss => "packets were lost",

@@ -1,6 +1,6 @@
 //! What a port made of requests for a starting rate, for reports.
 
-/// What a port has made of requests so far.
+/// Counters of a port's requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GrantMetrics {
@@ -8,18 +8,18 @@ pub struct GrantMetrics {
     pub requests: u64,
     /// Of these, granted at least in part.
     pub granted: u64,
-    /// Denied: what is used or granted already leaves nothing.
+    /// Denied: used and granted rates leave nothing.
     pub denied_busy: u64,
     /// Denied: too many of one source within a second, or of one that left grants unused.
     pub denied_source: u64,
     /// Denied: no more grants can be remembered.
     pub denied_room: u64,
-    /// Grants whose traffic did not come in time, or of which less than an eighth did.
+    /// Grants whose traffic did not arrive in time, or of which less than an eighth did.
     pub unused: u64,
-    /// Grants of which a part was taken back, for others who asked meanwhile.
+    /// Grants of which a part was taken back, for other flows that asked meanwhile.
     pub lowered: u64,
     /// Rate of all grants that count as approved, in bytes per second.
     pub pending: u64,
-    /// Of these, those whose traffic has not come yet.
+    /// The part of these whose traffic has not arrived yet.
     pub outstanding: u64,
 }

@@ -20,10 +20,10 @@ pub struct LinkMetrics {
     pub persistent_queue: u64,
     /// Packets that left with each code: none, LOW, HIGH, OVER.
     pub marked: [u64; 4],
-    /// What an XCP port has measured and given, if the port runs XCP.
+    /// Measurements and grants of an XCP port, if the port runs XCP.
     pub xcp: Option<XcpLinkMetrics>,
-    /// What the port made of requests for a starting rate, if it looks at them.
+    /// The port's counters of requests for a starting rate, if it handles them.
     pub grants: Option<GrantMetrics>,
-    /// What the port made of clouds, if it looks for them.
+    /// The port's counters of clouds, if it looks for them.
     pub clouds: Option<CloudMetrics>,
 }

@@ -1,4 +1,4 @@
-//! What connections tell of their questions for a starting rate.
+//! A connection's report of its questions for a starting rate.
 
 /// What became of a connection's questions so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct QuickStartMetrics {
     pub late: u64,
     /// Answers with more than was asked for.
     pub above: u64,
-    /// Answers from a path on which not every hop took part, or whose receiver cannot tell.
+    /// Answers from a path on which not every hop took part, or whose receiver cannot determine it.
     pub partial: u64,
     /// Answers with a wrong nonce. After one, nothing is asked any more.
     pub forged: u64,
@@ -45,7 +45,7 @@ pub enum QuickStartOutcome {
     Denied,
     /// No answer came in time.
     Unanswered,
-    /// Not every hop took part, or the receiver cannot tell.
+    /// Not every hop took part, or the receiver cannot determine it.
     Partial,
     /// The answer approved more than was asked for, came late, or had a wrong nonce.
     Refused,

@@ -33,7 +33,7 @@ impl fmt::Display for Phase {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Name of the law that rules right now (`cubic` while `vcp` has heard no router).
+    /// Name of the law that rules right now (`cubic` while no router has answered `vcp`).
     pub ruling: &'static str,
     /// Where it stands.
     pub phase: Phase,

@@ -1,4 +1,4 @@
-//! What an XCP port tells about itself.
+//! An XCP port's report.
 
 use crate::base::Duration;
 

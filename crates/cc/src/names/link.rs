@@ -321,7 +321,7 @@ impl LinkAlgorithm {
         Ok(Self { law, grants: true })
     }
 
-    /// The same, but whether its port also grants starting rates. It does, unless told otherwise.
+    /// Sets whether the port also grants starting rates. The default is that it does.
     #[must_use]
     pub const fn with_grants(mut self, grants: bool) -> Self {
         self.grants = grants;
@@ -352,7 +352,7 @@ impl LinkAlgorithm {
         matches!(self.law, Law::Vcp(_) | Law::Xcp(_) | Law::Own(_))
     }
 
-    /// True if the law has a capacity of its own, whatever the port tells it.
+    /// True if the law has a capacity of its own, whatever the port's rate.
     #[must_use]
     pub const fn fixed_capacity(&self) -> bool {
         matches!(
@@ -364,8 +364,8 @@ impl LinkAlgorithm {
         )
     }
 
-    /// The estimate of clouds that the law wants of somebody who knows all links, as an emulator
-    /// does.
+    /// The exact estimate of clouds that the law needs, from a caller that knows all links, as an
+    /// emulator does.
     #[must_use]
     pub const fn exact_estimate(&self) -> Option<ExactEstimate> {
         match &self.law {
@@ -425,7 +425,7 @@ impl LinkAlgorithm {
     }
 }
 
-/// `law`, beside which the port grants starting rates if there is a seed for that.
+/// `law`; with a seed, its port also grants starting rates.
 fn granting<L: LinkController + 'static>(
     now: Instant,
     rate: u64,

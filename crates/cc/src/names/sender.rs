@@ -44,7 +44,7 @@ enum Law {
     Vcp(VcpConfig),
     Auto(AutoConfig),
     Xcp(XcpParams),
-    /// The same with headers that say where clouds begin.
+    /// The same with headers that mark where clouds begin.
     XcpI(XcpParams),
     Own(OwnLaw),
 }
@@ -277,13 +277,13 @@ impl Algorithm {
         }
     }
 
-    /// True if the law listens to VCP's codes and to XCP's headers, by turns.
+    /// True if the law reads VCP's codes and XCP's headers, by turns.
     #[must_use]
     pub const fn chooses(&self) -> bool {
         matches!(self.law, Law::Auto(_))
     }
 
-    /// Which routers' answers the law listens to, if any; what it begins with, if to several.
+    /// The protocol that the law reads, if any; with several, the one that it begins with.
     #[must_use]
     pub const fn explicit(&self) -> Option<Explicit> {
         match &self.law {
@@ -308,7 +308,7 @@ impl Algorithm {
         }
     }
 
-    /// Where VCP's codes travel, if the law listens to them.
+    /// Where VCP's codes travel, if the law reads them.
     #[must_use]
     pub const fn carrier(&self) -> Option<Carrier> {
         match self.explicit() {

@@ -186,8 +186,8 @@ fn who_asks_for_a_start_says_so() {
     }
 }
 
-/// Whatever a law is wrapped in, with grants beside it or behind clouds, it is told that flows were
-/// set aside: the long RTTs that they claimed no longer make its interval.
+/// A law in any wrapper, with grants or behind clouds, receives the call that flows were set aside:
+/// the long RTTs that they claimed no longer make its interval.
 #[test]
 fn every_law_forgets_what_flows_claimed_that_are_set_aside() {
     let names = ["vcp+bise", "xcp", "xcp-i"];

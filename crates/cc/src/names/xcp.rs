@@ -226,7 +226,7 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
     },
     Knob {
         key: "shuffle",
-        expects: "the share of the traffic dealt out anew per interval, from 0 to 0.5, such as 0.1",
+        expects: "the share of the traffic shuffled per interval, from 0 to 0.5, such as 0.1",
         set: |params, text| {
             params.shuffle_ppm = ppm(text, 0, 500_000)?;
             Some(())
@@ -253,7 +253,7 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
     },
     Knob {
         key: "police",
-        expects: "`yes` (drop what flows send beyond what they say or are told) or `no`",
+        expects: "`yes` (drop packets beyond a flow's stated or granted rate) or `no`",
         set: |params, text| {
             params.police = switch(text)?;
             Some(())

@@ -1,4 +1,4 @@
-//! What a sender makes of questions that left before the handshake was complete.
+//! The sender's handling of questions that left before the handshake was complete.
 
 use super::sender_tests::{GBIT, MTU, RTT, ack, answer, at, cubiq, fly, hear};
 use crate::cubiq::Cubiq;
@@ -35,10 +35,10 @@ fn ask_again(sender: &mut Cubiq, millis: u64, number: u64) -> QuickStartRequest 
     request.unwrap()
 }
 
-/// The answer comes beside the acknowledgement of packet `number`.
+/// The answer comes with the acknowledgement of packet `number`.
 fn hear_of(sender: &mut Cubiq, millis: u64, number: u64, answer: QuickStartFeedback) {
-    let told = Feedback::QuickStart(answer);
-    sender.on_feedback(at(millis), &told, &ack(number, 1472));
+    let feedback = Feedback::QuickStart(answer);
+    sender.on_feedback(at(millis), &feedback, &ack(number, 1472));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Starting rates that a port has granted and that have not come yet, as bytes of the running
 //! interval of its law.
 //!
-//! Whenever in an interval a rate is granted, it counts for the whole of it: flows that hear of the
+//! A rate granted at any time in an interval counts for the whole of it: flows that receive the
 //! load only after that must not take the same capacity.
 
 use crate::base::Instant;

@@ -1,4 +1,4 @@
-//! Flows that begin together: what the first gives back, and what the others have of it.
+//! Flows that begin together: the part that the first gives back, and the shares of the others.
 
 use super::*;
 use crate::base::Instant;
@@ -74,13 +74,13 @@ fn of_flows_that_begin_together_each_has_its_share_after_the_second_question() {
         assert_eq!(kept, Some(share), "{flow}");
     }
     assert_eq!(port.metrics().grants.unwrap().lowered, 1);
-    // Who did not ask with the others is not one of them.
+    // A flow that did not ask with the others is not one of them.
     assert_eq!(ask(&mut port, 130, &question(99, u64::MAX, false)), Some(0));
 }
 
-/// A question waits in the port's queue while first windows come: they are no use beside what those
-/// who ask are granted. And a flow that asks again before the first has given back has its share
-/// when it asks a third time.
+/// A question waits in the port's queue while first windows arrive: these do not count as used next
+/// to the grants of the asking flows. A flow that asks again before the first has given back gets
+/// its share when it asks a third time.
 #[test]
 fn what_is_dealt_out_is_what_was_free_before_the_first_question() {
     let mut port = vcp();
@@ -318,7 +318,7 @@ fn a_denied_sender_asks_twice_more_and_gives_nothing_back() {
     assert!(!denied.asks());
     assert_eq!(denied.metrics().quick_start.unwrap().denied, 3);
 
-    // What is free beside another's grant is less than the first window: as if denied.
+    // The rate free next to another flow's grant is less than the first window: as if denied.
     let (mut small, request) = asked();
     hear(&mut small, RTT, 0, &request, 10_000);
     assert!(small.asks() && small.window() < 50_000);

@@ -1,4 +1,4 @@
-//! Grants beside a law: what the law makes of them at a port.
+//! Grants at a port with a law: the law's accounting of them.
 
 use super::*;
 use crate::base::Instant;
@@ -182,7 +182,7 @@ fn requests_under_false_names_take_nobodys_rate() {
 fn growth_stops_as_soon_as_a_rate_is_granted() {
     let mut port = vcp();
     let _ = ask(&mut port, 0, 2);
-    // Until then all of the link was for whoever came first.
+    // Until then the whole link was granted to the first flow.
     assert!(port.metrics().r_q32.unwrap() < 1 << 26);
 }
 
@@ -248,7 +248,7 @@ fn who_asks_again_is_granted_what_headers_promised_it_and_nobody_else() {
     }
 }
 
-/// A port that keeps plain packets apart does not tell its law that a question arrives.
+/// A port that keeps plain packets apart does not report the arrival of a question to its law.
 #[test]
 fn what_was_promised_before_a_pause_is_free_for_a_question_that_comes_first() {
     for (pause, used) in [(100, CAPACITY), (3000, 0), (1_000_000, 0)] {
@@ -321,7 +321,7 @@ fn a_policer_knows_of_grants() {
     let mut port = xcp(params);
     let granted = ask(&mut port, 0, 1);
     assert!(granted > CAPACITY * 8 / 10);
-    // A round trip later it sends that, and says so.
+    // A round trip later it sends that, and states it.
     let packets = granted / 10 / 1500;
     let mut refused = 0;
     for n in 0..packets {

@@ -87,15 +87,15 @@ fn a_grant_without_traffic_is_waited_for_a_round_trip_and_a_quarter() {
     assert_eq!(metrics(&port).unused, 1);
 }
 
-/// A server asks before it has measured a round trip: the port takes it for one second. The flight
-/// comes after 200 ms all the same, and the law must not count it beside what it was promised.
+/// A server asks before it has measured a round trip: the port assumes one second. The flight
+/// arrives after 200 ms, and the law must not count it in addition to the promised rate.
 #[test]
-fn a_flight_that_comes_before_the_told_round_trip_is_over_has_come() {
-    for told in [None, Some(ms(1000))] {
+fn a_flight_that_comes_before_the_stated_round_trip_is_over_has_come() {
+    for stated in [None, Some(ms(1000))] {
         let mut port = port();
         let mut request = request(1, GBIT / 2, 0);
         if let Carried::QuickStart(carried) = &mut request.carried {
-            carried.rtt = told;
+            carried.rtt = stated;
         }
         let granted = ask(&mut port, 0, &request);
         assert!(granted > GBIT / 3);
@@ -103,12 +103,12 @@ fn a_flight_that_comes_before_the_told_round_trip_is_over_has_come() {
         for _ in 0..20 {
             packet(&mut port, 10, 1, 1500);
         }
-        assert_eq!(metrics(&port).outstanding, granted, "{told:?}");
+        assert_eq!(metrics(&port).outstanding, granted, "{stated:?}");
         for _ in 0..5 {
             packet(&mut port, 200, 1, 1500);
         }
-        assert_eq!(metrics(&port).outstanding, 0, "{told:?}");
-        assert_eq!(metrics(&port).unused, 0, "{told:?}");
+        assert_eq!(metrics(&port).outstanding, 0, "{stated:?}");
+        assert_eq!(metrics(&port).unused, 0, "{stated:?}");
     }
 }
 
@@ -137,11 +137,12 @@ fn one_packet_of_a_stranger_holds_the_port_for_little_more_than_a_second() {
 fn a_stranger_who_asks_on_and_on_is_granted_little() {
     // From one flow and from many, which claim RTTs of all lengths.
     for flows in [1, 1000] {
-        for told in [1, 100, 1024, 16_384] {
+        for stated in [1, 100, 1024, 16_384] {
             let mut port = port();
             let (mut sum, mut count) = (0, 0);
             for at in (0..60_000).step_by(50) {
-                let mut arrival = request(10 + u32::try_from(at).unwrap() % flows, u64::MAX, told);
+                let mut arrival =
+                    request(10 + u32::try_from(at).unwrap() % flows, u64::MAX, stated);
                 if let Carried::QuickStart(asked) = &mut arrival.carried {
                     asked.source = 7;
                 }
@@ -150,7 +151,7 @@ fn a_stranger_who_asks_on_and_on_is_granted_little() {
                 count += 1;
             }
             let mean = sum / count;
-            assert!(mean < GBIT / 5, "{flows} flows, {told} ms: {mean}");
+            assert!(mean < GBIT / 5, "{flows} flows, {stated} ms: {mean}");
         }
     }
 }
@@ -257,7 +258,7 @@ fn a_thousand_sources_fill_the_table_and_no_more() {
     assert_eq!(granted, GRANTS);
     let metrics = port.metrics().grants.unwrap();
     assert_eq!(metrics.denied_room, 1000 - GRANTS as u64);
-    // Grants that count no longer make room, whatever RTT was told.
+    // Grants that count no longer make room, whatever RTT was stated.
     assert_eq!(ask(&mut port, 1500, &request(1, 1000, 100)), 1000);
     assert_eq!(port.metrics().grants.unwrap().pending, 1000);
 }
@@ -305,7 +306,7 @@ fn a_question_that_comes_again_is_granted_as_much_twice() {
     }
 }
 
-/// Who tells a long round trip has no longer for it than others are believed.
+/// A request with a long stated RTT gets no longer for it than the believed RTT.
 #[test]
 fn a_question_that_comes_again_late_is_held_against_its_source() {
     for (at, full) in [(2_900, true), (6_000, false)] {
@@ -331,11 +332,11 @@ fn a_grant_that_is_not_used_is_held_against_its_source_until_it_is_asked_for_aga
     assert!(got > first * 6 / 8, "{got}");
 }
 
-/// A law that hears what is granted.
+/// A law that records the reported grants.
 #[derive(Debug, Default)]
-struct Told(std::sync::Arc<std::sync::Mutex<Vec<u64>>>);
+struct GrantLog(std::sync::Arc<std::sync::Mutex<Vec<u64>>>);
 
-impl LinkController for Told {
+impl LinkController for GrantLog {
     fn on_arrival(&mut self, _now: Instant, _arrival: &Arrival, _queue: u64) {}
     fn on_departure(&mut self, _now: Instant, _packet: &Arrival, _queue: u64) -> Answer {
         Answer::None
@@ -354,11 +355,12 @@ impl LinkController for Told {
     }
 }
 
-/// Packets of a flow that asked show that its grant is used also where the law hears no plain ones.
+/// Packets of a flow that asked show that its grant is used also where the law does not receive
+/// plain ones.
 #[test]
 fn plain_packets_at_a_port_that_keeps_them_apart_use_a_grant() {
-    let told = std::sync::Arc::default();
-    let law = Told(std::sync::Arc::clone(&told));
+    let reported = std::sync::Arc::default();
+    let law = GrantLog(std::sync::Arc::clone(&reported));
     let mut port = QuickStartLink::new(Instant::ZERO, GBIT, 7, law);
     for flow in 1..=4 {
         let at = u64::from(flow) * 5000;
@@ -367,7 +369,7 @@ fn plain_packets_at_a_port_that_keeps_them_apart_use_a_grant() {
             panic!("no answer");
         };
         // All of it counts, since those before used theirs.
-        assert_eq!(told.lock().unwrap().last(), Some(&answer.approved));
+        assert_eq!(reported.lock().unwrap().last(), Some(&answer.approved));
         assert_eq!(port.metrics().grants.unwrap().outstanding, answer.approved);
         // The same question once more is none of them.
         port.on_unheard(Instant::from_millis(at + 90), &asks);

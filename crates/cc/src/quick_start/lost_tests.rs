@@ -1,4 +1,4 @@
-//! What a sender makes of a lost question, and of answers that come around its loss.
+//! The sender's handling of a lost question, and of answers around its loss.
 
 use super::sender_tests::{GBIT, MTU, RTT, ack, answer, ask, at, cubiq, fly, hear};
 use crate::ada::Ada;
@@ -44,7 +44,7 @@ fn a_lost_question_is_asked_again_a_few_times_and_cuts_nothing() {
     assert!(sender.asks());
 }
 
-/// The law hears of the losses of other packets, which say nothing of the question's.
+/// The law receives the losses of other packets, which are no evidence about the question's packet.
 #[test]
 fn losses_beside_the_question_are_the_laws_own() {
     for number in [3, 9] {
@@ -145,8 +145,8 @@ fn who_never_answers_or_a_second_late_costs_three_questions() {
         sender.on_ack(at(millis), &ack(99, 1472));
     }
     assert!(!sender.asks());
-    let told = metrics(&sender);
-    assert_eq!((told.asked, told.denied, told.repeated), (3, 3, 2));
+    let after = metrics(&sender);
+    assert_eq!((after.asked, after.denied, after.repeated), (3, 3, 2));
     let window = sender.window();
     hear(&mut sender, 2060, answer(&request, GBIT));
     assert_eq!((metrics(&sender).late, metrics(&sender).granted), (1, 0));

@@ -1,5 +1,5 @@
-//! Quick-Start (RFC 4782): one question for a starting rate, in place of many round trips of slow
-//! start.
+//! Quick-Start (RFC 4782): one question for a starting rate, in place of up to ten round trips of
+//! slow start.
 //!
 //! ```text
 //!   sender                     routers                        sender, one RTT later
@@ -7,8 +7,8 @@
 //!                              free, and remembers it         one RTT, then its own law
 //! ```
 //!
-//! [`QuickStartLink`] puts a router's part beside any law of a port, [`QuickStart`] a sender's
-//! around any law that is [`Startable`].
+//! [`QuickStartLink`] adds a router's part to any law of a port, [`QuickStart`] adds a sender's to
+//! any law that is [`Startable`].
 
 #[cfg(test)]
 mod ahead_tests;

@@ -1,4 +1,4 @@
-//! What a sender makes of answers.
+//! The sender's handling of answers.
 
 use super::*;
 use crate::ada::Ada;
@@ -173,8 +173,8 @@ fn marks_of_the_flight_lead_back_too() {
     assert_eq!(sender.window(), 14_720);
 }
 
-/// Losses are told after the acknowledgement that shows them, and those of the last packets by one
-/// of packets behind the flight (RFC 4782 §4.6).
+/// Losses are reported after the acknowledgement that shows them, and those of the last packets by
+/// an acknowledgement of packets behind the flight (RFC 4782 §4.6).
 #[test]
 fn losses_of_the_flights_last_packets_lead_back() {
     let revoked = |acked_at: &[(u64, u64)]| {
@@ -197,7 +197,7 @@ fn losses_of_the_flights_last_packets_lead_back() {
     };
     assert_eq!(revoked(&[(181, 602)]), 1);
     assert_eq!(revoked(&[(181, 602), (182, 650)]), 1);
-    // A round trip later they are nobody's.
+    // A round trip later they are not attributed to the flight.
     assert_eq!(revoked(&[(181, 602), (242, 18_109)]), 0);
 }
 
@@ -297,7 +297,7 @@ fn an_answer_to_an_earlier_question_is_none_to_the_one_in_flight() {
         let acked = ack(largest, 1472);
         sender.on_feedback(at(1060), &Feedback::QuickStart(answer), &acked);
     };
-    // Counted totals that were told again: all of it as it should be, but for the count.
+    // Totals reported twice: all of it as it should be, but for the count.
     let good = answer(&second, GBIT / 2);
     let repeated = QuickStartFeedback {
         packets: 0,
@@ -361,7 +361,7 @@ fn who_has_little_to_send_does_not_ask() {
     limits.application = 14_720;
     assert_eq!(sender.ask(at(0), 1, &limits), None);
     assert!(sender.asks());
-    // And who has more asks for what a round trip can take.
+    // A flow with more data asks for what a round trip can take.
     limits.application = 147_200;
     let request = sender.ask(at(0), 1, &limits).unwrap();
     assert_eq!(request.rate, 147_200 * 1500 / 1472 * 1000 / RTT);
@@ -377,8 +377,8 @@ fn who_has_little_to_send_does_not_ask() {
     assert_eq!(sender.metrics().quick_start.unwrap().asked, 0);
 }
 
-/// A packet was to ask and was not sent. Of the next one the sender says that it does not ask: the
-/// shim that it carries, the law's own, is no question.
+/// A packet was to ask and was not sent. The next packet's record marks it as one without a
+/// question: its shim carries the law's own request.
 #[test]
 fn a_packet_that_does_not_ask_is_not_taken_for_a_question() {
     let mut sender = cubiq(Some(GBIT));
@@ -389,11 +389,11 @@ fn a_packet_that_does_not_ask_is_not_taken_for_a_question() {
         ..Limits::NONE
     };
     assert!(sender.asks() && sender.ask(at(61), 2, &little).is_none());
-    let told = Sent {
+    let reported = Sent {
         signal: true,
         ..sent(0, 1472)
     };
-    sender.on_sent(at(61), &told);
+    sender.on_sent(at(61), &reported);
     assert_eq!(sender.metrics().quick_start.unwrap().asked, 0);
     assert!(sender.asks());
 }

@@ -1,4 +1,4 @@
-//! Laws that can start with a window that routers granted.
+//! Laws that can start with a window granted by routers.
 
 use super::params::SHARE;
 use crate::base::Instant;
@@ -7,23 +7,23 @@ use crate::law::{Controller, Limits};
 use crate::standard::LossBased;
 use crate::standard::loss_based::{Avoidance, StartRule};
 
-/// How a law goes on after a flight that was granted.
+/// How a law continues after a granted flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterGrant {
     /// As it would with that window: in slow start, before anything was lost.
     SlowStart,
-    /// In congestion avoidance: the threshold is what was granted and used.
+    /// In congestion avoidance: the threshold is the part of the grant that was used.
     Avoidance,
-    /// In slow start up to what fits beside all that is in use: a port grants 85 % of its capacity
-    /// at most, less what is used, so the other 15 % fit as well. The capacity is what the path is
-    /// shown to carry, or else what the grant says if nothing is in use. As
-    /// [`SlowStart`](Self::SlowStart) where the path carries many times more.
+    /// In slow start up to the free part of the path: a port grants 85 % of its capacity at most,
+    /// less what is used, so the other 15 % fit as well. The capacity is the measured one, or else
+    /// the grant's if nothing is in use. As [`SlowStart`](Self::SlowStart) where the path carries
+    /// many times more.
     WhatFits,
 }
 
 impl AfterGrant {
-    /// Where slow start ends, in bytes, of a law that made use of `used` of `granted` bytes, over a
-    /// path that is shown to carry `shown`. `None`: where it would have ended anyway.
+    /// Where slow start ends, in bytes, of a law that used `used` of `granted` bytes, over a path
+    /// measured to carry `shown`. `None`: where it would have ended anyway.
     pub(super) fn threshold(self, used: u64, granted: u64, shown: Option<u64>) -> Option<u64> {
         match self {
             Self::SlowStart => None,
@@ -38,41 +38,40 @@ impl AfterGrant {
     }
 }
 
-/// A grant of less than one in so many of what the path is shown to carry says that others have
-/// most of it: half of an equal share beside one other.
+/// A grant of less than one in `SMALL_GRANT` of the path's measured capacity means that others have
+/// most of it: half of an equal share next to one other flow.
 const SMALL_GRANT: u64 = 4;
 
 /// A law that [`QuickStart`](super::sender::QuickStart) can start.
 pub trait Startable: Controller {
-    /// False where the law knows of a bottleneck that no router announces: what routers grant says
-    /// nothing of that one.
+    /// False where the law knows of a bottleneck that no router announces: a grant does not cover
+    /// that one.
     fn may_start(&self) -> bool {
         true
     }
 
     /// `window` bytes are granted, and sent from now on. True if the law's own window has become
-    /// that and routers go on steering it: what they tell of the flight is the law's business then,
-    /// and so are single losses. Where no router has been heard so far it is told once more when
-    /// the first of the flight has arrived.
+    /// that and routers go on steering it: their feedback about the flight is then handled by the
+    /// law, and so are single losses. Without feedback so far, the call is repeated when the first
+    /// packet of the flight has been acknowledged.
     fn begin_with(&mut self, now: Instant, window: u64) -> bool {
         let _ = (now, window);
         false
     }
 
-    /// The same where the answer to the first question was lost: what headers were granted is part
-    /// of `window`.
+    /// The same where the answer to the first question was lost: `window` includes the grants in
+    /// headers.
     fn begin_again_with(&mut self, now: Instant, window: u64) -> bool {
         self.begin_with(now, window)
     }
 
-    /// A granted window that no router steers yet is at most so many bytes: what packets that were
-    /// sent before show of the path.
+    /// Upper bound of a granted window that no router steers yet, in bytes, by the packets sent
+    /// before.
     fn carried(&self) -> u64 {
         u64::MAX
     }
 
-    /// The window that packets which were sent at once show the path to carry, in bytes, if they
-    /// show it.
+    /// The window that the path carries by packets sent at once, in bytes, if they measured it.
     fn shown(&self) -> Option<u64> {
         None
     }
@@ -82,7 +81,7 @@ pub trait Startable: Controller {
     fn start_with(&mut self, now: Instant, window: u64, threshold: Option<u64>);
 
     /// The first of a granted flight arrived, and the window is used after `rounds` more round
-    /// trips: what routers have measured until then is no sign of room.
+    /// trips: what routers have measured until then is not a sign of room.
     fn wait_for_measure(&mut self, now: Instant, rounds: u32) {
         let _ = (now, rounds);
     }
@@ -90,27 +89,26 @@ pub trait Startable: Controller {
     /// Routers leave `window` bytes of what they granted.
     fn give_back(&mut self, now: Instant, window: u64);
 
-    /// What [`begin_with`](Self::begin_with) was told of is not sent: its time was over before, or
-    /// nothing came back.
+    /// The window of [`begin_with`](Self::begin_with) is not sent: its time was over before, or no
+    /// acknowledgement came.
     fn not_begun(&mut self) {}
 
-    /// Something of a granted window was lost: begins anew with `window` bytes, and slow start ends
-    /// at `threshold` bytes. Losses of packets up to `last_sent` are of the same event.
+    /// Part of a granted window was lost: starts over with `window` bytes, and slow start ends at
+    /// `threshold` bytes. Losses of packets up to `last_sent` are of the same event.
     fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64);
 
-    /// The share of packets that is lost at random, in 10^-6, as far as routers declare or the law
-    /// has found out.
+    /// The share of packets lost at random, in 10^-6, that routers declare or the law has attested.
     fn expected_loss_ppm(&self) -> u64 {
         0
     }
 
-    /// The window that could be made use of within a round trip, in bytes, where the sender is
-    /// bound by `limits`.
+    /// The window that could be used within a round trip, in bytes, where the sender is bound by
+    /// `limits`.
     fn usable(&self, limits: &Limits) -> u64 {
         limits.least()
     }
 
-    /// More of what was given up arrived: slow start may go on to `threshold` bytes.
+    /// More of the flight that was given up arrived: slow start may go on to `threshold` bytes.
     fn raise_threshold(&mut self, threshold: u64);
 }
 

@@ -1,4 +1,4 @@
-//! Grants beside a law: what the law makes of them at a sender.
+//! Grants at a sender with a law: the law's accounting of them.
 
 use super::*;
 use crate::base::Instant;
@@ -61,8 +61,8 @@ fn fly<C: Startable>(sender: &mut QuickStart<C>) {
     }
 }
 
-/// The answer may come before the first word of a router, in the same packet. Single losses of the
-/// flight are the law's business then as well.
+/// The answer may come before the first feedback of a router, in the same packet. Single losses of
+/// the flight are handled by the law then as well.
 #[test]
 fn routers_that_are_heard_behind_the_answer_steer_the_flight() {
     let law = || XcpSender::new(at(0), MTU, XcpParams::default());
@@ -79,8 +79,8 @@ fn routers_that_are_heard_behind_the_answer_steer_the_flight() {
         fly(&mut sender);
         sender.on_ack(at(200), &acked(14, 1472, ms(100)));
         sender.on_loss(at(200), &lost(12, 1009, ms(100)));
-        let told = sender.metrics().quick_start.unwrap();
-        assert_eq!(told.revoked, 0, "{late}");
+        let quick_start = sender.metrics().quick_start.unwrap();
+        assert_eq!(quick_start.revoked, 0, "{late}");
         assert!(sender.window() > 900 * 1472, "{late}: {}", sender.window());
     }
 }
@@ -131,7 +131,7 @@ fn headers_state_the_granted_window_from_the_first_packet_on() {
     assert!(sender.window() >= window * 9 / 10);
 }
 
-/// No XCP router was heard yet, and what was granted is not sent.
+/// No XCP router's feedback has arrived yet, and the grant is not sent.
 #[test]
 fn headers_state_no_granted_window_that_is_not_used() {
     let ends: [fn(&mut QuickStart<XcpSender>); 3] = [
@@ -155,9 +155,9 @@ fn headers_state_no_granted_window_that_is_not_used() {
     }
 }
 
-/// A law that counts what it is told of losses.
+/// A law that counts the losses reported to it.
 #[derive(Debug, Default)]
-struct Told {
+struct LossLog {
     window: u64,
     /// Packets lost, and grants given up.
     lost: u64,
@@ -166,7 +166,7 @@ struct Told {
     behind_hidden_hop: bool,
 }
 
-impl Controller for Told {
+impl Controller for LossLog {
     fn on_ack(&mut self, _now: Instant, _acked: &Acked) {}
     fn on_loss(&mut self, _now: Instant, lost: &Lost) {
         self.lost += lost.packets;
@@ -177,11 +177,11 @@ impl Controller for Told {
         self.window
     }
     fn metrics(&self) -> Metrics {
-        Metrics::new("told", Phase::Avoidance, self.window)
+        Metrics::new("loss log", Phase::Avoidance, self.window)
     }
 }
 
-impl Startable for Told {
+impl Startable for LossLog {
     fn may_start(&self) -> bool {
         !self.behind_hidden_hop
     }
@@ -202,14 +202,14 @@ impl Startable for Told {
     }
 }
 
-/// A hop that no router announces shows before the answer, or before the question: routers know
-/// nothing of what it carries.
+/// A hop that no router announces shows before the answer, or before the question: a router's grant
+/// does not cover what it carries.
 #[test]
 fn behind_a_hidden_hop_nothing_is_asked_and_no_grant_used() {
-    let law = Told {
+    let law = LossLog {
         window: 14_720,
         behind_hidden_hop: true,
-        ..Told::default()
+        ..LossLog::default()
     };
     // It showed once the question was on its way.
     let sender = granted_to(law, true);
@@ -217,7 +217,7 @@ fn behind_a_hidden_hop_nothing_is_asked_and_no_grant_used() {
     assert_eq!((metrics.approved, metrics.granted), (1, 0));
     assert_eq!(metrics.outcome, QuickStartOutcome::Unused);
     assert_eq!(sender.window(), 14_720);
-    let mut sender = granted_to(Told::default(), true);
+    let mut sender = granted_to(LossLog::default(), true);
     assert_eq!(
         sender.metrics().quick_start.unwrap().outcome,
         QuickStartOutcome::Used
@@ -231,11 +231,11 @@ fn behind_a_hidden_hop_nothing_is_asked_and_no_grant_used() {
 }
 
 /// The granted flight of a law that counts, of which 20 of 100 packets and more are lost.
-fn lossy_flight(expected_ppm: u64) -> QuickStart<Told> {
-    let law = Told {
+fn lossy_flight(expected_ppm: u64) -> QuickStart<LossLog> {
+    let law = LossLog {
         window: 14_720,
         expected_ppm,
-        ..Told::default()
+        ..LossLog::default()
     };
     let mut sender = granted_to(law, true);
     fly(&mut sender);

@@ -30,8 +30,8 @@ impl Answer {
         }
     }
 
-    /// What a law says of a packet that `carried` this and of whose cloud it says nothing: it does
-    /// not look for clouds.
+    /// Completes a law's answer to a packet that `carried` this if the answer leaves the packet's
+    /// cloud out: such a law does not look for clouds.
     #[inline]
     pub const fn pass_cloud(&mut self, carried: &Carried) {
         if let (Self::Xcp(answer), Carried::Xcp(header)) = (self, carried)

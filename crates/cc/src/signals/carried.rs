@@ -2,7 +2,7 @@
 
 use super::{OwnWords, QuickStartCarried, VcpCarried, XcpCarried};
 
-/// What an arriving packet carries, as far as control laws care.
+/// The fields of an arriving packet that control laws read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Carried {
@@ -20,8 +20,8 @@ pub enum Carried {
 }
 
 impl Carried {
-    /// True if the packet carries feedback of a law, so that its sender heeds what a port tells it.
-    /// A request for a starting rate says nothing of that.
+    /// True if the packet carries feedback of a law, so that its sender follows a port's answer. A
+    /// request for a starting rate is not evidence of that.
     #[inline]
     #[must_use]
     pub const fn is_feedback(&self) -> bool {

@@ -1,11 +1,11 @@
-//! Clouds: hops between two XCP routers that are no XCP routers themselves (the XCP-i paper,
+//! Clouds: hops between two XCP routers that are not XCP routers themselves (the XCP-i paper,
 //! Lopez-Pacheco, Pham, Lefèvre, section II-B).
 
 use core::net::{IpAddr, Ipv6Addr};
 
 use crate::base::Duration;
 
-/// Names whoever sent a packet into a cloud, an XCP router or the sending host, by its address.
+/// Identifies the XCP router or host that sent a packet into a cloud, by its address.
 ///
 /// What a packet carries stays small, since ports move it often: bytes have no alignment, and the
 /// last one has values to spare, in which the compiler keeps what kind of a packet it is.
@@ -25,7 +25,7 @@ enum There {
 }
 
 impl Upstream {
-    /// The name of who has this address. `None` for an unspecified address.
+    /// The name of the node with this address. `None` for an unspecified address.
     #[inline]
     #[must_use]
     pub fn of(address: IpAddr) -> Option<Self> {
@@ -49,8 +49,8 @@ impl Upstream {
 
     /// The first 64 bits of an IPv6 address; `None` for an IPv4 address.
     ///
-    /// Whoever has one address of such a prefix mostly has them all (RFC 4291, section 2.5.4; RFC
-    /// 8504, section 6.1).
+    /// A host with one address of such a prefix can mostly use them all (RFC 4291, section 2.5.4;
+    /// RFC 8504, section 6.1).
     #[must_use]
     pub(crate) fn prefix(self) -> Option<[u8; 8]> {
         match self.address() {
@@ -64,13 +64,13 @@ impl Upstream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Cloud {
-    /// Who sent the packet into it.
+    /// The node that sent the packet into it.
     pub upstream: Upstream,
     /// What its hops took off the IP TTL, modulo 256.
     pub hops: u8,
 }
 
-/// What a port says of the cloud that a packet came through.
+/// A port's result for the cloud that a packet came through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CloudAnswer {
     /// There is none.
@@ -84,8 +84,8 @@ pub enum CloudAnswer {
         /// As in [`Cloud::hops`].
         hops: u8,
     },
-    /// Nothing is known of what the cloud can carry. Its hops are taken off `xcp_ttl`, and the
-    /// packet says from here on that its feedback knows nothing of one of its clouds.
+    /// The cloud's capacity is unknown. Its hops are taken off `xcp_ttl`, and the header states
+    /// from here on that its feedback ignores one of its clouds.
     Unknown {
         /// As in [`Cloud::hops`].
         hops: u8,
@@ -124,7 +124,7 @@ mod tests {
         for text in ["0.0.0.0", "::", "::ffff:0.0.0.0"] {
             assert_eq!(Upstream::of(text.parse().unwrap()), None, "{text}");
         }
-        // The last 64 bits tell two routers apart, and not two prefixes.
+        // The last 64 bits distinguish two routers, and not two prefixes.
         let name = |text: &str| Upstream::of(text.parse().unwrap()).unwrap();
         assert_ne!(name("2001:db8::1"), name("2001:db8::2"));
         assert_eq!(name("2001:db8::1").prefix(), name("2001:db8::2").prefix());

@@ -2,7 +2,7 @@
 
 use super::{Carrier, XcpForm};
 
-/// Which routers' answers a law listens to, and how they travel.
+/// The protocol that a law reads, and its carrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Explicit {
     /// VCP's codes.

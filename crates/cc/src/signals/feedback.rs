@@ -1,4 +1,4 @@
-//! What the receiver returned since the last time, as differences of its cumulative counters.
+//! The receiver's report since the last one, as differences of its cumulative counters.
 
 use crate::base::Duration;
 
@@ -19,8 +19,8 @@ pub enum Feedback {
 }
 
 /// The most that a receiver can have counted in a path epoch: what its sender sent with the signal
-/// since the epoch began, and has not been told of in an epoch before. The receiver's totals are
-/// its word; this is ours.
+/// since the epoch began, without what an earlier epoch reported. The receiver's totals are its
+/// claim; this is the sender's own count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Countable {
     /// Packets.
@@ -32,7 +32,7 @@ pub struct Countable {
 }
 
 impl Feedback {
-    /// Packets that it tells of, and their bytes.
+    /// Packets that it reports, and their bytes.
     #[must_use]
     pub fn counted(&self) -> (u64, u64) {
         let sum = |of: &[u64; 4]| of.iter().fold(0_u64, |sum, &n| sum.saturating_add(n));

@@ -35,7 +35,7 @@ impl VcpCode {
 pub struct VcpCarried {
     /// Its code as it arrived.
     pub code: VcpCode,
-    /// The sender's least RTT, if it told one.
+    /// The sender's least RTT, if it stated one.
     pub min_rtt: Option<Duration>,
     /// The sender would follow BISE's large ε.
     pub bise: bool,
@@ -43,7 +43,7 @@ pub struct VcpCarried {
     pub carries_r: bool,
 }
 
-/// A VCP router's mark: every field is *combined* with what the packet already says.
+/// A VCP router's mark: every field is *combined* with the packet's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VcpAnswer {
     /// This port's code; the packet keeps the higher one.
@@ -56,7 +56,7 @@ pub struct VcpAnswer {
     pub t_rho_ms: u16,
     /// This port's load in 1/128, saturating; the packet keeps the higher one with its router's id.
     pub load_128: u8,
-    /// The port runs another law and says in VCP's terms what that would tell. The packet keeps
+    /// The port runs another law and expresses that law's answer in VCP's terms. The packet keeps
     /// this with the load.
     pub translated: bool,
     /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added
@@ -65,7 +65,7 @@ pub struct VcpAnswer {
 }
 
 impl VcpAnswer {
-    /// An interval as packets carry it: rounded up, so that nobody acts faster than the router
+    /// An interval as packets carry it: rounded up, so that no sender acts faster than the router
     /// measures, and at most 65 535.
     #[must_use]
     pub fn whole_millis(interval: Duration) -> u16 {
@@ -100,14 +100,14 @@ pub struct VcpFeedback {
     /// Its load in 1/128. From 128 on it is OVER, and HIGH then means that this flow has too little
     /// to be cut.
     pub load_128: u8,
-    /// That router runs another law, and says in VCP's terms what it would tell.
+    /// That router runs another law, and its answer is translated into VCP's terms.
     pub translated: bool,
     /// Loss by corruption that the routers on the path declare together, in 10^-6 of packets (a
-    /// class of it, at most 300 000), from the latest packet. 0: none declared. Routers' word, not
-    /// proof: a law bounds what it does for it.
+    /// class of it, at most 300 000), from the latest packet. 0: none declared. The declaration is
+    /// not proven: a law bounds its response to it.
     pub corruption_ppm: u32,
-    /// True if the packets' IP TTL at the receiver shows a hop that is no VCP router.
-    /// `None` if the receiver cannot read TTLs.
+    /// True if the packets' IP TTL at the receiver shows a hop that is not a VCP router. `None` if
+    /// the receiver cannot read TTLs.
     pub unmarked_hop: Option<bool>,
 }
 

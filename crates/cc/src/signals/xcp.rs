@@ -1,4 +1,4 @@
-//! What XCP packets say, apart from how it is written: request, header at a router, a router's
+//! The fields of XCP packets, apart from their encoding: request, header at a router, a router's
 //! answer.
 
 use super::cloud::{Cloud, CloudAnswer};
@@ -49,8 +49,8 @@ pub struct XcpCarried {
     pub delta: i64,
     /// Packets that the header stands for; 0 counts as 1.
     pub covers: u16,
-    /// Hops since the last XCP router that are none, if the header can tell of them and there are
-    /// any.
+    /// Hops since the last XCP router that are not XCP routers, if the header can show them and
+    /// there are any.
     pub cloud: Option<Cloud>,
 }
 
@@ -59,11 +59,11 @@ pub struct XcpCarried {
 /// The packet counts as stamped from then on, whether or not the answer lowers anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XcpAnswer {
-    /// What the header shall say now, in 2^-16 bytes per second; never above what it said.
+    /// The new value of the header, in 2^-16 bytes per second; never above the old one.
     pub delta: i64,
     /// True if this port lowered it: its identity is then the one that bounds the flow.
     pub bounding: bool,
-    /// The port runs another law and says in XCP's rates what that would tell. The header keeps
+    /// The port runs another law and expresses that law's answer in XCP's rates. The header keeps
     /// this with the identity.
     pub translated: bool,
     /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added
@@ -78,7 +78,7 @@ pub struct XcpAnswer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XcpFeedback {
     /// Sum of the rate changes that the headers of *stamped* packets brought, in 2^-16 bytes per
-    /// second. An unstamped header brings back what its sender asked for, which nobody has granted:
+    /// second. An unstamped header brings back its sender's request, which no router has granted:
     /// it counts for nothing.
     pub delta: i64,
     /// Packets that carried a header that routers read.
@@ -87,20 +87,21 @@ pub struct XcpFeedback {
     pub stamped: u64,
     /// Bytes of all packets with a header, as the receiver counts them (UDP payload).
     pub bytes: u64,
-    /// XCP routers on the path, as far as `xcp_ttl` tells, from the latest packet.
+    /// XCP routers on the path by `xcp_ttl`, from the latest packet.
     pub hops: u8,
     /// Loss by corruption that the routers on the path declare together, as in
     /// [`VcpFeedback::corruption_ppm`](super::VcpFeedback::corruption_ppm).
     pub corruption_ppm: u32,
-    /// True if `xcp_ttl` and the IP TTL at the receiver show a hop that is no XCP router, from the
-    /// latest packet. `None` if the receiver cannot read TTLs, or something wrote them anew.
+    /// True if `xcp_ttl` and the IP TTL at the receiver show a hop that is not an XCP router, from
+    /// the latest packet. `None` if the receiver cannot read TTLs, or the TTL was rewritten on the
+    /// way.
     pub unmarked_hop: Option<bool>,
     /// … and an XCP-i router has found that hop, but does not know what it can carry.
     pub uncounted: bool,
-    /// The IP TTL at the receiver is above `xcp_ttl`: something on the way wrote it anew.
+    /// The IP TTL at the receiver is above `xcp_ttl`: it was rewritten on the way.
     pub ttl_rewritten: bool,
     /// Identity of the router that last lowered the request, from the latest packet. 0: none.
     pub router: u16,
-    /// That router runs another law, and says in XCP's rates what it would tell.
+    /// That router runs another law, and its answer is translated into XCP's rates.
     pub translated: bool,
 }

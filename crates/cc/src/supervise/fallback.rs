@@ -1,8 +1,8 @@
 //! Standard congestion control in the place of routers' answers.
 //!
-//! Where no router answers, CUBIC rules or, if wished, BBR. Where routers answer and a hop that
-//! says nothing is the narrow one, CUBIC rules: what its cuts show is how such a hop is known to be
-//! gone (`hidden`).
+//! Where no router answers, CUBIC rules or, if configured, BBR. Where routers answer and a hop
+//! without feedback is the narrow one, CUBIC rules: its cuts show when such a hop is gone
+//! (`hidden`).
 
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Controller, Lost, PacketState, Sent};
@@ -11,7 +11,7 @@ use crate::quick_start::Startable;
 use crate::standard::CubicController;
 use crate::standard::bbr::Bbr;
 
-/// Who rules a path on which no router answers.
+/// The law that rules a path on which no router answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FallbackLaw {
     /// CUBIC (RFC 9438).
@@ -67,7 +67,7 @@ impl Fallback {
         }
     }
 
-    /// A hop that says nothing is the narrow one: CUBIC goes on with `window` bytes, in slow start
+    /// A hop without feedback is the narrow one: CUBIC goes on with `window` bytes, in slow start
     /// up to `ssthresh`.
     pub(crate) fn take_over_below(&mut self, now: Instant, window: u64, ssthresh: u64) {
         self.modelled = false;

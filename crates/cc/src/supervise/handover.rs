@@ -1,4 +1,4 @@
-//! What one law leaves to the next.
+//! The state that one law passes to the next.
 
 use super::recent_rtt::RecentRtt;
 use super::ruler::Ruler;
@@ -6,7 +6,7 @@ use crate::base::Duration;
 use crate::bottleneck::HiddenHop;
 use crate::standard::CubicController;
 
-/// The state of a path that does not depend on the routers' language.
+/// The state of a path that does not depend on the routers' protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct Handover {
     /// Largest datagram, bytes of UDP payload.
@@ -15,9 +15,9 @@ pub(crate) struct Handover {
     pub(crate) window: u64,
     /// Standard control, which rules while no router answers.
     pub(crate) cubic: CubicController,
-    /// Who rules.
+    /// The law that rules.
     pub(crate) ruler: Ruler,
-    /// What losses and delays have told of hops that write nothing.
+    /// Losses and delays as evidence of hops without feedback.
     pub(crate) hidden: HiddenHop,
     pub(crate) srtt: Option<Duration>,
     pub(crate) recent: RecentRtt,

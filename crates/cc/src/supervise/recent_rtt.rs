@@ -1,4 +1,4 @@
-//! Round trips of late, for laws that scale by the smoothed one.
+//! Recent round trips, for laws that scale by the smoothed one.
 //!
 //! The smoothed round trip forgets an eighth of itself per sample or more. After an interruption,
 //! whose packets waited for seconds, it stays long for many round trips, and a law that scales by
@@ -12,7 +12,7 @@ use crate::base::{Duration, Instant};
 /// and of the last whole span counts.
 const SPAN: u8 = 4;
 
-/// The smoothed round trip counts for so many times the latest sample at most.
+/// The smoothed round trip counts for at most this multiple of the latest sample.
 const MOST_TIMES: u32 = 2;
 
 /// The longest of the latest samples.
@@ -37,8 +37,8 @@ impl RecentRtt {
         }
     }
 
-    /// A round trip took `rtt`. A sample that is told twice, with an acknowledgement's feedback and
-    /// with the acknowledgement, counts once.
+    /// A round trip took `rtt`. A sample that is reported twice, with an acknowledgement's feedback
+    /// and with the acknowledgement, counts once.
     #[inline]
     pub(crate) fn on_sample(&mut self, now: Instant, rtt: Duration) {
         if self.at.replace(now) == Some(now) && self.last == rtt {
@@ -54,7 +54,7 @@ impl RecentRtt {
         self.last = rtt;
     }
 
-    /// The smoothed round trip, unless all of late were shorter.
+    /// The smoothed round trip, or the longest recent sample if that is shorter.
     #[inline]
     pub(crate) fn bound(&self, srtt: Duration) -> Duration {
         let longest = self.most[0].max(self.most[1]);

@@ -70,7 +70,7 @@ pub(crate) struct RetransmissionTimeout {
 }
 
 impl RetransmissionTimeout {
-    /// A sender whose receiver tells of losses beyond the first one (`sack`) or does not.
+    /// A sender whose receiver reports losses beyond the first one (`sack`) or does not.
     pub(crate) fn new(sack: bool) -> Self {
         Self {
             sack,

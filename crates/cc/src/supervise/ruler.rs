@@ -1,12 +1,12 @@
-//! Who rules the window: the path's routers, or CUBIC.
+//! Which law rules the window: the path's routers, or CUBIC.
 //!
 //! Senders stamp LOW themselves, so a path without VCP routers would look forever idle. Every path
-//! therefore starts on CUBIC and goes over to VCP with the first code that a router has counted
-//! itself in, and back when such codes stay away.
+//! therefore starts on CUBIC. It changes to VCP with the first code in which a router has counted
+//! itself, and back when such codes stay away.
 //!
-//! The ECN field cannot say that a router was there. On that carrier CUBIC rules until the first
-//! HIGH or OVER, and a field that shows nothing else from the start is held for a constant that
-//! some box writes.
+//! The ECN field does not show that a router was there. On that carrier CUBIC rules until the first
+//! HIGH or OVER, and a field that shows nothing else from the start counts as a constant that some
+//! box writes.
 
 use crate::base::arith::{nanos, ns_since};
 use crate::base::{Duration, Instant};
@@ -20,19 +20,19 @@ pub(crate) enum Change {
     ToFallback,
 }
 
-/// Marked codes must have come for so many round trips before they rule again.
+/// Round trips for which marked codes must have come before they rule again.
 const RETURN_ROUNDS: u32 = 2;
-/// Acknowledgements without any feedback for so many round trips mean that the path eats it.
+/// Acknowledgements without any feedback for this many round trips mean that the path removes it …
 const SILENT_ROUNDS: u32 = 2;
-/// … and of so many packets: not each of them asks, and where much is lost few are acknowledged.
+/// … with this many packets: only some carry a request, and under heavy loss few are acknowledged.
 const SILENT_PACKETS: u8 = 16;
-/// Unmarked packets in a row that say nothing: every second probe goes without a shim.
+/// Unmarked packets in a row that prove nothing: every second probe goes without a shim.
 const UNMARKED_PROBES: u64 = 3;
-/// Where no router has answered, one packet in so many, or a quarter of the window if that is more,
-/// finds one that comes.
+/// Where no router has answered, one packet in `ASK_NOBODY` carries a request, or one in a quarter
+/// of the window if that is more. That finds a router that is added.
 const ASK_NOBODY: u64 = 32;
 
-/// A code that never changed for so many round trips since the path began is a constant.
+/// A code that is constant for this many round trips from the start of the path is fixed.
 const CONSTANT_ROUNDS: u32 = 2;
 
 /// The codes seen on an ECN path since it began.
@@ -43,7 +43,7 @@ struct EcnHistory {
     raised_since: Option<Instant>,
 }
 
-/// Tells who rules.
+/// Selects the law that rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Ruler {
     ecn: Option<EcnHistory>,
@@ -52,7 +52,8 @@ pub(crate) struct Ruler {
     marked_since: Option<Instant>,
     last_marked: Instant,
     unmarked_since: Option<Instant>,
-    /// They have, for so long that the path is known to have no router that marks.
+    /// They have been unmarked for long enough that the path counts as one without a marking
+    /// router.
     unmarked_path: bool,
     /// Packets that came back unmarked since the last mark.
     unmarked_packets: u64,
@@ -87,8 +88,8 @@ impl Ruler {
         self.unmarked_packets > UNMARKED_PROBES
     }
 
-    /// Of how many packets one asks on a path known to have no router that answers, where `round`
-    /// of them are sent per round trip. `None`: on this path all may ask.
+    /// On a path known to have no router that answers, one packet in this many carries a request,
+    /// where `round` packets are sent per round trip. `None`: all packets may carry one.
     #[inline]
     pub(crate) fn asks_nobody(&self, round: u64) -> Option<u32> {
         self.unmarked_path
@@ -149,7 +150,7 @@ impl Ruler {
         if high | over > 0 {
             history.raised_since.get_or_insert(now);
         }
-        // Nothing raised yet: nobody knows whether a router is there.
+        // Without a HIGH or OVER so far, the presence of a router is unknown.
         let Some(since) = history.raised_since else {
             return Some(Change::Stays);
         };
@@ -199,8 +200,8 @@ mod tests {
     use super::*;
     use crate::testing::ms;
 
-    /// Where much is lost, and not each packet asks, two acknowledgements may be all that comes
-    /// within two round trips.
+    /// Under heavy loss, with requests on some packets only, two acknowledgements may be all that
+    /// comes within two round trips.
     #[test]
     fn few_acknowledgements_without_feedback_are_no_silence() {
         let at = Instant::from_millis;

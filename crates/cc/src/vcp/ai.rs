@@ -34,7 +34,7 @@ impl AiClock {
         self.base.saturating_add(grown).min(8 * MAX_DOUBLINGS)
     }
 
-    /// A router said OVER: all its flows begin a cycle.
+    /// A router sent OVER: all its flows begin a cycle.
     #[inline]
     pub(crate) fn on_over(&mut self, now: Instant, t_rho: Duration, growth: AiGrowth) {
         if let AiGrowth::Doubling { intervals } = growth

@@ -1,6 +1,6 @@
 //! VCP, the Variable-structure congestion Control Protocol: two bits of load per packet.
 //!
-//! A router says whether its load is below 80 %, below 100 % or above; a sender answers with
+//! A router marks whether its load is below 80 %, below 100 % or above; a sender responds with
 //! multiplicative increase (MI), additive increase (AI) or multiplicative decrease (MD).
 //!
 //! ```text

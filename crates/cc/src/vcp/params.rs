@@ -6,7 +6,7 @@ use crate::base::arith::PPM;
 use crate::signals::Carrier;
 use crate::supervise::FallbackLaw;
 
-/// Load from which a port says HIGH, as a share of its usable capacity: 0.8 (VCP, table I).
+/// Load from which a port sends HIGH, as a share of its usable capacity: 0.8 (VCP, table I).
 pub(crate) const HIGH_LOAD: (u64, u64) = (4, 5);
 
 /// BISE's ε (VCP extensions paper, table III).
@@ -41,9 +41,9 @@ pub enum AiBase {
 pub enum AiGrowth {
     /// α stays what it is (the paper).
     Constant,
-    /// α doubles after each so many intervals without OVER, and starts over with it. All flows of a
-    /// bottleneck see the same OVERs, so they keep adding equal amounts, and the time to refill a
-    /// cut grows with the logarithm of the window only.
+    /// α doubles after each `intervals` intervals without OVER, and starts over with it. All flows
+    /// of a bottleneck see the same OVERs, so they keep adding equal amounts, and the time to
+    /// refill a cut grows with the logarithm of the window only.
     Doubling {
         /// Intervals per doubling.
         intervals: u32,
@@ -63,7 +63,7 @@ pub struct VcpParams {
     pub beta_ppm: u64,
     /// What a further cut leaves if the overload outlasts the one before, in 10^-6.
     pub beta_again_ppm: u64,
-    /// Measuring interval assumed where routers do not tell theirs (the ECN field cannot).
+    /// Measuring interval assumed where routers do not advertise theirs (the ECN field cannot).
     pub t_rho: Duration,
     /// What RTTs are compared with when AI is scaled.
     pub ai_base: AiBase,
@@ -78,7 +78,7 @@ pub struct VcpParams {
     pub freeze_all: bool,
     /// Where the code travels.
     pub carrier: Carrier,
-    /// Who rules where no router answers.
+    /// The law that rules where no router answers.
     pub fallback: FallbackLaw,
     /// BISE's ε in 10^-6, if the sender follows it where all routers run it.
     pub bise_epsilon_ppm: Option<u64>,
@@ -142,7 +142,7 @@ pub enum QueueFilter {
 /// How long a port measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
-    /// Always so long.
+    /// A fixed time.
     Fixed(Duration),
     /// Two and a half times the 90th percentile of its flows' least RTTs, never longer than this.
     Auto {
@@ -170,8 +170,8 @@ pub struct VcpLinkParams {
     /// While MI grows as fast as it can, lower r within the interval for this share of what has
     /// come, in 10^-6; 0: never.
     pub foresee_ppm: u64,
-    /// Where r travels in the shim, tell flows with less than the mean a larger one, and those with
-    /// more a smaller one.
+    /// Where r travels in the shim, send a larger one to flows with less than the mean, and a
+    /// smaller one to those with more.
     pub equalize: bool,
 }
 

@@ -1,11 +1,11 @@
-//! What a port says at a given load: VCP's three codes, or those with an extension mixed in.
+//! A port's mark at a given load: VCP's three codes, or those with an extension mixed in.
 
 use core::fmt;
 
 use super::load::Load;
 use crate::signals::{VcpCarried, VcpCode};
 
-/// What is to be written into one packet, besides the interval and the load.
+/// The fields written into one packet, besides the interval and the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The code.
@@ -30,7 +30,7 @@ pub trait LinkRule: Clone + Send + fmt::Debug {
     /// The mark for a packet, where VCP's own code would be `code`.
     fn mark(&mut self, code: VcpCode, carried: &VcpCarried) -> Mark;
 
-    /// True if r is told to each flow for itself, so that flows may be told different ones.
+    /// True if each flow gets an r of its own, which may differ between flows.
     fn tells_r(&self) -> bool {
         false
     }
@@ -46,7 +46,7 @@ pub trait LinkRule: Clone + Send + fmt::Debug {
     }
 }
 
-/// VCP as it is.
+/// VCP without an extension.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plain;
 

@@ -5,23 +5,23 @@ use crate::base::Duration;
 /// How clouds are looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CloudParams {
-    /// The estimate that an emulator gives, which knows all links; `None`: nobody does.
+    /// The exact estimate of an emulator, which knows all links; `None`: there is none.
     pub exact: Option<ExactEstimate>,
-    /// Somebody measures them, with packets through the cloud.
+    /// Clouds are measured, with packets through them.
     pub measured: bool,
     /// The paper's virtual router: its equation 1 as it stands, with the bandwidth of the latest
     /// estimate and the port's own queue, and no rule for clouds that others share or fill.
     pub published: bool,
 }
 
-/// An estimate of somebody who knows: for the XCP-i paper's experiments (its section IV).
+/// An exact estimate: for the XCP-i paper's experiments (its section IV).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExactEstimate {
     /// It is wrong by up to this share of what the cloud leaves to XCP, either way, in 10^-6.
     pub error_ppm: u64,
     /// Time between two estimates.
     pub every: Duration,
-    /// For so long it is wrong by the same share.
+    /// Time for which it is wrong by the same share.
     pub hold: Duration,
 }
 

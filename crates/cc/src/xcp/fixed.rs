@@ -9,8 +9,8 @@ pub(crate) const RATE_BITS: u32 = 16;
 /// No rate in 2^-16 bytes per second is larger: sixty-four times the largest capacity.
 pub(crate) const MOST_RATE_Q16: u64 = 1 << 62;
 
-/// 2^-40 s per µs, rounded up: a header may say as much inter-packet time as its RTT, for a window
-/// of one packet, and no more.
+/// 2^-40 s per µs, rounded up: a header may state at most its RTT as inter-packet time, for a
+/// window of one packet.
 pub(crate) const X_PER_MICRO: u64 = 1_099_512;
 
 /// Bytes per second in 2^-16.

@@ -5,17 +5,17 @@ use crate::base::Duration;
 
 /// No control interval is shorter (FALK, section 4.2: 5 to 10 ms).
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(10);
-/// … or longer: the longest RTT that the compact header can tell. FALK's 1 s is too short for RTTs
+/// … or longer: the longest RTT that the compact header can state. FALK's 1 s is too short for RTTs
 /// of that length.
 pub(crate) const MAX_INTERVAL: Duration = Duration::from_millis(65_535);
 /// The queue is watched for at least so long before its least length counts as persistent (FALK's
 /// ALLOWED_QUEUE).
 pub(crate) const LEAST_QUEUE_INTERVAL: Duration = Duration::from_millis(2);
-/// Without a packet for so many intervals a port knows nothing of what comes next.
+/// Intervals without a packet after which earlier measurements no longer apply.
 pub(crate) const IDLE_INTERVALS: u32 = 2;
 /// The first control interval of a port that knows nothing (the authors' simulator: 50 ms).
 pub(crate) const INITIAL_INTERVAL: Duration = Duration::from_millis(50);
-/// From one interval to the next, d rises to at most so many times what it was.
+/// Factor by which d rises at most from one interval to the next.
 pub(crate) const RISE: u64 = 2;
 /// The mean RTT over flows is at most this multiple of what the bytes need: the mean over bytes, or
 /// the shortest RTT below half of the capacity. Twice cuts a mean of honest flows whose queue makes
@@ -31,7 +31,7 @@ pub(crate) const X_SPREAD: u64 = 8;
 /// … for a header whose RTT is not plausible, of the mean of all others: its flow still grows to
 /// half of their rate …
 pub(crate) const IMPLAUSIBLE_SPREAD: u64 = 2;
-/// … and in what is given: more, as newcomers on a fast link tell much more of it, and what is
+/// … and in what is given: more, as new flows on a fast link state much more of it, and what is
 /// given is bounded by pools besides.
 pub(crate) const GRANT_SPREAD: u64 = 16;
 /// A header settles for at most this multiple of the packets that headers stand for on the average:
@@ -46,21 +46,21 @@ pub struct XcpLinkParams {
     pub alpha_ppm: u64,
     /// β: the share of the persistent queue that is taken back per interval, in 10^-6; α²·√2.
     pub beta_ppm: u64,
-    /// The share of the traffic that is dealt out anew per interval at least, in 10^-6 (shuffling).
+    /// The least share of the traffic that is shuffled per interval, in 10^-6.
     pub shuffle_ppm: u64,
     /// Bytes that the link adds to each packet and that the port does not count itself.
     pub overhead: u32,
     /// Where the capacity comes from.
     pub capacity: Capacity,
-    /// Bound what is given by what the buffer can take, what a header may say by what all say, and
-    /// give to the first packet after idleness. Off: as published.
+    /// Limit positive feedback to what the buffer can absorb, and header fields to the levels of
+    /// all headers, and give to the first packet after idleness. Off: as published.
     pub guard: bool,
-    /// Hold flows back that do not do as they say or as they are told.
+    /// Police flows that send more than they state or ignore negative feedback.
     pub police: bool,
-    /// Round what a packet is told to whole packets of window, as a router must whose header has no
-    /// room for fractions (the XCP Linux paper, section II-E.2).
+    /// Round feedback to whole packets of window, as a router must whose header has no room for
+    /// fractions (the XCP Linux paper, section II-E.2).
     pub whole: bool,
-    /// Look for hops that are no XCP routers (XCP-i).
+    /// Look for hops that are not XCP routers (XCP-i).
     pub clouds: Option<super::clouds::CloudParams>,
 }
 
@@ -95,8 +95,8 @@ impl Default for XcpLinkParams {
 /// What losses mean to an XCP sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XcpLoss {
-    /// Nothing, as long as routers announce congestion; congestion once other signs say so: a hop
-    /// that is no XCP router, packets that no router stamped, or many losses beside a queue that
+    /// Nothing, as long as routers announce congestion; congestion once other signs show: a hop
+    /// that is not an XCP router, packets that no router stamped, or many losses with a queue that
     /// routers do not take back.
     #[default]
     Hybrid,
@@ -113,8 +113,8 @@ pub struct XcpParams {
     pub initial_window: Option<u32>,
     /// What losses mean.
     pub loss: XcpLoss,
-    /// Tell routers the congestion window whatever else bounds the sender, and never age it: the
-    /// XCP Linux paper's sender, whose window runs away (section IV-A).
+    /// State the congestion window to routers whatever else bounds the sender, and never age it:
+    /// the XCP Linux paper's sender, whose window runs away (section IV-A).
     pub naive: bool,
     /// Every n-th packet carries a header that routers read.
     pub every: u16,

@@ -45,7 +45,7 @@ impl Covered {
         (self.since, self.all, self.headed) = (now, 0, 0);
     }
 
-    /// Packets that a header stands for, which says `covers`.
+    /// Packets that a header with the field `covers` stands for.
     #[inline]
     pub(crate) fn believed(&self, covers: u16) -> u32 {
         u32::from(covers.clamp(1, self.most))

@@ -1,16 +1,16 @@
-//! Foreign traffic that fills a cloud's queue, whatever is left to it.
+//! Foreign traffic that keeps a cloud's queue full at any rate of the virtual router.
 //!
-//! Senders that take loss for congestion keep a queue full. A virtual router that takes every
-//! standing queue back leaves such a cloud to them (the XCP-i paper, section V-B, does not consider
-//! it). So where a queue of a part of a round trip stands for a second although a part of the
-//! traffic is foreign, the port says that the cloud is not accounted for: senders then share it as
-//! CUBIC does, within what routers allow. It is accounted for again once hardly any foreign traffic
-//! is left.
+//! Loss-based senders keep a queue full. A virtual router that takes every standing queue back
+//! leaves such a cloud to them (the XCP-i paper, section V-B, does not consider it). So where a
+//! queue of a part of a round trip stands for a second although a part of the traffic is foreign,
+//! the port reports that the cloud is not accounted for: senders then share it as CUBIC does,
+//! within what routers allow. It is accounted for again once hardly any foreign traffic is left.
 //!
-//! How long packets wait shows by the shortest time of late alone. Where others kept the queue full
-//! from the beginning, that time has most of the queue in it. So it is the same where flows want
-//! more for a second and have next to nothing, while others have nearly all. What they cannot do
-//! without is next to nothing, too: a packet per round trip each.
+//! The queueing delay shows only relative to the shortest recent time. Where foreign traffic kept
+//! the queue full from the beginning, that time includes most of the queue. So the cloud is also
+//! unaccounted for if own flows ask for more for a second and have next to nothing, while foreign
+//! traffic has nearly all. The minimum of a flow is next to nothing as well: a packet per round
+//! trip.
 
 use crate::base::arith::ns_since;
 use crate::base::{Duration, Instant};
@@ -18,8 +18,8 @@ use crate::signals::CloudEstimate;
 
 /// A queue of this part of a round trip, as a divisor …
 const QUEUE: u128 = 4;
-/// … beside foreign traffic of this part of the capacity, as a divisor, or half of that queue
-/// beside foreign traffic of half of the capacity …
+/// … with foreign traffic of this part of the capacity, as a divisor, or half of that queue with
+/// foreign traffic of half of the capacity …
 const FOREIGN: i64 = 10;
 const MOSTLY_FOREIGN: i64 = 2;
 /// … for so long means that others fill it.
@@ -30,8 +30,8 @@ const GONE: i64 = 20;
 /// Own traffic below this part of the capacity, as a divisor, is next to nothing: half the share of
 /// as many routers as a port keeps …
 const STARVES: i64 = 64;
-/// … and less than so many bytes per round trip below this part of it: two packets of one flow,
-/// whose least window is one …
+/// … and less than this number of bytes per round trip below this part of it: two packets of one
+/// flow, whose least window is one …
 const LEAST_WINDOW: u128 = 2 * 1500;
 const STARVES_BY_WINDOW: i64 = 16;
 /// … while the part of the capacity, as a divisor, that is not foreign is below this.
@@ -52,28 +52,30 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     /// An estimate came, over a time in which the virtual router's own flows had `own` bytes per
-    /// second; they `want` more if one of them was refused some of late. True if others have begun
-    /// to fill the queue.
+    /// second; `want` is true if one of them was refused a request lately. True if foreign traffic
+    /// has begun to fill the queue.
     pub(crate) fn learn(
         &mut self,
         now: Instant,
-        told: &CloudEstimate,
+        estimate: &CloudEstimate,
         own: i64,
         want: bool,
         mean_rtt: Duration,
     ) -> bool {
-        let capacity = i64::try_from(told.capacity).unwrap_or(i64::MAX);
+        let capacity = i64::try_from(estimate.capacity).unwrap_or(i64::MAX);
         if capacity == 0 {
             return false;
         }
-        let now_foreign = capacity.saturating_sub(told.available).saturating_sub(own);
+        let now_foreign = capacity
+            .saturating_sub(estimate.available)
+            .saturating_sub(own);
         self.foreign += now_foreign.saturating_sub(self.foreign) / AVERAGED;
         self.own += own.saturating_sub(self.own) / AVERAGED;
         let foreign = self.foreign;
         let doubt = if self.is_there {
             foreign < capacity / GONE
         } else {
-            let waits = u128::from(told.queue) * 1_000_000_000 / u128::from(told.capacity);
+            let waits = u128::from(estimate.queue) * 1_000_000_000 / u128::from(estimate.capacity);
             let mostly = foreign >= capacity / MOSTLY_FOREIGN;
             let queue_part = if mostly { 2 * QUEUE } else { QUEUE };
             let queue = waits * queue_part >= mean_rtt.as_nanos() && foreign >= capacity / FOREIGN;
@@ -107,7 +109,7 @@ impl Crowd {
 mod tests {
     use super::*;
 
-    fn told(available: i64, queue: u64) -> CloudEstimate {
+    fn estimate(available: i64, queue: u64) -> CloudEstimate {
         CloudEstimate {
             available,
             capacity: 1_000_000,
@@ -123,7 +125,7 @@ mod tests {
     fn wanting(crowd: &mut Crowd, millis: u64, own: i64, queue: u64, want: bool) -> bool {
         let now = Instant::from_millis(millis);
         let rtt = Duration::from_millis(100);
-        crowd.learn(now, &told(0, queue), own, want, rtt)
+        crowd.learn(now, &estimate(0, queue), own, want, rtt)
     }
 
     /// A queue that stood from the beginning does not show. Flows that have a thousandth and want
@@ -152,7 +154,7 @@ mod tests {
             let mut crowd = Crowd::default();
             let thin = CloudEstimate {
                 capacity: 75_000,
-                ..told(0, 0)
+                ..estimate(0, 0)
             };
             let rtt = Duration::from_secs(1);
             let mut millis = (0..5_000).map(Instant::from_millis);
@@ -181,7 +183,7 @@ mod tests {
         assert!(!crowd.is_there());
     }
 
-    /// Half of that beside traffic that is mostly foreign.
+    /// Half of that, with traffic that is mostly foreign.
     #[test]
     fn a_shorter_queue_of_many() {
         let mut crowd = Crowd::default();
@@ -189,7 +191,8 @@ mod tests {
         assert!((1000..1100).contains(&found.unwrap()), "{found:?}");
     }
 
-    /// A queue of our own, a short one, and one that drains now and then, are no crowd.
+    /// A queue of the own flows, a short one, and one that drains now and then, do not count as a
+    /// crowd.
     #[test]
     fn other_queues() {
         for (own, queue, drains) in [

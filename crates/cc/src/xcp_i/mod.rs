@@ -13,13 +13,13 @@
 //! port's own controller does.
 //!
 //! **Available against spare bandwidth.** The paper's equation 1 has the available bandwidth BW of
-//! an estimate in the place of XCP's spare bandwidth S. S is measured anew each interval, BW is
-//! not: between two estimates the same BW would be given again and again. So an estimate that came
-//! at t_e is turned into a capacity, C_v = BW + y_v(t_e), where y_v is the rate at which packets
-//! come from that upstream router, taken over the same time as the estimate; the virtual router
-//! then gives α·(C_v − y_v) − β·Q_v/d with y_v measured in each interval. Where BW is new in each
+//! an estimate in the place of XCP's spare bandwidth S. S is measured in each interval, BW is not:
+//! between two estimates the same BW would be given again and again. So an estimate that came at
+//! t_e is turned into a capacity, C_v = BW + y_v(t_e), where y_v is the rate at which packets come
+//! from that upstream router, taken over the same time as the estimate; the virtual router then
+//! gives α·(C_v − y_v) − β·Q_v/d with y_v measured in each interval. Where BW is new in each
 //! interval this is the paper's equation. Q_v is the queue in the cloud, as far as the estimate
-//! tells of it: the port's own queue is its own controller's business.
+//! covers it: the port's own queue is handled by its own controller.
 //!
 //! **Without an estimate** a virtual router can say nothing. The port answers as if there were no
 //! cloud, and the packet says that one is not accounted for, so that its sender looks after itself

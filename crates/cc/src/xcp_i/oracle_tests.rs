@@ -20,18 +20,18 @@ struct Oracle {
 }
 
 impl Oracle {
-    fn estimate(&mut self, now: f64, told: &CloudEstimate, alpha: f64, round_trip: f64) -> f64 {
+    fn estimate(&mut self, now: f64, estimate: &CloudEstimate, alpha: f64, round_trip: f64) -> f64 {
         let elapsed = now - self.since;
         let own = self.bytes / elapsed;
-        let of_link = told.capacity as f64;
+        let of_link = estimate.capacity as f64;
         let given = SHARED_GIVEN_PPM as f64 / 1e6 * of_link;
         let taken = SHARED_TAKEN_PPM as f64 / 1e6 * own.min(of_link);
-        let shared = if told.capacity == 0 {
+        let shared = if estimate.capacity == 0 {
             0.0
         } else {
             (given - taken) / alpha
         };
-        let latest = (own + told.available as f64 + shared).max(1.0);
+        let latest = (own + estimate.available as f64 + shared).max(1.0);
         let weight = elapsed / round_trip.max(elapsed);
         let averaged = self
             .capacity
@@ -64,7 +64,7 @@ proptest! {
                 oracle.bytes += 1000.0;
             }
             now += ms(wait);
-            let told = CloudEstimate {
+            let estimate = CloudEstimate {
                 available,
                 capacity: if known { capacity } else { 0 },
                 queue: 0,
@@ -72,9 +72,9 @@ proptest! {
             };
             let link = port.table().link(upstream(1));
             let round_trip = link.map_or(0.0, |link| link.mean_rtt().as_secs_f64());
-            port.on_estimate(now, upstream(1), &told);
+            port.on_estimate(now, upstream(1), &estimate);
             let seconds = now.as_nanos() as f64 / 1e9;
-            let exact = oracle.estimate(seconds, &told, alpha, round_trip);
+            let exact = oracle.estimate(seconds, &estimate, alpha, round_trip);
             let got = port.table().link(upstream(1)).unwrap().metrics().xcp.unwrap().capacity;
             // Own rate, shared part and average are each rounded down in each of 40 estimates.
             prop_assert!((got as f64 - exact).abs() <= 1e-9 * exact + 20.0, "{got} {exact}");

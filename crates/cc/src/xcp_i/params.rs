@@ -13,12 +13,12 @@ pub(crate) const INACTIVE: Duration = Duration::from_secs(10);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// Flows of which one was refused more within so long want more.
 pub(crate) const WANTS: Duration = Duration::from_millis(500);
-/// No header stands for more packets than so many.
+/// A header stands for at most this many packets.
 pub(crate) const MOST_COVERS: u16 = 64;
 /// Time over which it is seen how many packets come without a header.
 pub(crate) const COVERED_WINDOW: Duration = Duration::from_secs(1);
 
-/// Of a cloud's capacity a virtual router takes so much more per interval than its estimate says …
+/// The part of a cloud's capacity that a virtual router takes per interval on top of its estimate …
 pub(crate) const SHARED_GIVEN_PPM: u64 = 19_000;
-/// … and leaves so much of what its own flows have: see [`table`](super::table).
+/// … and the part of its own flows' rate that it leaves: see [`table`](super::table).
 pub(crate) const SHARED_TAKEN_PPM: u64 = 20_000;

@@ -1,8 +1,8 @@
-//! A receiver behind a cloud: hops that are no XCP routers lie between the last router and itself
+//! A receiver behind a cloud: hops that are not XCP routers lie between the last router and itself
 //! (the XCP-i paper, section III-B).
 //!
-//! It has the virtual routers that a port behind that cloud would have, and no port: what packets
-//! ask for is lowered before it goes back to their senders.
+//! It has the virtual routers that a port behind that cloud would have, and no port: requests are
+//! lowered before they go back to their senders.
 
 use super::table::Table;
 use crate::base::Instant;
@@ -12,7 +12,7 @@ use crate::signals::{
 };
 use crate::xcp::{CloudParams, XcpLinkParams};
 
-/// The virtual routers of a receiver. Somebody has to [estimate](Self::on_estimate) its clouds.
+/// The virtual routers of a receiver. Its caller [estimates](Self::on_estimate) the clouds.
 ///
 /// It keeps 32 upstream routers, as ports do, and one whose cloud is known takes some 100 kB.
 #[derive(Clone, Debug)]
@@ -48,9 +48,9 @@ impl ReceiverClouds {
         }
     }
 
-    /// A packet came out of `cloud` with this header, which says what is left of what its sender
-    /// asked for. `bytes` are those of the IP packets that it stands for. The answer's `delta` is
-    /// what goes back.
+    /// A packet came out of `cloud` with this header, which holds the rest of its sender's request.
+    /// `bytes` are those of the IP packets that it stands for. The answer's `delta` is what goes
+    /// back.
     pub fn on_packet(
         &mut self,
         now: Instant,
@@ -61,7 +61,7 @@ impl ReceiverClouds {
         let (upstream, hops) = (cloud.upstream, cloud.hops);
         let packet = Arrival {
             bytes,
-            // Virtual routers police nobody, and have no guests.
+            // Virtual routers have no policer and no VCP flows.
             flow_hash: 0,
             carried: Carried::Xcp(XcpCarried {
                 covers: 1,
@@ -99,7 +99,7 @@ impl ReceiverClouds {
         self.table.visit(visit);
     }
 
-    /// What it made of clouds.
+    /// Its counters of clouds.
     #[must_use]
     pub fn metrics(&self) -> CloudMetrics {
         self.table.metrics(self.counted, self.unknown, self.refused)

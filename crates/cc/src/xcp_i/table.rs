@@ -1,11 +1,11 @@
 //! The upstream routers that packets name, each with the cloud behind it: bounded, and forgotten
 //! when nothing comes from them.
 //!
-//! Addresses in headers are anybody's word. An upstream router whose cloud nobody can tell of holds
+//! Anyone can write any address into a header. An upstream router whose cloud has no estimate holds
 //! its place for a second and then makes room; one whose cloud is known holds it as long as its
-//! packets come. So made-up addresses push out nothing that works, and a true one finds a place
+//! packets come. So forged addresses push out nothing that works, and a true one finds a place
 //! within seconds. A host with an IPv6 prefix of 64 bits may send from any address of it: at most a
-//! quarter of the places are for upstream routers of one such prefix that nobody can tell of.
+//! quarter of the places are for upstream routers of one such prefix without an estimate.
 //!
 //! **Clouds that are shared.** Ports that know nothing of each other may have a virtual router each
 //! for one and the same link. Each takes what the others use for foreign traffic, and sees the same
@@ -39,7 +39,7 @@ pub(crate) struct Table {
     /// Where the last packet's was.
     latest: usize,
     params: XcpLinkParams,
-    /// Somebody estimates clouds.
+    /// The clouds are estimated.
     estimated: bool,
     forgotten: u64,
     crowded: u64,
@@ -99,8 +99,8 @@ fn shared(params: &XcpLinkParams, capacity: u64, own: i64) -> i64 {
     i64::try_from(change).unwrap_or(0)
 }
 
-/// What was left on average, and what is left of late, over `elapsed` nanoseconds: an exponential
-/// average over a round trip.
+/// The rate left, as an exponential average over a round trip: `before` is the average so far,
+/// `latest` the rate over the last `elapsed` nanoseconds.
 ///
 /// Packets that an estimate counts before the queue, and those that are counted behind it, are not
 /// the same ones, and a header may stand for several: a few packets more or less of a short time
@@ -229,8 +229,8 @@ impl Table {
         true
     }
 
-    /// What the virtual router makes of a packet that leaves; `None` if its cloud is not known.
-    /// While the first estimate is awaited nothing is given.
+    /// The virtual router's answer to a packet that leaves; `None` if its cloud is not known. While
+    /// the first estimate is awaited nothing is given.
     #[inline]
     pub(crate) fn on_departure(
         &mut self,
@@ -261,7 +261,12 @@ impl Table {
     }
 
     /// An estimate of the cloud behind `upstream`. Nothing, unless packets come from there.
-    pub(crate) fn on_estimate(&mut self, now: Instant, upstream: Upstream, told: &CloudEstimate) {
+    pub(crate) fn on_estimate(
+        &mut self,
+        now: Instant,
+        upstream: Upstream,
+        estimate: &CloudEstimate,
+    ) {
         let (params, published) = (&self.params, self.is_published());
         let Some(entry) = self
             .entries
@@ -271,21 +276,23 @@ impl Table {
             return;
         };
         if published {
-            entry.until = now + told.valid_for;
-            let capacity = told.capacity.max(1);
+            entry.until = now + estimate.valid_for;
+            let capacity = estimate.capacity.max(1);
             let link = entry
                 .link
                 .get_or_insert_with(|| Box::new(XcpLink::new(now, capacity, params.clone())));
-            link.set_spare(told.available);
+            link.set_spare(estimate.available);
             return;
         }
         let elapsed = u128::from(ns_since(now, entry.bytes_since).max(1));
         let own = u128::from(entry.bytes) * 1_000_000_000 / elapsed;
         let own = i64::try_from(own).unwrap_or(i64::MAX);
-        // What came another way shares nothing.
-        let most = i64::try_from(told.capacity).unwrap_or(i64::MAX);
-        let shared = shared(params, told.capacity, own.min(most));
-        let left = own.saturating_add(told.available).saturating_add(shared);
+        // Traffic on another path shares nothing.
+        let most = i64::try_from(estimate.capacity).unwrap_or(i64::MAX);
+        let shared = shared(params, estimate.capacity, own.min(most));
+        let left = own
+            .saturating_add(estimate.available)
+            .saturating_add(shared);
         let left = left.max(1).unsigned_abs();
         let left = match &entry.link {
             Some(link) if now <= entry.until => {
@@ -294,14 +301,14 @@ impl Table {
             _ => left,
         };
         (entry.bytes, entry.bytes_since, entry.left) = (0, now, left);
-        entry.queue = told.queue;
-        entry.until = now + told.valid_for;
+        entry.queue = estimate.queue;
+        entry.until = now + estimate.valid_for;
         let link = entry
             .link
             .get_or_insert_with(|| Box::new(XcpLink::new(now, left, params.clone())));
         link.on_capacity(now, left);
         let want = entry.refused.is_some_and(|at| now - at < WANTS);
-        if entry.crowd.learn(now, told, own, want, link.mean_rtt()) {
+        if entry.crowd.learn(now, estimate, own, want, link.mean_rtt()) {
             self.crowded += 1;
         }
     }
@@ -313,7 +320,7 @@ impl Table {
         }
     }
 
-    /// Those from which nothing comes any more make room, also where nobody asks for it.
+    /// Upstream routers without packets make room, also when no other one needs it.
     #[cold]
     fn sweep(&mut self, now: Instant) {
         self.swept = now;
@@ -324,7 +331,7 @@ impl Table {
         self.forgotten = self.forgotten.saturating_add(gone as u64);
     }
 
-    /// What there is to tell, where so many packets were counted, unknown, and without room.
+    /// The counters, with the packets counted, unknown, and without room.
     pub(crate) fn metrics(&self, counted: u64, unknown: u64, refused: u64) -> CloudMetrics {
         let known = self.entries.iter().filter(|entry| entry.link.is_some());
         let count = |n| u32::try_from(n).unwrap_or(u32::MAX);

@@ -1,5 +1,4 @@
-//! Virtual routers against known answers, without an estimate, and against headers that anybody may
-//! have made up.
+//! Virtual routers against known answers, without an estimate, and against forged headers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -18,7 +17,7 @@ use crate::xcp::{CloudParams, XcpLink, XcpLinkParams};
 
 /// The port's own link: never the narrow one.
 pub(super) const CAPACITY: u64 = 100_000_000;
-/// More than anybody would give.
+/// More than any router would give.
 const EAGER: i64 = 1 << 60;
 
 pub(super) fn published() -> XcpLinkParams {
@@ -67,7 +66,7 @@ fn clouds(port: &XcpILink) -> CloudMetrics {
     port.metrics().clouds.unwrap()
 }
 
-/// A flow with a round trip of 100 ms behind the port, which does as it is told from one interval
+/// A flow with a round trip of 100 ms behind the port, which follows its feedback from one interval
 /// to the next, in bytes per second.
 fn obeys(port: &mut XcpILink, interval: u64, rate: f64) -> f64 {
     let packets = (rate / 10_000.0) as u64;
@@ -86,9 +85,9 @@ fn obeys(port: &mut XcpILink, interval: u64, rate: f64) -> f64 {
     rate + change as f64 / 65_536.0
 }
 
-/// A cloud of 4.75 MB/s, told of in every tenth interval: what is left of it is given once, not ten
-/// times over. Given in each, it would come to 16 MB/s by the second estimate. (What a flow is told
-/// shows two intervals later here, hence some overshoot.)
+/// A cloud of 4.75 MB/s with an estimate in every tenth interval: what is left of it is given once,
+/// not ten times over. Given in each, it would come to 16 MB/s by the second estimate. (Feedback to
+/// a flow shows two intervals later here, hence some overshoot.)
 #[test]
 fn an_estimate_is_not_given_again_and_again() {
     let params = XcpLinkParams {
@@ -101,12 +100,12 @@ fn an_estimate_is_not_given_again_and_again() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, params);
     let mut rate = 1_000_000.0;
     let mut sent = Vec::new();
-    let mut told = 0;
+    let mut estimated = 0;
     for interval in 0..61 {
         if interval % 10 == 1 {
-            let since: &[f64] = &sent[told..];
+            let since: &[f64] = &sent[estimated..];
             let mean = since.iter().sum::<f64>() / since.len() as f64;
-            told = sent.len();
+            estimated = sent.len();
             let now = Instant::ZERO + ms(100) * interval as u32;
             port.on_estimate(now, upstream(1), &estimate((4_750_000.0 - mean) as i64));
         }
@@ -148,13 +147,17 @@ fn capacity_is_averaged_over_a_round_trip() {
         x: 1 << 30,
         ..XcpCarried::default()
     };
-    let mut told = 0;
+    let mut estimates = 0;
     for n in 1..8000u64 {
         let now = Instant::from_millis(n);
         pass(&mut port, now, &packet(Some(1), header));
         if n % 50 == 0 {
-            told += 1;
-            let error = if told % 2 == 0 { 760_000 } else { -760_000 };
+            estimates += 1;
+            let error = if estimates % 2 == 0 {
+                760_000
+            } else {
+                -760_000
+            };
             port.on_estimate(now, upstream(1), &estimate(1_000_000 + error));
             let metrics = port.table().link(upstream(1)).unwrap().metrics();
             let capacity = metrics.xcp.unwrap().capacity;
@@ -173,18 +176,18 @@ fn shared_clouds_become_even() {
         let header = XcpCarried::default();
         pass(&mut port, Instant::from_millis(n), &packet(Some(1), header));
     }
-    let told = CloudEstimate {
+    let shared = CloudEstimate {
         capacity: 5_000_000,
         ..estimate(3_000_000)
     };
-    port.on_estimate(Instant::from_millis(1000), upstream(1), &told);
+    port.on_estimate(Instant::from_millis(1000), upstream(1), &shared);
     let metrics = port.table().link(upstream(1)).unwrap().metrics();
     // 1 + 3 MB/s, and (0.019 · 5 − 0.02 · 1)/0.4.
     assert_eq!(metrics.xcp.unwrap().capacity, 4_187_500);
 }
 
-/// Without an estimate, and once it is too old, the port answers as XCP does, and says that it
-/// knows nothing of the cloud.
+/// Without an estimate, and once it is too old, the port answers as XCP does, and marks the cloud
+/// as unknown.
 #[test]
 fn without_an_estimate_it_is_xcp_and_says_so() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
@@ -195,7 +198,7 @@ fn without_an_estimate_it_is_xcp_and_says_so() {
         delta: EAGER,
         ..XcpCarried::default()
     };
-    let mut told = Vec::new();
+    let mut deltas = Vec::new();
     for n in 0..1000u64 {
         let now = Instant::from_millis(n);
         if n == 300 {
@@ -224,7 +227,7 @@ fn without_an_estimate_it_is_xcp_and_says_so() {
             assert_eq!(answer.delta, expected.delta);
         }
         assert!(answer.delta <= EAGER);
-        told.push(answer.delta);
+        deltas.push(answer.delta);
     }
     assert_eq!((clouds(&port).counted, clouds(&port).unknown), (201, 799));
     // Packets that came straight from an XCP router are none of a cloud's.
@@ -232,8 +235,8 @@ fn without_an_estimate_it_is_xcp_and_says_so() {
     assert_eq!(direct.cloud, CloudAnswer::None);
 }
 
-/// Where somebody estimates clouds, nothing is given to whoever comes through one before its first
-/// estimate, for a second.
+/// Where clouds are estimated, packets through a cloud get nothing before its first estimate, for a
+/// second.
 #[test]
 fn the_first_estimate_is_awaited() {
     let params = XcpLinkParams {
@@ -243,7 +246,7 @@ fn the_first_estimate_is_awaited() {
         }),
         ..XcpLinkParams::default()
     };
-    for told in [false, true] {
+    for estimated in [false, true] {
         let mut port = XcpILink::new(Instant::ZERO, CAPACITY, params.clone());
         let header = XcpCarried {
             rtt_us: 50_000,
@@ -254,14 +257,14 @@ fn the_first_estimate_is_awaited() {
         let mut given = [0, 0];
         for n in 0..2000u64 {
             let now = Instant::from_millis(n);
-            if told && n == 500 {
+            if estimated && n == 500 {
                 port.on_estimate(now, upstream(1), &estimate(10_000_000));
             }
             let answer = pass(&mut port, now, &packet(Some(1), header));
-            let awaited = n < if told { 500 } else { 1000 };
+            let awaited = n < if estimated { 500 } else { 1000 };
             given[usize::from(!awaited)] += answer.delta.max(0);
             let unknown = answer.cloud == CloudAnswer::Unknown { hops: 1 };
-            assert_eq!(unknown, !told && !awaited, "{n}");
+            assert_eq!(unknown, !estimated && !awaited, "{n}");
         }
         assert_eq!(given[0], 0);
         assert!(given[1] > 0);
@@ -285,7 +288,7 @@ fn made_up_addresses_push_out_nothing_that_works() {
             assert_eq!(answer.cloud, CloudAnswer::Counted { hops: 1 });
             pass(&mut port, now, &packet(Some(2), header));
         }
-        // Somebody measures both all the time.
+        // Both are measured all the time.
         if n % 1000 == 0 {
             for known in [1, 2] {
                 port.on_estimate(now, upstream(known), &estimate(1_000_000));
@@ -303,7 +306,7 @@ fn made_up_addresses_push_out_nothing_that_works() {
 
 /// A host that sends from ever new addresses of its IPv6 prefix: places are left for routers of
 /// other prefixes, also for one that comes when all that is going on, and one of the same prefix
-/// that somebody could tell of before keeps its own.
+/// with an earlier estimate keeps its own.
 #[test]
 fn one_prefix_does_not_fill_the_table() {
     const FLOOD: u64 = 0x2001_0DB8_0000_0001;
@@ -339,7 +342,7 @@ fn one_prefix_does_not_fill_the_table() {
     assert!(clouds(&port).refused > 0 && clouds(&port).forgotten > 0);
 }
 
-/// Whoever vanishes makes room, known or not.
+/// Upstream routers that vanish make room, known or not.
 #[test]
 fn upstream_routers_that_vanish_are_forgotten() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
@@ -360,13 +363,13 @@ fn upstream_routers_that_vanish_are_forgotten() {
     assert_eq!(full(&mut port, Instant::ZERO + INACTIVE), 1);
     assert_eq!(clouds(&port).forgotten as usize, MOST_UPSTREAMS);
     assert_eq!(clouds(&port).upstreams, 1);
-    // An estimate of somebody whom nobody asked for is nothing.
+    // An estimate without a request is ignored.
     port.on_estimate(Instant::ZERO + INACTIVE, upstream(77), &long);
     assert!(port.table().link(upstream(77)).is_none());
 }
 
-/// They do so also where nobody asks for their places: they would be named, and asked about, for
-/// ever.
+/// They do so also while no other needs their places: they would be named, and estimates requested,
+/// for ever.
 #[test]
 fn a_flood_of_upstream_routers_is_forgotten_once_it_ends() {
     let mut port = XcpILink::new(Instant::ZERO, CAPACITY, published());
@@ -427,12 +430,12 @@ proptest! {
             ),
             1..300,
         ),
-        told in prop::collection::vec((any::<i64>(), any::<u64>(), 0..10_000u64), 1..20),
+        estimates in prop::collection::vec((any::<i64>(), any::<u64>(), 0..10_000u64), 1..20),
     ) {
         let params = XcpLinkParams { guard, ..published() };
         let mut port = XcpILink::new(Instant::ZERO, CAPACITY, params);
         let mut now = Instant::ZERO;
-        let mut told = told.iter().cycle();
+        let mut estimates = estimates.iter().cycle();
         for (rtt_us, x, delta, covers, from, hops, wait) in packets {
             now += ms(wait);
             let cloud = Cloud { upstream: upstream(from), hops };
@@ -447,7 +450,7 @@ proptest! {
             let answer = pass(&mut port, now, &arrival);
             prop_assert!(answer.delta <= delta);
             prop_assert_eq!(answer.cloud == CloudAnswer::None, hops == 0);
-            if let Some((available, queue, valid)) = told.next() {
+            if let Some((available, queue, valid)) = estimates.next() {
                 let estimate = CloudEstimate {
                     available: *available,
                     capacity: *queue,

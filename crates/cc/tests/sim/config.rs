@@ -1,4 +1,4 @@
-//! What a flow is told to do.
+//! Configuration of a flow.
 
 use pathmark_cc::{Duration, Instant, XcpCarried};
 
@@ -23,7 +23,7 @@ pub(crate) struct FlowConfig {
     pub(crate) forged: Option<Forged>,
 }
 
-/// What forged headers say.
+/// Fields of forged headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forged {
     /// Anything, over all orders of magnitude.
@@ -36,9 +36,9 @@ pub(crate) enum Forged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
     No,
-    /// It does not hear what is taken.
+    /// It ignores negative feedback.
     Deaf,
-    /// It sends so many times what it states.
+    /// It sends this multiple of the stated rate.
     Times(u64),
 }
 

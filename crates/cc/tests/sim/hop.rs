@@ -54,7 +54,7 @@ pub(crate) struct HopConfig {
     pub(crate) controller: &'static str,
     pub(crate) bytes_per_second: u64,
     pub(crate) queue_limit: u64,
-    /// What the controller is told of the rate, if it is not the truth.
+    /// The rate configured at the controller, if it differs from the true one.
     pub(crate) believed: Option<u64>,
     pub(crate) loss: f64,
     /// Losses behind the queue.
@@ -124,12 +124,12 @@ const SLOT: f64 = 0.1;
 impl Hop {
     pub(crate) fn new(config: &HopConfig, seed: u64) -> Self {
         let algorithm = LinkAlgorithm::parse(config.controller).expect("a known controller");
-        let told = config.believed.unwrap_or(config.bytes_per_second);
-        let mut controller = algorithm.controller(Instant::ZERO, told, seed);
+        let configured = config.believed.unwrap_or(config.bytes_per_second);
+        let mut controller = algorithm.controller(Instant::ZERO, configured, seed);
         controller.on_buffer(config.queue_limit);
         // Packets counted as if the port had been up for `phase` when the flows begin.
         if config.phase > Duration::ZERO {
-            controller.on_capacity(Instant::ZERO + config.phase, told);
+            controller.on_capacity(Instant::ZERO + config.phase, configured);
         }
         Self {
             config: config.clone(),
@@ -169,7 +169,7 @@ impl Hop {
         random.chance(self.config.loss_after)
     }
 
-    /// The rate changes; the controller is not told.
+    /// The rate changes; the controller keeps the old one.
     pub(crate) fn set_rate(&mut self, mbit: f64) {
         self.config.bytes_per_second = (mbit * 125_000.0) as u64;
     }

@@ -1,18 +1,18 @@
-//! The receiving half of a flow: what arrives is counted, and told in acknowledgements.
+//! The receiving half of a flow: counts arrivals, and reports them in acknowledgements.
 
 use pathmark_cc::{Duration, Instant, VcpCode, VcpFeedback, XcpFeedback};
 
 use super::flow::Flow;
 use super::hop::Packet;
 
-/// The receiver waits for a second packet for so long.
+/// Time that the receiver waits for a second packet.
 const ACK_DELAY: Duration = Duration::from_millis(10);
 
-/// What an ACK packet says: ranges as a list of newly arrived numbers, and the counters.
+/// The fields of an ACK packet: ranges as a list of newly arrived numbers, and the counters.
 #[derive(Debug)]
 pub(crate) struct Ack {
     pub(super) arrived: Vec<u64>,
-    /// The last of them had waited so long.
+    /// How long the last of them had waited.
     pub(super) held: Duration,
     pub(super) counters: VcpFeedback,
     pub(super) xcp: XcpFeedback,

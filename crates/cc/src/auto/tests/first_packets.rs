@@ -1,10 +1,10 @@
-//! A granted start is held against what the first packets show, whoever rules when it comes.
+//! A granted start is limited by what the first packets show, under either law.
 
 use super::*;
 
 const MTU_BYTES: u64 = MTU as u64;
 
-/// The first ten packets left, and the first of them came back without a word of any router.
+/// The first ten packets left, and the first of them came back without any router's feedback.
 fn asked() -> (QuickStart<AutoSender>, QuickStartRequest) {
     let mut sender = started();
     let request = question(&mut sender, Instant::ZERO, 0);
@@ -14,8 +14,8 @@ fn asked() -> (QuickStart<AutoSender>, QuickStartRequest) {
     (sender, request)
 }
 
-/// The answer comes before any router's header: until as many of the first packets have come as
-/// tell what the path carries, a grant is no more than a first window.
+/// The answer comes before any router's header: until enough of the first packets have arrived to
+/// measure what the path carries, a grant is at most a first window.
 #[test]
 fn a_grant_that_no_router_steers_waits_for_the_first_packets() {
     let (mut sender, request) = asked();
@@ -80,8 +80,8 @@ fn a_grant_that_no_router_steers_ends_with_the_loss_of_the_first_packets() {
     );
 }
 
-/// XCP's routers are heard, and eight of the first ten packets are lost: what they grant, or leave,
-/// is used as in a slow start.
+/// XCP's routers answer, and eight of the first ten packets are lost: their grants, or what they
+/// leave, are used as in a slow start.
 #[test]
 fn after_most_first_packets_were_lost_the_window_grows_as_in_a_slow_start() {
     let mut law = AutoSender::new(Instant::ZERO, MTU, None);

@@ -21,7 +21,7 @@ fn loss_that_routers_declare_is_attested_before_it_can_look_like_a_flood() {
         misjudged += u32::from(path.appeared.is_some());
     }
     assert!(misjudged <= 1, "{misjudged}");
-    // Whoever declares so much hides no hop that takes a third, or two.
+    // A declaration of 30 % does not hide a hop that drops a third, or two.
     for capacity in [1300, 600] {
         let mut path = Path::new(2000, 5);
         path.watch.declare(300_000, RTT);
@@ -85,7 +85,7 @@ fn who_grows_needs_no_trial_for_loss_that_routers_declare() {
         misjudged += u32::from(path.appeared.is_some());
     }
     assert!(tried <= 1 && misjudged <= 1, "{tried} {misjudged}");
-    // A hop that takes less than is sent is found, whatever is declared, beside random loss too.
+    // A hop that passes less than is sent is found, whatever is declared, also next to random loss.
     for (capacity, loss) in [(100, 0), (450, 0), (2000, 0), (3000, 0), (1000, 200_000)] {
         let mut path = Path::new(10, 3);
         (path.capacity, path.loss) = (capacity, loss);
@@ -112,8 +112,8 @@ fn declared_loss_is_no_reason_for_a_trial_and_a_forged_class_hides_no_hop() {
     assert!(path.watch.rules(), "{:?} {}", path.appeared, path.gone);
 }
 
-/// Losses that lie behind long delays, as they do by chance where a burst is told of in one
-/// acknowledgement, are no queue's while no more is lost than is declared.
+/// Losses behind long delays, as they occur by chance where one acknowledgement reports a burst, do
+/// not count as a queue's while the loss is at most the declared one.
 #[test]
 fn losses_as_declared_that_lean_to_long_delays_are_no_queue() {
     for declared in [0, 300_000] {

@@ -1,22 +1,22 @@
-//! Flows that begin together at a port: the first is granted all that is free, gives back what is
-//! not its share a round trip later, and the others then have theirs of it.
+//! Flows that begin together at a port: the first is granted all that is free and gives back what
+//! exceeds its share a round trip later; the others then get theirs of it.
 
 use crate::base::arith::{nanos, ns_since};
 use crate::base::{Duration, Instant};
 use crate::quick_start::params::{SAMPLE, UNKNOWN_RTT};
 
-/// So many round trips after the first grant what was given back is dealt out.
+/// Round trips after the first grant until the returned rate is dealt out.
 const ROUNDS: u32 = 4;
 
 /// The latest flows that begin together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
-    /// When the first of them was granted something, and of how much in bytes per second.
+    /// Time of the first grant, and the rate that was free, in bytes per second.
     at: Instant,
     of: u64,
     lasts: Duration,
     given_back: bool,
-    /// When the first of the latest questions came, and what was used before it, in bytes per
+    /// When the first of the latest questions arrived, and the rate used before it, in bytes per
     /// second.
     asked: Option<(Instant, u64)>,
 }
@@ -32,8 +32,8 @@ impl Burst {
         }
     }
 
-    /// A question came while `used` bytes per second are used. It may wait in a queue while first
-    /// windows of those who ask come, which are no use beside what they will be granted.
+    /// A question arrived while `used` bytes per second are used. It may wait in a queue while the
+    /// first windows of the asking flows arrive, which do not count as used next to their grants.
     pub(super) fn on_question(&mut self, now: Instant, used: u64) {
         self.asked = self.asked_lately(now).or(Some((now, used)));
     }
@@ -43,7 +43,7 @@ impl Burst {
             .filter(|&(at, _)| ns_since(now, at) < nanos(SAMPLE))
     }
 
-    /// What was used before the flows came that ask now, where `used` bytes per second are.
+    /// The rate used before the asking flows came, where `used` bytes per second are used.
     pub(super) fn used_before(&self, now: Instant, used: u64) -> u64 {
         let lately = self.asked_lately(now);
         lately.map_or(used, |(_, before)| before.min(used))
@@ -53,7 +53,7 @@ impl Burst {
         ns_since(now, self.at) < nanos(self.lasts)
     }
 
-    /// A flow with a round-trip time of `rtt` was granted of `free` bytes per second.
+    /// A flow with a round-trip time of `rtt` got a grant out of `free` bytes per second.
     pub(super) fn on_grant(&mut self, now: Instant, free: u64, rtt: Option<Duration>) {
         if !self.lasts(now) {
             *self = Self {
@@ -66,12 +66,13 @@ impl Burst {
         }
     }
 
-    /// A flow that was granted something at `at` gives part of it back.
+    /// A flow with a grant at `at` gives part of it back.
     pub(super) fn on_given_back(&mut self, at: Instant) {
         self.given_back |= at == self.at;
     }
 
-    /// Since when flows are of it and what they share, in bytes per second. `None`: nothing.
+    /// The time since which flows belong to it, and the rate that they share, in bytes per second.
+    /// `None`: nothing.
     pub(super) fn given_back(&self, now: Instant) -> Option<(Instant, u64)> {
         (self.given_back && self.lasts(now)).then_some((self.at, self.of))
     }

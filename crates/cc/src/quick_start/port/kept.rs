@@ -1,8 +1,8 @@
-//! What part of the granted rates is made use of.
+//! The part of the granted rates that is used.
 //!
-//! Anyone can write a request, with any source address. What is granted counts as input of the
-//! port's law only for the part of such grants that flows have used lately: whoever asks and never
-//! sends keeps others from grants, and from their rates no longer than some requests.
+//! Anyone can write a request, with any source address. A grant counts as input of the port's law
+//! only by the part of grants that flows have used lately: a source that asks and never sends keeps
+//! others from grants, and reduces their rates only for some requests.
 
 use crate::base::arith::mul_div;
 
@@ -28,12 +28,12 @@ impl Kept {
         mul_div(rate, self.ppm, ALL)
     }
 
-    /// A flow has made use of its grant.
+    /// A flow has used its grant.
     pub(crate) const fn on_used(&mut self) {
         self.ppm += (ALL - self.ppm) / PART;
     }
 
-    /// Nothing came of a grant.
+    /// A grant was not used.
     pub(crate) const fn on_unused(&mut self) {
         self.ppm -= self.ppm / PART;
     }

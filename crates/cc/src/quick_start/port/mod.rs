@@ -1,4 +1,4 @@
-//! A router's part, beside the law of a port.
+//! The router's part, next to the law of a port.
 
 mod approval;
 mod burst;
@@ -40,12 +40,12 @@ pub struct QuickStartLink<L> {
     metrics: GrantMetrics,
     /// Until then packets are only counted: no grant is remembered, no sample of the usage ends.
     calm_until: Instant,
-    /// Reports tell of requests before there was one.
+    /// Reports include requests before there was one.
     alone: bool,
 }
 
 impl<L: LinkController> QuickStartLink<L> {
-    /// The same beside a law of which reports are to tell: they tell of requests once there was
+    /// The same next to a law with reports of its own: they include requests only after the first
     /// one.
     #[must_use]
     pub fn beside(now: Instant, bytes_per_second: u64, seed: u64, law: L) -> Self {
@@ -74,8 +74,8 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
-    /// Answers a request of flow `flow`. One that was denied on its way counts and costs nothing
-    /// here.
+    /// Answers a request of flow `flow`. A request that was denied on its way counts and costs
+    /// nothing here.
     fn answer(&mut self, now: Instant, flow: u32, asked: &QuickStartCarried) -> Answer {
         self.metrics.requests += 1;
         if asked.rate == 0 {
@@ -112,13 +112,13 @@ impl<L: LinkController> QuickStartLink<L> {
         let free = approve(self.capacity, used, counting, u64::MAX);
         let credit = self.credit();
         let dealt = self.burst.given_back(now);
-        // It has a share of what another flow gives back.
+        // It has a share of the rate that another flow gives back.
         let shared = dealt.is_some_and(|(since, _)| self.waiting.has(flow, since));
         answer.approved = match dealt {
             None => free.min(wanted),
             Some(left) => self.share_given_back(flow, left, free).min(wanted),
         };
-        // What is dealt out is an equal share already.
+        // A dealt-out rate is an equal share already.
         if dealt.is_none()
             && let Some(own) = self.credit_of(credit, most, asked)
         {
@@ -127,20 +127,20 @@ impl<L: LinkController> QuickStartLink<L> {
         self.waiting.add(now, flow, wanted - answer.approved);
         if answer.approved > 0 {
             self.metrics.granted += 1;
-            // What those who ask together share.
+            // The rate that flows which ask together share.
             let before = self.burst.used_before(now, used);
             let of = approve(self.capacity, before, counting, u64::MAX);
             if free >= answer.approved {
                 let rtt = asked.rtt.map(|rtt| self.pending.believed(rtt));
                 self.burst.on_grant(now, of, rtt);
             }
-            let told = match shared {
+            let reported = match shared {
                 true => 0,
                 false => self.kept.part(answer.approved),
             };
             let grant = Granting {
                 rate: answer.approved,
-                told,
+                reported,
                 of: dealt.map_or(of.max(credit), |_| u64::MAX),
                 // A grant on credit is not repeated.
                 repeats: match dealt.is_none() && free < answer.approved {
@@ -154,7 +154,7 @@ impl<L: LinkController> QuickStartLink<L> {
                 let own = self.kept.part(answer.approved);
                 self.law.on_dealt_out(now, flow, own);
             } else {
-                self.law.on_granted(now, flow, told);
+                self.law.on_granted(now, flow, reported);
             }
         } else {
             self.metrics.denied_busy += 1;
@@ -162,9 +162,9 @@ impl<L: LinkController> QuickStartLink<L> {
         Answer::QuickStart(answer)
     }
 
-    /// Forgets what `flow` was granted: it asks for a total, not for more. Returns how often its
-    /// answer was lost before, as far as it seems. That brings the same question again, and is not
-    /// held against who asks.
+    /// Forgets the grant of `flow`, which requests a total and not an increase. Returns how often
+    /// its answer seems to have been lost: a lost answer brings the same question again, and does
+    /// not count against the source.
     fn forget_before(&mut self, now: Instant, flow: u32) -> u32 {
         let Some((before, soon)) = self.pending.take(now, flow) else {
             return 0;
@@ -176,17 +176,17 @@ impl<L: LinkController> QuickStartLink<L> {
             (true, true) => self.sources.take_back(before.source),
             _ => {}
         }
-        if let Some(told) = before.outstanding {
+        if let Some(reported) = before.outstanding {
             if !again {
                 self.kept.on_unused();
             }
-            self.law.on_grant_over(now, told, false);
+            self.law.on_grant_over(now, reported, false);
         }
         if again { before.repeats + 1 } else { 0 }
     }
 
-    /// Flow `flow` asks whether it may keep what it was granted. Where nothing is known of that its
-    /// question is left alone, and it keeps it.
+    /// Flow `flow` asks whether it may keep its grant. Without a record of the grant the question
+    /// is left alone, and the flow keeps it.
     fn answer_keeper(&mut self, now: Instant, flow: u32, asked: &QuickStartCarried) -> Answer {
         if asked.rate == 0 || !self.sources.admit(now, asked.source) {
             return Answer::None;
@@ -195,10 +195,10 @@ impl<L: LinkController> QuickStartLink<L> {
             return Answer::None;
         };
         let mut approved = asked.rate;
-        // Others are worth what they wanted, and an equal share each at most.
+        // Others count by the rate that they requested, and an equal share each at most.
         let rtt = asked.rtt.map(|rtt| self.pending.believed(rtt));
         let until = grant.at + rtt.unwrap_or_default() / TOGETHER;
-        let (others, unmet) = self.waiting.beside(flow, grant.at, until);
+        let (others, unmet) = self.waiting.others(flow, grant.at, until);
         let share = grant.of / (others + 1);
         let left = share.max(grant.rate.saturating_sub(unmet));
         if left < approved {
@@ -213,25 +213,25 @@ impl<L: LinkController> QuickStartLink<L> {
         })
     }
 
-    /// What a flow may have while `of` is dealt out anew among those who asked at `since` or later:
-    /// an equal share if it is one of them, else what is `free` beside that.
+    /// The rate of a flow while `of` is dealt out among those that asked at `since` or later: an
+    /// equal share if it is one of them, else what is `free` besides.
     fn share_given_back(&self, flow: u32, (since, of): (Instant, u64), free: u64) -> u64 {
         if !self.waiting.has(flow, since) {
             return free.saturating_sub(of);
         }
-        let (others, _) = self.waiting.beside(flow, since, Instant::FAR_FUTURE);
+        let (others, _) = self.waiting.others(flow, since, Instant::FAR_FUTURE);
         approve(self.capacity, 0, self.pending.counting(), of / (others + 1))
     }
 
-    /// What newcomers may have together although all is in use, in bytes per second.
+    /// The rate that new flows may have together although all is in use, in bytes per second.
     fn credit(&self) -> u64 {
         let most = mul_div(self.capacity, self.law.room_percent(), 100);
         most.saturating_sub(self.pending.counting())
     }
 
-    /// Half of the `credit` that is left, where it helps a source that may have `most`. A source
-    /// that leaves its grants unused takes nothing from a link that is in use, nor does one whose
-    /// flight would come too late.
+    /// Half of the `credit` that is left, where it helps a source that may have `most`. Nothing is
+    /// granted on credit to a source that leaves its grants unused, or to a flight that would
+    /// arrive too late.
     fn credit_of(&self, credit: u64, most: u64, asked: &QuickStartCarried) -> Option<u64> {
         let own = (credit / 2).min(most);
         let rtt = asked.rtt.filter(|rtt| self.pending.is_plausible(*rtt))?;
@@ -254,19 +254,19 @@ impl<L: LinkController> QuickStartLink<L> {
         self.pending.settle(now, |settled| {
             sources.on_settled(now, &settled, capacity);
             match settled.outstanding {
-                Some(told) => {
+                Some(reported) => {
                     metrics.unused += 1;
                     kept.on_unused();
-                    law.on_grant_over(now, told, false);
+                    law.on_grant_over(now, reported, false);
                 }
                 None if settled.shown >= settled.granted / SHOWN_PART => kept.on_used(),
                 None => {}
             }
         });
-        while let Some((began, told)) = self.pending.take_unused(now) {
+        while let Some((began, reported)) = self.pending.take_unused(now) {
             self.metrics.unused += 1;
             self.kept.on_unused();
-            self.law.on_grant_unused(now, began, told);
+            self.law.on_grant_unused(now, began, reported);
         }
     }
 
@@ -280,14 +280,14 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
-    /// The same, and what time or a grant may have brought. Apart, so that what comes before each
-    /// packet stays small.
+    /// The same, with the changes by time or a grant. It is a separate function so that the code
+    /// for each packet stays small.
     #[inline(never)]
     fn count_and_look(&mut self, now: Instant, arrival: &Arrival) {
         self.settle(now);
         self.usage.add(now, arrival.bytes.into());
-        if let Some(told) = self.begun(now, arrival) {
-            self.law.on_grant_over(now, told, true);
+        if let Some(reported) = self.begun(now, arrival) {
+            self.law.on_grant_over(now, reported, true);
         }
         if self.pending.is_empty() {
             self.calm_until = self.usage.sample_ends();
@@ -306,8 +306,8 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
-    /// `Some`: a granted flight begins with this packet, and the law was told of so much of the
-    /// grant. A question is no part of a flight.
+    /// `Some`: a granted flight begins with this packet; the rate of the grant that was reported to
+    /// the law. A question is not part of a flight.
     fn begun(&mut self, now: Instant, arrival: &Arrival) -> Option<u64> {
         match arrival.carried {
             Carried::QuickStart(_) => None,
@@ -349,7 +349,7 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
         self.law.on_arrivals(now, run, packets, queue);
     }
 
-    /// What the law has as its link shrinks by what comes of the grant, so for the law it is over.
+    /// The law's link shrinks by the bytes of the grant, so for the law the grant is over.
     #[inline]
     fn on_unheard(&mut self, now: Instant, arrival: &Arrival) {
         self.note_question(now, arrival);
@@ -357,8 +357,8 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
             return;
         }
         self.settle(now);
-        if let Some(told) = self.begun(now, arrival) {
-            self.law.on_grant_over(now, told, false);
+        if let Some(reported) = self.begun(now, arrival) {
+            self.law.on_grant_over(now, reported, false);
         }
     }
 

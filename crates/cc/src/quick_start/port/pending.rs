@@ -1,20 +1,21 @@
-//! Grants whose traffic has not come yet, or has only just come.
+//! Grants whose traffic has not arrived yet, or has only just arrived.
 //!
 //! ```text
 //!   request ───── flight expected ──────────── counts no longer ───── over
-//!   0             RTT / 2        5/4 of it     3/2 of it, or 400 ms   3/2 of what was told
+//!   0             RTT / 2        5/4 of it     3/2 of it, or 400 ms   3/2 of the stated RTT
 //!                                without       after the flight's
 //!                                a packet      first packet
 //! ```
 //!
-//! Half an RTT after the flight's first packet the port looks whether an eighth of what should have
-//! come has. If not, the flow goes on without its grant, which counts no longer.
+//! Half an RTT after the flight's first packet the port compares the bytes that arrived with the
+//! grant. If they are less than an eighth of it, the flow goes on without its grant, which counts
+//! no longer.
 //!
-//! It is forgotten after six RTTs. Until then the flow may ask again as if for the first time:
-//! the answer may have been lost.
+//! The grant is forgotten after six RTTs. Until then the flow may ask again as if for the first
+//! time: the answer may have been lost.
 //!
-//! The RTT is the asker's word. It is taken for no more than a second, or twice the mean that
-//! flights have shown here, if that is more.
+//! The request states the RTT. The port believes at most a second, or twice the mean RTT of the
+//! flights so far, if that is more.
 
 use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::rtt_sketch::STRETCH;
@@ -27,59 +28,59 @@ use crate::quick_start::params::{
 /// Rates of a grant, in bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Granting {
-    /// What is granted.
+    /// The granted rate.
     pub(super) rate: u64,
-    /// What of it the port's law is told.
-    pub(super) told: u64,
-    /// What it was taken from.
+    /// The part of it that was reported to the port's law.
+    pub(super) reported: u64,
+    /// The rate that it was taken from.
     pub(super) of: u64,
     /// How often the flow's answer was lost before.
     pub(super) repeats: u32,
 }
 
-/// What a flow was granted.
+/// A flow's grant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     flow: u32,
     source: u32,
-    /// Bytes per second, and what of it the port's law is told.
+    /// Bytes per second, and the part of it that was reported to the port's law.
     pub(super) rate: u64,
-    pub(super) told: u64,
-    /// What could be granted then, in bytes per second.
+    pub(super) reported: u64,
+    /// The rate that could be granted then, in bytes per second.
     pub(super) of: u64,
     pub(super) at: Instant,
     repeats: u32,
-    /// As it was told.
+    /// The believed RTT of the request.
     rtt: Duration,
     /// The first packet that can be of the granted flight, and the bytes within a round trip from
     /// there on.
     first: Option<Instant>,
     bytes: u64,
-    /// When to see whether they are those of a granted flight. `None`: that is known.
+    /// When to see whether they are those of a granted flight. `None`: that is settled.
     look_at: Option<Instant>,
-    /// Bytes that came before it could be expected.
+    /// Bytes that arrived before the flight could be expected.
     early: u64,
     /// Counts as approved.
     counts: bool,
-    /// If it is not used until then it counts no longer.
+    /// An unused grant counts no longer from then on.
     patience: Instant,
     counts_until: Instant,
     until: Instant,
-    /// [`settle`](Pending::settle) has told what came of it: nothing in time, or all that did.
+    /// [`settle`](Pending::settle) has reported its use: nothing in time, or all that arrived.
     judged: bool,
-    /// `until` has passed: what comes from now on is none of its flight.
+    /// `until` has passed: later packets are not part of its flight.
     is_over: bool,
-    /// Who asks again until then may have lost the answer.
+    /// A flow that asks again before then may have lost the answer.
     asks_until: Instant,
 }
 
 impl Grant {
-    /// Approved, and nothing of it has come.
+    /// Approved, and none of it has arrived.
     const fn is_outstanding(&self) -> bool {
         self.counts && self.first.is_none()
     }
 
-    /// When something about it changes without a packet.
+    /// The next change without a packet.
     fn next(&self) -> Instant {
         match (self.counts, self.first) {
             (false, _) if self.is_over => self.asks_until,
@@ -92,8 +93,8 @@ impl Grant {
         }
     }
 
-    /// Looks, once and when it is time, at what has come since its first packet. `Some`: that is
-    /// far less than a granted flight; since when it has come.
+    /// Compares, once and when it is time, the bytes since its first packet with the grant. `Some`:
+    /// they are less than an eighth; the time of the first packet.
     fn look(&mut self, now: Instant) -> Option<Instant> {
         let first = self.first?;
         self.look_at.take_if(|at| now >= *at)?;
@@ -102,29 +103,29 @@ impl Grant {
         (self.bytes < expected / SHOWN_PART).then_some(first)
     }
 
-    /// What came of it so far. A round trip is as long as it was told.
+    /// The use of the grant so far, at the believed RTT.
     fn settled(&self) -> Settled {
         Settled {
             source: self.source,
             granted: self.rate,
             shown: mul_div(self.bytes, 1_000_000_000, nanos(self.rtt).max(1)),
-            outstanding: self.is_outstanding().then_some(self.told),
+            outstanding: self.is_outstanding().then_some(self.reported),
             judged: self.judged,
             repeats: self.repeats,
         }
     }
 }
 
-/// What came of a grant.
+/// The use of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     pub(crate) source: u32,
-    /// What was granted, and what was made use of; in bytes per second.
+    /// The granted and the used rate, in bytes per second.
     pub(crate) granted: u64,
     pub(crate) shown: u64,
-    /// It was outstanding until now, and the law was told of so much; in bytes per second.
+    /// `Some`: it was outstanding until now. The rate reported to the law, in bytes per second.
     pub(crate) outstanding: Option<u64>,
-    /// The same was told before.
+    /// Its use was reported before.
     pub(crate) judged: bool,
     /// How often the flow's answer was lost before.
     pub(crate) repeats: u32,
@@ -136,10 +137,10 @@ pub(crate) struct Pending {
     grants: Box<[Option<Grant>]>,
     /// Places in use.
     used: usize,
-    /// Rates of those that count, and of those whose traffic has not come; in bytes per second.
+    /// Rates of those that count, and of those whose traffic has not arrived; in bytes per second.
     counting: u64,
     outstanding: u64,
-    /// When something changes without a packet.
+    /// The next change without a packet.
     next: Instant,
     /// Mean of the RTTs that flights have shown; 0: none yet.
     mean_ns: u64,
@@ -186,13 +187,13 @@ impl Pending {
         TRUSTED_RTT.max(Duration::from_nanos(self.mean_ns.saturating_mul(2)))
     }
 
-    /// As long as a round trip is believed that is told to be `rtt`.
+    /// The believed part of the stated RTT `rtt`.
     pub(crate) fn believed(&self, rtt: Duration) -> Duration {
         rtt.min(self.most_rtt())
     }
 
-    /// True if a flight over a round trip of `rtt` comes while its grant counts, as far as granted
-    /// flights have shown. An asker states the upper end of an octave.
+    /// True if a flight over a round trip of `rtt` arrives while its grant counts, by the RTTs of
+    /// earlier flights. A request states the upper end of an octave.
     pub(crate) fn is_plausible(&self, rtt: Duration) -> bool {
         let shown = match self.mean_ns {
             0 => Duration::MAX,
@@ -201,14 +202,14 @@ impl Pending {
         rtt / 2 <= shown.min(self.most_rtt())
     }
 
-    /// What `flow` was granted.
+    /// The grant of `flow`.
     pub(super) fn grant(&mut self, flow: u32) -> Option<Grant> {
         let mut places = self.places(flow).iter().flatten();
         let own = places.find(|grant| grant.flow == flow && !grant.is_over);
         own.copied()
     }
 
-    /// No more than `rate` bytes per second of it are left to `flow`.
+    /// Leaves at most `rate` bytes per second of its grant to `flow`.
     pub(super) fn lower(&mut self, flow: u32, rate: u64) {
         let mut own = self.places(flow).iter_mut().flatten();
         if let Some(grant) = own.find(|grant| grant.flow == flow) {
@@ -217,8 +218,8 @@ impl Pending {
         self.add_up();
     }
 
-    /// Forgets what `flow` was granted, since it asks anew. True beside it: so soon that its answer
-    /// may have been lost.
+    /// Forgets the grant of `flow`, which asks again. The flag is true if that is soon enough for
+    /// the answer to have been lost.
     pub(crate) fn take(&mut self, now: Instant, flow: u32) -> Option<(Settled, bool)> {
         let mut places = self.places(flow).iter_mut();
         let own = places.find(|place| place.is_some_and(|grant| grant.flow == flow))?;
@@ -244,7 +245,7 @@ impl Pending {
             flow,
             source,
             rate: granting.rate,
-            told: granting.told,
+            reported: granting.reported,
             of: granting.of,
             at: now,
             repeats: granting.repeats,
@@ -270,8 +271,8 @@ impl Pending {
         self.add_up();
     }
 
-    /// `bytes` of `flow` came. `Some`: that was the first of a granted flight that was outstanding,
-    /// of which the law was told so much.
+    /// `bytes` of `flow` arrived. `Some`: they are the first of an outstanding granted flight; the
+    /// rate that was reported to the law.
     #[inline]
     pub(crate) fn on_bytes(&mut self, now: Instant, flow: u32, bytes: u64) -> Option<u64> {
         if self.is_empty() {
@@ -283,9 +284,9 @@ impl Pending {
     fn count(&mut self, now: Instant, flow: u32, bytes: u64) -> Option<u64> {
         let mut own = self.places(flow).iter_mut().flatten();
         let grant = own.find(|grant| grant.flow == flow && !grant.is_over)?;
-        // A told RTT is rounded up to at most twice what it is, and some tell none. What comes
-        // earlier is of the first window; more than that is of the flight, which is counted as it
-        // comes then, and not twice.
+        // A stated RTT is rounded up to at most twice its value, and some requests state none.
+        // Earlier packets are part of the first window. Bytes beyond that are part of the flight,
+        // which is counted as it arrives, and not twice.
         if now < grant.at + grant.rtt / 2 {
             grant.early = grant.early.saturating_add(bytes);
             if grant.early <= FIRST_WINDOW {
@@ -300,11 +301,11 @@ impl Pending {
         if first != now || !outstanding {
             return None;
         }
-        let told = grant.told;
+        let reported = grant.reported;
         grant.counts_until = grant.counts_until.min(now + LEAST_MEMORY);
         grant.look_at = Some(now + times(grant.rtt, LOOK_RTTS));
         self.add_up();
-        Some(told)
+        Some(reported)
     }
 
     /// True if no grant is remembered.
@@ -319,12 +320,12 @@ impl Pending {
         now >= self.next
     }
 
-    /// Ends what is over; `over` is told of grants that were not used in time, and of what came of
-    /// the others.
+    /// Ends grants whose time is over; `over` receives those that were not used in time, and the
+    /// use of the others.
     #[cold]
     pub(crate) fn settle(&mut self, now: Instant, mut over: impl FnMut(Settled)) {
         let mut mean = self.mean_ns;
-        // A packet long after a small grant shows no round trip.
+        // A packet long after a small grant is not a sample of the round trip.
         let most = nanos(self.most_rtt());
         for place in &mut self.grants {
             let Some(grant) = place else { continue };
@@ -358,20 +359,20 @@ impl Pending {
         self.add_up();
     }
 
-    /// A grant of which something has come, and far less than it should be: since when, and what
-    /// the law was told of it. It counts no longer.
+    /// A grant of which less than an eighth has arrived: the time of its first packet, and the rate
+    /// reported to the law. It counts no longer.
     #[cold]
     pub(crate) fn take_unused(&mut self, now: Instant) -> Option<(Instant, u64)> {
         let found = self.grants.iter_mut().flatten().find_map(|grant| {
             let began = grant.look(now)?;
             grant.counts = false;
-            Some((began, grant.told))
+            Some((began, grant.reported))
         });
         self.add_up();
         found
     }
 
-    /// Sums and the next deadline anew.
+    /// Recomputes the sums and the next deadline.
     fn add_up(&mut self) {
         (self.used, self.counting, self.outstanding) = (0, 0, 0);
         self.next = Instant::FAR_FUTURE;
@@ -392,14 +393,14 @@ impl Pending {
         self.counting
     }
 
-    /// Of these, those to `source`.
+    /// The part of it that `source` has.
     pub(crate) fn of_source(&self, source: u32) -> u64 {
         let own = self.grants.iter().flatten();
         let own = own.filter(|grant| grant.counts && grant.source == source);
         own.fold(0, |sum, grant| sum.saturating_add(grant.rate))
     }
 
-    /// Of all, what has not come yet.
+    /// The part of all grants that has not arrived yet.
     pub(crate) const fn outstanding(&self) -> u64 {
         self.outstanding
     }
@@ -424,7 +425,7 @@ mod tests {
                 let asked = Instant::from_millis(1000);
                 let granting = Granting {
                     rate: 10_000_000,
-                    told: 8_000_000,
+                    reported: 8_000_000,
                     of: 10_000_000,
                     repeats: 0,
                 };
@@ -441,7 +442,8 @@ mod tests {
         }
     }
 
-    /// A packet long after a small grant is no round trip: others are believed no longer ones soon.
+    /// A packet long after a small grant is not a sample of the round trip: the believed RTT stays
+    /// short.
     #[test]
     fn what_is_believed_grows_by_little_whatever_is_told_and_shown() {
         let mut pending = Pending::new();
@@ -449,7 +451,7 @@ mod tests {
             let asked = Instant::from_millis(100_000 * turn);
             let granting = Granting {
                 rate: 1000,
-                told: 1000,
+                reported: 1000,
                 of: 1000,
                 repeats: 0,
             };

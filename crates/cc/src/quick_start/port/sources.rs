@@ -1,4 +1,4 @@
-//! Who asks how often, and what becomes of what they are granted.
+//! The questions of each source, and the use of its grants.
 
 use super::pending::Settled;
 use crate::base::Instant;

@@ -1,4 +1,4 @@
-//! Who asked for a starting rate lately, and what each was not granted of it.
+//! Flows that asked for a starting rate lately, and the rate that each was not granted.
 
 use crate::base::Instant;
 
@@ -12,7 +12,7 @@ struct Asker {
     /// Its first question, and its last one: a denied question is repeated.
     first: Instant,
     at: Instant,
-    /// Bytes per second that it wanted and was not granted.
+    /// Bytes per second that it requested and was not granted.
     unmet: u64,
 }
 
@@ -31,7 +31,7 @@ impl Waiting {
         }
     }
 
-    /// `flow` asked and was not granted `unmet` bytes per second of what it wanted.
+    /// `flow` asked and was not granted `unmet` bytes per second of its request.
     pub(super) fn add(&mut self, now: Instant, flow: u32, unmet: u64) {
         let asker = Asker {
             flow,
@@ -53,15 +53,15 @@ impl Waiting {
         self.next = (self.next + 1) % FLOWS;
     }
 
-    /// True if `flow` asked at `since` or later and was not granted all that it wanted.
+    /// True if `flow` asked at `since` or later and was not granted all of its request.
     pub(super) fn has(&self, flow: u32, since: Instant) -> bool {
         let mut askers = self.askers.iter().flatten();
         askers.any(|asker| asker.flow == flow && asker.at >= since && asker.unmet > 0)
     }
 
-    /// Flows other than `flow` that asked from `since` until `until`, and what all of them together
-    /// were not granted, in bytes per second.
-    pub(super) fn beside(&self, flow: u32, since: Instant, until: Instant) -> (u64, u64) {
+    /// Flows other than `flow` that asked from `since` until `until`, and the sum of their unmet
+    /// requests, in bytes per second.
+    pub(super) fn others(&self, flow: u32, since: Instant, until: Instant) -> (u64, u64) {
         let askers = self.askers.iter().flatten();
         let times = since..=until;
         let asked = |asker: &&Asker| times.contains(&asker.first) || times.contains(&asker.at);
@@ -80,22 +80,22 @@ mod tests {
     fn each_flow_counts_once_and_the_latest_are_remembered() {
         let at = Instant::from_millis;
         let mut waiting = Waiting::new();
-        assert_eq!(waiting.beside(1, at(0), at(90)), (0, 0));
+        assert_eq!(waiting.others(1, at(0), at(90)), (0, 0));
         waiting.add(at(10), 1, 0);
         waiting.add(at(20), 2, 500);
         assert!(waiting.has(2, at(20)) && !waiting.has(2, at(21)));
         assert!(!waiting.has(1, at(0)) && !waiting.has(3, at(0)));
         waiting.add(at(30), 2, 700);
         waiting.add(at(30), 3, u64::MAX);
-        assert_eq!(waiting.beside(1, at(10), at(90)), (2, u64::MAX));
-        assert_eq!(waiting.beside(3, at(10), at(90)), (2, 700));
-        assert_eq!(waiting.beside(3, at(11), at(90)), (1, 700));
-        assert_eq!(waiting.beside(1, at(31), at(90)), (0, 0));
-        assert_eq!(waiting.beside(1, at(10), at(29)), (1, 700));
-        assert_eq!(waiting.beside(1, at(10), at(19)), (0, 0));
+        assert_eq!(waiting.others(1, at(10), at(90)), (2, u64::MAX));
+        assert_eq!(waiting.others(3, at(10), at(90)), (2, 700));
+        assert_eq!(waiting.others(3, at(11), at(90)), (1, 700));
+        assert_eq!(waiting.others(1, at(31), at(90)), (0, 0));
+        assert_eq!(waiting.others(1, at(10), at(29)), (1, 700));
+        assert_eq!(waiting.others(1, at(10), at(19)), (0, 0));
         for flow in 100..1000 {
             waiting.add(at(40), flow, 1);
         }
-        assert_eq!(waiting.beside(1, at(0), at(90)), (64, 64));
+        assert_eq!(waiting.others(1, at(0), at(90)), (64, 64));
     }
 }

@@ -1,4 +1,4 @@
-//! What a sender makes of answers to its questions.
+//! The sender's handling of answers to its questions.
 
 use super::flight::Flight;
 use super::keep::Keep;
@@ -15,15 +15,15 @@ use crate::quick_start::startable::Startable;
 use crate::signals::QuickStartFeedback;
 
 impl<C: Startable> QuickStart<C> {
-    /// Nothing comes of the question.
+    /// The question brings no grant.
     pub(super) fn deny(&mut self, outcome: QuickStartOutcome) {
         self.metrics.denied += 1;
         self.metrics.outcome = outcome;
         self.state = State::Over;
     }
 
-    /// The packet with the question was lost: another may get through. Not for long, since a hop
-    /// may drop whatever has a shim that it does not know.
+    /// The packet with the question was lost: another may get through. Repetition is limited, since
+    /// a hop may drop every packet with a shim that it does not know.
     pub(super) fn ask_again(&mut self, now: Instant) {
         self.unanswered = None;
         let srtt = self.srtt.unwrap_or_default();
@@ -36,7 +36,7 @@ impl<C: Startable> QuickStart<C> {
         }
     }
 
-    /// Takes an answer for what it can prove (RFC 4782 §4.4).
+    /// Accepts an answer as far as it is proven (RFC 4782 §4.4).
     pub(super) fn on_answer(&mut self, now: Instant, answer: &QuickStartFeedback, acked: &Acked) {
         if let Keep::Asked(question) = self.keep {
             return self.on_second_answer(now, &question, answer, acked);
@@ -73,7 +73,7 @@ impl<C: Startable> QuickStart<C> {
         self.deny(outcome);
     }
 
-    /// Who was granted all may give part of it back: asks again.
+    /// A flow that was granted all may give part of it back: asks again.
     fn ask_for_share(&mut self) {
         if self.shares && self.again < DENIED_AGAIN {
             self.again += 1;
@@ -88,7 +88,7 @@ impl<C: Startable> QuickStart<C> {
         let pace = self.of_payload(granted);
         let window = mul_div(pace, nanos(acked.min_rtt), 1_000_000_000);
         if question.ahead && window <= self.law.window() {
-            // By now it is known what there is to send.
+            // By now the amount of data to send is known.
             self.metrics.outcome = QuickStartOutcome::Unused;
             return self.forget_question();
         }
@@ -98,14 +98,14 @@ impl<C: Startable> QuickStart<C> {
             self.metrics.outcome = QuickStartOutcome::Unused;
             self.state = State::Over;
             if too_little && may_start {
-                // It is what somebody's grant left free.
+                // Another flow's grant left only this much.
                 self.ask_for_share();
             }
             return;
         }
         self.metrics.granted = granted;
         self.metrics.outcome = QuickStartOutcome::Used;
-        // What is dealt out again is a share of all, with what headers were granted before.
+        // A rate that is dealt out again is a share of all, including earlier grants in headers.
         let steered = if self.repeats > 0 || self.again > 0 {
             self.law.begin_again_with(now, window)
         } else {
@@ -128,7 +128,7 @@ impl<C: Startable> QuickStart<C> {
         });
     }
 
-    /// True if much of what was sent before the flight is lost.
+    /// True if at least one in four of the bytes sent before the flight is lost.
     pub(super) fn loses_before(&self) -> bool {
         let (arrived, lost) = self.before;
         let unexpected = self.unexpected(lost, arrived);
@@ -136,7 +136,8 @@ impl<C: Startable> QuickStart<C> {
         lost >= FIRST_LOST.0 * self.mtu && unexpected >= sent / FIRST_LOST.1
     }
 
-    /// Of `lost` bytes beside `delivered` ones, those beyond the loss that the law expects.
+    /// Of `lost` bytes, with `delivered` ones delivered, those beyond the loss that the law
+    /// expects.
     pub(super) fn unexpected(&self, lost: u64, delivered: u64) -> u64 {
         let sent = lost.saturating_add(delivered);
         lost.saturating_sub(mul_div(sent, self.law.expected_loss_ppm(), 1_000_000))
@@ -190,7 +191,7 @@ impl<C: Startable> QuickStart<C> {
         self.keep = Keep::No;
     }
 
-    /// True while what was granted is what the law goes by.
+    /// True while the law follows the grant.
     const fn is_underway(&self) -> bool {
         matches!(
             self.state,
@@ -204,7 +205,7 @@ impl<C: Startable> QuickStart<C> {
         if usable <= self.law.window() {
             return None;
         }
-        // No more than can be used within a round trip (RFC 4782 §4.1).
+        // At most what can be used within a round trip (RFC 4782 §4.1).
         let most = match (usable, self.srtt) {
             (u64::MAX, _) | (_, None) => self.wanted,
             (usable, Some(srtt)) => rate(usable, srtt, self.mtu + HEADERS, self.mtu),

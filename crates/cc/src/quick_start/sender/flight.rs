@@ -1,4 +1,4 @@
-//! What is sent because of a grant, from its first packet to its last acknowledgement.
+//! The packets sent because of a grant, from the first packet to the last acknowledgement.
 
 use super::keep::Keep;
 use super::{QuickStart, State};
@@ -7,19 +7,19 @@ use crate::law::Limit;
 use crate::metrics::QuickStartOutcome;
 use crate::quick_start::startable::Startable;
 
-/// A flight of which one packet in so many is lost beyond what is expected, and so many packets at
-/// least, is given up also by laws that take losses for none of their business.
+/// A flight that loses one packet in `GIVEN_UP` beyond the expected loss, and at least this number
+/// of packets, is given up also by laws that do not react to losses.
 const GIVEN_UP: u64 = 8;
-/// … by so many standard deviations, where some is expected.
+/// … by this many standard deviations, where some loss is expected.
 const SIGMAS: u64 = 3;
 
-/// What is sent because of a grant.
+/// A granted flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     /// Bytes per second and bytes in flight, of UDP payload.
     pub(super) pace: u64,
     pub(super) window: u64,
-    /// The law has made it its own window.
+    /// The law has made the grant its own window.
     pub(super) steered: bool,
     /// It must have begun by then.
     pub(super) until: Instant,
@@ -43,7 +43,7 @@ pub(super) struct Landing {
     pub(super) lost: u64,
 }
 
-/// A flight of which something was lost. Until it is settled what it delivered counts.
+/// A flight with losses. Until it is settled its deliveries count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Falling {
     pub(super) last_sent: u64,
@@ -51,16 +51,16 @@ pub(super) struct Falling {
 }
 
 impl<C: Startable> QuickStart<C> {
-    /// The first packet of a flight was acknowledged: from now on the law goes on with what was
-    /// used.
+    /// The first packet of a flight was acknowledged: from now on the law continues with the window
+    /// that was used.
     pub(super) fn land(&mut self, now: Instant, flight: &Flight, delivered: u64) {
         let Some(packets) = flight.packets else {
             return;
         };
         let used = flight.window.min(flight.bytes).max(self.initial);
-        // Who is steered has gone on from there already, and the peer's flow control may yet grow.
+        // A steered law has gone on from there already, and the peer's flow control may yet grow.
         let unwanted = self.last_limit == Limit::Application && used < flight.window / 2;
-        // Routers whose first words come only now steer from here on.
+        // Routers whose first feedback comes only now steer from here on.
         let late = !flight.steered && self.law.begin_with(now, used);
         let steered = flight.steered || late;
         if !steered || unwanted {
@@ -92,7 +92,8 @@ impl<C: Startable> QuickStart<C> {
         });
     }
 
-    /// Routers whose first words come with the answer, or behind it, steer the flight from here on.
+    /// Routers whose first feedback comes with the answer, or behind it, steer the flight from here
+    /// on.
     pub(super) fn steer_late(&mut self, now: Instant) {
         let State::Flight(flight) = self.state else {
             return;
@@ -106,7 +107,7 @@ impl<C: Startable> QuickStart<C> {
         });
     }
 
-    /// What was granted is not there: as if it had never been (RFC 4782 §4.6).
+    /// The granted rate is not available: as if it had never been (RFC 4782 §4.6).
     pub(super) fn revoke(&mut self, now: Instant, last_sent: u64, delivered: u64) {
         self.metrics.revoked += 1;
         self.metrics.outcome = QuickStartOutcome::Revoked;

@@ -1,9 +1,9 @@
-//! The second question: whether what was granted may be kept.
+//! The second question: whether the flow may keep its grant.
 //!
-//! A port grants all that is free to whoever asks first. Of flows that begin together that is one.
-//! So a sender whose law would take long to give back what is not its share asks again with the
-//! first packet of its flight, a round trip later, when the port knows who else asked. Routers
-//! lower the rate or leave it; no answer means that it stays.
+//! A port grants all that is free to the first flow that asks. Of flows that begin together that is
+//! one. So a sender whose law would take long to give back the excess asks again with the first
+//! packet of its flight, a round trip later, when the port knows which other flows asked. Routers
+//! lower the rate or leave it; without an answer it stays.
 
 use super::question::Question;
 use crate::signals::QuickStartRequest;
@@ -15,7 +15,7 @@ pub(super) enum Keep {
     No,
     /// A packet of the flight is to ask.
     Due,
-    /// Says so to a packet that is being built.
+    /// A packet with the question is being built.
     Asking(QuickStartRequest),
     Asked(Question),
 }

@@ -1,4 +1,4 @@
-//! A sender's part, around any law that can start with a window it was granted.
+//! The sender's part, around any law that can start with a granted window.
 //!
 //! ```text
 //!   Ready ──ask──► Asked ──approved──► Flight ──first ACK of it──► Landing ──last ACK of it──► Over
@@ -30,15 +30,15 @@ pub(super) const HEADERS: u64 = 28;
 enum State {
     /// May ask.
     Ready,
-    /// Says so to a packet that is being built.
+    /// A packet with the question is being built.
     Asking(QuickStartRequest),
     Asked(Question),
     Flight(Flight),
     Landing(Landing),
     Falling(Falling),
-    /// Nothing to ask before a pause.
+    /// No question before a pause.
     Over,
-    /// Nothing to ask ever again.
+    /// No further question.
     Never,
 }
 
@@ -54,7 +54,7 @@ pub struct QuickStart<C> {
     /// The rate to ask for at most, in bytes of IP packets per second.
     pub(super) wanted: u64,
     pub(super) after: AfterGrant,
-    /// It asks again: whether it may keep what it was granted, and for what others give back.
+    /// It asks again: whether it may keep its grant, and for the rate that others give back.
     pub(super) shares: bool,
     pub(super) srtt: Option<Duration>,
     state: State,
@@ -68,12 +68,12 @@ pub struct QuickStart<C> {
     pub(super) again: u32,
     /// When the question was first asked, and how often its packets were lost.
     pub(super) first_asked: Option<Instant>,
-    /// The packet of the question that nobody answered in time, until its fate is known.
+    /// The packet of the question without an answer in time, until its fate is known.
     pub(super) unanswered: Option<u64>,
     pub(super) repeats: u32,
-    /// The question that is asked now leaves before the handshake is complete.
+    /// The current question leaves before the handshake is complete.
     pub(super) ahead: bool,
-    /// An answer was forged: nothing is asked any more.
+    /// An answer was forged: no further question.
     pub(super) barred: bool,
     pub(super) last_sent: (u64, Instant),
     pub(super) last_limit: Limit,
@@ -82,8 +82,8 @@ pub struct QuickStart<C> {
 
 impl<C: Startable> QuickStart<C> {
     /// `law`, called `name` if that is not its own, over datagrams of `mtu` bytes, which asks for
-    /// `wanted` bytes of IP packets per second; `None`: for as much as anything but its window lets
-    /// it use.
+    /// `wanted` bytes of IP packets per second; `None`: for as much as it can use with an unlimited
+    /// window.
     #[must_use]
     pub fn new(
         name: Option<&'static str>,
@@ -118,7 +118,7 @@ impl<C: Startable> QuickStart<C> {
         }
     }
 
-    /// Asks once, as RFC 4782 does: keeps what it is granted, and takes a denial for an answer.
+    /// Asks once, as RFC 4782 does: keeps its grant, and accepts a denial.
     #[must_use]
     pub fn asking_once(self) -> Self {
         Self {
@@ -127,8 +127,8 @@ impl<C: Startable> QuickStart<C> {
         }
     }
 
-    /// What was granted, in bytes per round trip, as far as the path has shown that it carries it.
-    /// The flight of a question that left beside the handshake has no first packets before it.
+    /// The grant in bytes per round trip, up to what the path is measured to carry. The flight of a
+    /// question that left during the handshake has no first packets before it.
     #[inline]
     fn carried(&self, flight: &Flight) -> u64 {
         if self.ahead {
@@ -150,10 +150,10 @@ impl<C: Startable> Controller for QuickStart<C> {
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
         self.last_sent = (sent.packet_number, now);
         self.last_limit = sent.limit;
-        let mut told = *sent;
-        // The shim of a packet that asks is the question's, and not the law's.
+        let mut reported = *sent;
+        // The shim of a packet with a question carries the question, and not the law's request.
         if let Keep::Asking(request) = self.keep {
-            told.signal = false;
+            reported.signal = false;
             self.keep = if sent.signal {
                 Keep::Asked(Question {
                     request,
@@ -168,7 +168,7 @@ impl<C: Startable> Controller for QuickStart<C> {
         }
         match &mut self.state {
             State::Asking(request) if sent.signal => {
-                told.signal = false;
+                reported.signal = false;
                 if self.first_asked.is_none() {
                     self.before = (0, 0);
                 }
@@ -191,7 +191,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     *last = sent.packet_number;
                     flight.bytes = flight.bytes.saturating_add(sent.bytes);
                 } else if now > flight.until {
-                    // What was approved then is not what is free now.
+                    // An earlier approval is not what is free now.
                     self.metrics.granted = 0;
                     self.metrics.late += 1;
                     self.metrics.outcome = QuickStartOutcome::Unused;
@@ -209,7 +209,7 @@ impl<C: Startable> Controller for QuickStart<C> {
             }
             _ => {}
         }
-        self.law.on_sent(now, &told)
+        self.law.on_sent(now, &reported)
     }
 
     #[inline]
@@ -234,7 +234,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     self.ask_again(now);
                 }
             }
-            // Something comes back again.
+            // Acknowledgements arrive again.
             State::Over if self.unanswered.is_some() => self.ask_again(now),
             State::Flight(flight) => {
                 let flight = *flight;
@@ -293,7 +293,7 @@ impl<C: Startable> Controller for QuickStart<C> {
         {
             self.revoke(now, lost.last_sent, delivered);
         }
-        // Also what ended a grant tells the law of the path; it cuts no second time.
+        // The loss that ended a grant reaches the law as well; it cuts no second time.
         self.law.on_loss(now, lost);
     }
 
@@ -307,10 +307,10 @@ impl<C: Startable> Controller for QuickStart<C> {
     }
 
     fn on_probe_timeout(&mut self, now: Instant) {
-        // Nothing came back in time, so nothing is known of what the path carries. It need not be a
+        // No acknowledgement came in time, so what the path carries is unknown. It need not be a
         // loss.
         match self.state {
-            // It is the handshake's: there is no answer before that is complete.
+            // The timeout is the handshake's: there is no answer before that is complete.
             State::Asked(question) if question.ahead && self.srtt.is_none() => {}
             State::Asked(question) => {
                 self.deny(QuickStartOutcome::Unanswered);
@@ -340,8 +340,8 @@ impl<C: Startable> Controller for QuickStart<C> {
     }
 
     fn on_restart(&mut self, now: Instant, idle: Duration) {
-        // At most one question per round trip, and what was used before the pause may be taken by
-        // now.
+        // At most one question per round trip, and the capacity used before the pause may be taken
+        // by now.
         if let (State::Over | State::Landing(_), Some(srtt)) = (self.state, self.srtt)
             && idle > srtt
         {

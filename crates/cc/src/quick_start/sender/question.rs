@@ -16,31 +16,31 @@ pub(super) struct Question {
     pub(super) ahead: bool,
 }
 
-/// What an answer proves (RFC 4782 §4.4).
+/// The result of an answer (RFC 4782 §4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// Nothing: it is none to this question. The right one may yet come.
+    /// It does not answer this question. The right one may yet arrive.
     Stale,
-    /// It comes after its time.
+    /// It arrives too late.
     Late,
     Denied,
-    /// More than was asked for.
+    /// More than was requested.
     Above,
-    /// Not every hop took part, or the receiver cannot tell.
+    /// Not every hop took part, or the receiver cannot determine it.
     Partial,
     /// A wrong nonce.
     Forged,
-    /// So much is approved, in bytes of IP packets per second.
+    /// The approved rate, in bytes of IP packets per second.
     Approved(u64),
 }
 
 impl Question {
-    /// True if there is no answer and none is to come any more: answers may take `patience`.
+    /// True if there is no answer and none is expected any more: answers may take `patience`.
     pub(super) fn is_over(&self, now: Instant, patience: Duration) -> bool {
         now > self.at + patience
     }
 
-    /// What `answer` proves beside the acknowledgement `acked`; `earlier` is the nonce of the
+    /// Checks `answer`, which came with the acknowledgement `acked`; `earlier` is the nonce of the
     /// question before.
     pub(super) fn judge(
         &self,
@@ -69,7 +69,7 @@ impl Question {
         if answer.rate > request.rate.saturating_add(request.rate / 1024 + 1) {
             return Proof::Above;
         }
-        // Of hops that do not show in the TTL, none may have been asked.
+        // A hop that does not show in the TTL may not have examined the question.
         if answer.ttl_difference != Some(request.ttl_difference) || !answer.answered {
             return Proof::Partial;
         }

@@ -23,12 +23,12 @@ impl Aggregation {
         }
     }
 
-    /// Bytes that the window needs beside the bandwidth-delay product.
+    /// Bytes that the window needs in addition to the bandwidth-delay product.
     pub(super) fn extra(&self) -> u64 {
         self.extra.max()
     }
 
-    /// Idleness is no aggregation.
+    /// Idleness does not count as aggregation.
     pub(super) const fn restart(&mut self, now: Instant) {
         self.since = now;
         self.delivered = 0;

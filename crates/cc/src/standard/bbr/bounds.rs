@@ -1,4 +1,5 @@
-//! What losses say of rate and window (draft-ietf-ccwg-bbr, "Updating the Model Upon Packet Loss").
+//! Bounds of rate and window from losses (draft-ietf-ccwg-bbr, "Updating the Model Upon Packet
+//! Loss").
 
 use super::params::{BETA, HEADROOM, LOSS_THRESHOLD, UNIT};
 use super::rate::RateSample;
@@ -35,8 +36,8 @@ impl Bounds {
         self.short = NONE;
     }
 
-    /// A round trip with loss while the rate was not being raised: what was delivered of late, at
-    /// least 0.7 of the bound before.
+    /// A round trip with loss while the rate was not being raised: the latest delivery, at least
+    /// 0.7 of the bound before.
     pub(super) fn lower(&mut self, max_bw: u64, window: u64, latest: &Latest) {
         let less = |bound: u64, first: u64, delivered: u64| {
             let bound = if bound == NONE { first } else { bound };

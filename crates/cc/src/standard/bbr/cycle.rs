@@ -50,7 +50,7 @@ impl State {
     }
 }
 
-/// `BBR.ack_phase`: what acknowledgements tell of a probe.
+/// `BBR.ack_phase`: the part of a probe that acknowledgements belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckPhase {
     /// Of none.

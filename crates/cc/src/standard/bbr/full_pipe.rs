@@ -15,7 +15,7 @@ pub(super) struct FullPipe {
 }
 
 impl FullPipe {
-    /// Looks for a plateau anew, from a rate of `baseline` on.
+    /// Starts a new search for a plateau, from a rate of `baseline` on.
     pub(super) const fn reset(&mut self, baseline: u64) {
         self.now = false;
         self.baseline = baseline;

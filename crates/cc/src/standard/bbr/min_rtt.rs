@@ -1,4 +1,4 @@
-//! The path's least RTT, and when it has to be measured anew (draft-ietf-ccwg-bbr, "ProbeRTT
+//! The path's least RTT, and the time of its next measurement (draft-ietf-ccwg-bbr, "ProbeRTT
 //! Logic").
 
 use super::params::{MIN_RTT_FILTER, PROBE_RTT_INTERVAL};

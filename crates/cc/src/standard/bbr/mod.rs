@@ -1,5 +1,5 @@
 //! BBR, version 3 (draft-ietf-ccwg-bbr): a model of the path, made of delivery rates, round trips
-//! and losses, says rate and window.
+//! and losses, sets rate and window.
 //!
 //! ```text
 //!   sent, acked, lost ─► rate      delivery rate samples

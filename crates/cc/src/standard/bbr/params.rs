@@ -36,7 +36,7 @@ pub(super) const MIN_PIPE_PACKETS: u64 = 4;
 /// The rate of a pipe that is not full grows by this share within [`FULL_ROUNDS`] round trips.
 pub(super) const FULL_GROWTH: u64 = 125;
 pub(super) const FULL_ROUNDS: u32 = 3;
-/// `BBRStartupFullLossCnt`: so many ranges of packets must be lost in a round trip.
+/// `BBRStartupFullLossCnt`: ranges of packets that must be lost in a round trip.
 pub(super) const STARTUP_LOSS_RANGES: u64 = 6;
 /// Round trips in Drain at most.
 pub(super) const DRAIN_ROUNDS: u64 = 3;

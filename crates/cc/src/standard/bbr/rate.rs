@@ -34,7 +34,7 @@ struct Snapshot {
     first_sent: Instant,
 }
 
-/// What an acknowledged packet said (`RS` of the draft).
+/// The sample of an acknowledged packet (`RS` of the draft).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RateSample {
     /// Bytes per second; 0: no reliable sample.
@@ -66,8 +66,7 @@ pub(super) struct Sampler {
     lost: u64,
     delivered_at: Instant,
     first_sent: Instant,
-    /// `C.app_limited`: samples are bounded by the application until more than so much is
-    /// delivered.
+    /// `C.app_limited`: samples are bounded by the application until more than this is delivered.
     app_limited: Option<u64>,
 }
 
@@ -154,7 +153,7 @@ impl Sampler {
         (snapshot.number == number).then_some(snapshot)
     }
 
-    /// Packets were acknowledged. `None`: the newest of them is too old to tell anything.
+    /// Packets were acknowledged. `None`: the newest of them is too old for a sample.
     pub(super) fn on_ack(&mut self, now: Instant, acked: &Acked) -> Option<RateSample> {
         self.moved = true;
         self.delivered = self.delivered.saturating_add(acked.bytes);
@@ -170,7 +169,7 @@ impl Sampler {
         let ack = ns_since(now, snapshot.delivered_at);
         let interval = send.max(ack);
         let delivered = self.delivered.saturating_sub(snapshot.delivered);
-        // Less than the least RTT is no time in which that much could have been delivered.
+        // That much cannot have been delivered in less than the least RTT.
         let reliable = interval > 0 && interval >= nanos(acked.min_rtt);
         Some(RateSample {
             rate: if reliable {

@@ -2,11 +2,10 @@
 //! together.
 //!
 //! [`LossBased`] holds what every such law shares: the window, the slow-start threshold, recovery
-//! periods with one cut each, persistent congestion, and the way back from a loss that was none.
-//! The *window rule* ([`Avoidance`]) says how the window grows in congestion avoidance and how far
-//! it is cut; the *start rule* ([`StartRule`]) says how it grows before the first cut and when to
-//! stop without one. `cubic` is `LossBased<Cubic, HyStart>`, `newreno` is
-//! `LossBased<Reno, SlowStart>`.
+//! periods with one cut each, persistent congestion, and the recovery from a spurious loss. The
+//! *window rule* ([`Avoidance`]) sets how the window grows in congestion avoidance and how far it
+//! is cut; the *start rule* ([`StartRule`]) sets how it grows before the first cut and when to stop
+//! without one. `cubic` is `LossBased<Cubic, HyStart>`, `newreno` is `LossBased<Reno, SlowStart>`.
 
 mod rules;
 #[cfg(test)]
@@ -143,7 +142,7 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         }
     }
 
-    /// Begins anew with `window` bytes in slow start up to `threshold`, in a recovery period that
+    /// Starts over with `window` bytes in slow start up to `threshold`, in a recovery period that
     /// lasts until a packet after `last_sent` is acknowledged.
     pub(crate) fn fall_back(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
         self.window = window.min(self.window).max(self.floor());
@@ -157,7 +156,7 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
         });
     }
 
-    /// While slow start has not begun anew after [`fall_back`](Self::fall_back): it may go on to
+    /// If slow start has not resumed yet after [`fall_back`](Self::fall_back): it may go on to
     /// `threshold` bytes.
     pub(crate) fn allow(&mut self, threshold: u64) {
         if self.in_recovery() {

@@ -14,7 +14,7 @@
 //!   samples is compared with the longest RTT of the round before: above that by the threshold is a
 //!   rise, and above it by a quarter of the least RTT, or two thresholds, is a queue for certain
 //!   that ends slow start at once. Jitter lengthens the longest RTT of the round before as well.
-//! - *A rise that is no queue of ours.* Where the RTT stays long, but half as much again is
+//! - *A rise without a queue of this sender.* Where the RTT stays long, but half as much again is
 //!   delivered per time as at the beginning of conservative slow start, the path is not full.
 
 use crate::base::arith::{mul_div, rate};
@@ -27,7 +27,7 @@ use crate::standard::loss_based::{Growth, StartRule};
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
 const MIN_RTT_DIVISOR: u32 = 8;
-/// RFC 9406 §4.3: samples without which a round says nothing.
+/// RFC 9406 §4.3: a round with fewer samples is not judged.
 const N_RTT_SAMPLE: u32 = 8;
 /// RFC 9406 §4.3: conservative slow start's slowness and length.
 const CSS_GROWTH_DIVISOR: u64 = 4;
@@ -36,7 +36,7 @@ const CSS_ROUNDS: u32 = 5;
 /// Packets that as many samples stand for, where each other packet is acknowledged (RFC 9000
 /// §13.2.2).
 const PACKETS_OF_SAMPLES: u64 = 2 * N_RTT_SAMPLE as u64;
-/// Fewer samples are no group, however many packets they stand for.
+/// Fewer samples do not make a group, however many packets they stand for.
 const LEAST_SAMPLES: u32 = 4;
 /// A queue is certain above this part of the least RTT, or these many thresholds.
 const CERTAIN_DIVISOR: u32 = 4;
@@ -83,8 +83,8 @@ struct Delivered {
 }
 
 impl Delivered {
-    /// The round ends at `now`, and the next one begins. Its rate in bytes per second, if it can be
-    /// told.
+    /// The round ends at `now`, and the next one begins. Its rate in bytes per second, if it is
+    /// known.
     fn end(&mut self, now: Option<Instant>) -> Option<u64> {
         let ended = core::mem::replace(
             self,

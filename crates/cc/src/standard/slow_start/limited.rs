@@ -6,7 +6,7 @@ use crate::base::arith::Carry;
 use crate::law::Acked;
 use crate::standard::loss_based::{Growth, StartRule};
 
-/// `max_ssthresh` in packets where none is told: what RFC 3742 was tried with.
+/// `max_ssthresh` in packets where none is configured: the value of RFC 3742's tests.
 pub(crate) const MAX_SSTHRESH: u32 = 100;
 
 /// A start rule whose growth is limited.

@@ -38,7 +38,7 @@ fn rising_rtt_slows_down_and_leaves_after_five_rounds() {
     let mut rule = HyStart::default();
     round(&mut rule, 0, 20, 100);
     round(&mut rule, 20, 20, 100);
-    // The eighth sample of the round tells; from it on a quarter of the growth.
+    // The eighth sample of the round decides; from it on a quarter of the growth.
     assert_eq!(round(&mut rule, 40, 20, 113), (7_000 + 13 * 250, false));
     let mut rounds = 0;
     for n in 3..20 {
@@ -93,7 +93,7 @@ fn few_acknowledgements_of_many_packets_tell() {
     let mut rule = HyStart::default();
     sparse(&mut rule, 0, 10, &[100; 8]);
     sparse(&mut rule, 80, 10, &[100; 8]);
-    // The fourth sample tells: from it on a quarter of the growth.
+    // The fourth sample decides: from it on a quarter of the growth.
     let grown = sparse(&mut rule, 160, 10, &[113; 8]);
     assert_eq!(grown, (3 * 10_000 + 5 * 2_500, false));
 }

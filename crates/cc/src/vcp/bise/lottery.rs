@@ -1,4 +1,4 @@
-//! Which packets stay LOW when r is told by lottery.
+//! The choice of packets that stay LOW when r is encoded by lottery.
 
 use super::params::Draw;
 use crate::base::arith::scramble;

@@ -3,7 +3,7 @@
 //! While a port is below its ceiling it mixes MI and AI in the ratio r that lets the load approach
 //! its target in a time that does not depend on capacity: r = k (ρ∞ − ρ) / (ε ρ) (eq. 11). Senders
 //! follow with a large ε, so that r alone decides. A link rule: [`VcpLink`](super::port::VcpLink)
-//! measures, [`Bise`] says what to mark.
+//! measures, [`Bise`] sets the marks.
 
 mod lottery;
 mod params;

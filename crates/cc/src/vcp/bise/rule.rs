@@ -52,7 +52,7 @@ impl LinkRule for Bise {
     }
 
     fn on_progress(&mut self, load: &Load) {
-        // What the next interval would say at best holds now already.
+        // The best case of the next interval applies already.
         self.set(self.r_q32.min(ratio_at(&self.params, load)));
     }
 
@@ -66,7 +66,8 @@ impl LinkRule for Bise {
         let r = Some(self.r_shim);
         match self.params.marking {
             Marking::Carried if carried.bise && carried.carries_r => Mark { code: self.code, r },
-            // Whoever cannot read r, or would not follow it, gets VCP's own code.
+            // A packet that cannot carry r, or whose sender would not follow it, gets VCP's own
+            // code.
             Marking::Carried => Mark { code, r },
             Marking::Lottery(_) if carried.bise || !carried.carries_r => Mark {
                 code: match self.code {
@@ -78,7 +79,7 @@ impl LinkRule for Bise {
                     }
                     code => code,
                 },
-                // The lottery tells r already: LOW packets count in full.
+                // The lottery encodes r already: LOW packets count in full.
                 r: Some(u16::MAX),
             },
             Marking::Lottery(_) => Mark {

@@ -161,7 +161,7 @@ fn carried_marks_stay_low_up_to_the_ceiling() {
     assert_eq!(mark.code, VcpCode::Low);
     // r = 0.33 × 0.1 / (10 × 0.9), rounded down.
     assert_eq!(mark.r, Some(240));
-    // Whoever would not follow r gets VCP's own code.
+    // A sender that would not follow r gets VCP's own code.
     let plain = VcpCarried {
         bise: false,
         ..steep()

@@ -1,4 +1,4 @@
-//! XCP packets at a VCP port: the port's code, said in XCP's rates.
+//! XCP packets at a VCP port: the port's code, expressed in XCP's rates.
 //!
 //! Over a measuring interval an XCP flow changes as a VCP flow of the same rate would: OVER takes
 //! what a multiplicative decrease takes, spread over the interval; LOW and HIGH give what additive
@@ -23,13 +23,14 @@ const MOST_AI: u128 = 4;
 const MI_RULES_R_Q32: u64 = (1 << 32) / 100;
 /// Senders double α per interval without OVER.
 const GROWTH: AiGrowth = AiGrowth::Doubling { intervals: 1 };
-/// ε_s is tabled for round trips of so many parts of an interval, up to a whole one: senders with a
-/// large ε use no more than that. Those with ε ≤ 1 use up to 2.5, and XCP flows beside them less.
+/// ε_s is tabled for round trips in 1/`PARTS` of an interval, up to a whole one: senders with a
+/// large ε use no more than that. Senders with ε ≤ 1 use up to 2.5, and XCP flows next to them
+/// less.
 const PARTS: u64 = 32;
 /// No rate change is larger, in 2^-16 bytes per second.
 const MOST: u64 = 1 << 62;
 
-/// What VCP senders at the port do, followed from interval to interval.
+/// The AI and cuts of VCP senders at the port, followed from interval to interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guests {
     ai: AiClock,
@@ -76,7 +77,7 @@ impl Guests {
                 self.ai.halve();
                 self.ai.hold(now);
             }
-            // They heard OVER until now.
+            // They received OVER until now.
             (false, true) => self.ai.hold(now),
             (false, false) if mi_rules => self.ai.hold(now),
             (false, false) => {}
@@ -97,7 +98,7 @@ impl Guests {
     }
 }
 
-/// What a port says at the moment.
+/// The port's current code and r.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said {
     pub(crate) code: VcpCode,
@@ -106,8 +107,8 @@ pub(crate) struct Said {
     pub(crate) t_rho: Duration,
 }
 
-/// A header's RTT as a class, an eighth of an octave wide at most: the least value of a sender's
-/// RTT in classes is what intervals follow, and a smoothed RTT moves with each packet.
+/// A header's RTT as a class, an eighth of an octave wide at most: intervals follow the least value
+/// of a sender's RTT in classes, and a smoothed RTT moves with each packet.
 #[inline]
 pub(crate) const fn rtt_class(header: &XcpCarried) -> Option<Duration> {
     if header.rtt_us == 0 {
@@ -228,7 +229,7 @@ mod tests {
             sum(&guests, VcpCode::High, None),
             8.0 * 2f64.sqrt() * 7500.0,
         );
-        // … and the first OVER beside BISE takes half.
+        // … and the first OVER with BISE takes half.
         guests.on_interval(at(800), t_rho, VcpCode::Over, Some(0));
         near(sum(&guests, VcpCode::Over, None), -rate / 16.0);
         guests.on_interval(at(1000), t_rho, VcpCode::Over, Some(0));
@@ -249,7 +250,7 @@ mod tests {
             guests.on_interval(at(interval), t_rho, VcpCode::High, Some(0));
             guests.alpha_q16 as f64 / 65_536.0
         });
-        // Senders hear OVER for one interval. From then on 2^t per interval: ∫ 2^t dt.
+        // Senders receive OVER for one interval. From then on 2^t per interval: ∫ 2^t dt.
         let (sum, senders) = (alpha.sum::<f64>(), 15.0 / 2f64.ln());
         assert!((sum / senders - 1.0).abs() < 0.03, "{sum} {senders}");
         // Senders whose cut was given back keep half of the doublings.

@@ -1,10 +1,9 @@
 //! How long a port measures: a fixed time, or one that follows the RTTs of its traffic.
 //!
-//! A load that is measured over less than a round trip sees bursts, and BISE's growth then
-//! overshoots; one measured over much more reacts late. Two and a half times the longest RTT served
-//! is what the VCP extensions paper uses. "Longest" is a percentile over *bytes*: a shim is public,
-//! so what a packet says weighs as much as the packet does, and no share x of the bytes costs the
-//! others more than about x.
+//! A load measured over less than a round trip shows bursts, and BISE's growth then overshoots; one
+//! measured over much more reacts late. The VCP extensions paper uses two and a half times the
+//! longest RTT served. "Longest" is a percentile over *bytes*: a shim is public, so a packet's RTT
+//! weighs as much as the packet, and no share x of the bytes costs the others more than about x.
 //!
 //! - Below half of the capacity the shortest RTTs rule: those of 16 full packets, or of a tenth of
 //!   the bytes. The interval falls to what they need at once. A long interval slows starts there.
@@ -25,12 +24,12 @@ use crate::vcp::params::Interval;
 /// The same shares for falling are smaller, so that a flow with about as much does not make the
 /// interval swing.
 const FALLING: u64 = 2;
-/// t_ρ = 2.5 × RTT (VCP extensions paper, section V), the RTT taken from the middle of the quarter
-/// octave that packets tell: they tell its upper end, so this is 2.5 · 2^(−1/8).
+/// t_ρ = 2.5 × RTT (VCP extensions paper, section V). Packets carry the upper end of a quarter
+/// octave; the RTT is taken from its middle, so this is 2.5 · 2^(−1/8).
 const RTT_FACTOR: (u64, u64) = (2293, 1000);
 /// Where an automatic interval begins.
 const START: Duration = Duration::from_secs(1);
-/// Never below this, nor below the time of so many full packets.
+/// Never below this, nor below the time of 64 full packets.
 const LEAST: Duration = Duration::from_millis(50);
 const LEAST_BYTES: u64 = 64 * 1500;
 /// Not below this for so long after an interval with less than half of the mean capacity: a link
@@ -95,14 +94,14 @@ impl TRho {
         self.current
     }
 
-    /// The interval as it is advertised.
+    /// The interval that packets advertise.
     #[inline]
     pub(crate) const fn advertised_ms(&self) -> u16 {
         self.advertised_ms
     }
 
-    /// A packet arrived that may have told its flow's least RTT. True if the interval should be
-    /// [reviewed](Self::review).
+    /// A packet arrived that may carry its flow's least RTT. True if the interval needs a
+    /// [review](Self::review).
     #[inline]
     pub(crate) fn see(&mut self, now: Instant, bytes: u32, rtt: Option<Duration>) -> bool {
         match &mut self.auto {
@@ -152,7 +151,7 @@ impl TRho {
         self.take(before)
     }
 
-    /// What packets told so far says nothing of those to come: as if the port had been silent.
+    /// Drops what packets stated so far, as if the port had been silent.
     pub(crate) fn forget(&mut self, now: Instant) {
         let before = self.current;
         if let Some(auto) = &mut self.auto {
@@ -162,7 +161,7 @@ impl TRho {
         self.take(before);
     }
 
-    /// What is measured is what is advertised. True if that is another interval than `before`.
+    /// The measured interval is also advertised. True if it differs from `before`.
     fn take(&mut self, before: Duration) -> bool {
         self.advertised_ms = VcpAnswer::whole_millis(self.current);
         self.current = Duration::from_millis(u64::from(self.advertised_ms));
@@ -174,14 +173,14 @@ impl TRho {
             return;
         };
         auto.sketch.age(now, self.current);
-        let told = auto.sketch.stated();
-        if told == 0 {
+        let stated = auto.sketch.stated();
+        if stated == 0 {
             self.current = auto.start();
         } else if auto.is_light() {
             self.current = auto.target(auto.sketch.short()).min(self.current);
             auto.lowered = now;
         } else if now - auto.lowered >= LOWER_EVERY {
-            let target = auto.target(auto.sketch.long(told, FALLING));
+            let target = auto.target(auto.sketch.long(stated, FALLING));
             if target <= scaled(self.current, QUARTER_OCTAVE) {
                 self.current = target.max(scaled(self.current, HALF_OCTAVE));
                 auto.lowered = now;
@@ -216,7 +215,7 @@ impl Auto {
         let rtt = if !self.is_light() {
             self.sketch.long(all, 1)
         } else if self.sketch.stated().saturating_mul(FEW) < WORTH {
-            // A packet now and then lengthens nothing.
+            // Single packets lengthen nothing.
             None
         } else {
             self.sketch.short()
@@ -227,7 +226,8 @@ impl Auto {
         }
         let served = mul_div(micros(current), RTT_FACTOR.1, RTT_FACTOR.0);
         let longer = if self.target(None) > current {
-            // The packets of a slow link take longer; that is nobody's claim.
+            // The packets of a slow link take longer; this follows from the capacity, not from a
+            // header.
             all
         } else {
             self.sketch.above(served).min(all)

@@ -31,7 +31,7 @@ impl Port {
         }
     }
 
-    /// For `time`, `flows` send: bytes per millisecond and the RTT that they tell.
+    /// For `time`, `flows` send: bytes per millisecond and the RTT that their packets state.
     fn run(&mut self, time: Duration, capacity: u64, flows: &[(u32, Duration)]) {
         for _ in 0..time.as_millis() {
             self.now += ms(1);
@@ -83,7 +83,7 @@ fn the_first_flow_replaces_the_assumption() {
 }
 
 /// Below half of the capacity a flow of a short RTT is served with its first packets, however long
-/// others told a long one.
+/// the RTT that others stated.
 #[test]
 fn the_shortest_rule_a_light_port() {
     for share in [2, 12, 40] {
@@ -98,7 +98,7 @@ fn the_shortest_rule_a_light_port() {
 }
 
 /// Above half of the capacity less than a tenth of the bytes lengthens nothing, and less than a
-/// third by STRETCH, whatever their packets tell and however long they go on.
+/// third by STRETCH, whatever RTT their packets state and however long they go on.
 #[test]
 fn a_share_stretches_it_by_so_much() {
     for (share, most) in [
@@ -125,7 +125,7 @@ fn rises_twofold_per_interval_at_most_and_falls_within_seconds() {
     let mut port = Port::new();
     port.run(ms(3000), CAPACITY, &[of(100, 40)]);
     assert_eq!(port.millis(), 92);
-    // The path became long: 92, 184, … once a tenth of what came lately says so.
+    // The path became long: 92, 184, … once a tenth of the recent bytes states it.
     port.intervals = 0;
     while port.millis() < 1147 {
         port.run(ms(1), CAPACITY, &[of(100, 500)]);
@@ -195,8 +195,8 @@ fn a_packet_now_and_then_leaves_an_idle_port_alone() {
     assert_eq!(port.millis(), 184);
 }
 
-/// An outage of the link is no reason to measure for much longer: the floor of so many packets goes
-/// by the mean capacity, and what a link that comes and goes is measured over is short.
+/// An outage of the link is no reason to measure for much longer: the floor of 64 packets goes by
+/// the mean capacity, and a link with pauses is measured over a short time.
 #[test]
 fn outages_and_slow_links() {
     for (outage, most) in [(300, 200), (5000, 200)] {
@@ -244,7 +244,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// Forgers with less than a share x of the bytes lengthen no interval by more than x, whatever
-    /// they tell.
+    /// RTT they state.
     #[test]
     fn a_share_of_bytes_moves_it_by_no_more(
         share in 1u32..50,

@@ -23,8 +23,8 @@ use guests::{Guests, Said};
 use interval::TRho;
 use shares::Shares;
 
-/// A running interval is compared with what was said after each quarter of a full load and each
-/// eighth of its time.
+/// A running interval is compared with the advertised load after each quarter of a full load and
+/// each eighth of its time.
 const LOOKS_BY_LOAD: u64 = 4;
 const LOOKS_BY_TIME: u32 = 8;
 
@@ -35,7 +35,7 @@ const BLIND_R_Q32: u64 = 1 << 31;
 /// port is OVER, but with more than that there is a queue to be drained first.
 const ROOM_FOR_SMALL_128: u8 = 136;
 
-/// A VCP port; `R` says what extension it mixes in.
+/// A VCP port; `R` is the extension that it mixes in.
 #[derive(Clone, Debug)]
 pub struct VcpLink<R> {
     params: VcpLinkParams,
@@ -51,20 +51,20 @@ pub struct VcpLink<R> {
     /// When the running interval is over, at hand for each packet.
     ends: Instant,
     rule: R,
-    /// What XCP packets are told.
+    /// XCP flows at the port, and the rates that they are sent.
     guests: Guests,
     code: VcpCode,
-    /// What the code and r follow; `None`: nothing has been measured since the port woke.
+    /// The load that the code and r follow; `None`: nothing has been measured since the port woke.
     said: Option<Load>,
     load_128: u8,
     /// λ from which the running interval is OVER for certain.
     full: u64,
-    /// λ or time at which the running interval is next compared with what was said.
+    /// λ or time at which the running interval is next compared with the advertised load.
     next_look: u64,
     next_look_at: Instant,
     /// Nothing has been measured since the port woke.
     unknown: bool,
-    /// What was measured was too little to go by: r lets MI rule all the running interval through.
+    /// The last load was too small for an estimate: r lets MI rule for the whole running interval.
     blind: bool,
     /// No packet came during the whole last interval.
     idle: bool,
@@ -124,8 +124,8 @@ impl<R: LinkRule> VcpLink<R> {
         self.next_look_at = now + self.t_rho.current() / LOOKS_BY_TIME;
     }
 
-    /// A part of an interval's worth came: act at once if the load has passed the last interval's,
-    /// or is OVER.
+    /// A quarter of the interval's capacity has arrived: act at once if the load has passed the
+    /// last interval's, or is OVER.
     #[cold]
     fn look(&mut self, now: Instant, queue: u64) {
         if self.lambda(now) >= self.full {
@@ -145,7 +145,7 @@ impl<R: LinkRule> VcpLink<R> {
         }
     }
 
-    /// Lowers r for what has come of the running interval, and for what will by what was granted.
+    /// Lowers r for the bytes of the running interval so far, and for those that grants will bring.
     fn foresee(&mut self) {
         let come = if self.unknown {
             self.meter.lambda()
@@ -162,7 +162,7 @@ impl<R: LinkRule> VcpLink<R> {
         self.rule.on_progress(&load);
     }
 
-    /// What has come of the running interval, and what would have by what was granted.
+    /// The load of the running interval so far, with the bytes that grants will bring.
     fn lambda(&self, now: Instant) -> u64 {
         let lambda = self.meter.lambda();
         lambda.saturating_add(self.granted.until(now))
@@ -173,7 +173,7 @@ impl<R: LinkRule> VcpLink<R> {
         self.said.as_ref().map_or(0, Load::ppb)
     }
 
-    /// What of the running interval's bytes r is to be lowered for.
+    /// Bytes of the running interval that r is to be lowered for.
     fn foreseen(&self) -> u64 {
         let bytes = u128::from(self.meter.lambda()) * u128::from(self.params.foresee_ppm);
         saturate(bytes / u128::from(PPM))
@@ -233,7 +233,7 @@ impl<R: LinkRule> VcpLink<R> {
         }
     }
 
-    /// The first packet after idleness: what was measured before says nothing about what comes.
+    /// The first packet after idleness: earlier measurements do not apply to the new traffic.
     fn wake(&mut self, now: Instant) {
         self.idle = false;
         self.unknown = true;
@@ -256,7 +256,7 @@ impl<R: LinkRule> VcpLink<R> {
         now < self.over_until
     }
 
-    /// `code`, or OVER where the queue overflows: nobody is spared then.
+    /// `code`, or OVER where the queue overflows, also for flows that are otherwise spared.
     #[inline]
     fn raised(&self, now: Instant, code: VcpCode) -> VcpCode {
         if self.overflows(now) {
@@ -266,7 +266,8 @@ impl<R: LinkRule> VcpLink<R> {
         }
     }
 
-    /// An XCP packet is told in rates what a VCP packet of its flow would be told in codes.
+    /// Answers an XCP packet with the rate for the code that a VCP packet of its flow would
+    /// receive.
     fn answer_xcp(&mut self, now: Instant, packet: &Arrival, header: &XcpCarried) -> XcpAnswer {
         let as_vcp = VcpCarried {
             code: VcpCode::Low,
@@ -285,8 +286,8 @@ impl<R: LinkRule> VcpLink<R> {
         self.guests.answer(said, header, packet.bytes)
     }
 
-    /// What one flow is told, where all are to be told `mark`. OVER is kept from flows with little
-    /// only where they see the load beside it; r is raised only for those that follow it.
+    /// The mark of one flow, where the port's mark is `mark`. OVER becomes HIGH for small flows
+    /// only if they read the load too; r is raised only for flows that follow it.
     #[inline]
     fn for_flow(&self, flow_hash: u32, mark: Mark, carried: &VcpCarried) -> Mark {
         let (Some(shares), Some(r)) = (&self.shares, mark.r) else {
@@ -328,7 +329,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
                 Carried::Vcp(_) | Carried::Xcp(_) => {
                     shares.count(arrival.flow_hash, arrival.bytes);
                 }
-                // Not each packet of a flow asks.
+                // Only some packets of a flow carry a request.
                 Carried::QuickStart(_) | Carried::Own(_) | Carried::Foreign => {
                     shares.count_silent(arrival.flow_hash, arrival.bytes);
                 }
@@ -423,7 +424,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         }
     }
 
-    /// Much: by codes alone a newcomer gets to its share only within tens of round trips.
+    /// Much: by codes alone a new flow gets to its share only within tens of round trips.
     fn room_percent(&self) -> u64 {
         70
     }

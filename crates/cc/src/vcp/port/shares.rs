@@ -1,25 +1,24 @@
-//! What each flow has had lately, and what it is told in return: an r of its own, and whether OVER
-//! is meant for it.
+//! The recent rate of each flow, and the feedback that follows from it: an r of its own, and
+//! whether OVER applies to it.
 //!
-//! Under MI each flow grows in proportion to what it has, so whatever shares the first round trips
-//! happened to give would last until many cuts have evened them out. A port whose r travels in the
-//! shim can tell each flow an r of its own: multiplied with the mean of all flows' bytes over its
-//! own, at most twice and at least an eighth, then such that together they grow as with the port's
-//! r. Within those limits all flows grow by equal amounts, as under AI, but as fast as the load
-//! allows.
+//! Under MI each flow grows in proportion to its rate, so the shares of the first round trips would
+//! last until many cuts have evened them out. A port whose r travels in the shim can send each flow
+//! an r of its own: multiplied by the mean of all flows' bytes over its own, at most twice and at
+//! least an eighth, then such that together they grow as with the port's r. Within those limits all
+//! flows grow by equal amounts, as under AI, but as fast as the load allows.
 //!
-//! OVER is meant for flows that have about their share or more. One that has less than seven
-//! eighths of the level is told HIGH instead. Without that, a flow over several bottlenecks would
-//! be cut once for each of them and starve beside flows that cross only one. The level is the mean
-//! over bytes, not over flows: what the flow of the average byte has. So many small flows do not
+//! OVER is for flows that have about their share or more. A flow with less than seven eighths of
+//! the level receives HIGH instead. Without that, a flow over several bottlenecks would be cut once
+//! for each of them and starve next to flows that cross only one. The level is the mean over bytes,
+//! not over flows: the share of the average byte's flow. A large number of small flows does not
 //! lower it.
 //!
-//! A flow that has less than a quarter of the level, a short or a young one, need not wait for AI
-//! either: unless the port is OVER by much, it is told LOW with an r that lets it grow as in slow
-//! start, as long as all such flows together add little.
+//! A flow with less than a quarter of the level, a short or a young one, need not wait for AI
+//! either. Unless the port is far beyond OVER, it receives LOW with an r that lets it grow as in
+//! slow start, as long as all such flows together add little.
 //!
-//! Flows are told apart by a hash in a table of fixed size. Two in one slot count as one with the
-//! bytes of both: AI and MD still even out what MI then withholds from them.
+//! A hash in a table of fixed size identifies a flow. Two in one slot count as one with the bytes
+//! of both: AI and MD still even out what MI then withholds from them.
 
 use crate::base::arith::{PPM, mul_div, saturate};
 
@@ -36,22 +35,22 @@ const LEAST_Q8: u64 = 1 << 5;
 const MOST_Q8: u64 = 1 << 9;
 
 /// Flows with less than this share of the level are spared OVER. A larger share lets flows come
-/// closer to each other; near one, noise in what was counted would decide who is cut.
+/// closer to each other; near one, noise in the counters would decide which flow is cut.
 const SPARED_BELOW: (u64, u64) = (7, 8);
 
-/// Flows with less than one in so many of the level are small.
+/// Flows with less than one in `SMALL` of the level are small.
 const SMALL: u64 = 4;
 
-/// What a small flow may grow by per interval, in 10^-6 of what it has: 2^2.5 − 1, as in slow start
+/// Growth of a small flow per interval at most, in 10^-6 of its bytes: 2^2.5 − 1, as in slow start
 /// over two and a half round trips.
 const MOST_GROWTH_PPM: u64 = 4_656_854;
 
-/// All small flows together grow by one in so many of all bytes per interval at most.
+/// All small flows together grow by one in `GROWTH_TOGETHER` of all bytes per interval at most.
 const GROWTH_TOGETHER: u64 = 8;
 
-/// What remains of earlier bytes: three quarters. An interval holds two and a half round trips, so
-/// one flow's bursts fall into it twice and another's three times; a mean over some intervals does
-/// not see that.
+/// Part of the earlier bytes that remains: three quarters. An interval holds two and a half round
+/// trips, so one flow's bursts fall into it twice and another's three times; a mean over some
+/// intervals is free of that.
 const KEPT: (u64, u64) = (3, 4);
 
 /// No slot counts further, so that sums cannot overflow.
@@ -65,9 +64,9 @@ struct Slot {
     factor_q8: u16,
     /// Some of them since the last interval.
     active: bool,
-    /// It has so much less than the others that OVER is not for it.
+    /// It has less than seven eighths of the level, so OVER does not apply to it.
     spared: bool,
-    /// It has so little that it may grow faster.
+    /// It has less than a quarter of the level, so it may grow faster.
     small: bool,
 }
 
@@ -93,7 +92,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// A table that knows nobody, for senders that follow r with this ε.
+    /// An empty table, for senders that follow r with this ε.
     pub(crate) fn new(epsilon_ppm: u64) -> Self {
         Self {
             slots: vec![EMPTY; SLOTS].into_boxed_slice(),
@@ -123,7 +122,7 @@ impl Shares {
         }
     }
 
-    /// A packet of a flow arrived that asks nothing: it counts if others of that flow did ask.
+    /// A packet without a request arrived: it counts if another packet of its flow carried one.
     #[inline]
     pub(crate) fn count_silent(&mut self, flow_hash: u32, bytes: u32) {
         let slot = self.slots.get(Self::index(flow_hash));
@@ -143,7 +142,8 @@ impl Shares {
         u16::try_from(granted).unwrap_or(u16::MAX)
     }
 
-    /// True if OVER is not meant for this flow: it has much less than the others, or nothing yet.
+    /// True if OVER does not apply to this flow: it has less than seven eighths of the level, or no
+    /// bytes yet.
     #[inline]
     pub(crate) fn spares(&self, flow_hash: u32) -> bool {
         let slot = self.slots.get(Self::index(flow_hash));
@@ -159,7 +159,7 @@ impl Shares {
         }
     }
 
-    /// How fast small flows may grow, from the bytes so far.
+    /// The growth of small flows, from the bytes so far.
     #[cold]
     pub(crate) fn set_lift(&mut self) {
         let growth_ppm = match self.small {
@@ -173,7 +173,7 @@ impl Shares {
         self.lift = u16::try_from(lift).unwrap_or(u16::MAX);
     }
 
-    /// Nothing is known of any flow.
+    /// Forgets all flows.
     pub(crate) fn clear(&mut self) {
         self.slots.fill(EMPTY);
         (self.total, self.small, self.lift) = (0, 0, 0);
@@ -182,7 +182,7 @@ impl Shares {
     /// An interval has passed: its bytes make the next one's factors.
     #[cold]
     pub(crate) fn settle(&mut self) {
-        // Who sends no more is nobody to compare with.
+        // Ignore flows that sent nothing in this interval.
         for slot in self.slots.iter_mut().filter(|slot| !slot.active) {
             slot.bytes = 0;
         }
@@ -195,7 +195,7 @@ impl Shares {
         self.small = self.small * KEPT.0 / KEPT.1;
     }
 
-    /// Factors, and who is spared or small, from the bytes so far.
+    /// Factors, and the spared and small flows, from the bytes so far.
     #[cold]
     pub(crate) fn weigh(&mut self) {
         let (mut sum, mut squares, mut count) = (0, 0, 0);
@@ -246,7 +246,7 @@ mod tests {
         // Mean 20 000: two thirds and twice, which makes 20 000 + 20 000 bytes grow like 40 000.
         assert_eq!(shares.grant(1, 3000), 1992);
         assert_eq!(shares.grant(2, 3000), 6000);
-        // One that nobody has seen yet: twice at most.
+        // A new flow: twice at most.
         assert_eq!(shares.grant(3, 3000), 6000);
         assert_eq!(shares.grant(2, u16::MAX), u16::MAX);
         shares.clear();
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn over_is_for_those_who_have_their_share() {
         let mut shares = Shares::new(10 * PPM);
-        // Nothing is known: nobody is spared.
+        // An empty table spares no flow.
         assert!(!shares.spares(1) && !shares.spares(4));
         for (flow, bytes) in [(1, 40_000), (2, 30_000), (3, 38_000)] {
             shares.count(flow, bytes);
@@ -291,7 +291,7 @@ mod tests {
             [1, 2, 3].map(|flow| shares.spares(flow)),
             [false, true, false]
         );
-        // One that nobody has seen yet has less than that.
+        // A new flow has less than that.
         assert!(shares.spares(4));
         // Some hundred small ones hardly lower the level.
         for flow in 100..600 {
@@ -315,15 +315,15 @@ mod tests {
     fn small_flows_grow_as_in_slow_start_while_they_are_few() {
         let mut shares = Shares::new(10 * PPM);
         shares.set_lift();
-        assert_eq!(shares.lift(3), 0, "nobody is small before anybody is known");
+        assert_eq!(shares.lift(3), 0, "no flow is small in an empty table");
         shares.count(1, 900_000);
         shares.count(2, 2_000);
         shares.settle();
         // 2^2.5 − 1 over ε, also for one that comes now.
         let most = 30_519;
         assert_eq!([1, 2, 3].map(|flow| shares.lift(flow)), [0, most, most]);
-        // A crowd of them comes: together they grow by an eighth of all bytes. What was before
-        // counts by three quarters.
+        // Several hundred of them come: together they grow by an eighth of all bytes. The bytes
+        // before count by three quarters.
         let before = 902_000 * 3 / 4;
         let crowd = 200_000;
         for flow in 1000..1100 {
@@ -336,7 +336,7 @@ mod tests {
         assert!((lift * 10.0 / growth - 1.0).abs() < 3e-2, "{lift} {growth}");
         shares.clear();
         assert_eq!(shares.lift(2), 0);
-        // Where no sender follows r there is nothing to tell.
+        // Where no sender follows r there is no lift.
         let mut shares = Shares::new(0);
         shares.count(1, 900_000);
         shares.settle();
@@ -359,8 +359,8 @@ mod tests {
     }
 
     proptest! {
-        /// Somebody is always told OVER, and whoever has more than one who is told it is told it
-        /// too.
+        /// At least one flow always receives OVER, and so does each flow with more bytes than one
+        /// that receives it.
         #[test]
         fn the_largest_are_never_spared(bytes in prop::collection::vec(1u32..100_000_000, 1..40)) {
             let mut shares = Shares::new(10 * PPM);
@@ -376,7 +376,7 @@ mod tests {
             }
         }
 
-        /// Together flows grow as with one r for all, and nobody with more bytes is told more.
+        /// Together flows grow as with one r for all, and a flow with more bytes gets no larger r.
         #[test]
         fn the_sum_stays(bytes in prop::collection::vec(1000u32..100_000_000, 1..40)) {
             let mut shares = Shares::new(10 * PPM);
@@ -396,8 +396,8 @@ mod tests {
                 .collect();
             flows.sort_by(|a, b| a.0.total_cmp(&b.0));
             let sum: f64 = flows.iter().map(|(bytes, _)| bytes).sum();
-            let told: f64 = flows.iter().map(|(bytes, r)| bytes * r).sum();
-            let off = told / (sum * f64::from(r)) - 1.0;
+            let granted: f64 = flows.iter().map(|(bytes, r)| bytes * r).sum();
+            let off = granted / (sum * f64::from(r)) - 1.0;
             prop_assert!((-0.05..0.01).contains(&off), "{off}");
             for (a, b) in flows.iter().zip(&flows[1..]) {
                 prop_assert!(a.1 >= b.1);

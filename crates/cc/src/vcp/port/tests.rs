@@ -1,4 +1,4 @@
-//! The port: when intervals begin and end, and what packets get.
+//! The port: intervals and the marks of packets.
 
 use proptest::prelude::*;
 
@@ -141,7 +141,7 @@ fn an_idle_port_sleeps_and_begins_with_the_next_packet() {
     offer(&mut link, 1230, 2_000_000);
     link.on_timer(at(1430), 0);
     assert_eq!(link.metrics().code, VcpCode::High);
-    // Nothing for a whole interval: asleep again, and the old code is forgotten on waking.
+    // A whole interval without packets: asleep again, and the old code is forgotten on waking.
     link.on_timer(at(1630), 0);
     assert_eq!(link.deadline(), None);
     link.on_arrival(at(9000), &packet(1500), 0);
@@ -162,7 +162,7 @@ fn an_interval_closes_early_once_it_is_full() {
 }
 
 /// From a tail drop on packets leave with OVER, until a whole interval has passed without one; with
-/// BISE as without, and XCP packets are told so in their own way.
+/// BISE as without, and XCP packets get negative feedback.
 #[test]
 fn tail_drops_are_over_until_an_interval_without_them() {
     fn drops<R: LinkRule>(mut link: VcpLink<R>) {
@@ -190,10 +190,10 @@ fn tail_drops_are_over_until_an_interval_without_them() {
             }),
             ..packet(1500)
         };
-        let Answer::Xcp(told) = link.on_departure(at(439), &asks, 0) else {
+        let Answer::Xcp(answer) = link.on_departure(at(439), &asks, 0) else {
             panic!("no XCP answer")
         };
-        assert!(told.delta < 0, "{}", told.delta);
+        assert!(answer.delta < 0, "{}", answer.delta);
         assert_eq!(code(&mut link, 440), VcpCode::Low);
         assert_eq!(link.metrics().code, VcpCode::Low);
     }
@@ -249,7 +249,7 @@ fn the_first_interval_does_not_promise_what_it_has_already_used() {
 
 #[test]
 fn while_mi_rules_half_of_what_has_come_lowers_r_within_the_interval() {
-    let told = |foresee_ppm: u64, first: u32| {
+    let r = |foresee_ppm: u64, first: u32| {
         let params = VcpLinkParams {
             t_rho: Interval::Fixed(ms(200)),
             foresee_ppm,
@@ -266,16 +266,16 @@ fn while_mi_rules_half_of_what_has_come_lowers_r_within_the_interval() {
     };
     // A load of 0.006: r is 1. Half of the half load that came since makes it what it is at ρ =
     // 0.25: 0.099.
-    assert_eq!(told(0, 15_000), u16::MAX);
+    assert_eq!(r(0, 15_000), u16::MAX);
     assert!(
-        (6300..=8200).contains(&told(500_000, 15_000)),
+        (6300..=8200).contains(&r(500_000, 15_000)),
         "{}",
-        told(500_000, 15_000)
+        r(500_000, 15_000)
     );
-    // A load of 0.1 was something to go by: r stands.
-    let known = told(0, 250_000);
+    // A load of 0.1 gives an estimate: r stays.
+    let known = r(0, 250_000);
     assert!((17_000..=20_000).contains(&known), "{known}");
-    assert_eq!(told(500_000, 250_000), known);
+    assert_eq!(r(500_000, 250_000), known);
 }
 
 #[test]
@@ -340,15 +340,15 @@ fn over_is_not_for_a_flow_with_little() {
             },
         )
     };
-    // 1.02 of what γ leaves. Who cannot see the load is told OVER in any case.
-    let told = interval(0, 1683);
-    let codes = told.map(|(code, _)| code);
+    // 1.02 of what γ leaves. A flow that cannot read the load gets OVER in any case.
+    let marks = interval(0, 1683);
+    let codes = marks.map(|(code, _)| code);
     assert_eq!(
         codes,
         [VcpCode::Over, VcpCode::High, VcpCode::Low, VcpCode::Over]
     );
-    assert!(told.iter().all(|(_, full)| *full));
-    // With so much more that a queue must stand, the small flow has to wait as well.
+    assert!(marks.iter().all(|(_, full)| *full));
+    // At a load that must leave a queue, the small flow has to wait as well.
     let codes = interval(201, 1900).map(|(code, _)| code);
     assert_eq!(
         codes,
@@ -412,13 +412,13 @@ fn a_run_counts_as_its_packets_do() {
 
 #[test]
 fn intervals_are_rounded_up() {
-    let told = VcpAnswer::whole_millis;
-    assert_eq!(told(Duration::ZERO), 0);
-    assert_eq!(told(Duration::from_nanos(200_000_001)), 201);
-    assert_eq!(told(ms(200)), 200);
-    assert_eq!(told(ms(65_535)), 65_535);
-    assert_eq!(told(Duration::from_secs(70)), 65_535);
-    assert_eq!(told(Duration::MAX), 65_535);
+    let millis = VcpAnswer::whole_millis;
+    assert_eq!(millis(Duration::ZERO), 0);
+    assert_eq!(millis(Duration::from_nanos(200_000_001)), 201);
+    assert_eq!(millis(ms(200)), 200);
+    assert_eq!(millis(ms(65_535)), 65_535);
+    assert_eq!(millis(Duration::from_secs(70)), 65_535);
+    assert_eq!(millis(Duration::MAX), 65_535);
 }
 
 proptest! {
@@ -464,8 +464,8 @@ proptest! {
                     prop_assert!(code != 0);
                     prop_assert!(answer.code >= VcpCode::Low);
                     prop_assert!(answer.t_rho_ms <= 10_000);
-                    let told = Duration::from_millis(answer.t_rho_ms.into());
-                    let rounded = told - link.metrics().interval;
+                    let advertised = Duration::from_millis(answer.t_rho_ms.into());
+                    let rounded = advertised - link.metrics().interval;
                     prop_assert!(rounded < Duration::from_millis(1));
                 }
                 Answer::None => prop_assert_eq!(code, 0),

@@ -1,4 +1,4 @@
-//! The sender's half: who rules, what losses mean, and the window that follows.
+//! The sender's half: mode, reaction to losses, and the resulting window.
 
 mod delivered;
 mod granted_start;
@@ -27,8 +27,8 @@ use steering::{FULL_128, Latest, Moment, Steering};
 /// What CE in the IP header leaves: β of RFC 9438.
 const CE_SHARE_PPM: u64 = 700_000;
 
-/// While CUBIC rules for long, few packets ask the routers: where these answer but are not the
-/// bottleneck, one per round trip and one in so many at least.
+/// While CUBIC rules for long, few packets carry requests: where routers answer but are not the
+/// bottleneck, one per round trip and one in `ASK_IN_VAIN` at least.
 const ASK_IN_VAIN: u64 = 64;
 
 /// A window that does not grow leaves a little faster than once per round trip.
@@ -50,7 +50,7 @@ pub(super) struct Halving {
     pub(super) before: u64,
 }
 
-/// A VCP sender; `L` says what losses mean.
+/// A VCP sender; `L` is the reaction to losses.
 ///
 /// The window is CUBIC's until a router has marked a packet, while marks stay away, and while a
 /// bottleneck shows that no router announces; it is the routers' otherwise.
@@ -69,7 +69,7 @@ pub struct VcpSender<L> {
     recent: RecentRtt,
     min_rtt: Option<Duration>,
     last_sent: u64,
-    /// Feedback came with the acknowledgement that is being told.
+    /// Feedback came with the acknowledgement that is being processed.
     fed: bool,
     pub(super) halving: Option<Halving>,
     marked_at: Option<Instant>,
@@ -78,8 +78,8 @@ pub struct VcpSender<L> {
 }
 
 impl<L: LossRule> VcpSender<L> {
-    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes; `name` is what
-    /// reports call it.
+    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes; `name` appears in
+    /// reports.
     #[must_use]
     pub fn new(
         name: &'static str,
@@ -110,7 +110,7 @@ impl<L: LossRule> VcpSender<L> {
         }
     }
 
-    /// What another law goes on with. `None` while a bottleneck rules that no router announces.
+    /// The state that another law continues with. `None` while an unannounced bottleneck rules.
     pub(crate) fn leave(&self) -> Option<Handover> {
         (!self.hidden.rules()).then(|| Handover {
             mtu: self.mtu,
@@ -124,7 +124,7 @@ impl<L: LossRule> VcpSender<L> {
         })
     }
 
-    /// Goes on where another law has left off.
+    /// Continues from the state of another law.
     pub(crate) fn enter(name: &'static str, now: Instant, params: VcpParams, left: Handover) -> Self
     where
         L: Default,
@@ -142,7 +142,7 @@ impl<L: LossRule> VcpSender<L> {
         law
     }
 
-    /// Something came back with the acknowledgement that is told next.
+    /// Feedback arrived with the next acknowledgement.
     pub(crate) const fn is_fed(&mut self) {
         self.fed = true;
     }
@@ -267,7 +267,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
             self.end_start();
         }
         self.delivered.on_ack(now, acked.srtt, acked.bytes);
-        // While a hidden bottleneck has given CUBIC the window, most packets ask nothing.
+        // While a hidden bottleneck has given CUBIC the window, most packets carry no request.
         if !core::mem::take(&mut self.fed) && acked.packets > 0 && !self.hidden.rules() {
             let change = self.ruler.on_silence(now, acked.srtt, acked.packets);
             self.obey(change, now);
@@ -399,8 +399,8 @@ impl<L: LossRule> Controller for VcpSender<L> {
     fn request(&self) -> Request {
         Request {
             bise: self.params.bise_epsilon_ppm.is_some(),
-            // Routers size their interval by it: what they say takes so long to show, queues on the
-            // way back and longer routes included.
+            // Routers size their interval by it: feedback takes this long to show, with queues on
+            // the way back and longer routes.
             min_rtt: self
                 .min_rtt
                 .map(|least| least + self.hidden.behind() + self.hidden.ahead()),

@@ -1,4 +1,4 @@
-//! What a cut leaves behind: a time in which further OVERs tell nothing new.
+//! The time after a cut in which further OVERs are ignored.
 //!
 //! A cut needs one round trip to reach the router, one interval to be measured and one round trip
 //! to return. The sender ignores OVER for an interval (FREEZE) and takes it as HIGH for one round

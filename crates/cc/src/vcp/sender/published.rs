@@ -37,8 +37,8 @@ pub(crate) struct PublishedVcp {
 }
 
 impl PublishedVcp {
-    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes; `name` is what
-    /// reports call it.
+    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes; `name` appears in
+    /// reports.
     pub(crate) fn new(
         name: &'static str,
         now: Instant,

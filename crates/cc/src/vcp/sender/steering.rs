@@ -9,7 +9,7 @@ use crate::vcp::ai::AiClock;
 use crate::vcp::params::{TYPICAL_RTT, VcpParams};
 use crate::vcp::scale::{Gains, Scaling};
 
-/// Intervals that a router may claim; beyond them its word is not taken.
+/// Intervals that a router may claim; others are clamped.
 const LEAST_T_RHO: Duration = Duration::from_millis(1);
 const LONGEST_T_RHO: Duration = Duration::from_millis(65_535);
 
@@ -26,10 +26,10 @@ const AI_WHILE_SPARED: (u64, u64) = (1, 16);
 /// A cut of which growth gives back half and more does not end the overload: 1/16 of the window.
 const GIVEN_BACK: u64 = 16;
 
-/// Load in 1/128 from which a port says OVER.
+/// Load in 1/128 from which a port sends OVER.
 pub(super) const FULL_128: u8 = 128;
 
-/// What routers last said.
+/// The latest feedback of routers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Latest {
     /// LOW, with BISE's large ε.
@@ -49,7 +49,7 @@ pub(crate) struct Moment {
     pub(crate) mtu: u64,
     /// The window bounded the sender.
     pub(crate) limited: bool,
-    /// A queue stands somewhere that codes do not tell of: no MI.
+    /// A queue stands at a hop that codes do not cover: no MI.
     pub(crate) braked: bool,
 }
 
@@ -110,7 +110,7 @@ impl Steering {
         self.last_feedback = None;
     }
 
-    /// A router's interval; 0 where the carrier cannot tell it.
+    /// A router's interval; 0 where the carrier has no field for it.
     #[inline]
     pub(crate) fn hear_t_rho(&mut self, t_rho: Duration) {
         if t_rho > Duration::ZERO {
@@ -134,7 +134,7 @@ impl Steering {
             self.latest = Latest::Raised;
         }
         if late {
-            // Nothing says that there was no OVER meanwhile.
+            // An OVER in the meantime may have been missed.
             self.ai.hold(now);
         }
         let stage = self.cut.stage(now);
@@ -165,7 +165,7 @@ impl Steering {
     ) {
         let [_, low, high, over] = feedback.bytes;
         let over = if stage == Stage::Grace { over } else { 0 };
-        // Feedback that was away for long says little about now: one round trip's worth at most.
+        // Late feedback is no longer current: one round trip's worth at most.
         let worth = if late { self.window.bytes() } else { u64::MAX };
         let low = low.min(worth);
         let raised = high.saturating_add(over).min(worth);
@@ -266,7 +266,7 @@ impl Steering {
         due
     }
 
-    /// A queue that is no VCP router's marked packets: an OVER, cut as another law would cut.
+    /// A queue that is not a VCP router's marked packets: an OVER, cut as another law would cut.
     pub(crate) fn on_marked(&mut self, now: Instant, share_ppm: u64, srtt: Duration, mtu: u64) {
         self.window.md(share_ppm, mtu);
         self.cut.made(now, self.t_rho, srtt);
@@ -294,8 +294,8 @@ impl Steering {
         self.last_feedback = None;
     }
 
-    /// Not above `bytes` after an idle time, by which α has not grown: an OVER in it would not have
-    /// been heard.
+    /// Limits the window to `bytes` after an idle time. α has not grown in it: an OVER would have
+    /// been missed.
     pub(crate) fn cap_after_idle(&mut self, now: Instant, bytes: u64) {
         self.cap(bytes);
         self.ai.hold(now);

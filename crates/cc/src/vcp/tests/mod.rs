@@ -158,7 +158,7 @@ fn the_papers_form_has_no_bounds_on_its_gains() {
     assert_eq!(alpha, 25);
     let (epsilon, _) = growth(&ours);
     assert!((epsilon - 0.163_649_93).abs() < 1e-6, "{epsilon}");
-    // A window times a thousand per round trip is the end of it for anybody.
+    // The gain is limited to a factor of a thousand per round trip.
     let far = Scaling::new(&paper).gains(&paper, Duration::from_secs(1000), t_rho);
     assert_eq!(far.mild_q32, 1000 << 32);
 }

@@ -1,4 +1,4 @@
-//! What a port answers to a packet.
+//! A port's answer to a packet.
 
 use super::XcpLink;
 use super::overflow::Overflow;
@@ -18,7 +18,7 @@ impl XcpLink {
             self.sums.x_granted(header, bytes)
         };
         if x == 0 {
-            // Who does not say what they have is given nothing.
+            // A header that states no window is given nothing.
             return XcpAnswer {
                 delta: header.delta.min(0),
                 bounding: header.delta > 0,
@@ -31,7 +31,7 @@ impl XcpLink {
             .as_ref()
             .is_some_and(|known| !known.is_known(flow_hash));
         let most = if new { self.newcomers.left() } else { u64::MAX };
-        // Nobody gives back more than the rate that they have, whatever RTT they tell.
+        // A flow gives back at most the rate that it has, whatever RTT it states.
         let wanted = if header.delta < 0 && self.params.guard {
             let rtt_us = u64::from(header.rtt_us).max(self.mean_rtt_us / RTT_SPREAD);
             header.delta.max(-whole_rate(stands_for, rtt_us))
@@ -58,16 +58,16 @@ impl XcpLink {
 
     #[inline]
     pub(super) fn answer_guest(&self, flow_hash: u32, carried: &VcpCarried) -> VcpAnswer {
-        let mut told = self
+        let mut mark = self
             .guests
-            .told(flow_hash, carried.bise && carried.carries_r);
+            .mark(flow_hash, carried.bise && carried.carries_r);
         if self.overflow != Overflow::No {
-            told.code = VcpCode::Over;
+            mark.code = VcpCode::Over;
         }
         let load = self.seen.load_128;
         VcpAnswer {
-            code: told.code,
-            r: carried.carries_r.then_some(told.r),
+            code: mark.code,
+            r: carried.carries_r.then_some(mark.r),
             t_rho_ms: VcpAnswer::whole_millis(self.guests.told_interval()),
             load_128: load,
             translated: true,

@@ -1,16 +1,14 @@
-//! How much of what headers say is believed: levels below which all but a few percent of the bytes
-//! stay.
+//! Plausibility levels of header fields: a level is exceeded by at most a few percent of the bytes.
 //!
-//! A header is public: anyone can write one. So what a header may count for follows from bytes,
-//! which cost its sender something: X per byte and RTT count up to a multiple of a level that
-//! nearly all bytes keep to. A level is found from what headers say, *before* anything is cut off,
-//! so that cutting never feeds on itself. It doubles at most once per interval, while more than one
-//! part in 32 of the bytes lie above it; it shrinks by a quarter once as few lie above three
-//! quarters of it.
+//! A header is public: anyone can write one. So a header counts by its bytes, which have a cost for
+//! its sender: X per byte and RTT count up to a multiple of a level that nearly all bytes keep to.
+//! A level is found from the header fields *before* anything is cut off, so that cutting never
+//! feeds on itself. It doubles at most once per interval, while more than one part in 32 of the
+//! bytes lie above it; it shrinks by a quarter once as few lie above three quarters of it.
 
-/// One part in so many of the bytes may lie above a level.
+/// One part in `FEW` of the bytes may lie above a level.
 const FEW: u64 = 32;
-/// What is left of a level that shrinks.
+/// Factor by which a level decreases.
 const SHRINKS: (u64, u64) = (3, 4);
 
 /// A level, in any unit, and the bytes of the running interval above it and above three quarters of
@@ -36,7 +34,7 @@ impl Level {
         self.at
     }
 
-    /// A header tells `value`, where the level would be `at`, and stands for `bytes`.
+    /// A header carries `value`, where the level would be `at`, and stands for `bytes`.
     #[inline]
     pub(crate) const fn count(&mut self, value: u64, at: u64, bytes: u64) {
         if value > at - at / 4 {

@@ -1,27 +1,27 @@
-//! The rate at which a link really drains: for links that are shared, or change, without telling
-//! the port (the XCP Linux paper leaves that open in section IV-B).
+//! The actual rate of a link: for links that are shared, or change, while the port is not informed
+//! (the XCP Linux paper leaves that open in section IV-B).
 //!
 //! While packets wait, the next one leaves as soon as the link takes it. So bytes over time of a
-//! busy stretch of at least ten packets are the link's rate, whatever else it carries. Where
-//! nothing waits there is nothing to see: if the traffic fills what is believed all the same, the
-//! belief grows by a fiftieth per interval until a queue forms.
+//! busy stretch of at least ten packets are the link's rate, whatever else it carries. Without a
+//! backlog there is no measurement: if the traffic still fills the estimate, it grows by a fiftieth
+//! per interval until a queue forms.
 
 use crate::base::arith::{mul_div, ns_since};
 use crate::base::{Duration, Instant};
 
-/// A busy stretch has so many packets at least …
+/// Least number of packets in a busy stretch …
 const LEAST_PACKETS: u32 = 10;
 /// … and lasts for this part of the mean RTT: transmitters work in bursts.
 const PART_OF_RTT: u32 = 8;
-/// A longer pause between two packets is no transmission.
+/// A longer pause between two packets ends the busy stretch.
 const MOST_GAP: Duration = Duration::from_secs(2);
-/// What one stretch moves the belief by: a quarter of the way.
+/// One stretch moves the estimate by a quarter of the way.
 const GAIN: i128 = 4;
-/// Believed is a little less than measured, so that the queue drains.
+/// The estimate is a little below the measurement, so that the queue drains.
 const MARGIN: (u64, u64) = (63, 64);
-/// What the belief grows by per interval without a queue.
+/// Growth of the estimate per interval without a queue …
 const PROBE: u64 = 50;
-/// … if so much of it is used.
+/// … if this part of it is used.
 const FULL: (u64, u64) = (19, 20);
 /// Least and largest belief, in bytes per second.
 const LEAST: u64 = 1_000;
@@ -41,7 +41,7 @@ struct Stretch {
 pub(crate) struct DrainMeter {
     /// Bytes per second.
     believed: u64,
-    /// What the port says of itself: never more than that.
+    /// The port's configured rate, an upper bound.
     port: u64,
     stretch: Option<Stretch>,
     /// Bytes of the packet that left last.
@@ -77,7 +77,7 @@ impl DrainMeter {
     }
 
     /// A packet of `bytes` begins to leave; others wait behind it if `backlogged`. True if that
-    /// changed the belief.
+    /// changed the estimate.
     #[inline]
     pub(crate) fn on_departure(
         &mut self,
@@ -185,7 +185,7 @@ mod tests {
         let _ = drain(&mut meter, Instant::ZERO, 400, 625_000);
         meter.on_interval(700_000, 10_000);
         let before = meter.believed();
-        // A queue stands, or the traffic is less than what is believed.
+        // A queue stands, or the traffic is less than the estimate.
         meter.on_interval(700_000, 10_000);
         meter.on_interval(before / 2, 0);
         assert_eq!(meter.believed(), before);

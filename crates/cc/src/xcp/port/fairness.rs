@@ -28,7 +28,7 @@ pub(crate) struct Pools {
 /// One packet's settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
-    /// What its header is to say.
+    /// The rate change to write into its header.
     pub(crate) delta: i64,
     /// This port lowered it.
     pub(crate) bounding: bool,

@@ -1,20 +1,20 @@
-//! VCP packets at an XCP port: what XCP would tell their flows, said in VCP's codes.
+//! VCP packets at an XCP port: XCP's feedback for their flows, expressed in VCP's codes.
 //!
-//! An XCP flow that is there for a whole interval is given an equal share of the positive pool and
-//! loses of the negative one by its bytes. A VCP flow has the same coming to it: the port keeps the
-//! rate that an XCP flow in its place would have, and compares it with the rate that the flow has.
-//! Less is LOW, with the r that makes a BISE sender grow by half of what is missing; more than a
-//! sixteenth above it is OVER, which takes an eighth; between them it is HIGH, under which senders
-//! add what they add.
+//! An XCP flow that is active for a whole interval gets an equal share of the positive pool and a
+//! share of the negative one by its bytes. A VCP flow is due the same: the port keeps the rate that
+//! an XCP flow in its place would have, and compares it with the flow's measured rate. A rate below
+//! it gets LOW, with the r that makes a BISE sender grow by half of the difference. A rate more
+//! than a sixteenth above it gets OVER, which takes an eighth. Between them the code is HIGH, under
+//! which senders keep their additive increase.
 //!
-//! What a code does shows a round trip after the port wrote it, and takes another one to show in
-//! full. So rates are compared once per *look*: in its first interval the code is told, then comes
-//! the flow's round trip, and its last interval is measured. A sender that was told to grow for all
-//! of that would grow on for as long as nobody sees it, and end at several times what is due: it is
-//! told HIGH after the first interval. Who has more than a third above what is due is told OVER for
-//! all of a look; senders cut once per interval and round trip.
+//! The effect of a code starts to show a round trip after the port wrote it, and takes another one
+//! to show in full. So rates are compared once per *look*: the code is sent in its first interval,
+//! then the flow's round trip passes, and its last interval is measured. A sender that received LOW
+//! during the whole look would keep growing before its rate is measured, and end at several times
+//! the due rate: it receives HIGH after the first interval. A flow more than a third above its due
+//! rate receives OVER for all of a look; senders cut once per interval and round trip.
 //!
-//! Flows are told apart by a hash in a table of fixed size; two in one slot count as one.
+//! A hash in a table of fixed size identifies a flow; two in one slot count as one.
 
 use super::fairness::Pools;
 use crate::base::arith::{mul_div, nanos, ns_since};
@@ -26,20 +26,21 @@ use crate::xcp::fixed::rate_q16;
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 10;
 
-/// The interval that VCP packets are told: the port's own, and half of VCP's usual one at least.
-const LEAST_TOLD: Duration = Duration::from_millis(100);
-/// A look waits for so many intervals at most, for whoever tells a long round trip.
+/// Least interval that VCP packets carry, half of VCP's usual one; else the port's own.
+const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+/// Most intervals that a look waits for a round trip, however long an RTT the flow states.
 const LONGEST_WAIT: u64 = 8;
-/// Intervals of a look beside those: in the first the code is told, and the last is measured.
+/// Intervals of a look besides those: the first carries the code, and the last is measured.
 const TOLD_AND_MEASURED: u64 = 2;
 /// A rate above what is due by this part of itself is OVER.
 const TOO_MUCH: u64 = 16;
-/// What is due is at least this part of the rate, and at most so many times it, as a flow that does
-/// not use it loses it …
+/// The due rate is between 1/`SPREAD` and `SPREAD` times the flow's rate, as a flow that does not
+/// use it loses it …
 const SPREAD: u64 = 2;
 /// … by a quarter per look.
 const UNUSED: (u64, u64) = (3, 4);
-/// What r = 1 gives per look: ten times the rate (ε of BISE); half of what is due is told.
+/// The growth of r = 1 per look: ten times the rate (ε of BISE). The r sent covers half of the
+/// difference.
 const BISE_EPSILON: u64 = 20;
 /// What LOW gives a VCP sender without BISE per interval: a sixteenth (ε = 0.0625).
 const PLAIN_LOW: u64 = 16;
@@ -47,13 +48,13 @@ const PLAIN_LOW: u64 = 16;
 const FAR_TOO_MUCH: u64 = 3;
 /// Packets that a flow is taken to have before it was seen for a whole interval.
 const INITIAL_PACKETS: u64 = 10;
-/// A flow seen again after so many intervals is another one; one seen less often counts for the
+/// A flow seen again after this many intervals is another one; one seen less often counts for the
 /// intervals between.
 const STALE: u64 = 4;
 
-/// What a VCP packet is told.
+/// The mark of a VCP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct VcpMark {
     pub(crate) code: VcpCode,
     /// r of a BISE sender, in 2^-16, 65 535 standing for 1.
     pub(crate) r: u16,
@@ -77,7 +78,7 @@ struct Slot {
     /// What is missing, as a share of the rate, in 2^-16.
     surplus_q16: u64,
     code: VcpCode,
-    /// So many parts of a look are told the code; the others are told HIGH.
+    /// Parts of a look that carry the code; the others carry HIGH.
     told_for: u64,
 }
 
@@ -103,7 +104,7 @@ pub(crate) struct Guests {
     interval: u64,
     /// Length of the last one in ns.
     last_ns: u64,
-    told: Duration,
+    advertised: Duration,
     /// What a flow that was there all the time is given.
     share: u64,
     /// Flows seen in the running interval.
@@ -116,7 +117,7 @@ impl Guests {
             slots: vec![EMPTY; SLOTS].into_boxed_slice(),
             interval: STALE + 1,
             last_ns: 1,
-            told: LEAST_TOLD,
+            advertised: LEAST_INTERVAL,
             share: 0,
             active: 0,
         }
@@ -133,9 +134,9 @@ impl Guests {
         self.active
     }
 
-    /// The interval that packets are told.
+    /// The interval that packets carry.
     pub(crate) const fn told_interval(&self) -> Duration {
-        self.told
+        self.advertised
     }
 
     /// An interval of length `last` is over; each flow's share of the next one's positive pool is
@@ -143,13 +144,12 @@ impl Guests {
     pub(crate) fn begin(&mut self, last: Duration, next: Duration, share: u64) {
         self.interval += 1;
         self.last_ns = nanos(last).max(1);
-        self.told = next.max(LEAST_TOLD);
+        self.advertised = next.max(LEAST_INTERVAL);
         self.share = share;
         self.active = 0;
     }
 
-    /// A packet of a flow arrived. Returns what that takes from the pools: given, less what is
-    /// taken.
+    /// A packet of a flow arrived. Returns the net change of the pools: given minus taken.
     #[inline]
     pub(crate) fn count(
         &mut self,
@@ -163,7 +163,7 @@ impl Guests {
         let mut net = 0;
         if let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) {
             if slot.interval != interval {
-                let (share, told) = (self.share, nanos(self.told));
+                let (share, advertised) = (self.share, nanos(self.advertised));
                 let passed = interval - slot.interval;
                 if passed > STALE {
                     *slot = Slot::new(now, bytes, self.last_ns);
@@ -172,7 +172,7 @@ impl Guests {
                     slot.judge(rate);
                 } else {
                     net = slot.settle(share.saturating_mul(passed), pools);
-                    slot.turn(now, told, rtt.map_or(0, nanos));
+                    slot.turn(now, advertised, rtt.map_or(0, nanos));
                 }
                 self.active += passed.min(STALE);
                 slot.interval = interval;
@@ -184,8 +184,8 @@ impl Guests {
         net
     }
 
-    /// A packet arrived that asks nothing: it counts as [`count`](Self::count) says if others of
-    /// its flow asked lately, for a VCP sender whose window is CUBIC's asks with few.
+    /// A packet without a request arrived: [`count`](Self::count) applies if another packet of its
+    /// flow carried one lately. A VCP sender whose window is CUBIC's puts requests on few packets.
     #[inline]
     pub(crate) fn count_silent(
         &mut self,
@@ -202,24 +202,25 @@ impl Guests {
         }
     }
 
-    /// What the flow's packets are told during this interval.
+    /// The mark of the flow's packets during this interval.
     #[inline]
-    pub(crate) fn told(&self, flow_hash: u32, bise: bool) -> Told {
+    pub(crate) fn mark(&self, flow_hash: u32, bise: bool) -> VcpMark {
         let Some(slot) = self.slots.get(Self::index(flow_hash)) else {
-            return Told {
+            return VcpMark {
                 code: VcpCode::High,
                 r: 0,
             };
         };
         let (r, told_for) = match (slot.code, bise) {
-            // Without BISE a LOW gives what it gives: it is said as often as half of that is due.
+            // Without BISE a LOW gives a sixteenth: its number of intervals makes up half of the
+            // difference.
             (VcpCode::Low, false) => {
                 let step = (1 << 16) / PLAIN_LOW;
                 (0, (slot.surplus_q16 + step / 2) / step)
             }
             _ => (slot.surplus_q16 / BISE_EPSILON, slot.told_for),
         };
-        Told {
+        VcpMark {
             code: match slot.part < told_for {
                 true => slot.code,
                 false => VcpCode::High,
@@ -228,7 +229,7 @@ impl Guests {
         }
     }
 
-    /// What a flow that was seen lately was given more than taken, in 2^-16 bytes per second.
+    /// Given minus taken for a flow seen lately, in 2^-16 bytes per second.
     pub(crate) fn given(&self, flow_hash: u32) -> i64 {
         let slot = self.slots.get(Self::index(flow_hash));
         slot.filter(|slot| self.interval - slot.interval <= STALE)
@@ -263,8 +264,8 @@ impl Slot {
         }
     }
 
-    /// A flow's first packet of an interval: what the last one's bytes have coming changes the rate
-    /// that is due.
+    /// A flow's first packet of an interval: the share for the last one's bytes changes the due
+    /// rate.
     fn settle(&mut self, share: u64, pools: &mut Pools) -> i64 {
         let net = pools.settle_flow(share, self.bytes);
         self.due = self.due.saturating_add_signed(net);
@@ -272,12 +273,12 @@ impl Slot {
         net
     }
 
-    /// Compares rates, if a look is over. Packets are told an interval of `told` ns, and the flow a
-    /// round trip of `rtt` ns or 0.
-    fn turn(&mut self, now: Instant, told: u64, rtt: u64) {
+    /// Compares rates, if a look is over. Packets carry an interval of `advertised` ns; the flow's
+    /// round trip is `rtt` ns, or 0 if unknown.
+    fn turn(&mut self, now: Instant, advertised: u64, rtt: u64) {
         let passed = ns_since(now, self.since);
         // Intervals begin with packets, so one may be a little shorter than another.
-        if passed < told - told / 8 {
+        if passed < advertised - advertised / 8 {
             return;
         }
         let rate = rate_q16(self.seen, passed).max(1);
@@ -285,7 +286,7 @@ impl Slot {
         self.seen = 0;
         self.part += 1;
         if rtt > 0 {
-            let wait = rtt.div_ceil(told.max(1));
+            let wait = rtt.div_ceil(advertised.max(1));
             self.parts = TOLD_AND_MEASURED + wait.clamp(1, LONGEST_WAIT);
         }
         if self.part < self.parts {
@@ -300,7 +301,7 @@ impl Slot {
         self.judge(rate);
     }
 
-    /// The code that brings the flow from `rate` to what is due.
+    /// The code that brings the flow from `rate` to the due rate.
     fn judge(&mut self, rate: u64) {
         let rate = rate.max(1);
         self.surplus_q16 = 0;
@@ -338,13 +339,13 @@ mod tests {
                 let _ = guests.count_silent(now, 3, 1500, &mut pools);
             }
             assert!(n == 0 || guests.active() == 2, "one never asks");
-            assert_eq!(guests.told(1, true), guests.told(2, true));
+            assert_eq!(guests.mark(1, true), guests.mark(2, true));
         }
-        assert_eq!(guests.told(2, true).code, VcpCode::Over);
+        assert_eq!(guests.mark(2, true).code, VcpCode::Over);
     }
 
-    /// Packets of one flow that has all that it asks for coming to it: what they are told, interval
-    /// by interval.
+    /// Codes of the packets of one flow whose due rate always covers its request, interval by
+    /// interval.
     fn told_in_turn(rtt: Option<Duration>, bise: bool) -> Vec<VcpCode> {
         let (mut guests, interval) = (Guests::new(), Duration::from_millis(100));
         let in_interval = |n: u64| {
@@ -354,12 +355,13 @@ mod tests {
                 let now = Instant::from_micros(n * 100_000 + packet * 5000);
                 let _ = guests.count(now, 1, 1500, rtt, &mut pools);
             }
-            guests.told(1, bise).code
+            guests.mark(1, bise).code
         };
         (0..18).map(in_interval).collect()
     }
 
-    /// The effect of a code shows after a round trip: until it is measured nobody grows on.
+    /// The effect of a code shows after a round trip: until the rate is measured the flow stops
+    /// growing.
     #[test]
     fn a_flow_grows_in_one_interval_of_a_look_that_lasts_for_its_round_trip() {
         let runs = |codes: &[VcpCode]| -> Vec<usize> {
@@ -376,10 +378,10 @@ mod tests {
             let later = apart.get(1..).unwrap();
             assert!(later.iter().all(|n| *n == look), "{rtt:?}: {codes:?}");
         }
-        // However long a round trip is told.
+        // Also with an absurdly long stated round trip.
         let codes = told_in_turn(Some(Duration::from_secs(3600)), true);
         assert!(runs(&codes).contains(&10), "{codes:?}");
-        // A sixteenth per interval makes nobody grow by too much.
+        // A sixteenth per interval is too little growth to wait for.
         let codes = told_in_turn(None, false);
         assert!(runs(&codes).iter().all(|n| *n == 1), "{codes:?}");
     }

@@ -19,9 +19,9 @@ use crate::xcp::params::{
 };
 
 impl XcpLink {
-    /// Most that may be given, or dealt out anew, per interval: what the buffer can take if all of
-    /// it comes at once. While traffic begins the mean RTT is still growing, so that the longest
-    /// one is what counts.
+    /// Upper limit of what is given, or shuffled, per interval: what the buffer can absorb if all
+    /// of it arrives at once. While traffic begins the mean RTT is still growing, so the longest
+    /// one counts.
     pub(super) fn absorbed(&self) -> u64 {
         if !self.params.guard {
             return u64::MAX;
@@ -33,9 +33,9 @@ impl XcpLink {
         absorbed_q16(self.buffer, rtt_us)
     }
 
-    /// The first packet after idleness: what was measured before says nothing about what comes. All
-    /// capacity is spare, so the first interval may give its share of that; who comes is given as
-    /// if alone, and the pool bounds them all.
+    /// The first packet after idleness: earlier measurements do not apply to the new traffic. All
+    /// capacity is spare, so the first interval may give its share of that. Each new flow gets a
+    /// single flow's share, limited by the pool.
     #[cold]
     pub(super) fn wake(&mut self, now: Instant, header: Option<&XcpCarried>) {
         self.mean_rtt_us = micros(INITIAL_INTERVAL);
@@ -81,7 +81,7 @@ impl XcpLink {
         window > u128::from(FIRST_WINDOW)
     }
 
-    /// What flows have is theirs already, and how much that is shows within an interval: until then
+    /// The flows already have their windows, and their sum shows within an interval: until then
     /// nothing is given.
     #[cold]
     pub(super) fn resume(&mut self, now: Instant) {
@@ -124,19 +124,19 @@ impl XcpLink {
         }
     }
 
-    /// How long the mean RTT makes an interval.
+    /// The length of an interval by the mean RTT.
     pub(super) fn control_interval(&self) -> Duration {
         Duration::from_micros(self.mean_rtt_us).clamp(MIN_INTERVAL, MAX_INTERVAL)
     }
 
-    /// The longest RTT that was told says how long flows may be silent.
+    /// The longest stated RTT bounds how long flows may be silent.
     pub(super) fn note_told(&mut self) {
         self.told_us = self.told_us.max(self.sums.told_us());
         let pause = nanos(self.interval).max(self.told_us * 1000);
         self.idle_ns = pause.saturating_mul(u64::from(IDLE_INTERVALS));
     }
 
-    /// When to look at the running interval, of which so much is left.
+    /// When to look at the running interval, of which `left` remains.
     pub(super) fn look(&self, left: Duration) -> Duration {
         if self.params.guard {
             left.min(LONGEST_LOOK)
@@ -145,8 +145,7 @@ impl XcpLink {
         }
     }
 
-    /// The running interval is due: over, unless it is a long one and what came in it shows no
-    /// shorter RTTs.
+    /// The running interval is due: over, unless it is a long one and no shorter RTTs show in it.
     #[cold]
     pub(super) fn look_or_close(&mut self, now: Instant) {
         let elapsed = now - self.started;
@@ -201,8 +200,7 @@ impl XcpLink {
         }
     }
 
-    /// The mean RTT that the interval showed, as far as it is believed at once. False: it rises by
-    /// more.
+    /// The mean RTT of the interval, as far as it is believed at once. False: it rises by more.
     pub(super) fn learn_mean_rtt(&mut self) -> bool {
         let Some(mean) = self.shown_rtt_us() else {
             self.forget_mean_rtt();
@@ -218,8 +216,8 @@ impl XcpLink {
         mean <= most
     }
 
-    /// Nobody told an RTT for a whole interval: what others did before they left says less and less
-    /// of those that are there.
+    /// No header stated an RTT for a whole interval: the mean of flows that left applies less and
+    /// less to those that are there.
     pub(super) fn forget_mean_rtt(&mut self) {
         if self.params.guard {
             let least = self.mean_rtt_us.min(micros(INITIAL_INTERVAL));
@@ -241,7 +239,7 @@ impl XcpLink {
             drain.on_interval(seen >> 16, queue);
             self.capacity = drain.believed();
         }
-        // What was granted and has not come is as good as there.
+        // A grant that has not arrived counts as traffic.
         let granted = self.granted.until(now);
         let input = rate_q16(bytes.saturating_add(granted), elapsed);
         let capacity = match self.told_spare {
@@ -265,7 +263,7 @@ impl XcpLink {
         if self.start.is_some() {
             self.leaving = Leaving::new(net);
         }
-        // As with what is dealt out anew: while flows begin, for they end, too.
+        // Only while flows start and end often, as for shuffling.
         let more = self.leaving.on_interval(input, capacity, net, total);
         if self.params.guard && self.newcomers.are_young() {
             total = total.saturating_add(more);
@@ -283,11 +281,11 @@ impl XcpLink {
             usual
         };
         let moved = shuffle(part, seen, total, most / 2);
-        let told = self.sums.x() > 0;
+        let stated = self.sums.x() > 0;
         let elapsed = Duration::from_nanos(elapsed);
         let whole = x_of(elapsed);
         let guests = u128::from(self.guests.active()) * u128::from(whole);
-        // Whoever comes first where nobody was is given as if alone.
+        // Without earlier flows, the first flow gets the share of a single flow.
         let x = match self.sums.x() + guests {
             0 if self.params.guard => u128::from(x_of(self.interval)),
             x => x,
@@ -304,7 +302,7 @@ impl XcpLink {
         self.waking = false;
         self.totals.intervals += 1;
         self.begin(now);
-        if self.params.guard && told {
+        if self.params.guard && stated {
             self.newcomers.begin(Some(self.pools.positive_left()));
         }
     }
@@ -323,10 +321,10 @@ impl XcpLink {
         }
     }
 
-    /// The longest time after which what flows are told shows: while traffic begins, intervals are
-    /// shorter than RTTs.
+    /// The longest time after which feedback shows: while traffic begins, intervals are shorter
+    /// than RTTs.
     pub(super) fn longest(&self) -> Duration {
-        let told = self.told_us.min(self.sums.most_rtt_us());
-        self.interval.max(Duration::from_micros(told))
+        let stated = self.told_us.min(self.sums.most_rtt_us());
+        self.interval.max(Duration::from_micros(stated))
     }
 }

@@ -1,15 +1,15 @@
-//! Which flows were here before, and for how long what they say may add up, so that headers made up
-//! for one packet each count for little.
+//! Flows seen before, and the time that their headers may add up to, so that headers forged for one
+//! packet each count for little.
 //!
-//! A header's inter-packet time is its sender's word. What it may count for is bounded by flow: one
-//! that was here before the running interval counts up to the time that has passed since; the first
-//! headers of any other count for nothing in the sums, and together they may have a quarter of what
-//! is given. A newcomer waits for one interval at most; a thousand forged flows of one packet each
-//! change no mean. Time is counted as it passes and not by intervals: a flow whose packets are
-//! further apart than an interval counts for what they are apart.
+//! The sender of a header states its inter-packet time. What it may count for is bounded by flow: a
+//! flow seen before the running interval counts up to the time that has passed since; the first
+//! headers of any other flow count for nothing in the sums, and together they may have a quarter of
+//! what is given. A new flow waits for one interval at most; a thousand forged flows of one packet
+//! each change no mean. Time is counted as it passes and not by intervals: a flow whose packets are
+//! further apart than an interval counts for the time between them.
 //!
-//! Flows are told apart by a hash in a table of fixed size; flows in one slot count together, and
-//! where flows are many, slots allow as much more.
+//! A hash in a table of fixed size identifies a flow; flows in one slot count together, and with
+//! many flows the allowance per slot grows accordingly.
 
 use crate::base::Instant;
 use crate::base::arith::saturate;
@@ -22,7 +22,7 @@ const SLOT_BITS: u32 = 13;
 const TICK_BITS: u32 = 18;
 /// Inter-packet times in 2^-40 s become credit.
 const CREDIT_BITS: u32 = 14;
-/// Credit per tick of a flow that says the truth: 2^18 ns in 2^-26 s.
+/// Credit per tick of a flow whose headers are true: 2^18 ns in 2^-26 s.
 const PER_TICK: u64 = 17_592;
 /// A slot may count for three times the mean of all slots besides.
 const SPREAD: u64 = 3;
@@ -43,7 +43,7 @@ pub(crate) struct Known {
     slots: Box<[Slot]>,
     /// When the running interval began, in ticks.
     began: u32,
-    /// After so many ticks a flow is forgotten.
+    /// Ticks after which a flow is forgotten.
     remembered: u32,
     /// Credit per tick, and at most.
     per_tick: u64,

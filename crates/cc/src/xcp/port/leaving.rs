@@ -1,9 +1,9 @@
 //! The rate that flows take with them when they end.
 //!
-//! α·(C − y) gives flows what is free, but where short flows come and go all the time the rate of
-//! those that end is missing once more an interval later: what is given never fills the link, flows
-//! pile up and each has little. So the port compares what came with what it had given flows to
-//! send, and gives the mean of what is missing beside that, as far as there is room.
+//! α·(C − y) gives flows the free capacity. Where short flows come and go all the time, the rate of
+//! those that end is missing once more an interval later: positive feedback never fills the link,
+//! flows pile up and each has little. So the port compares what arrived with what flows were given,
+//! and gives the mean difference in addition, as far as there is room.
 
 use super::newcomers::YOUNG_INTERVALS;
 
@@ -14,23 +14,23 @@ const MOST: i128 = 4;
 /// All that is given keeps this part of the capacity free.
 const FREE: i128 = 50;
 
-/// Nothing is added in so many intervals after a start, in which flows that began together are
-/// young together: none of them has ended.
+/// Intervals after a start in which nothing is added: flows that began together are all young, and
+/// none of them has ended.
 const WAIT: u32 = YOUNG_INTERVALS;
 
 /// A mean over intervals; rates in 2^-16 bytes per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaving {
     mean: i128,
-    /// What the running interval will bring if nobody ends.
+    /// Input of the running interval if no flow ends.
     expected: Option<i128>,
-    /// What the port had given more than taken when the last interval ended.
+    /// Given minus taken when the last interval ended.
     net: i128,
     wait: u32,
 }
 
 impl Leaving {
-    /// Traffic begins where `net` was given more than taken before.
+    /// Traffic begins where `net` was given minus taken before.
     pub(crate) const fn new(net: i128) -> Self {
         Self {
             mean: 0,
@@ -40,8 +40,8 @@ impl Leaving {
         }
     }
 
-    /// An interval ended in which `input` came, with `net` given more than taken so far, at a port
-    /// of `capacity`. Returns what may be given beside the law's `total`.
+    /// An interval ended in which `input` arrived, with `net` given minus taken so far, at a port
+    /// of `capacity`. Returns what may be given in addition to the law's `total`.
     pub(crate) fn on_interval(&mut self, input: u64, capacity: u64, net: i128, total: i64) -> i64 {
         let (input, capacity) = (i128::from(input), i128::from(capacity));
         let given = net - core::mem::replace(&mut self.net, net);
@@ -54,7 +54,7 @@ impl Leaving {
         if total < 0 || self.wait > 0 {
             return 0;
         }
-        // What is given now comes beside what was given in this interval, less what ends.
+        // This is added to what was given in this interval, less the flows that end.
         let room = capacity - capacity / FREE - input - given + self.mean - i128::from(total);
         i64::try_from(self.mean.min(room).max(0)).unwrap_or(0)
     }

@@ -64,11 +64,11 @@ pub struct XcpLink {
     /// When the running interval is over, or is to be looked at.
     due: Instant,
     last_arrival: Instant,
-    /// The longest RTT that was told lately, in µs.
+    /// The longest RTT stated lately, in µs.
     told_us: u64,
     /// A longer pause means that the port was idle.
     idle_ns: u64,
-    /// Nothing is known of the traffic: it begins, or begins again.
+    /// The traffic begins, or begins again: nothing is known of it.
     waking: bool,
     start: Option<Start>,
     mean_rtt_us: u64,
@@ -81,12 +81,12 @@ pub struct XcpLink {
     queue: StandingQueue,
     pools: Pools,
     guests: Guests,
-    /// Which flows' words count.
+    /// Flows whose headers count.
     known: Option<Known>,
     newcomers: Newcomers,
     leaving: Leaving,
     policer: Option<Policer>,
-    /// What is spare, in bytes per second, where another part measures it.
+    /// Spare bandwidth in bytes per second, where another part measures it.
     told_spare: Option<i64>,
     overflow: Overflow,
     seen: Seen,
@@ -143,7 +143,7 @@ impl XcpLink {
             (None, Capacity::Port | Capacity::Auto) => port,
         }
         .max(1);
-        // What is measured is a belief of the whole interval, not a rate of the moment.
+        // A measured rate is an estimate for the whole interval, not a rate of the moment.
         if self.drain.is_none() {
             let elapsed = now.saturating_since(self.started);
             self.offered.change(elapsed, self.capacity);
@@ -160,7 +160,7 @@ impl XcpLink {
         Duration::from_micros(self.mean_rtt_us)
     }
 
-    /// Nothing has come for so long that what comes next is traffic that begins.
+    /// True if no packet has come for long enough that the next one begins new traffic.
     #[inline]
     fn is_silent(&self, now: Instant, queue: u64) -> bool {
         ns_since(now, self.last_arrival) > self.idle_ns && queue == 0
@@ -168,7 +168,7 @@ impl XcpLink {
 
     /// A flow starts with `bytes_per_second`.
     fn took_start(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
-        // It asked for a total: what it has coming as a guest is part of that.
+        // It asked for a total, which includes its share as a VCP flow.
         if self.start.is_some() {
             let own = self.guests.take_back(flow_hash);
             self.totals.add(-own);
@@ -212,7 +212,7 @@ impl LinkController for XcpLink {
         let header = match &arrival.carried {
             Carried::Xcp(header) => Some(header),
             Carried::QuickStart(_) | Carried::Own(_) | Carried::Foreign => None,
-            // Its own law's business.
+            // The law of VCP ports handles these.
             Carried::Vcp(_) => return true,
         };
         policer.admits(now, arrival.flow_hash, header, size)
@@ -251,7 +251,7 @@ impl LinkController for XcpLink {
                 if standing == Standing::New {
                     self.newcomers.count(size);
                 }
-                // At first nobody is known.
+                // At first no flow is known.
                 if self.waking || standing == Standing::Known {
                     self.sums.count_header(header, x);
                 }
@@ -309,8 +309,8 @@ impl LinkController for XcpLink {
         }
     }
 
-    /// Nothing is given until an interval without drops has passed; drops of plain traffic say
-    /// nothing of the flows that feedback reaches.
+    /// Nothing is given until an interval without drops has passed; drops of plain traffic are no
+    /// evidence about the flows that feedback reaches.
     fn on_drop(&mut self, _now: Instant, packet: &Arrival) {
         let ours = !matches!(packet.carried, Carried::QuickStart(_) | Carried::Foreign);
         if self.params.guard && ours {
@@ -319,7 +319,7 @@ impl LinkController for XcpLink {
         }
     }
 
-    /// The mean RTT and what it led to begin anew; the traffic goes on.
+    /// Resets the mean RTT and its consequences; the traffic goes on.
     fn on_set_aside(&mut self, now: Instant) {
         if self.params.guard {
             self.mean_rtt_us = micros(INITIAL_INTERVAL);
@@ -352,7 +352,7 @@ impl LinkController for XcpLink {
         self.buffer = bytes;
     }
 
-    /// Little: the pools bring a newcomer to its share within some round trips.
+    /// Little: the pools bring a new flow to its share within some round trips.
     fn room_percent(&self) -> u64 {
         10
     }
@@ -360,8 +360,8 @@ impl LinkController for XcpLink {
     fn promised(&self, now: Instant, flow_hash: u32) -> u64 {
         // Later on, what was promised shows within a round trip.
         let Some(start) = &self.start else { return 0 };
-        // Those to whom it was promised are gone. A port that keeps plain packets apart does not
-        // tell of a question's arrival, which would have begun another start.
+        // The flows with that promise are gone. A port that keeps plain packets apart does not
+        // report the arrival of a request, which would have begun another start.
         if self.is_silent(now, 0) {
             return 0;
         }

@@ -1,24 +1,24 @@
-//! Flows that begin: what they may be given, and what is dealt out anew for them.
+//! New flows: the limit on what they are given, and the additional shuffling for them.
 
 use crate::base::arith::PPM;
 
-/// Flows that were not here before may have this part of what is given, all together.
+/// New flows together may have this part of the positive feedback.
 const PART: u64 = 4;
 /// Flows that begin count as such if they bring this part of the bytes …
 const BYTES: u64 = 64;
-/// … and for so many intervals …
+/// … and for this many intervals …
 pub(super) const YOUNG_INTERVALS: u32 = 8;
-/// … in which so many times as much is dealt out anew.
+/// … in which this multiple of the usual share is shuffled.
 const YOUNG_SHUFFLE: u64 = 3;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Newcomers {
-    /// What they may still be given in the running interval, in 2^-16 bytes per second.
+    /// Positive feedback left for them in the running interval, in 2^-16 bytes per second.
     left: u64,
-    /// What they sent in it.
+    /// Bytes that they sent in it.
     bytes: u64,
-    /// For so many intervals some count as young.
+    /// Intervals for which new flows still count as young.
     young: u32,
 }
 
@@ -31,7 +31,7 @@ impl Newcomers {
         }
     }
 
-    /// An interval begins that may give `positive`; `None`: newcomers are all that there are.
+    /// An interval begins that may give `positive`; `None`: all flows are new.
     pub(crate) const fn begin(&mut self, positive: Option<u64>) {
         self.left = match positive {
             Some(positive) => positive / PART,
@@ -39,13 +39,13 @@ impl Newcomers {
         };
     }
 
-    /// What may still be given.
+    /// Positive feedback left.
     #[inline]
     pub(crate) const fn left(&self) -> u64 {
         self.left
     }
 
-    /// One is given `delta`.
+    /// A new flow is given `delta`.
     #[inline]
     pub(crate) const fn take(&mut self, delta: i64) {
         if delta > 0 {
@@ -53,7 +53,7 @@ impl Newcomers {
         }
     }
 
-    /// One sends a packet.
+    /// A new flow sends a packet.
     #[inline]
     pub(crate) fn count(&mut self, bytes: u32) {
         self.bytes = self.bytes.saturating_add(u64::from(bytes));
@@ -64,9 +64,9 @@ impl Newcomers {
         self.young > 0
     }
 
-    /// The part of the traffic that is dealt out anew after an interval of `bytes`, of `usual`, in
-    /// 10^-6: more while flows that begin bring a part of the traffic, so that short ones get to a
-    /// fair share before they end.
+    /// The part of the traffic to shuffle after an interval of `bytes`, of `usual`, in 10^-6. It is
+    /// more while new flows bring a part of the traffic, so that short ones get a fair share before
+    /// they end.
     pub(crate) fn shuffle_ppm(&mut self, bytes: u64, usual: u64) -> u64 {
         self.young = self.young.saturating_sub(1);
         let new = core::mem::take(&mut self.bytes);

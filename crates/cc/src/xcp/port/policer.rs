@@ -1,14 +1,13 @@
-//! Holding back flows that do not do as they say or as they are told (the XCP Linux paper, section
-//! VI-D, asks for it).
+//! Policing of flows that send more than they state or ignore negative feedback (the XCP Linux
+//! paper, section VI-D, asks for it).
 //!
-//! Two things give a liar away. A flow that sends more than it states has inter-packet times that
-//! add up to more than time has passed. A flow that does not hear what is taken from it has a rate
-//! that no sum of answers leads to: the port adds up the answers that it gave and compares. Both
-//! are buckets: what does not fit is dropped before it counts for anything.
+//! Two quantities reveal such a flow. If it sends more than it states, its inter-packet times add
+//! up to more than the time passed. If it ignores negative feedback, it has a rate that no sum of
+//! answers leads to: the port adds up the answers that it gave and compares. Both are token
+//! buckets: a packet beyond them is dropped before it counts for anything.
 //!
-//! The table has a fixed number of entries. A flow that finds no room, because all others of its
-//! set were seen within the last intervals, is let through unwatched; flows without XCP headers are
-//! none of its business.
+//! The table has a fixed number of entries. If all entries of a flow's set were seen within the
+//! last intervals, a new flow passes unwatched. Flows without XCP headers are not policed.
 
 use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::{Duration, Instant};
@@ -20,25 +19,25 @@ const SETS: usize = 1 << SET_BITS;
 const SET_BITS: u32 = 8;
 /// Entries per set.
 const WAYS: usize = 4;
-/// An entry not seen for so many intervals may be another flow's.
+/// An entry not seen for this many intervals may go to another flow.
 const STALE: u64 = 8;
 /// Slack of rates and times: a quarter.
 const SLACK: u64 = 4;
-/// A bucket holds so many packets besides: an initial window.
+/// Packets in a bucket besides: an initial window.
 const BURST_PACKETS: u64 = 10;
-/// A flow is always let send so many packets per interval.
+/// Packets per interval that a flow may always send.
 const LEAST_PACKETS: u64 = 2;
-/// What is taken shows after so many intervals at the latest.
+/// Intervals after which negative feedback shows at the latest.
 const DELAY: usize = 2;
-/// The allowance drifts to the rate that is really sent: up by so little as rounding and lost
-/// answers call for …
+/// The allowance drifts to the actual sending rate: up by this part, for rounding and lost answers
+/// …
 const DRIFT_UP: u64 = 32;
 /// … down by what is left unused.
 const DRIFT_DOWN: u64 = 8;
 
-/// What is granted to a flow that starts is used within so many intervals …
+/// Intervals within which a flow that starts uses its grant …
 const GRANT_INTERVALS: u64 = 3;
-/// … by packets of about so many bytes.
+/// … with packets of about this many bytes.
 const GRANT_BYTES: u32 = 1500;
 
 /// One flow.
@@ -50,7 +49,7 @@ struct Entry {
     last: Instant,
     /// The rate that answers have led to, in 2^-16 bytes per second.
     allowed: u64,
-    /// Until this interval it does not drift down: what was granted is yet to come.
+    /// Until this interval the allowance does not drift down: a granted flight is yet to come.
     kept_until: u64,
     /// Admitted in the running interval, in bytes.
     bytes: u64,
@@ -108,7 +107,7 @@ impl Policer {
         }
     }
 
-    /// The running interval lasts for so long.
+    /// Sets the length of the running interval.
     pub(crate) const fn lasts(&mut self, length: Duration) {
         self.length = length;
     }
@@ -197,7 +196,7 @@ impl Policer {
     }
 }
 
-/// So many packets of `bytes` per interval, as a rate.
+/// The rate of `packets` packets of `bytes` per interval of `length`.
 fn packets_per(length: Duration, packets: u64, bytes: u32) -> u64 {
     rate_q16(packets * u64::from(bytes), nanos(length))
 }
@@ -215,7 +214,7 @@ impl Entry {
         }
     }
 
-    /// A new interval: what was answered, and what was sent, make the new allowance.
+    /// A new interval: answers and bytes sent make the new allowance.
     fn turn(&mut self, interval: u64, length: Duration, bytes: u32) {
         let sent = rate_q16(self.bytes, nanos(length));
         let [oldest, newer] = self.taken_before;
@@ -319,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_flow_that_does_as_it_says_and_is_told_passes() {
-        // Told to stay where it is, after it was told to get there.
+        // Feedback of zero, after feedback that led to this rate.
         let mut policer = Policer::new();
         let header = XcpCarried {
             rtt_us: 100_000,

@@ -1,5 +1,4 @@
-//! Traffic that begins on an idle port: what is given at first, and that promises are kept in mind
-//! until they are used.
+//! Traffic that begins on an idle port: the first grants, and a record of them until they are used.
 
 use crate::base::arith::mul_div;
 use crate::xcp::fixed::to_q16;
@@ -9,7 +8,7 @@ use crate::xcp::fixed::to_q16;
 const FIRST_SHARE: (u64, u64) = (4, 5);
 /// The start is over once this part of what was given has arrived …
 const ARRIVED: (i128, i128) = (19, 20);
-/// … or after so many intervals of full length, if flows do not use what they were given.
+/// … or after this many intervals of full length, if flows do not use their grants.
 const INTERVALS: u32 = 8;
 
 /// What the first interval may give, in 2^-16 bytes per second, of `capacity` bytes per second.
@@ -20,7 +19,7 @@ pub(crate) fn first(capacity: u64) -> u64 {
 /// A start that is not over: most of what was given is yet to come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
-    /// What the port had given more than taken when it began, in 2^-16 bytes per second.
+    /// Given minus taken when it began, in 2^-16 bytes per second.
     net: i128,
     intervals: u32,
     full: u32,
@@ -28,10 +27,10 @@ pub(crate) struct Start {
     heard: Heard,
 }
 
-/// Whose headers have come.
+/// The flows whose headers have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
-    Nobody,
+    None,
     One(u32),
     Several,
 }
@@ -42,7 +41,7 @@ impl Start {
             net,
             intervals: 0,
             full: 0,
-            heard: Heard::Nobody,
+            heard: Heard::None,
         }
     }
 
@@ -50,7 +49,7 @@ impl Start {
     #[inline]
     pub(crate) fn hear(&mut self, flow: u32) {
         self.heard = match self.heard {
-            Heard::Nobody => Heard::One(flow),
+            Heard::None => Heard::One(flow),
             Heard::One(one) if one == flow => return,
             _ => Heard::Several,
         };

@@ -1,4 +1,4 @@
-//! What arrives during a control interval.
+//! Sums over what arrives during a control interval.
 
 use super::believed::Level;
 use crate::base::Duration;
@@ -25,8 +25,8 @@ pub(crate) struct Sums {
     x_rtt: u128,
     /// Bytes times RTTs, in µs.
     bytes_rtt: u128,
-    /// The longest RTT that a header told, in µs.
-    told: u32,
+    /// The longest RTT that a header stated, in µs.
+    longest_rtt: u32,
     /// Bytes that headers with plausible RTTs stand for, and their inter-packet times.
     plausible: (u64, u128),
     /// `None`: all is believed, as published.
@@ -109,7 +109,7 @@ impl Sums {
             x: 0,
             x_rtt: 0,
             bytes_rtt: 0,
-            told: 0,
+            longest_rtt: 0,
             plausible: (0, 0),
             guard: rtt_us.map(|rtt_us| {
                 let mut guard = Guard {
@@ -128,11 +128,11 @@ impl Sums {
         }
     }
 
-    /// The next interval: what is believed in it follows from this one. RTTs above `plausible_us`
-    /// are not plausible in it.
+    /// The next interval: its levels follow from this one. RTTs above `plausible_us` are not
+    /// plausible in it.
     pub(crate) fn turn(&mut self, plausible_us: u64) {
         if let Some(guard) = &mut self.guard {
-            // What a flow's first headers say does not count yet: no level follows from them.
+            // A flow's first headers do not count yet: no level follows from them.
             if guard.x_byte.at() != NO_LEVEL {
                 guard.x_byte.turn(self.headed, 1);
             } else if self.x > 0 {
@@ -150,24 +150,24 @@ impl Sums {
                 guard.most_implausible = mean.saturating_mul(IMPLAUSIBLE_SPREAD);
             }
         }
-        (self.bytes, self.headed, self.told) = (0, 0, 0);
+        (self.bytes, self.headed, self.longest_rtt) = (0, 0, 0);
         (self.x, self.x_rtt, self.bytes_rtt) = (0, 0, 0);
         self.plausible = (0, 0);
     }
 
-    /// The longest RTT that counts for all that it says, in µs.
+    /// The longest RTT that counts in full, in µs.
     pub(crate) fn most_rtt_us(&self) -> u64 {
         self.guard
             .as_ref()
             .map_or(u64::from(MOST_RTT), |guard| u64::from(guard.most_rtt))
     }
 
-    /// A departing packet's inter-packet time as far as it may have its share by it; 0 if its
+    /// A departing packet's inter-packet time as far as its share may follow from it; 0 if its
     /// header takes no part.
     #[inline]
     pub(crate) fn x_granted(&self, header: &XcpCarried, bytes: u32) -> u64 {
         match &self.guard {
-            None => as_told(header),
+            None => as_stated(header),
             Some(guard) => {
                 let stands_for = guard.stands_for(header, bytes);
                 let most = stands_for.saturating_mul(guard.most_granted);
@@ -190,16 +190,16 @@ impl Sums {
         self.bytes = self.bytes.saturating_add(u64::from(bytes)).min(MAX_BYTES);
     }
 
-    /// Takes note of what a header says of a packet of `bytes`, believed or not. Returns the
-    /// inter-packet time that it may count for.
+    /// Records the header of a packet of `bytes`, believed or not. Returns the inter-packet time
+    /// that it may count for.
     #[inline]
     pub(crate) fn hear(&mut self, header: &XcpCarried, bytes: u32) -> u64 {
         self.headed = self.headed.saturating_add(u64::from(bytes)).min(MAX_BYTES);
-        self.told = self.told.max(header.rtt_us);
+        self.longest_rtt = self.longest_rtt.max(header.rtt_us);
         let rtt = u64::from(header.rtt_us).min(self.most_rtt_us());
         self.bytes_rtt += u128::from(bytes) * u128::from(rtt);
         let Some(guard) = &mut self.guard else {
-            return as_told(header);
+            return as_stated(header);
         };
         let stands_for = guard.stands_for(header, bytes);
         let size = u64::from(bytes);
@@ -234,9 +234,9 @@ impl Sums {
         self.x
     }
 
-    /// The longest RTT told, in µs.
+    /// The longest stated RTT, in µs.
     pub(crate) fn told_us(&self) -> u64 {
-        u64::from(self.told.min(MOST_RTT))
+        u64::from(self.longest_rtt.min(MOST_RTT))
     }
 
     /// Mean RTT in µs, weighted by bytes.
@@ -245,7 +245,7 @@ impl Sums {
     }
 
     /// Mean RTT in µs, weighted by inter-packet times, so that each flow counts alike. `None`: no
-    /// header told one.
+    /// header stated one.
     pub(crate) fn mean_rtt_us(&self) -> Option<u64> {
         (self.x > 0).then(|| saturate(self.x_rtt / self.x).max(1))
     }
@@ -257,9 +257,10 @@ fn own(header: &XcpCarried, most_rtt: u32) -> u64 {
     u64::from(header.rtt_us.min(most_rtt)) * X_PER_MICRO
 }
 
-/// As published: whoever tells no RTT takes no part. No more than sums can hold.
+/// As published: a header without an RTT takes no part. The result is limited to what sums can
+/// hold.
 #[inline]
-fn as_told(header: &XcpCarried) -> u64 {
+fn as_stated(header: &XcpCarried) -> u64 {
     if header.rtt_us == 0 {
         return 0;
     }
@@ -309,7 +310,7 @@ mod tests {
             assert_eq!(sums.x(), expected);
             sums.turn(u64::MAX);
         }
-        // From then on nobody counts for much more.
+        // From then on one header counts for little more.
         let slow = XcpCarried {
             x: 80_000 * X_PER_MICRO,
             ..HEADER

@@ -1,18 +1,18 @@
-//! What was asked of routers, so that nobody is believed who grants more.
+//! The sum of requests, so that feedback above it is rejected.
 //!
-//! The sum of all wishes so far is kept with each packet. An acknowledgement then says how much the
-//! packets that it covers asked for together; positive feedback beyond that is not from a router
-//! (each only lowers what it finds).
+//! Each sent packet keeps the sum of all requests so far. An acknowledgement then gives the sum of
+//! the requests that it covers; positive feedback beyond that is not from a router, since each
+//! router only lowers a request.
 
 use crate::law::PacketState;
 
-/// Wishes, in 2^-16 bytes per second.
+/// Requests, in 2^-16 bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     /// Of all packets sent, modulo 2^64. Those of the packets in flight add up to less than half of
     /// that.
     sent: u64,
-    /// Of all packets up to the largest acknowledged.
+    /// Of all packets up to the largest acknowledged one.
     acked: u64,
     /// What may still be granted: by the newest acknowledgement, and by the one before it, whose
     /// feedback may come late.
@@ -20,11 +20,11 @@ pub(crate) struct Asked {
     before: u64,
 }
 
-/// No difference is larger, so that a wrapped one does not count as a large wish.
+/// No difference is larger, so that a wrapped one does not count as a large request.
 const HALF: u64 = 1 << 63;
 
 impl Asked {
-    /// A header asks for `delta`.
+    /// A header requests `delta`.
     #[inline]
     pub(crate) const fn on_sent(&mut self, delta: i64) {
         if delta > 0 {
@@ -49,7 +49,7 @@ impl Asked {
         }
     }
 
-    /// The part of `delta` that was asked for.
+    /// The part of `delta` that was requested.
     #[inline]
     pub(crate) fn grant(&mut self, delta: i64) -> i64 {
         let Ok(positive) = u64::try_from(delta) else {

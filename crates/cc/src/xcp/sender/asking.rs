@@ -49,10 +49,9 @@ impl XcpSender {
         }
     }
 
-    /// True while more could not be made use of: a trial runs, CUBIC rules, losses hold the
-    /// window, or behind a hop that shows and says nothing more is granted already than may be sent
-    /// before some of it has arrived. Routers that don't see the use of what they gave would give
-    /// it again and again.
+    /// True while more could not be used: a trial runs, CUBIC rules, losses hold the window, or,
+    /// behind a visible hop without feedback, the grant is already more than may be sent before
+    /// some of it has arrived. Routers that do not see a grant used would give it again and again.
     fn asks_nothing(&self) -> bool {
         let own = self.steering.bytes();
         let ahead = self.hidden.is_shown() && own > self.hidden.cap();

@@ -6,10 +6,11 @@ use super::steering::Steering;
 use crate::base::arith::{nanos, ns_since};
 use crate::base::{Duration, Instant};
 
-/// Less than this part of the window is no word of the routers, but their dealing out anew.
+/// A decrease of less than this part of the window is attributed to shuffling, not to congestion
+/// feedback.
 const TAKEN: u64 = 32;
 
-/// What routers would have made of the window in the running round trip.
+/// The window by the routers' feedback in the running round trip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndToEnd {
     since: Instant,
@@ -27,9 +28,9 @@ impl EndToEnd {
         }
     }
 
-    /// While a hidden hop is the narrow one and nothing is asked for: routers changed the rate.
+    /// While a hidden hop is the narrow one and requests ask for nothing: routers changed the rate.
     /// `Some`: over a round trip they took a thirty-second or more of the `window`, so their own
-    /// hop is narrower, and so many bytes are left.
+    /// hop is narrower, and this many bytes are left.
     pub(crate) fn on_taken(
         &mut self,
         now: Instant,
@@ -48,8 +49,8 @@ impl EndToEnd {
         (left < before - before / TAKEN).then_some(left)
     }
 
-    /// Routers changed the rate. `Some`: they leave less than the `window` that standard control
-    /// has made of it, so they rule again, with so many bytes.
+    /// Routers changed the rate. `Some`: they leave less than the `window` of standard control, so
+    /// they rule again, with this many bytes.
     pub(crate) fn on_feedback(
         &mut self,
         now: Instant,

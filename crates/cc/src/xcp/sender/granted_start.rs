@@ -7,8 +7,8 @@ use crate::base::Instant;
 use crate::law::Limits;
 use crate::quick_start::Startable;
 
-/// What is granted is kept for so many round trips although it is not used: the peer's flow control
-/// may have to grow for it first.
+/// Round trips for which a grant is kept although it is not used: the peer's flow control may have
+/// to grow for it first.
 const KEPT_ROUNDS: u32 = 3;
 
 impl Startable for XcpSender {
@@ -25,7 +25,7 @@ impl Startable for XcpSender {
 
     fn begin_again_with(&mut self, now: Instant, window: u64) -> bool {
         if !self.explicit() {
-            // Headers of the flight say what is sent.
+            // Headers of the flight state what is sent.
             self.stated = window;
             self.hidden.allow(window, self.srtt.unwrap_or_default());
             return false;

@@ -1,4 +1,4 @@
-//! The sender's half: who rules, what is asked, what losses mean, and the window that follows.
+//! The sender's half: mode, requests, reaction to losses, and the resulting window.
 
 mod asked;
 mod asking;
@@ -30,7 +30,7 @@ use end_to_end::EndToEnd;
 use room::Room;
 use steering::Steering;
 
-/// A queue that stands for so many round trips while routers take nothing back is not theirs.
+/// A queue that stands for this many round trips without negative feedback is not the routers'.
 const PATIENCE_ROUNDS: u32 = 4;
 /// The first grant may be all of a fast link, with a slow one behind it.
 const STEP: u64 = 4;
@@ -55,7 +55,7 @@ pub struct XcpSender {
     ruler: Ruler,
     /// Standard control rules although routers stamp.
     end_to_end: Option<EndToEnd>,
-    /// … because of this. If of a hop that does not answer: how that shows.
+    /// … for this reason. For a hop that does not answer: the sign of it.
     reason: FallbackReason,
     hop: FallbackReason,
     pub(super) hidden: HiddenHop,
@@ -64,20 +64,20 @@ pub struct XcpSender {
     pub(super) srtt: Option<Duration>,
     recent: RecentRtt,
     pub(super) last_sent: u64,
-    /// Nothing that was granted to packets up to here counts.
+    /// Grants to packets up to here do not count.
     pub(super) void_until: Option<u64>,
-    /// What routers tell of packets up to here is of more than they left of a granted start.
+    /// Feedback for packets up to here covers more than what remained of a granted start.
     pub(super) shared_until: Option<u64>,
     /// Bytes and packets sent since the last header, itself included.
     headed_bytes: u64,
     headed_packets: u16,
     /// The application had nothing more to send.
     at_an_end: bool,
-    /// Feedback came with the acknowledgement that is being told.
+    /// Feedback came with the acknowledgement that is being processed.
     fed: bool,
-    /// Routers have taken something back.
+    /// Negative feedback has arrived.
     settled: bool,
-    /// The window of a granted flight that leaves before any router was heard; 0: none does.
+    /// The window of a granted flight that leaves before any router's feedback; 0: none does.
     pub(super) stated: u64,
 }
 
@@ -118,7 +118,7 @@ impl XcpSender {
         self.steering.keep_until(until);
     }
 
-    /// Something came back with the acknowledgement that is told next.
+    /// Feedback arrived with the next acknowledgement.
     pub(crate) const fn is_fed(&mut self) {
         self.fed = true;
     }
@@ -144,7 +144,7 @@ impl XcpSender {
         }
     }
 
-    /// The window of whoever rules.
+    /// The window of the law that rules.
     #[inline]
     fn own_window(&self) -> u64 {
         if self.explicit() {
@@ -175,7 +175,7 @@ impl XcpSender {
     }
 }
 
-/// How much may be sent at once that nobody has proved to arrive.
+/// Multiples of the proven arrivals that may be sent at once.
 fn step(params: &XcpParams) -> Step {
     Step {
         partly: STEP,
@@ -206,7 +206,7 @@ impl Controller for XcpSender {
             return;
         };
         self.fed = true;
-        // The packets that bring this say how long the path is now.
+        // The packets that bring this show how long the path is now.
         if let Some(rtt) = acked.rtt {
             self.recent.on_sample(now, rtt);
         }
@@ -241,8 +241,8 @@ impl Controller for XcpSender {
             self.hear_while_hidden(now, delta, srtt);
             return;
         }
-        // A trial sends less than routers allow, to see what that changes: they are not asked for
-        // more. Nor do they know of a hop where much is lost.
+        // A trial sends less than routers allow, to see the effect: requests ask for no more.
+        // Routers do not know of a hop with heavy loss either.
         let held = self.hidden.pace().is_some() || self.hidden.holds(self.steering.bytes());
         let delta = if held { delta.min(0) } else { delta };
         let (floor, fallback) = (self.floor(), self.fallback.window());
@@ -315,8 +315,8 @@ impl Controller for XcpSender {
             if self.params.loss == XcpLoss::Ignore {
                 return;
             }
-            // A queue that is no XCP router's marks packets: its marks are answered as they ask to
-            // be.
+            // A queue that is not an XCP router's marks packets: the sender responds to its marks
+            // as RFC 3168 requires.
             self.go_end_to_end(now, self.steered(), FallbackReason::EcnMark);
         }
         self.fallback
@@ -393,8 +393,8 @@ impl Controller for XcpSender {
 
     fn signal_every(&self) -> u32 {
         let every = u32::from(self.params.every);
-        let nobody = self.ruler.asks_nobody(self.own_window() / self.mtu);
-        nobody.map_or(every, |nobody| nobody.max(every))
+        let probing = self.ruler.asks_nobody(self.own_window() / self.mtu);
+        probing.map_or(every, |probing| probing.max(every))
     }
 
     fn metrics(&self) -> Metrics {

@@ -1,10 +1,10 @@
 //! The sender of the XCP papers, without any rule of this library's.
 //!
-//! The window changes by what headers bring back and by nothing else, not below one packet (XCP-i
-//! paper, section II-A). A fast retransmit leaves it, and a timeout sets it to one packet (XCP
-//! Linux paper, section II-C.2; XCP-i paper, section II-A; XCP/CUBIC paper, section III-D). The
-//! sender tells routers its window whatever else bounds it, and asks for all it can get. It looks
-//! for no hop that does not answer, and no other law ever has its window.
+//! The window changes only by the feedback in headers, not below one packet (XCP-i paper, section
+//! II-A). A fast retransmit leaves it, and a timeout sets it to one packet (XCP Linux paper,
+//! section II-C.2; XCP-i paper, section II-A; XCP/CUBIC paper, section III-D). The sender states
+//! its window whatever else bounds it, and requests all it can get. It looks for no hop that does
+//! not answer, and no other law ever has its window.
 
 use super::request::Wish;
 use super::steering::Steering;
@@ -30,7 +30,7 @@ pub(crate) struct PublishedXcp {
     /// Bytes and packets sent since the last header, itself included.
     headed_bytes: u64,
     headed_packets: u16,
-    /// Routers have taken something back.
+    /// Negative feedback has arrived.
     settled: bool,
 }
 

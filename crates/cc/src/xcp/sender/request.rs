@@ -22,7 +22,7 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// The header that says so.
+    /// The header with these values.
     pub(crate) fn request(&self) -> XcpRequest {
         let window = self.window.max(1);
         let rtt_us = micros(self.srtt).max(1);

@@ -1,4 +1,4 @@
-//! Who rules the window: routers, or standard control in their place.
+//! The law that rules the window: routers, or standard control in their place.
 
 use super::XcpSender;
 use super::end_to_end::EndToEnd;
@@ -67,8 +67,8 @@ impl XcpSender {
         }
     }
 
-    /// True while hops that are no routers of ours are looked for. Who takes no loss for congestion
-    /// does not, and then nothing that only the search would lift may bound the window.
+    /// True while the sender looks for hops without feedback. A sender with `loss=ignore` does not,
+    /// and then no bound applies that only the search would lift.
     pub(super) fn watches(&self) -> bool {
         self.params.loss != XcpLoss::Ignore
     }

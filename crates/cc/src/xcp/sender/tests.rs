@@ -115,8 +115,8 @@ fn the_window_follows_what_is_granted() {
     assert_eq!(sender.window(), before + 1000);
     assert!(sender.metrics().explicit);
     round(&mut sender, Instant::from_millis(100), 1, -(1 << 50));
-    let told = request(&sender).window;
-    assert_eq!(told, u64::from(MTU), "never below a packet");
+    let window = request(&sender).window;
+    assert_eq!(window, u64::from(MTU), "never below a packet");
 }
 
 #[test]
@@ -169,19 +169,19 @@ fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
         ..Limits::NONE
     };
     sender.on_limits(Instant::ZERO, &limits);
-    let told = request(&sender);
-    assert_eq!((told.window, told.delta), (64_000, 0));
-    assert_eq!(told.x, (100 << 40) / 1000 * 1500 / 64_000);
+    let header = request(&sender);
+    assert_eq!((header.window, header.delta), (64_000, 0));
+    assert_eq!(header.x, (100 << 40) / 1000 * 1500 / 64_000);
     // More room than window: asked for as far as that goes.
     let limits = Limits {
         buffer: own.window + 10_000,
         ..Limits::NONE
     };
     sender.on_limits(Instant::ZERO, &limits);
-    let told = request(&sender);
+    let header = request(&sender);
     let want = 100_000.0 * 1500.0 / own.window as f64;
-    assert!((told.delta as f64 / 65_536.0 - want).abs() < 1.0);
-    // The paper's sender tells its window all the same, and asks for everything.
+    assert!((header.delta as f64 / 65_536.0 - want).abs() < 1.0);
+    // The paper's sender states its window all the same, and requests everything.
     let mut naive = self::sender(XcpParams {
         naive: true,
         ..XcpParams::default()
@@ -191,8 +191,8 @@ fn the_least_limit_is_told_and_no_more_is_asked_than_fits_it() {
     assert!(request(&naive).delta > 1 << 40);
 }
 
-/// Where a hop shows that says nothing, no more is sent than a few times what has arrived. Routers
-/// that don't see the use of a grant would give the same again in each round trip.
+/// Behind a visible hop without feedback, the window is at most a few times what has arrived.
+/// Routers that do not see a grant used would give the same again in each round trip.
 #[test]
 fn a_grant_that_may_not_be_used_yet_is_not_asked_for_again() {
     let mut sender = sender(XcpParams::default());
@@ -294,7 +294,7 @@ fn losses_mean_what_the_policy_says() {
     }
 }
 
-/// What a search for hidden hops would lift bounds nobody who does not search.
+/// A bound that a search for hidden hops would lift does not apply without such a search.
 #[test]
 fn who_ignores_loss_uses_what_is_granted_past_a_hop_that_is_no_router() {
     let mut windows = Vec::new();
@@ -427,8 +427,7 @@ proptest! {
         asked.on_ack(PacketState(u64::MAX / 3));
     }
 
-    /// Whatever a network says, in whatever order: a window from one packet to what was asked, no
-    /// panic.
+    /// Any feedback in any order: a window from one packet to the requested one, no panic.
     #[test]
     fn nothing_breaks_it(
         events in prop::collection::vec(

@@ -77,7 +77,7 @@ impl Bbr {
         self.fill_pipe();
     }
 
-    /// Startup ends at what was delivered of late.
+    /// Startup ends at the latest delivered rate.
     pub(super) fn fill_pipe(&mut self) {
         self.full.reached = true;
         self.full.now = true;

@@ -1,4 +1,4 @@
-//! The controller: what is heard becomes model and state, and those become pace and window.
+//! The controller: events become model and state, and those become pace and window.
 
 mod congestion;
 mod marks;
@@ -33,12 +33,12 @@ pub(super) struct Rounds {
     pub(super) count: u64,
     /// The running acknowledgement began one.
     pub(super) started: bool,
-    /// It ends when a packet that left after so much was delivered is acknowledged.
+    /// It ends when a packet that left after this many delivered bytes is acknowledged.
     ends_at: u64,
 }
 
 impl Rounds {
-    /// `StartRound`: the running one begins anew.
+    /// `StartRound`: starts a new round trip.
     pub(super) const fn restart(&mut self, delivered: u64) {
         self.ends_at = delivered;
     }

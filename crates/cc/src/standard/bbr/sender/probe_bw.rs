@@ -22,7 +22,7 @@ pub(super) struct Probe {
     precautionary: bool,
     /// `BBR.rounds_since_probe_up`.
     pub(super) rounds: u64,
-    /// The filter of the rate has not heard yet that a cycle is over.
+    /// The end of a cycle has not reached the filter of the rate yet.
     cycle_over: bool,
     /// `BBR.cycle_stamp`, `BBR.bw_probe_wait`.
     cycle_began: Instant,

@@ -134,7 +134,7 @@ fn the_bandwidth_filter_spans_two_cycles() {
 }
 
 /// Against all values of the window; the filter may forget a value that later ones outlived, but
-/// never tells more.
+/// never returns more.
 #[test]
 fn the_windowed_maximum_forgets_after_its_window() {
     let mut filter = Windowed::default();

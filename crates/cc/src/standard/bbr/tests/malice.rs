@@ -1,4 +1,4 @@
-//! Whatever is told, in whatever order: no panic, and a window and a pace that can be used.
+//! Any input in any order: no panic, and a window and a pace that can be used.
 
 use proptest::prelude::*;
 

@@ -54,7 +54,7 @@ fn marks_of_a_round_trip_lower_the_bounds_once_and_for_good() {
     run.run(150, |_| ());
     let short = run.bbr.bounds.short;
     assert_ne!(short, NONE);
-    // What was sent before the answer says nothing new.
+    // Marks of packets sent before the response change nothing.
     run.bbr.on_congestion_experienced(now, now, u64::MAX);
     run.run(150, |_| ());
     run.bbr.on_spurious_loss(Instant::from_nanos(run.now));

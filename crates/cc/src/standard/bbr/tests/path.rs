@@ -27,15 +27,16 @@ pub(super) struct Run {
     pub(super) rtt: u64,
     /// Bytes that may wait.
     pub(super) buffer: u64,
-    /// Packets that find so many bytes waiting are marked.
+    /// Packets that find this many bytes waiting are marked.
     pub(super) mark_from: u64,
     /// Loss by chance, in 10^-6.
     pub(super) loss_ppm: u64,
-    /// Acknowledgements come at multiples of so many nanoseconds.
+    /// Acknowledgements come at multiples of this many nanoseconds.
     pub(super) batch: u64,
     /// Nothing passes.
     pub(super) outage: bool,
-    /// Each so many nanoseconds the application writes so many packets; `None`: it always has some.
+    /// Nanoseconds between writes of the application, and packets per write; `None`: it always has
+    /// some.
     pub(super) writes: Option<(u64, u64)>,
     /// Bytes delivered and packets dropped so far.
     pub(super) delivered: u64,

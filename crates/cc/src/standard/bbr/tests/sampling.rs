@@ -1,4 +1,4 @@
-//! Delivery rates, beside a slow oracle that keeps everything with each packet.
+//! Delivery rates, compared with a slow oracle that keeps everything with each packet.
 
 use std::collections::BTreeMap;
 
@@ -114,7 +114,7 @@ fn a_steady_flow_has_its_rate() {
     }
 }
 
-/// Acknowledgements that come at once tell no more than what was sent in the time.
+/// Acknowledgements that come at once give at most the sending rate of their packets.
 #[test]
 fn compressed_acknowledgements_do_not_raise_the_rate() {
     let mut both = Both::new(RTT);

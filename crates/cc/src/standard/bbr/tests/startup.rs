@@ -19,9 +19,9 @@ fn send(bbr: &mut Bbr, at: Instant, number: u64, in_flight: u64) -> PacketState 
     bbr.on_sent(at, &sent)
 }
 
-/// Ten packets, of which the first is acknowledged after a round trip; then one acknowledgement
-/// tells of `packets` lost ones in `ranges` ranges, and after another round trip one of a packet
-/// that was sent meanwhile comes.
+/// Ten packets, of which the first is acknowledged after a round trip. Then one acknowledgement
+/// reports `packets` lost ones in `ranges` ranges. After another round trip one of a packet that
+/// was sent meanwhile comes.
 fn after_a_round_with(packets: u64, ranges: u64) -> Bbr {
     let mut bbr = Bbr::new(Instant::ZERO, 1200, None);
     bbr.on_handshake_rtt(Instant::ZERO, ms(100));
@@ -52,7 +52,7 @@ fn after_a_round_with(packets: u64, ranges: u64) -> Bbr {
     bbr
 }
 
-/// Six ranges end it however few acknowledgements tell of them: receivers may acknowledge a round
+/// Six ranges end it however few acknowledgements report them: receivers may acknowledge a round
 /// trip's packets by two.
 #[test]
 fn ranges_count_and_not_acknowledgements() {

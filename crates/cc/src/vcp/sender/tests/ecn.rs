@@ -16,7 +16,7 @@ fn ecn() -> VcpSender<Halving> {
     VcpSender::new("vcp", at(0), 1500, params, Halving)
 }
 
-/// As the ECN field tells it: no hop count, no interval, no flags.
+/// As the ECN field carries it: no hop count, no interval, no flags.
 fn ecn_ack(sender: &mut impl Controller, now: u64, packets: [u64; 4]) {
     let total: u64 = packets.iter().sum();
     let mut ack = acked(now, total * MTU, RTT);

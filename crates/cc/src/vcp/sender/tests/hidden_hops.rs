@@ -1,4 +1,4 @@
-//! Queues that no router announces, much loss, and who is asked while CUBIC rules.
+//! Queues that no router announces, heavy loss, and requests while CUBIC rules.
 
 use super::{MTU, RTT, ack, ack_with, at, codes, plain_ack, sender};
 use crate::law::Controller;
@@ -40,7 +40,7 @@ fn a_queue_under_low_stops_mi_and_hands_over_if_it_goes_when_less_is_sent() {
     for now in (100..2000).step_by(10) {
         ack(&mut sender, now, [0, 2, 0, 0]);
     }
-    // Every RTT shows a queue, every code says LOW.
+    // Every RTT shows a queue, every code is LOW.
     for now in (2000..2080).step_by(10) {
         ack_with(&mut sender, now, [0, 2, 0, 0], ms(140));
     }
@@ -90,9 +90,9 @@ fn a_queue_on_the_way_back_is_none_of_ours() {
         now += 10;
     }
     assert!(sender.metrics().explicit && sender.window() > window * 3 / 2);
-    // Routers are told of the time that their word takes.
-    let told = sender.request().min_rtt.unwrap();
-    assert!((ms(195)..=ms(200)).contains(&told), "{told:?}");
+    // Requests state the time after which feedback takes effect.
+    let stated = sender.request().min_rtt.unwrap();
+    assert!((ms(195)..=ms(200)).contains(&stated), "{stated:?}");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn some_packets_ask_while_cubic_rules_for_a_hidden_bottleneck() {
     let mut now = own_queue(&mut sender, 2000);
     let every = u64::from(sender.signal_every());
     assert_eq!(every, (sender.window() / MTU).min(64));
-    // Acknowledgements of the packets between bring no feedback, and that is no silence.
+    // Acknowledgements of packets without a request bring no feedback, and that is not silence.
     for _ in 0..20 {
         now += 10;
         let mut ack = plain_ack(now);

@@ -1,4 +1,4 @@
-//! Who rules when, and what losses do.
+//! The law that rules, and the effect of losses.
 
 mod ecn;
 mod hidden_hops;
@@ -78,7 +78,7 @@ fn cubic_rules_until_the_first_mark() {
         cubic.on_ack(at(now), &plain_ack(now));
         assert_eq!(sender.window(), cubic.window());
     }
-    // Unmarked codes are no signal, however low.
+    // Unmarked codes are not a signal, however low.
     ack(&mut sender, 103, [5, 0, 0, 0]);
     assert_eq!(sender.metrics().ruling, "cubic");
     ack(&mut sender, 104, [0, 1, 0, 0]);
@@ -268,7 +268,7 @@ fn idleness_leaves_twice_what_the_path_has_carried() {
     );
 }
 
-/// α grows while no OVER comes, and idleness says nothing of that.
+/// α grows while no OVER comes, and idleness does not count as such.
 #[test]
 fn alpha_does_not_grow_by_idleness() {
     let growth_after = |idle: u64| {

@@ -71,7 +71,7 @@ proptest! {
 struct Event {
     /// Time since the last one.
     after: u64,
-    /// 0 to 3: acknowledged packets with this code; 4: without a word; 5: a loss.
+    /// 0 to 3: acknowledged packets with this code; 4: without feedback; 5: a loss.
     kind: usize,
     packets: u64,
     /// Milliseconds in queues.
@@ -79,8 +79,8 @@ struct Event {
 }
 
 proptest! {
-    /// Whatever routers, delays and losses say, a sender that has something to send sends a packet
-    /// per round trip: what it learns next, it learns from acknowledgements.
+    /// At any feedback, delays and losses, a sender that has something to send sends a packet per
+    /// round trip, whose acknowledgement brings the next feedback.
     #[test]
     fn no_word_and_no_trial_stops_a_sender(
         events in proptest::collection::vec(

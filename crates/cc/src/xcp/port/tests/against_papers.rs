@@ -1,4 +1,4 @@
-//! Millions of packets beside the papers' router in `f64`.
+//! Millions of packets, compared with the papers' router in `f64`.
 
 use super::{CAPACITY, EAGER, metrics, packet, published, stamp};
 use crate::base::Instant;

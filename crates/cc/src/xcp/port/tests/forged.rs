@@ -1,4 +1,4 @@
-//! What one forged packet in each interval does to what others are told.
+//! Effect of one forged packet in each interval on the feedback of other flows.
 
 use super::{CAPACITY, EAGER, eager, metrics, packet, stamp};
 use crate::base::Instant;
@@ -63,7 +63,7 @@ fn a_forged_packet_in_each_interval_takes_no_reduction_from_others() {
             rtt_us: 1,
             ..forged
         },
-        // It gives back, for so many packets or in so short a time.
+        // It gives back, for many packets or with a very short RTT.
         XcpCarried {
             delta: -EAGER,
             ..forged
@@ -93,8 +93,8 @@ fn a_forged_packet_in_each_interval_takes_no_reduction_from_others() {
     }
 }
 
-/// Flows whose headers stand for eight packets beside others with one on each: all are taken from
-/// by their bytes.
+/// Flows whose headers stand for eight packets, next to others with one on each: all lose by their
+/// bytes.
 #[test]
 fn few_headers_that_stand_for_many_packets_pay_for_all_of_them() {
     let mut link = XcpLink::new(Instant::ZERO, CAPACITY, XcpLinkParams::default());

@@ -93,7 +93,7 @@ fn spare_bandwidth_is_given() {
     assert_eq!(pools.negative_left(), 0);
     near(first(pools, EAGER, slow).0.delta, 625_737_728);
     near(first(pools, EAGER, fast).0.delta, 156_434_431);
-    // Whoever wants less leaves the rest in the pool.
+    // A flow that requests less leaves the rest in the pool.
     let (settled, positive, negative) = first(pools, 5000 << 16, slow);
     assert_eq!((settled.delta, settled.bounding), (5000 << 16, false));
     assert_eq!(positive >> 16, 1_904_600);
@@ -275,7 +275,7 @@ fn a_long_interval_ends_within_seconds_of_shorter_round_trips() {
     }
 }
 
-/// Mean RTT of a port at 20 Mbit/s whose packets tell 50 ms, of which one in `each` is replaced by
+/// Mean RTT of a port at 20 Mbit/s whose packets state 50 ms, of which one in `each` is replaced by
 /// a forged one of 84 bytes.
 fn mean_rtt_beside(params: XcpLinkParams, forged: XcpCarried, each: u64) -> Duration {
     let mut link = XcpLink::new(Instant::ZERO, 2_500_000, params);

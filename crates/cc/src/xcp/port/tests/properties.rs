@@ -1,4 +1,4 @@
-//! What holds whatever is asked, and whoever asks.
+//! Properties that hold for any request of any flow.
 
 use crate::xcp::XcpCapacity;
 use proptest::prelude::*;

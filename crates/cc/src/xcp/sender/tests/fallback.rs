@@ -1,9 +1,9 @@
-//! What a sender tells of why routers do not rule.
+//! A sender's report of the reason why routers do not rule.
 
 use super::*;
 use crate::metrics::FallbackReason;
 
-/// While CUBIC has the window, reports say why.
+/// While CUBIC has the window, reports contain the reason.
 #[test]
 fn why_routers_do_not_rule() {
     let first = |loss, feedback: XcpFeedback| {
