@@ -403,12 +403,12 @@ impl Startable for AutoSender {
         self.note_start(now, steered)
     }
 
-    fn carried(&self) -> u64 {
-        self.law.controller().carried()
+    fn verified_grant(&self) -> u64 {
+        self.law.controller().verified_grant()
     }
 
-    fn shown(&self) -> Option<u64> {
-        self.law.controller().shown()
+    fn measured_window(&self) -> Option<u64> {
+        self.law.controller().measured_window()
     }
 
     fn start_with(&mut self, now: Instant, window: u64, threshold: Option<u64>) {

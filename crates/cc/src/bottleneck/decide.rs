@@ -8,7 +8,7 @@ use super::losses::Sample;
 use super::ruled::Ruled;
 use super::tolerance::MOST_PPM;
 use super::trial::{Trial, Verdict};
-use super::{Finding, HiddenHop, State, TakeOver, cap, least_pace, losing, trigger, window_of};
+use super::{Finding, HiddenHop, State, TakeOver, cap, high_loss, least_pace, trigger, window_of};
 use crate::base::arith::{mul_div, rate};
 use crate::base::{Duration, Instant};
 use crate::law::Acked;
@@ -387,7 +387,7 @@ impl HiddenHop {
         }
         // At such high loss, a record of some packets has 2 % more by chance.
         let slack = if calm || self.arrivals.is_growing() || tolerated > MOST_PPM {
-            losing::MUCH_PPM
+            high_loss::MUCH_PPM
         } else {
             SLACK_PPM
         };

@@ -5,7 +5,7 @@
 //! with nearly the longest recent delay, and clearly more often than by chance, a queue overflows.
 //! A small queue that merely stands proves nothing.
 
-use super::leaning::Leaning;
+use super::delay_correlation::DelayCorrelation;
 use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::{Duration, Instant};
 
@@ -75,7 +75,7 @@ pub(crate) struct Following {
     behind_long: u32,
     /// The longest delay when they began.
     began_with: u64,
-    leaning: Leaning,
+    leaning: DelayCorrelation,
     /// The packet that was lost last.
     lost: Option<u64>,
 }
@@ -93,7 +93,7 @@ impl Following {
             losses: 0,
             behind_long: 0,
             began_with: 0,
-            leaning: Leaning::default(),
+            leaning: DelayCorrelation::default(),
             lost: None,
         }
     }
@@ -106,7 +106,7 @@ impl Following {
 
     /// Drops the record: the path has changed.
     pub(crate) fn forget(&mut self) {
-        self.leaning = Leaning::default();
+        self.leaning = DelayCorrelation::default();
     }
 
     /// Packet `number`, the last one of `packets`, queued for `delay_ns`. `counts`: a loss at this

@@ -6,9 +6,9 @@
 //!
 //! ```text
 //!   step.rs        the window is at most a few times what has arrived
-//!   losing.rs      a round trip with heavy loss: no growth, and a window of what arrived
+//!   high_loss.rs      a round trip with heavy loss: no growth, and a window of what arrived
 //!   following.rs   losses that follow delay: a queue overflows              ─► CUBIC
-//!   leaning.rs     losses correlated with long delays, among random ones: never attested,
+//!   delay_correlation.rs     losses correlated with long delays, among random ones: never attested,
 //!                  and above 1 % with 5 standard deviations …               ─► CUBIC
 //!   tolerance.rs   losses that routers declare or a trial has attested are random ─► routers
 //!   tolerance.rs   losses that routers declare or a trial attested are random ─► routers
@@ -24,21 +24,21 @@
 //!
 //! Where TTLs show from the start that some hop writes nothing, and the law grows many times at
 //! once, CUBIC rules until a router reports that its own hop is full: before that, the narrow hop
-//! may be another one. CUBIC also stops once its own cuts show that losses are random (doubt.rs).
+//! may be another one. CUBIC also stops once its own cuts show that losses are random (self_cut.rs).
 
 mod arrivals;
 mod decide;
 mod delay;
+mod delay_correlation;
 mod delay_trial;
-mod doubt;
 mod following;
 mod growth;
-mod leaning;
+mod high_loss;
 mod look;
-mod losing;
 mod losses;
 mod phases;
 mod ruled;
+mod self_cut;
 mod silence;
 mod step;
 mod tolerance;
@@ -60,7 +60,7 @@ use delay::DelayWatch;
 use delay_trial::DelayTrial;
 use following::Following;
 use growth::Growth;
-use losing::Losing;
+use high_loss::HighLossCap;
 use losses::LossRecord;
 use phases::Phases;
 use ruled::Ruled;
@@ -123,7 +123,7 @@ pub(crate) struct HiddenHop {
     partly: bool,
     /// Whether the narrow hop may be one without feedback is still open. `None`: nothing is known.
     doubted: Option<bool>,
-    losing: Losing,
+    losing: HighLossCap,
     silence: Silence,
     mtu: u64,
     step: Step,
@@ -170,7 +170,7 @@ impl HiddenHop {
             tolerance: Tolerance::default(),
             partly: false,
             doubted: None,
-            losing: Losing::default(),
+            losing: HighLossCap::default(),
             silence: Silence::default(),
             mtu,
             last_sent: 0,

@@ -1,9 +1,9 @@
 //! While CUBIC rules for a hidden hop: until when.
 
-use super::doubt::Doubt;
 use super::look::{Look, Outcome};
 use super::losses::LossRecord;
 use super::losses::SLACK_PPM;
+use super::self_cut::SelfCutTest;
 use super::tolerance::packets_for;
 use crate::base::Instant;
 use crate::base::arith::mul_div;
@@ -29,7 +29,7 @@ const ANEW_LOSSES: u64 = 32;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruled {
     /// It rules because TTLs show a hop, and has done so from the start.
-    doubt: Option<Doubt>,
+    doubt: Option<SelfCutTest>,
     since: Instant,
     /// The window before, in bytes. 0: too small for information about the rate.
     before: u64,
@@ -64,7 +64,7 @@ impl Ruled {
     /// reported yet that its own hop is full.
     pub(super) const fn from_start(now: Instant) -> Self {
         Self {
-            doubt: Some(Doubt::NEW),
+            doubt: Some(SelfCutTest::NEW),
             since: now,
             before: 0,
             ppm: 0,

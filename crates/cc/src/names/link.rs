@@ -433,7 +433,7 @@ fn granting<L: LinkController + 'static>(
     law: L,
 ) -> Box<dyn LinkController> {
     match seed {
-        Some(seed) => Box::new(QuickStartLink::beside(now, rate, seed, law)),
+        Some(seed) => Box::new(QuickStartLink::with_law(now, rate, seed, law)),
         None => Box::new(law),
     }
 }

@@ -22,7 +22,7 @@ fn at(millis: u64) -> Instant {
 fn vcp() -> QuickStartLink<VcpLink<Bise>> {
     let rule = Bise::new(BiseParams::default(), 1);
     let law = VcpLink::new(at(0), CAPACITY, VcpLinkParams::with_bise(), rule);
-    QuickStartLink::beside(at(0), CAPACITY, 7, law)
+    QuickStartLink::with_law(at(0), CAPACITY, 7, law)
 }
 
 fn question(flow: u32, rate: u64, keeps: bool) -> Arrival {
@@ -151,7 +151,7 @@ fn every_port_shares_a_start() {
     let xcp = XcpLink::new(at(0), CAPACITY, XcpLinkParams::default());
     let ports: [Box<dyn LinkController>; 3] = [
         Box::new(vcp()),
-        Box::new(QuickStartLink::beside(at(0), CAPACITY, 7, xcp)),
+        Box::new(QuickStartLink::with_law(at(0), CAPACITY, 7, xcp)),
         Box::new(QuickStartLink::new(at(0), CAPACITY, 7, Passive)),
     ];
     for (kind, mut port) in ports.into_iter().enumerate() {

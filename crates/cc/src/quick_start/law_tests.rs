@@ -55,7 +55,7 @@ fn vcp() -> QuickStartLink<VcpLink<Bise>> {
     };
     let rule = Bise::new(BiseParams::default(), 1);
     let law = VcpLink::new(at(0), CAPACITY, params, rule);
-    QuickStartLink::beside(at(0), CAPACITY, 7, law)
+    QuickStartLink::with_law(at(0), CAPACITY, 7, law)
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn given(port: &mut impl LinkController, millis: u64, flow: u32) -> i64 {
 
 fn xcp(params: XcpLinkParams) -> QuickStartLink<XcpLink> {
     let law = XcpLink::new(at(0), CAPACITY, params);
-    QuickStartLink::beside(at(0), CAPACITY, 7, law)
+    QuickStartLink::with_law(at(0), CAPACITY, 7, law)
 }
 
 #[test]

@@ -67,12 +67,12 @@ pub trait Startable: Controller {
 
     /// Upper bound of a granted window that no router steers yet, in bytes, by the packets sent
     /// before.
-    fn carried(&self) -> u64 {
+    fn verified_grant(&self) -> u64 {
         u64::MAX
     }
 
     /// The window that the path carries by packets sent at once, in bytes, if they measured it.
-    fn shown(&self) -> Option<u64> {
+    fn measured_window(&self) -> Option<u64> {
         None
     }
 

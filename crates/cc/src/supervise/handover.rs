@@ -1,7 +1,7 @@
 //! The state that one law passes to the next.
 
+use super::mode::ModeSelector;
 use super::recent_rtt::RecentRtt;
-use super::ruler::Ruler;
 use crate::base::Duration;
 use crate::bottleneck::HiddenHop;
 use crate::standard::CubicController;
@@ -16,7 +16,7 @@ pub(crate) struct Handover {
     /// Standard control, which rules while no router answers.
     pub(crate) cubic: CubicController,
     /// The law that rules.
-    pub(crate) ruler: Ruler,
+    pub(crate) mode: ModeSelector,
     /// Losses and delays as evidence of hops without feedback.
     pub(crate) hidden: HiddenHop,
     pub(crate) srtt: Option<Duration>,

@@ -2,13 +2,13 @@
 
 mod fallback;
 mod handover;
+mod mode;
 mod recent_rtt;
 mod retransmission;
-mod ruler;
 
 pub(crate) use fallback::Fallback;
 pub use fallback::FallbackLaw;
 pub(crate) use handover::Handover;
+pub(crate) use mode::{Change, ModeSelector};
 pub(crate) use recent_rtt::RecentRtt;
 pub(crate) use retransmission::RetransmissionTimeout;
-pub(crate) use ruler::{Change, Ruler};

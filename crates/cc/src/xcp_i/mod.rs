@@ -25,8 +25,8 @@
 //! cloud, and the packet says that one is not accounted for, so that its sender looks after itself
 //! ([`hidden`](crate::bottleneck)).
 
+mod competitor;
 mod covered;
-mod crowd;
 mod link;
 #[cfg(test)]
 mod oracle_tests;

@@ -20,7 +20,7 @@
 //! of the link; N of them keep a queue of (N·g − s)/(N·β) of a bandwidth-delay product, at most 8
 //! %.
 
-use super::crowd::Crowd;
+use super::competitor::LossBasedCompetitor;
 use super::params::{
     INACTIVE, MOST_OF_PREFIX, MOST_UPSTREAMS, PATIENCE, SHARED_GIVEN_PPM, SHARED_TAKEN_PPM, WANTS,
 };
@@ -67,7 +67,7 @@ struct Entry {
     /// The estimate may be used until then.
     until: Instant,
     /// Others that keep its queue full.
-    crowd: Crowd,
+    crowd: LossBasedCompetitor,
     /// When a packet asked for more than it got, the last time.
     refused: Option<Instant>,
 }
@@ -184,7 +184,7 @@ impl Table {
             left: 0,
             queue: 0,
             until: now,
-            crowd: Crowd::default(),
+            crowd: LossBasedCompetitor::default(),
             refused: None,
         };
         let of_prefix = |kept: &Entry| {

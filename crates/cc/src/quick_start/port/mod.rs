@@ -2,10 +2,10 @@
 
 mod approval;
 mod burst;
-mod kept;
 mod pending;
 mod sources;
 mod usage;
+mod utilization;
 mod waiting;
 
 use super::params::{CREDIT_BYTES, REPEATS, REUSE, SHOWN_PART, TOGETHER};
@@ -19,10 +19,10 @@ use crate::signals::{
 };
 use approval::approve;
 use burst::Burst;
-use kept::Kept;
 use pending::{Granting, Pending};
 use sources::Sources;
 use usage::Usage;
+use utilization::GrantUtilization;
 use waiting::Waiting;
 
 /// Grants starting rates at a port with the law `L`.
@@ -35,7 +35,7 @@ pub struct QuickStartLink<L> {
     sources: Sources,
     waiting: Waiting,
     burst: Burst,
-    kept: Kept,
+    kept: GrantUtilization,
     random: u64,
     metrics: GrantMetrics,
     /// Until then packets are only counted: no grant is remembered, no sample of the usage ends.
@@ -48,7 +48,7 @@ impl<L: LinkController> QuickStartLink<L> {
     /// The same next to a law with reports of its own: they include requests only after the first
     /// one.
     #[must_use]
-    pub fn beside(now: Instant, bytes_per_second: u64, seed: u64, law: L) -> Self {
+    pub fn with_law(now: Instant, bytes_per_second: u64, seed: u64, law: L) -> Self {
         Self {
             alone: false,
             ..Self::new(now, bytes_per_second, seed, law)
@@ -66,7 +66,7 @@ impl<L: LinkController> QuickStartLink<L> {
             sources: Sources::new(now),
             waiting: Waiting::new(),
             burst: Burst::new(now),
-            kept: Kept::new(),
+            kept: GrantUtilization::new(),
             random: seed,
             metrics: GrantMetrics::default(),
             calm_until: now,

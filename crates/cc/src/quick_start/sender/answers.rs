@@ -1,7 +1,7 @@
 //! The sender's handling of answers to its questions.
 
+use super::confirm::ConfirmQuestion;
 use super::flight::Flight;
-use super::keep::Keep;
 use super::question::{Proof, Question};
 use super::{HEADERS, QuickStart, State};
 use crate::base::arith::{mul_div, nanos, rate};
@@ -38,7 +38,7 @@ impl<C: Startable> QuickStart<C> {
 
     /// Accepts an answer as far as it is proven (RFC 4782 §4.4).
     pub(super) fn on_answer(&mut self, now: Instant, answer: &QuickStartFeedback, acked: &Acked) {
-        if let Keep::Asked(question) = self.keep {
+        if let ConfirmQuestion::Asked(question) = self.confirm {
             return self.on_second_answer(now, &question, answer, acked);
         }
         let State::Asked(question) = self.state else {
@@ -112,7 +112,7 @@ impl<C: Startable> QuickStart<C> {
             // The first packet of a flight behind the handshake begins a start at the port: it has
             // the law's header.
             if self.shares && !question.ahead {
-                self.keep = Keep::Due;
+                self.confirm = ConfirmQuestion::Due;
             }
             self.law.begin_with(now, window)
         };
@@ -155,7 +155,7 @@ impl<C: Startable> QuickStart<C> {
         let proof = question.judge(now, answer, acked, patience, self.earlier);
         let count = match proof {
             Proof::Approved(rate) => {
-                self.keep = Keep::No;
+                self.confirm = ConfirmQuestion::No;
                 if rate < question.request.rate && self.is_underway() {
                     self.metrics.lowered += 1;
                     self.metrics.granted = rate;
@@ -176,7 +176,7 @@ impl<C: Startable> QuickStart<C> {
                 return;
             }
             Proof::Denied => {
-                self.keep = Keep::No;
+                self.confirm = ConfirmQuestion::No;
                 return;
             }
             Proof::Late => &mut self.metrics.late,
@@ -188,7 +188,7 @@ impl<C: Startable> QuickStart<C> {
             }
         };
         *count += 1;
-        self.keep = Keep::No;
+        self.confirm = ConfirmQuestion::No;
     }
 
     /// True while the law follows the grant.

@@ -1,6 +1,6 @@
 //! The packets sent because of a grant, from the first packet to the last acknowledgement.
 
-use super::keep::Keep;
+use super::confirm::ConfirmQuestion;
 use super::{QuickStart, State};
 use crate::base::{Instant, window};
 use crate::law::Limit;
@@ -65,7 +65,7 @@ impl<C: Startable> QuickStart<C> {
         let steered = flight.steered || late;
         if !steered || unwanted {
             // A share of all leaves no more than its part of what ports never grant.
-            let shown = self.law.shown().filter(|_| self.again == 0);
+            let shown = self.law.measured_window().filter(|_| self.again == 0);
             let granted = flight.window;
             let threshold = self.after.threshold(used, granted, shown);
             // The peer's flow control, which grows by what arrives, may have held the flight back.
@@ -111,7 +111,7 @@ impl<C: Startable> QuickStart<C> {
     pub(super) fn revoke(&mut self, now: Instant, last_sent: u64, delivered: u64) {
         self.metrics.revoked += 1;
         self.metrics.outcome = QuickStartOutcome::Revoked;
-        self.keep = Keep::No;
+        self.confirm = ConfirmQuestion::No;
         self.state = State::Falling(Falling {
             last_sent,
             delivered,

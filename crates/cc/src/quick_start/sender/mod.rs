@@ -9,8 +9,8 @@
 
 mod ahead;
 mod answers;
+mod confirm;
 mod flight;
-mod keep;
 mod question;
 
 use super::startable::{AfterGrant, Startable};
@@ -19,8 +19,8 @@ use crate::base::{Duration, Instant};
 use crate::law::{Acked, Controller, Limit, Limits, Lost, PacketState, Sent};
 use crate::metrics::{Metrics, QuickStartMetrics, QuickStartOutcome};
 use crate::signals::{Feedback, KnownPath, QuickStartPurpose, QuickStartRequest, Request};
+use confirm::ConfirmQuestion;
 use flight::{Falling, Flight, Landing};
-use keep::Keep;
 use question::Question;
 
 /// Bytes of IPv4 and UDP headers around a datagram: rates in requests count them, windows do not.
@@ -58,7 +58,7 @@ pub struct QuickStart<C> {
     pub(super) shares: bool,
     pub(super) srtt: Option<Duration>,
     state: State,
-    keep: Keep,
+    confirm: ConfirmQuestion,
     /// Nonces of the latest question and of the one before.
     pub(super) nonce: Option<u64>,
     pub(super) earlier: Option<u64>,
@@ -102,7 +102,7 @@ impl<C: Startable> QuickStart<C> {
             shares: true,
             srtt: None,
             state: State::Ready,
-            keep: Keep::No,
+            confirm: ConfirmQuestion::No,
             nonce: None,
             earlier: None,
             before: (0, 0),
@@ -134,7 +134,7 @@ impl<C: Startable> QuickStart<C> {
         if self.ahead {
             return flight.window;
         }
-        flight.window.min(self.law.carried())
+        flight.window.min(self.law.verified_grant())
     }
 
     /// A rate of IP packets as one of UDP payload.
@@ -152,10 +152,10 @@ impl<C: Startable> Controller for QuickStart<C> {
         self.last_limit = sent.limit;
         let mut reported = *sent;
         // The shim of a packet with a question carries the question, and not the law's request.
-        if let Keep::Asking(request) = self.keep {
+        if let ConfirmQuestion::Asking(request) = self.confirm {
             reported.signal = false;
-            self.keep = if sent.signal {
-                Keep::Asked(Question {
+            self.confirm = if sent.signal {
+                ConfirmQuestion::Asked(Question {
                     request,
                     number: sent.packet_number,
                     at: now,
@@ -163,7 +163,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                     ahead: false,
                 })
             } else {
-                Keep::Due
+                ConfirmQuestion::Due
             };
         }
         match &mut self.state {
@@ -199,7 +199,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                         self.law.start_with(now, self.initial, None);
                     }
                     self.law.not_begun();
-                    self.keep = Keep::No;
+                    self.confirm = ConfirmQuestion::No;
                     self.state = State::Over;
                 } else {
                     flight.packets = Some((sent.packet_number, sent.packet_number));
@@ -215,13 +215,13 @@ impl<C: Startable> Controller for QuickStart<C> {
     #[inline]
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.srtt = Some(acked.srtt);
-        if let Keep::Asked(mut question) = self.keep {
+        if let ConfirmQuestion::Asked(mut question) = self.confirm {
             question.arrived |= acked.largest >= question.number;
             let over = question.is_over(now, self.patience(acked.srtt));
-            self.keep = if over {
-                Keep::No
+            self.confirm = if over {
+                ConfirmQuestion::No
             } else {
-                Keep::Asked(question)
+                ConfirmQuestion::Asked(question)
             };
         }
         self.before.0 = self.before.0.saturating_add(acked.bytes);
@@ -324,13 +324,13 @@ impl<C: Startable> Controller for QuickStart<C> {
             }
             _ => {}
         }
-        self.keep = Keep::No;
+        self.confirm = ConfirmQuestion::No;
         self.law.on_probe_timeout(now);
     }
 
     fn on_persistent_congestion(&mut self, now: Instant) {
         self.state = State::Never;
-        self.keep = Keep::No;
+        self.confirm = ConfirmQuestion::No;
         self.law.not_begun();
         self.law.on_persistent_congestion(now);
     }
@@ -346,7 +346,7 @@ impl<C: Startable> Controller for QuickStart<C> {
             && idle > srtt
         {
             self.state = State::Ready;
-            self.keep = Keep::No;
+            self.confirm = ConfirmQuestion::No;
             self.again = 0;
             self.first_asked = None;
             self.unanswered = None;
@@ -402,11 +402,11 @@ impl<C: Startable> Controller for QuickStart<C> {
     #[inline]
     fn asks(&self) -> bool {
         let ready = matches!(self.state, State::Ready | State::Asking(_)) && self.law.may_start();
-        (ready || self.keep.asks()) && !self.barred
+        (ready || self.confirm.asks()) && !self.barred
     }
 
     fn ask(&mut self, _now: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
-        let keeps = self.keep.asks();
+        let keeps = self.confirm.asks();
         let rate = if keeps {
             self.metrics.granted
         } else {
@@ -426,7 +426,7 @@ impl<C: Startable> Controller for QuickStart<C> {
                 purpose: QuickStartPurpose::Keep,
                 ..request
             };
-            self.keep = Keep::Asking(request);
+            self.confirm = ConfirmQuestion::Asking(request);
             return Some(request);
         }
         self.state = State::Asking(request);
@@ -443,7 +443,7 @@ impl<C: Startable> Controller for QuickStart<C> {
     }
 
     fn on_question_lost(&mut self, now: Instant, number: u64) {
-        match (self.state, self.keep) {
+        match (self.state, self.confirm) {
             (State::Asked(question), _)
                 if question.number == number && question.ahead && self.srtt.is_none() =>
             {
@@ -455,7 +455,9 @@ impl<C: Startable> Controller for QuickStart<C> {
             }
             // The time for its answer was over before its loss was known.
             (State::Over, _) if self.unanswered == Some(number) => self.ask_again(now),
-            (_, Keep::Asked(question)) if question.number == number => self.keep = Keep::No,
+            (_, ConfirmQuestion::Asked(question)) if question.number == number => {
+                self.confirm = ConfirmQuestion::No;
+            }
             _ => {}
         }
     }

@@ -1,8 +1,8 @@
 //! The router's half: one per output port.
 
-mod guests;
 mod interval;
 mod shares;
+mod xcp_flows;
 
 #[cfg(test)]
 mod tests;
@@ -19,9 +19,9 @@ use crate::quick_start::Granted;
 use crate::signals::{
     Answer, Arrival, Carried, VcpAnswer, VcpCarried, VcpCode, XcpAnswer, XcpCarried,
 };
-use guests::{Guests, Said};
 use interval::TRho;
 use shares::Shares;
+use xcp_flows::{PortState, XcpFlows};
 
 /// A running interval is compared with the advertised load after each quarter of a full load and
 /// each eighth of its time.
@@ -52,7 +52,7 @@ pub struct VcpLink<R> {
     ends: Instant,
     rule: R,
     /// XCP flows at the port, and the rates that they are sent.
-    guests: Guests,
+    xcp_flows: XcpFlows,
     code: VcpCode,
     /// The load that the code and r follow; `None`: nothing has been measured since the port woke.
     said: Option<Load>,
@@ -87,7 +87,7 @@ impl<R: LinkRule> VcpLink<R> {
                 .then(|| Shares::new(rule.epsilon_ppm().unwrap_or(0))),
             shares_since: now,
             ends: now,
-            guests: Guests::new(now, rule.epsilon_ppm()),
+            xcp_flows: XcpFlows::new(now, rule.epsilon_ppm()),
             rule,
             code: VcpCode::Low,
             said: None,
@@ -211,7 +211,7 @@ impl<R: LinkRule> VcpLink<R> {
         self.said = Some(load);
         let (t_rho, r_q32) = (self.t_rho.current(), self.rule.r_q32());
         let code = self.raised(now, self.code);
-        self.guests.on_interval(now, t_rho, code, r_q32);
+        self.xcp_flows.on_interval(now, t_rho, code, r_q32);
         self.settle_shares(now);
         self.unknown = false;
         self.blind = self.params.foresee_ppm > 0 && self.rule.r_q32() >= Some(BLIND_R_Q32);
@@ -278,12 +278,12 @@ impl<R: LinkRule> VcpLink<R> {
         let mark = self.rule.mark(self.code, &as_vcp);
         let Mark { code, r } = self.for_flow(packet.flow_hash, mark, &as_vcp);
         let code = self.raised(now, code);
-        let said = Said {
+        let said = PortState {
             code,
             r,
             t_rho: self.t_rho.current(),
         };
-        self.guests.answer(said, header, packet.bytes)
+        self.xcp_flows.answer(said, header, packet.bytes)
     }
 
     /// The mark of one flow, where the port's mark is `mark`. OVER becomes HIGH for small flows
@@ -337,7 +337,7 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         }
         let rtt = match &arrival.carried {
             Carried::Vcp(carried) => carried.min_rtt,
-            Carried::Xcp(header) => guests::rtt_class(header),
+            Carried::Xcp(header) => xcp_flows::rtt_class(header),
             Carried::QuickStart(_) | Carried::Own(_) | Carried::Foreign => None,
         };
         if self.t_rho.see(now, arrival.bytes, rtt) && self.t_rho.review(now) {

@@ -33,11 +33,11 @@ impl<L: LossRule> Startable for VcpSender<L> {
         true
     }
 
-    fn carried(&self) -> u64 {
+    fn verified_grant(&self) -> u64 {
         self.hidden.granted_window(self.rtt())
     }
 
-    fn shown(&self) -> Option<u64> {
+    fn measured_window(&self) -> Option<u64> {
         self.hidden.shown_window(self.rtt())
     }
 

@@ -20,7 +20,7 @@ use crate::bottleneck::{Finding, HiddenHop, Step};
 use crate::law::{Acked, Controller, LossRule, LossView, Lost, PacketState, Sent, Verdict};
 use crate::metrics::{FallbackReason, Metrics, Phase};
 use crate::signals::{Feedback, Request};
-use crate::supervise::{Change, Fallback, Handover, RecentRtt, Ruler};
+use crate::supervise::{Change, Fallback, Handover, ModeSelector, RecentRtt};
 use delivered::Delivered;
 use steering::{FULL_128, Latest, Moment, Steering};
 
@@ -62,7 +62,7 @@ pub struct VcpSender<L> {
     mtu: u64,
     pub(super) steering: Steering,
     pub(super) fallback: Fallback,
-    ruler: Ruler,
+    mode: ModeSelector,
     pub(super) hidden: HiddenHop,
     delivered: Delivered,
     srtt: Option<Duration>,
@@ -95,7 +95,7 @@ impl<L: LossRule> VcpSender<L> {
             mtu: u64::from(mtu.max(1)),
             steering: Steering::new(now, fallback.window(), &params),
             fallback,
-            ruler: Ruler::new(now, params.carrier),
+            mode: ModeSelector::new(now, params.carrier),
             hidden: HiddenHop::new(now, u64::from(mtu.max(1)), STEP),
             delivered: Delivered::default(),
             srtt: None,
@@ -116,7 +116,7 @@ impl<L: LossRule> VcpSender<L> {
             mtu: self.mtu,
             window: self.window(),
             cubic: self.fallback.cubic().clone(),
-            ruler: self.ruler.clone(),
+            mode: self.mode.clone(),
             hidden: self.hidden.clone(),
             srtt: self.srtt,
             recent: self.recent,
@@ -133,7 +133,7 @@ impl<L: LossRule> VcpSender<L> {
         let mut law = Self::new(name, now, mtu, params, L::default());
         law.steering.take_over(now, left.window);
         law.fallback = Fallback::of(left.cubic);
-        law.ruler = left.ruler;
+        law.mode = left.mode;
         law.hidden = left.hidden;
         law.hidden.set_step(STEP);
         law.srtt = left.srtt;
@@ -150,7 +150,7 @@ impl<L: LossRule> VcpSender<L> {
     /// True while codes steer the window.
     #[inline]
     pub(super) fn explicit(&self) -> bool {
-        self.ruler.routers() && !self.hidden.rules()
+        self.mode.routers() && !self.hidden.rules()
     }
 
     pub(super) fn rtt(&self) -> Duration {
@@ -224,7 +224,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
         }
         let srtt = self.rtt();
         self.steering.hear_t_rho(feedback.t_rho);
-        let change = self.ruler.on_codes(now, srtt, &feedback.packets);
+        let change = self.mode.on_codes(now, srtt, &feedback.packets);
         self.obey(change, now);
         let [_, _, high, over] = feedback.packets;
         if high | over > 0 {
@@ -249,7 +249,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
                 braked: self.hidden.is_braked(),
             };
             self.steering.apply(&self.params, moment, feedback);
-        } else if over > 0 && self.ruler.routers() && self.steering.over_elsewhere(now, self.srtt) {
+        } else if over > 0 && self.mode.routers() && self.steering.over_elsewhere(now, self.srtt) {
             self.fallback
                 .on_congestion_experienced(now, now, self.last_sent);
         }
@@ -269,10 +269,10 @@ impl<L: LossRule> Controller for VcpSender<L> {
         self.delivered.on_ack(now, acked.srtt, acked.bytes);
         // While a hidden bottleneck has given CUBIC the window, most packets carry no request.
         if !core::mem::take(&mut self.fed) && acked.packets > 0 && !self.hidden.rules() {
-            let change = self.ruler.on_silence(now, acked.srtt, acked.packets);
+            let change = self.mode.on_silence(now, acked.srtt, acked.packets);
             self.obey(change, now);
         }
-        if self.ruler.routers() {
+        if self.mode.routers() {
             let (t_rho, window) = (self.steering.t_rho(), self.window());
             let finding = self.hidden.on_ack(now, acked, t_rho, window);
             self.follow(now, finding);
@@ -285,7 +285,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
     }
 
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
-        if self.ruler.routers() && self.loss_rule.doubts() {
+        if self.mode.routers() && self.loss_rule.doubts() {
             let (t_rho, window) = (self.steering.t_rho(), self.window());
             let finding = self.hidden.on_loss(now, lost, t_rho, window);
             self.follow(now, finding);
@@ -307,7 +307,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
         }
         self.keep_halved();
         let view = LossView {
-            unmarked: self.ruler.unmarked(),
+            unmarked: self.mode.unmarked(),
         };
         if self.loss_rule.judge(&view) == Verdict::Congestion {
             self.halving = Some(Halving {
@@ -410,7 +410,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
 
     fn signal_every(&self) -> u32 {
         let round = self.window() / self.mtu.max(1);
-        if let Some(every) = self.ruler.asks_nobody(round) {
+        if let Some(every) = self.mode.probe_interval(round) {
             return every;
         }
         if !self.hidden.rules() {
@@ -421,7 +421,7 @@ impl<L: LossRule> Controller for VcpSender<L> {
 
     fn metrics(&self) -> Metrics {
         if !self.explicit() {
-            let reason = match (self.ruler.routers(), self.hidden.is_shown()) {
+            let reason = match (self.mode.routers(), self.hidden.is_shown()) {
                 (false, _) => FallbackReason::NoAnswer,
                 (true, true) => FallbackReason::PlainHop,
                 (true, false) => FallbackReason::HiddenHop,

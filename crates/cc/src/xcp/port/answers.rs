@@ -59,7 +59,7 @@ impl XcpLink {
     #[inline]
     pub(super) fn answer_guest(&self, flow_hash: u32, carried: &VcpCarried) -> VcpAnswer {
         let mut mark = self
-            .guests
+            .vcp_flows
             .mark(flow_hash, carried.bise && carried.carries_r);
         if self.overflow != Overflow::No {
             mark.code = VcpCode::Over;
@@ -68,7 +68,7 @@ impl XcpLink {
         VcpAnswer {
             code: mark.code,
             r: carried.carries_r.then_some(mark.r),
-            t_rho_ms: VcpAnswer::whole_millis(self.guests.told_interval()),
+            t_rho_ms: VcpAnswer::whole_millis(self.vcp_flows.told_interval()),
             load_128: load,
             translated: true,
             ..VcpAnswer::default()

@@ -1,9 +1,9 @@
 //! A port's intervals: when one begins and ends, and what it has to give.
 
 use super::XcpLink;
+use super::departures::DepartureCompensation;
 use super::efficiency::{absorbed_q16, aggregate};
 use super::fairness::{Pools, shuffle};
-use super::leaving::Leaving;
 use super::overflow::Overflow;
 use super::start::{Start, first};
 use super::sums::Sums;
@@ -44,7 +44,7 @@ impl XcpLink {
             *rtts = RttSketch::new(now);
         }
         self.waking = true;
-        self.guests.clear();
+        self.vcp_flows.clear();
         self.told_us = 0;
         self.begin(now);
         self.told_us = header.map_or(0, |header| u64::from(header.rtt_us));
@@ -57,7 +57,7 @@ impl XcpLink {
             let given = i64::try_from(first).unwrap_or(i64::MAX);
             let alone = x_of(self.interval);
             self.pools = Pools::new(given, 0, u128::from(alone), 0);
-            self.guests
+            self.vcp_flows
                 .begin(self.interval, self.interval, self.pools.share(alone));
             self.seen.aggregate = given;
             self.seen.spare = i128::from(to_q16(self.capacity));
@@ -87,7 +87,7 @@ impl XcpLink {
     pub(super) fn resume(&mut self, now: Instant) {
         self.begin(now);
         self.pools = Pools::default();
-        self.guests.begin(self.interval, self.interval, 0);
+        self.vcp_flows.begin(self.interval, self.interval, 0);
         self.waking = false;
     }
 
@@ -261,7 +261,7 @@ impl XcpLink {
         }
         let net = self.totals.net();
         if self.start.is_some() {
-            self.leaving = Leaving::new(net);
+            self.leaving = DepartureCompensation::new(net);
         }
         // Only while flows start and end often, as for shuffling.
         let more = self.leaving.on_interval(input, capacity, net, total);
@@ -284,7 +284,7 @@ impl XcpLink {
         let stated = self.sums.x() > 0;
         let elapsed = Duration::from_nanos(elapsed);
         let whole = x_of(elapsed);
-        let guests = u128::from(self.guests.active()) * u128::from(whole);
+        let guests = u128::from(self.vcp_flows.active()) * u128::from(whole);
         // Without earlier flows, the first flow gets the share of a single flow.
         let x = match self.sums.x() + guests {
             0 if self.params.guard => u128::from(x_of(self.interval)),
@@ -292,7 +292,7 @@ impl XcpLink {
         };
         self.pools = Pools::new(total, moved, x, bytes);
         let next = self.control_interval();
-        self.guests.begin(elapsed, next, self.pools.share(whole));
+        self.vcp_flows.begin(elapsed, next, self.pools.share(whole));
         self.seen = Seen {
             input,
             spare: i128::from(capacity) - i128::from(input),

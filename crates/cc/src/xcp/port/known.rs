@@ -52,13 +52,13 @@ pub(crate) struct Known {
 
 /// What a header may count for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Admission {
     /// Its flow was here before and is within its time.
     Known,
     /// It was not.
     New,
     /// It was, and has had its time.
-    Spent,
+    Exhausted,
 }
 
 /// Instants before the first tick count as in it, so that 0 stands for never.
@@ -106,12 +106,12 @@ impl Known {
 
     /// A header of the flow arrives with inter-packet time `x`, in 2^-40 s.
     #[inline]
-    pub(crate) fn count(&mut self, now: Instant, flow_hash: u32, x: u64) -> Standing {
+    pub(crate) fn count(&mut self, now: Instant, flow_hash: u32, x: u64) -> Admission {
         let now = tick(now);
         let (began, remembered, per_tick, most) =
             (self.began, self.remembered, self.per_tick, self.most);
         let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) else {
-            return Standing::New;
+            return Admission::New;
         };
         let passed = now.wrapping_sub(slot.last);
         let away = slot.last == 0 || passed > remembered;
@@ -130,14 +130,14 @@ impl Known {
         let left = credit.checked_sub(cost).unwrap_or(credit);
         slot.credit = u32::try_from(left).unwrap_or(u32::MAX);
         if !before(slot.first, began) {
-            return Standing::New;
+            return Admission::New;
         }
         // Kept near, so that ticks may wrap.
         slot.first = began.wrapping_sub(1);
         if cost > credit {
-            Standing::Spent
+            Admission::Exhausted
         } else {
-            Standing::Known
+            Admission::Known
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
     fn a_flow_counts_from_its_second_interval_on_and_for_its_time() {
         let mut known = Known::new();
         known.begin(at(0), 0, 200 * MS);
-        assert_eq!(known.count(at(1), 7, MS), Standing::New);
+        assert_eq!(known.count(at(1), 7, MS), Admission::New);
         assert!(!known.is_known(7));
         known.begin(at(100), 0, 200 * MS);
         assert!(known.is_known(7));
@@ -174,13 +174,13 @@ mod tests {
         let mut counted = 0;
         for n in 0..1000 {
             let standing = known.count(at(100 + n), 7, 2 * MS);
-            counted += 2 * u32::from(standing == Standing::Known);
+            counted += 2 * u32::from(standing == Admission::Known);
         }
         assert!((1250..=1500).contains(&counted), "{counted} ms");
-        assert_eq!(known.count(at(1100), 8, MS), Standing::New);
+        assert_eq!(known.count(at(1100), 8, MS), Admission::New);
         // Away for long.
         known.begin(at(2000), 0, 200 * MS);
-        assert_eq!(known.count(at(2001), 7, MS), Standing::New);
+        assert_eq!(known.count(at(2001), 7, MS), Admission::New);
     }
 
     #[test]
@@ -193,9 +193,9 @@ mod tests {
                 standings.push(known.count(at(20 * n), 7, 120 * MS));
             }
         }
-        assert_eq!(standings[0], Standing::New);
+        assert_eq!(standings[0], Admission::New);
         assert!(
-            standings[1..].iter().all(|s| *s == Standing::Known),
+            standings[1..].iter().all(|s| *s == Admission::Known),
             "{standings:?}"
         );
     }

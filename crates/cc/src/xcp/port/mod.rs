@@ -2,13 +2,12 @@
 
 mod answers;
 mod believed;
+mod departures;
 mod drain;
 mod efficiency;
 mod fairness;
-mod guests;
 mod interval;
 mod known;
-mod leaving;
 mod newcomers;
 mod overflow;
 mod policer;
@@ -17,6 +16,7 @@ mod standing;
 mod start;
 mod sums;
 mod totals;
+mod vcp_flows;
 
 #[cfg(test)]
 mod tests;
@@ -31,11 +31,10 @@ use crate::law::LinkController;
 use crate::metrics::{LinkMetrics, XcpLinkMetrics};
 use crate::quick_start::Granted;
 use crate::signals::{Answer, Arrival, Carried, VcpCode};
+use departures::DepartureCompensation;
 use drain::DrainMeter;
 use fairness::Pools;
-use guests::Guests;
-use known::{Known, Standing};
-use leaving::Leaving;
+use known::{Admission, Known};
 use newcomers::Newcomers;
 use overflow::Overflow;
 use policer::Policer;
@@ -43,6 +42,7 @@ use standing::StandingQueue;
 use start::Start;
 use sums::Sums;
 use totals::{Seen, Totals};
+use vcp_flows::VcpFlows;
 
 /// An XCP port.
 ///
@@ -80,11 +80,11 @@ pub struct XcpLink {
     flight_at: Instant,
     queue: StandingQueue,
     pools: Pools,
-    guests: Guests,
+    vcp_flows: VcpFlows,
     /// Flows whose headers count.
     known: Option<Known>,
     newcomers: Newcomers,
-    leaving: Leaving,
+    leaving: DepartureCompensation,
     policer: Option<Policer>,
     /// Spare bandwidth in bytes per second, where another part measures it.
     told_spare: Option<i64>,
@@ -118,10 +118,10 @@ impl XcpLink {
             flight_at: Instant::FAR_FUTURE,
             queue: StandingQueue::new(now),
             pools: Pools::default(),
-            guests: Guests::new(),
+            vcp_flows: VcpFlows::new(),
             known: params.guard.then(Known::new),
             newcomers: Newcomers::new(),
-            leaving: Leaving::new(0),
+            leaving: DepartureCompensation::new(0),
             policer: params.police.then(Policer::new),
             told_spare: None,
             overflow: Overflow::No,
@@ -170,7 +170,7 @@ impl XcpLink {
     fn took_start(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
         // It asked for a total, which includes its share as a VCP flow.
         if self.start.is_some() {
-            let own = self.guests.take_back(flow_hash);
+            let own = self.vcp_flows.take_back(flow_hash);
             self.totals.add(-own);
         }
         if let Some(policer) = &mut self.policer {
@@ -246,13 +246,13 @@ impl LinkController for XcpLink {
                 let x = self.sums.hear(header, size);
                 let standing = match &mut self.known {
                     Some(known) => known.count(now, arrival.flow_hash, x),
-                    None => Standing::Known,
+                    None => Admission::Known,
                 };
-                if standing == Standing::New {
+                if standing == Admission::New {
                     self.newcomers.count(size);
                 }
                 // At first no flow is known.
-                if self.waking || standing == Standing::Known {
+                if self.waking || standing == Admission::Known {
                     self.sums.count_header(header, x);
                 }
                 if self.waking {
@@ -265,14 +265,14 @@ impl LinkController for XcpLink {
                     start.hear(flow);
                 }
                 let (rtt, pools) = (carried.min_rtt, &mut self.pools);
-                let net = self.guests.count(now, flow, bytes, rtt, pools);
+                let net = self.vcp_flows.count(now, flow, bytes, rtt, pools);
                 self.totals.add(net);
             }
             Carried::QuickStart(_) | Carried::Own(_) | Carried::Foreign => {
                 let bytes = self.size(arrival);
-                let net = self
-                    .guests
-                    .count_silent(now, arrival.flow_hash, bytes, &mut self.pools);
+                let net =
+                    self.vcp_flows
+                        .count_silent(now, arrival.flow_hash, bytes, &mut self.pools);
                 self.totals.add(net);
             }
         }
@@ -365,7 +365,7 @@ impl LinkController for XcpLink {
         if self.is_silent(now, 0) {
             return 0;
         }
-        let own = i128::from(self.guests.given(flow_hash));
+        let own = i128::from(self.vcp_flows.given(flow_hash));
         let promised = start.promised(self.totals.net()) - own;
         let promised = u64::try_from(promised >> 16).unwrap_or(0);
         promised.saturating_sub(self.granted.rate())

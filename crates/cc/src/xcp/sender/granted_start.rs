@@ -38,11 +38,11 @@ impl Startable for XcpSender {
         true
     }
 
-    fn carried(&self) -> u64 {
+    fn verified_grant(&self) -> u64 {
         self.hidden.granted_window(self.srtt.unwrap_or_default())
     }
 
-    fn shown(&self) -> Option<u64> {
+    fn measured_window(&self) -> Option<u64> {
         self.hidden.shown_window(self.srtt.unwrap_or_default())
     }
 

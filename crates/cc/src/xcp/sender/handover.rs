@@ -25,7 +25,7 @@ impl XcpSender {
                 self.own_window()
             },
             cubic: self.fallback.clone(),
-            ruler: self.ruler.clone(),
+            mode: self.mode.clone(),
             hidden,
             srtt: self.srtt,
             recent: self.recent,
@@ -39,7 +39,7 @@ impl XcpSender {
         let mut law = Self::new(now, mtu, params);
         law.steering = Steering::new(now, left.window);
         law.fallback = left.cubic;
-        law.ruler = left.ruler;
+        law.mode = left.mode;
         law.hidden = left.hidden;
         law.hidden.set_step(step(&law.params));
         law.srtt = left.srtt;

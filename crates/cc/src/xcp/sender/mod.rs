@@ -24,7 +24,7 @@ use crate::law::{Acked, Controller, Limit, Limits, Lost, PacketState, Sent, UNPA
 use crate::metrics::{FallbackReason, Metrics, Phase};
 use crate::signals::{Carrier, Feedback, Request};
 use crate::standard::CubicController;
-use crate::supervise::{RecentRtt, Ruler};
+use crate::supervise::{ModeSelector, RecentRtt};
 use asked::Asked;
 use end_to_end::EndToEnd;
 use room::Room;
@@ -52,7 +52,7 @@ pub struct XcpSender {
     mtu: u64,
     pub(super) steering: Steering,
     pub(super) fallback: CubicController,
-    ruler: Ruler,
+    mode: ModeSelector,
     /// Standard control rules although routers stamp.
     end_to_end: Option<EndToEnd>,
     /// … for this reason. For a hop that does not answer: the sign of it.
@@ -91,7 +91,7 @@ impl XcpSender {
             mtu: u64::from(mtu.max(1)),
             steering: Steering::new(now, fallback.window()),
             fallback,
-            ruler: Ruler::new(now, Carrier::Shim),
+            mode: ModeSelector::new(now, Carrier::Shim),
             end_to_end: None,
             reason: FallbackReason::HiddenHop,
             hop: FallbackReason::HiddenHop,
@@ -126,7 +126,7 @@ impl XcpSender {
     /// True while routers steer the window.
     #[inline]
     pub(super) fn explicit(&self) -> bool {
-        self.ruler.routers() && self.end_to_end.is_none()
+        self.mode.routers() && self.end_to_end.is_none()
     }
 
     /// The window under the routers' rule: no more of it than there is room for.
@@ -216,13 +216,13 @@ impl Controller for XcpSender {
         let srtt = self.srtt.unwrap_or(acked.srtt);
         let unstamped = feedback.packets.saturating_sub(feedback.stamped);
         let change = self
-            .ruler
+            .mode
             .on_codes(now, srtt, &[unstamped, feedback.stamped, 0, 0]);
         self.obey(now, change);
         self.hop = ruling::hop_shown_by(feedback);
         if self.watches() {
             self.hidden.set_partly(feedback.unmarked_hop, srtt);
-            if self.ruler.routers() && self.hidden.doubts(now) {
+            if self.mode.routers() && self.hidden.doubts(now) {
                 // The window is CUBIC's still.
                 self.reason = FallbackReason::HiddenHop;
                 self.end_to_end = Some(EndToEnd::new(now, self.fallback.window()));
@@ -230,7 +230,7 @@ impl Controller for XcpSender {
             self.hidden.declare(feedback.corruption_ppm.into(), srtt);
         }
         let delta = self.granted(feedback, acked);
-        if !self.ruler.routers() || feedback.stamped == 0 {
+        if !self.mode.routers() || feedback.stamped == 0 {
             return;
         }
         if delta < 0 {
@@ -265,10 +265,10 @@ impl Controller for XcpSender {
         }
         self.srtt = Some(self.recent.bound(acked.srtt));
         if !core::mem::take(&mut self.fed) && acked.packets > 0 {
-            let change = self.ruler.on_silence(now, acked.srtt, acked.packets);
+            let change = self.mode.on_silence(now, acked.srtt, acked.packets);
             self.obey(now, change);
         }
-        if self.ruler.routers() && self.watches() {
+        if self.mode.routers() && self.watches() {
             let patience = acked.srtt.saturating_mul(PATIENCE_ROUNDS);
             let finding = self.hidden.on_ack(now, acked, patience, self.own_window());
             self.follow(now, finding);
@@ -292,7 +292,7 @@ impl Controller for XcpSender {
     }
 
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
-        if self.ruler.routers() && self.params.loss == XcpLoss::Hybrid {
+        if self.mode.routers() && self.params.loss == XcpLoss::Hybrid {
             let patience = lost.srtt.saturating_mul(PATIENCE_ROUNDS);
             let finding = self.hidden.on_loss(now, lost, patience, self.own_window());
             self.follow(now, finding);
@@ -393,7 +393,7 @@ impl Controller for XcpSender {
 
     fn signal_every(&self) -> u32 {
         let every = u32::from(self.params.every);
-        let probing = self.ruler.asks_nobody(self.own_window() / self.mtu);
+        let probing = self.mode.probe_interval(self.own_window() / self.mtu);
         probing.map_or(every, |probing| probing.max(every))
     }
 

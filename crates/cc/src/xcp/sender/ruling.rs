@@ -53,7 +53,7 @@ impl XcpSender {
     /// Why standard control rules, in place of routers.
     pub(super) const fn fallback_reason(&self) -> FallbackReason {
         match self.reason {
-            _ if !self.ruler.routers() => FallbackReason::NoAnswer,
+            _ if !self.mode.routers() => FallbackReason::NoAnswer,
             FallbackReason::HiddenHop => self.hop,
             reason => reason,
         }
@@ -63,7 +63,7 @@ impl XcpSender {
         match self.params.loss {
             XcpLoss::Ignore => false,
             XcpLoss::Fallback => true,
-            XcpLoss::Hybrid => self.ruler.unmarked(),
+            XcpLoss::Hybrid => self.mode.unmarked(),
         }
     }
 

@@ -25,7 +25,7 @@ const LEAST_PACKETS: u64 = 4;
 
 /// Watches round trips.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Losing {
+pub(super) struct HighLossCap {
     acked: u64,
     /// The part of these that arrived while something besides the window was the limit.
     otherwise: u64,
@@ -42,7 +42,7 @@ pub(super) struct Losing {
     clean: u8,
 }
 
-impl Losing {
+impl HighLossCap {
     /// Packets arrived; `limited` if the window kept the sender from sending more.
     #[inline]
     pub(super) fn on_acked(&mut self, packets: u64, limited: bool) {
@@ -114,12 +114,12 @@ mod tests {
 
     const MTU: u64 = 1000;
 
-    fn round(losing: &mut Losing, acked: u64, lost: &[u64], window: u64) {
+    fn round(losing: &mut HighLossCap, acked: u64, lost: &[u64], window: u64) {
         ended(losing, acked, 0, lost, window);
     }
 
     /// Of `acked` packets `otherwise` arrived while the application had no more.
-    fn ended(losing: &mut Losing, acked: u64, otherwise: u64, lost: &[u64], window: u64) {
+    fn ended(losing: &mut HighLossCap, acked: u64, otherwise: u64, lost: &[u64], window: u64) {
         losing.on_acked(acked - otherwise, true);
         losing.on_acked(otherwise, false);
         for &packets in lost {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_that_loses_much_holds_the_window_to_what_arrived() {
-        let mut losing = Losing::default();
+        let mut losing = HighLossCap::default();
         round(&mut losing, 60, &[10, 10, 20], 100);
         assert!(losing.now());
         assert_eq!(losing.cap(), 60 * MTU);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_window_that_the_path_no_longer_carries_is_not_asked_for_for_ever() {
-        let mut losing = Losing::default();
+        let mut losing = HighLossCap::default();
         round(&mut losing, 60, &[10, 10, 20], 100);
         // The capacity has become a fifth, and moves: what less arrives is no loss.
         for (arrived, cap) in [(20, 60), (10, 60), (20, 60), (5, 60), (52, 65), (20, 65)] {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn what_arrives_while_the_application_pauses_is_no_bound() {
-        let mut losing = Losing::default();
+        let mut losing = HighLossCap::default();
         round(&mut losing, 60, &[10, 10, 20], 100);
         // The application has less, then nothing, then as much as goes: what it sent before that
         // arrives a round trip later.
@@ -174,7 +174,7 @@ mod tests {
         round(&mut losing, 60, &[], 60);
         assert_eq!(losing.cap(), 75 * MTU);
         // Nor is it where much of it is lost: growth ends, and that is all.
-        let mut losing = Losing::default();
+        let mut losing = HighLossCap::default();
         ended(&mut losing, 10, 10, &[3, 3, 4], 100);
         assert!(losing.now());
         assert_eq!(losing.cap(), u64::MAX);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn an_interruption_and_little_loss_hold_nothing() {
-        let mut losing = Losing::default();
+        let mut losing = HighLossCap::default();
         round(&mut losing, 20, &[80], 100);
         round(&mut losing, 95, &[2, 2, 1], 100);
         assert!(!losing.now());
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn in_the_middle_of_a_round_trip_growth_ends_at_once() {
-        let mut losing = Losing::default();
+        let mut losing = HighLossCap::default();
         losing.on_acked(20, true);
         for lost in 1..20 {
             losing.on_lost(1, 0);

@@ -32,7 +32,7 @@ const MOST: u64 = 1 << 62;
 
 /// The AI and cuts of VCP senders at the port, followed from interval to interval.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Guests {
+pub(crate) struct XcpFlows {
     ai: AiClock,
     /// α in 2^-16 packets per interval and interval.
     alpha_q16: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Guests {
     steps: [u64; PARTS as usize + 1],
 }
 
-impl Guests {
+impl XcpFlows {
     /// `epsilon_ppm`: the ε that senders follow r with, in 10^-6, if they do.
     pub(crate) fn new(now: Instant, epsilon_ppm: Option<u64>) -> Self {
         let gain = ln_gain(epsilon_ppm.unwrap_or(0));
@@ -100,7 +100,7 @@ impl Guests {
 
 /// The port's current code and r.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Said {
+pub(crate) struct PortState {
     pub(crate) code: VcpCode,
     /// r in 2^-16 for this packet's flow. `None`: no BISE.
     pub(crate) r: Option<u16>,
@@ -120,10 +120,10 @@ pub(crate) const fn rtt_class(header: &XcpCarried) -> Option<Duration> {
     Some(Duration::from_micros((class as u64) << step))
 }
 
-impl Guests {
+impl XcpFlows {
     /// The answer to an XCP header in a packet of `bytes`.
     #[inline]
-    pub(crate) fn answer(&self, said: Said, header: &XcpCarried, bytes: u32) -> XcpAnswer {
+    pub(crate) fn answer(&self, said: PortState, header: &XcpCarried, bytes: u32) -> XcpAnswer {
         let share = if header.x == 0 || header.rtt_us == 0 {
             0
         } else {
@@ -152,7 +152,7 @@ impl Guests {
     /// The packet's part of the change, in 2^-16 bytes per second. The header's packets are X of an
     /// interval's t_ρ, and a rate of s/X.
     #[inline]
-    fn share(&self, said: Said, header: &XcpCarried, bytes: u32) -> i64 {
+    fn share(&self, said: PortState, header: &XcpCarried, bytes: u32) -> i64 {
         let (million, t_us) = (u128::from(PPM), u128::from(micros(said.t_rho).max(1)));
         let covered = u128::from(bytes) * u128::from(header.covers.max(1));
         // s/t_ρ: the whole rate per interval, per packet.
@@ -194,8 +194,8 @@ mod tests {
 
     const EPSILON: Option<u64> = Some(10_000_000);
 
-    fn said(code: VcpCode, r: Option<u16>) -> Said {
-        Said {
+    fn said(code: VcpCode, r: Option<u16>) -> PortState {
+        PortState {
             code,
             r,
             t_rho: Duration::from_millis(200),
@@ -207,67 +207,64 @@ mod tests {
         // X = 2^-10 s: 204.8 packets per interval, 1 536 000 B/s.
         let rate = 1_536_000.0;
         let packets = 204.8;
-        let mut guests = Guests::new(Instant::ZERO, EPSILON);
-        let sum = |guests: &Guests, code, r| {
-            let answer = guests.answer(said(code, r), &HEADER, 1500);
+        let mut flows = XcpFlows::new(Instant::ZERO, EPSILON);
+        let sum = |flows: &XcpFlows, code, r| {
+            let answer = flows.answer(said(code, r), &HEADER, 1500);
             assert!(answer.bounding);
             answer.delta as f64 / 65_536.0 * packets
         };
         let near = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 1e-3, "{got} {want}");
-        near(sum(&guests, VcpCode::Over, None), -rate / 8.0);
+        near(sum(&flows, VcpCode::Over, None), -rate / 8.0);
         // One packet per interval and interval.
-        near(sum(&guests, VcpCode::High, None), 7500.0);
+        near(sum(&flows, VcpCode::High, None), 7500.0);
         // r = 66/65 536 and ε_s = √11 − 1 in each of two round trips.
-        let mixed = sum(&guests, VcpCode::Low, Some(66));
+        let mixed = sum(&flows, VcpCode::Low, Some(66));
         let growth = 2.0 * (11f64.sqrt() - 1.0) * 66.0 / 65_536.0;
         near(mixed, rate * growth + 7500.0);
         // α doubles per interval, and is taken from the middle of the one that begins …
         let t_rho = Duration::from_millis(200);
         let at = Instant::from_millis;
-        guests.on_interval(at(600), t_rho, VcpCode::High, Some(0));
-        near(
-            sum(&guests, VcpCode::High, None),
-            8.0 * 2f64.sqrt() * 7500.0,
-        );
+        flows.on_interval(at(600), t_rho, VcpCode::High, Some(0));
+        near(sum(&flows, VcpCode::High, None), 8.0 * 2f64.sqrt() * 7500.0);
         // … and the first OVER with BISE takes half.
-        guests.on_interval(at(800), t_rho, VcpCode::Over, Some(0));
-        near(sum(&guests, VcpCode::Over, None), -rate / 16.0);
-        guests.on_interval(at(1000), t_rho, VcpCode::Over, Some(0));
-        near(sum(&guests, VcpCode::Over, None), -rate / 8.0);
+        flows.on_interval(at(800), t_rho, VcpCode::Over, Some(0));
+        near(sum(&flows, VcpCode::Over, None), -rate / 16.0);
+        flows.on_interval(at(1000), t_rho, VcpCode::Over, Some(0));
+        near(sum(&flows, VcpCode::Over, None), -rate / 8.0);
         // However long, a quarter of the rate per interval at most.
-        guests.on_interval(at(1200), t_rho, VcpCode::High, Some(0));
-        guests.on_interval(at(60_000), t_rho, VcpCode::High, Some(0));
-        near(sum(&guests, VcpCode::High, None), rate / 4.0);
+        flows.on_interval(at(1200), t_rho, VcpCode::High, Some(0));
+        flows.on_interval(at(60_000), t_rho, VcpCode::High, Some(0));
+        near(sum(&flows, VcpCode::High, None), rate / 4.0);
     }
 
     #[test]
     fn after_an_over_additive_increase_is_that_of_senders() {
         let t_rho = Duration::from_millis(200);
         let at = |interval: u64| Instant::from_millis(200 * interval);
-        let mut guests = Guests::new(Instant::ZERO, EPSILON);
-        guests.on_interval(at(0), t_rho, VcpCode::Over, Some(0));
+        let mut flows = XcpFlows::new(Instant::ZERO, EPSILON);
+        flows.on_interval(at(0), t_rho, VcpCode::Over, Some(0));
         let alpha = (1..=4).map(|interval| {
-            guests.on_interval(at(interval), t_rho, VcpCode::High, Some(0));
-            guests.alpha_q16 as f64 / 65_536.0
+            flows.on_interval(at(interval), t_rho, VcpCode::High, Some(0));
+            flows.alpha_q16 as f64 / 65_536.0
         });
         // Senders receive OVER for one interval. From then on 2^t per interval: ∫ 2^t dt.
         let (sum, senders) = (alpha.sum::<f64>(), 15.0 / 2f64.ln());
         assert!((sum / senders - 1.0).abs() < 0.03, "{sum} {senders}");
         // Senders whose cut was given back keep half of the doublings.
-        guests.on_interval(at(5), t_rho, VcpCode::Over, Some(0));
-        let before = guests.alpha_q16;
-        guests.on_interval(at(6), t_rho, VcpCode::Over, Some(0));
-        assert!(guests.alpha_q16 < before, "{} {before}", guests.alpha_q16);
+        flows.on_interval(at(5), t_rho, VcpCode::Over, Some(0));
+        let before = flows.alpha_q16;
+        flows.on_interval(at(6), t_rho, VcpCode::Over, Some(0));
+        assert!(flows.alpha_q16 < before, "{} {before}", flows.alpha_q16);
     }
 
     #[test]
     fn multiplicative_increase_is_that_of_senders_of_the_same_round_trip() {
-        let guests = Guests::new(Instant::ZERO, EPSILON);
+        let flows = XcpFlows::new(Instant::ZERO, EPSILON);
         let t_us = 200_000;
         for rtt_us in [1, 5_000, 12_500, 80_000, 123_456, 199_999, 200_000, 800_000] {
             let share = f64::from(rtt_us.min(200_000)) / 200_000.0;
             let exact = 11f64.powf(share) - 1.0;
-            let got = guests.step_q32(rtt_us, t_us) as f64 / 4_294_967_296.0;
+            let got = flows.step_q32(rtt_us, t_us) as f64 / 4_294_967_296.0;
             assert!(
                 (got - exact).abs() < 0.04 * exact,
                 "{rtt_us}: {got} {exact}"
@@ -294,11 +291,11 @@ mod tests {
             delta: -5,
             ..HEADER
         };
-        let guests = Guests::new(Instant::ZERO, EPSILON);
-        let low = guests.answer(said(VcpCode::Low, None), &modest, 1500);
+        let flows = XcpFlows::new(Instant::ZERO, EPSILON);
+        let low = flows.answer(said(VcpCode::Low, None), &modest, 1500);
         assert_eq!((low.delta, low.bounding), (-5, false));
         let silent = XcpCarried { x: 0, ..HEADER };
-        let silent = guests.answer(said(VcpCode::Low, None), &silent, 1500);
+        let silent = flows.answer(said(VcpCode::Low, None), &silent, 1500);
         assert_eq!(silent.delta, 0);
         let extreme = XcpCarried {
             rtt_us: u32::MAX,
@@ -308,11 +305,11 @@ mod tests {
             cloud: None,
         };
         for code in [VcpCode::Low, VcpCode::High, VcpCode::Over] {
-            let said = Said {
+            let said = PortState {
                 t_rho: Duration::from_millis(1),
                 ..said(code, Some(u16::MAX))
             };
-            let delta = guests.answer(said, &extreme, u32::MAX).delta;
+            let delta = flows.answer(said, &extreme, u32::MAX).delta;
             assert!(delta.unsigned_abs() <= MOST);
         }
     }

@@ -20,7 +20,7 @@ const WAIT: u32 = YOUNG_INTERVALS;
 
 /// A mean over intervals; rates in 2^-16 bytes per second.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct DepartureCompensation {
     mean: i128,
     /// Input of the running interval if no flow ends.
     expected: Option<i128>,
@@ -29,7 +29,7 @@ pub(crate) struct Leaving {
     wait: u32,
 }
 
-impl Leaving {
+impl DepartureCompensation {
     /// Traffic begins where `net` was given minus taken before.
     pub(crate) const fn new(net: i128) -> Self {
         Self {
@@ -70,7 +70,7 @@ mod tests {
     /// and this if `helped`: what it gives in an interval comes in the next, where `ends` less
     /// comes.
     fn run(intervals: u32, ends: i64, helped: bool) -> (i64, bool) {
-        let mut leaving = Leaving::new(0);
+        let mut leaving = DepartureCompensation::new(0);
         let (mut input, mut net, mut coming, mut added) = (500_000_i64, 0_i128, 0, false);
         for _ in 0..intervals {
             let total = (1_000_000 - input) * 2 / 5;
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn never_more_than_there_is_room_for() {
-        let mut leaving = Leaving::new(0);
+        let mut leaving = DepartureCompensation::new(0);
         let _ = leaving.on_interval(900_000, CAPACITY, 0, 0);
         for _ in 0..20 {
             // All that came is gone, and comes again.

@@ -41,7 +41,7 @@ const AVERAGED: i64 = 16;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Crowd {
+pub(crate) struct LossBasedCompetitor {
     is_there: bool,
     /// Foreign bytes per second, and own ones, averaged: single estimates are a packet or two off.
     foreign: i64,
@@ -50,7 +50,7 @@ pub(crate) struct Crowd {
     doubted: Option<Instant>,
 }
 
-impl Crowd {
+impl LossBasedCompetitor {
     /// An estimate came, over a time in which the virtual router's own flows had `own` bytes per
     /// second; `want` is true if one of them was refused a request lately. True if foreign traffic
     /// has begun to fill the queue.
@@ -118,11 +118,17 @@ mod tests {
         }
     }
 
-    fn learn(crowd: &mut Crowd, millis: u64, own: i64, queue: u64) -> bool {
+    fn learn(crowd: &mut LossBasedCompetitor, millis: u64, own: i64, queue: u64) -> bool {
         wanting(crowd, millis, own, queue, false)
     }
 
-    fn wanting(crowd: &mut Crowd, millis: u64, own: i64, queue: u64, want: bool) -> bool {
+    fn wanting(
+        crowd: &mut LossBasedCompetitor,
+        millis: u64,
+        own: i64,
+        queue: u64,
+        want: bool,
+    ) -> bool {
         let now = Instant::from_millis(millis);
         let rtt = Duration::from_millis(100);
         crowd.learn(now, &estimate(0, queue), own, want, rtt)
@@ -133,14 +139,14 @@ mod tests {
     /// more, or that began less than a second ago, have not.
     #[test]
     fn who_is_left_nothing() {
-        let mut crowd = Crowd::default();
+        let mut crowd = LossBasedCompetitor::default();
         let found = (0..).find(|millis| wanting(&mut crowd, *millis, 1_000, 0, true));
         assert!((1000..1100).contains(&found.unwrap()), "{found:?}");
         for (own, want) in [(40_000, true), (1_000, false)] {
-            let mut crowd = Crowd::default();
+            let mut crowd = LossBasedCompetitor::default();
             assert!((0..10_000).all(|millis| !wanting(&mut crowd, millis, own, 0, want)));
         }
-        let mut crowd = Crowd::default();
+        let mut crowd = LossBasedCompetitor::default();
         for millis in 0..10_000 {
             let own = if millis < 900 { 1_000 } else { 40_000 };
             assert!(!wanting(&mut crowd, millis, own, 0, true));
@@ -151,7 +157,7 @@ mod tests {
     #[test]
     fn the_least_window_of_a_thin_cloud() {
         for (own, found) in [(1_500, true), (2_900, true), (3_500, false)] {
-            let mut crowd = Crowd::default();
+            let mut crowd = LossBasedCompetitor::default();
             let thin = CloudEstimate {
                 capacity: 75_000,
                 ..estimate(0, 0)
@@ -166,7 +172,7 @@ mod tests {
     /// A quarter of a round trip is 25 ms, 25 000 bytes.
     #[test]
     fn a_queue_that_others_keep() {
-        let mut crowd = Crowd::default();
+        let mut crowd = LossBasedCompetitor::default();
         for millis in 0..1000 {
             assert!(!learn(&mut crowd, millis, 200_000, 25_000));
         }
@@ -186,7 +192,7 @@ mod tests {
     /// Half of that, with traffic that is mostly foreign.
     #[test]
     fn a_shorter_queue_of_many() {
-        let mut crowd = Crowd::default();
+        let mut crowd = LossBasedCompetitor::default();
         let found = (0..).find(|millis| learn(&mut crowd, *millis, 200_000, 12_500));
         assert!((1000..1100).contains(&found.unwrap()), "{found:?}");
     }
@@ -202,7 +208,7 @@ mod tests {
             (200_000, 8_000, false),
             (200_000, 90_000, true),
         ] {
-            let mut crowd = Crowd::default();
+            let mut crowd = LossBasedCompetitor::default();
             for millis in 0..10_000 {
                 let queue = if drains && millis % 900 == 0 {
                     0

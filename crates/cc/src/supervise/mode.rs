@@ -28,9 +28,9 @@ const SILENT_ROUNDS: u32 = 2;
 const SILENT_PACKETS: u8 = 16;
 /// Unmarked packets in a row that prove nothing: every second probe goes without a shim.
 const UNMARKED_PROBES: u64 = 3;
-/// Where no router has answered, one packet in `ASK_NOBODY` carries a request, or one in a quarter
+/// Where no router has answered, one packet in `UNANSWERED_PROBE` carries a request, or one in a quarter
 /// of the window if that is more. That finds a router that is added.
-const ASK_NOBODY: u64 = 32;
+const UNANSWERED_PROBE: u64 = 32;
 
 /// A code that is constant for this many round trips from the start of the path is fixed.
 const CONSTANT_ROUNDS: u32 = 2;
@@ -45,7 +45,7 @@ struct EcnHistory {
 
 /// Selects the law that rules.
 #[derive(Clone, Debug)]
-pub(crate) struct Ruler {
+pub(crate) struct ModeSelector {
     ecn: Option<EcnHistory>,
     routers: bool,
     ruled_before: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Ruler {
     silent_packets: u8,
 }
 
-impl Ruler {
+impl ModeSelector {
     pub(crate) fn new(now: Instant, carrier: Carrier) -> Self {
         Self {
             ecn: (carrier == Carrier::Ecn).then(EcnHistory::default),
@@ -91,9 +91,9 @@ impl Ruler {
     /// On a path known to have no router that answers, one packet in this many carries a request,
     /// where `round` packets are sent per round trip. `None`: all packets may carry one.
     #[inline]
-    pub(crate) fn asks_nobody(&self, round: u64) -> Option<u32> {
+    pub(crate) fn probe_interval(&self, round: u64) -> Option<u32> {
         self.unmarked_path
-            .then(|| u32::try_from(ASK_NOBODY.max(round / 4)).unwrap_or(u32::MAX))
+            .then(|| u32::try_from(UNANSWERED_PROBE.max(round / 4)).unwrap_or(u32::MAX))
     }
 
     /// Packets per code came back.
@@ -206,23 +206,23 @@ mod tests {
     fn few_acknowledgements_without_feedback_are_no_silence() {
         let at = Instant::from_millis;
         for (packets, silent) in [(1, false), (7, false), (8, true), (100, true)] {
-            let mut ruler = Ruler::new(at(0), Carrier::Shim);
+            let mut mode = ModeSelector::new(at(0), Carrier::Shim);
             assert_eq!(
-                ruler.on_codes(at(0), ms(100), &[0, 1, 0, 0]),
+                mode.on_codes(at(0), ms(100), &[0, 1, 0, 0]),
                 Change::ToRouters
             );
-            assert_eq!(ruler.on_silence(at(10), ms(100), packets), Change::Stays);
-            let change = ruler.on_silence(at(230), ms(100), packets);
+            assert_eq!(mode.on_silence(at(10), ms(100), packets), Change::Stays);
+            let change = mode.on_silence(at(230), ms(100), packets);
             assert_eq!(change == Change::ToFallback, silent, "{packets}");
-            assert_eq!(ruler.routers(), !silent);
+            assert_eq!(mode.routers(), !silent);
         }
         // Feedback ends it.
-        let mut ruler = Ruler::new(at(0), Carrier::Shim);
-        let _ = ruler.on_codes(at(0), ms(100), &[0, 1, 0, 0]);
+        let mut mode = ModeSelector::new(at(0), Carrier::Shim);
+        let _ = mode.on_codes(at(0), ms(100), &[0, 1, 0, 0]);
         for n in 1..20 {
-            let _ = ruler.on_silence(at(100 * n), ms(100), 7);
-            let _ = ruler.on_codes(at(100 * n + 50), ms(100), &[0, 1, 0, 0]);
+            let _ = mode.on_silence(at(100 * n), ms(100), 7);
+            let _ = mode.on_codes(at(100 * n + 50), ms(100), &[0, 1, 0, 0]);
         }
-        assert!(ruler.routers());
+        assert!(mode.routers());
     }
 }

@@ -13,11 +13,11 @@ const PART: u64 = 4;
 
 /// A mean over the latest grants.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct GrantUtilization {
     ppm: u64,
 }
 
-impl Kept {
+impl GrantUtilization {
     /// Nothing was granted yet: all of it counts.
     pub(crate) const fn new() -> Self {
         Self { ppm: ALL }
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn what_is_used_counts_and_what_is_not_soon_does_not() {
-        let mut kept = Kept::new();
+        let mut kept = GrantUtilization::new();
         assert_eq!(kept.part(1000), 1000);
         for _ in 0..20 {
             kept.on_unused();

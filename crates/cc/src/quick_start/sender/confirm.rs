@@ -10,7 +10,7 @@ use crate::signals::QuickStartRequest;
 
 /// The second question.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Keep {
+pub(super) enum ConfirmQuestion {
     /// There is none.
     No,
     /// A packet of the flight is to ask.
@@ -20,7 +20,7 @@ pub(super) enum Keep {
     Asked(Question),
 }
 
-impl Keep {
+impl ConfirmQuestion {
     /// True if the next packet may ask.
     pub(super) const fn asks(&self) -> bool {
         matches!(self, Self::Due | Self::Asking(_))

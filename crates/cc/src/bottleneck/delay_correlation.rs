@@ -46,7 +46,7 @@ impl Count {
 
 /// Compares the delays before losses with all delays.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Leaning {
+pub(super) struct DelayCorrelation {
     /// The running median of delays in ns.
     median: Option<u64>,
     /// How far delays are from it in the mean, in ns, times [`SMOOTHED`].
@@ -55,7 +55,7 @@ pub(super) struct Leaning {
     losses: Count,
 }
 
-impl Leaning {
+impl DelayCorrelation {
     /// A packet queued for `delay_ns`. True if that is long: more than the median.
     #[inline]
     pub(super) fn on_delay(&mut self, delay_ns: u64) -> bool {
@@ -111,8 +111,8 @@ mod tests {
     /// 4000 packets behind a queue of at most eight that changes by one at most from packet to
     /// packet, with up to `other` ns of queues elsewhere. Losses come by `lost`, of the queue and a
     /// draw in 10^-3.
-    fn run(seed: u64, other: u64, lost: fn(u64, u64) -> bool) -> Leaning {
-        let mut leaning = Leaning::default();
+    fn run(seed: u64, other: u64, lost: fn(u64, u64) -> bool) -> DelayCorrelation {
+        let mut leaning = DelayCorrelation::default();
         let (mut state, mut queue, mut long) = (seed, 4u64, false);
         let mut draw = |below: u64| {
             state = state
@@ -161,12 +161,12 @@ mod tests {
             assert_eq!(clear(5, 500_000, per_mille), 0);
         }
         assert!(!run(1, 0, |_, _| false).is_clear(3), "no loss at all");
-        assert!(!Leaning::default().is_clear(0));
+        assert!(!DelayCorrelation::default().is_clear(0));
     }
 
     #[test]
     fn sums_stay_within_bounds() {
-        let mut leaning = Leaning::default();
+        let mut leaning = DelayCorrelation::default();
         for n in 0..1000 {
             let long = leaning.on_delay(n % 2 * u64::MAX);
             leaning.on_packets(u64::MAX, long);

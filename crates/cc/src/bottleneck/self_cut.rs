@@ -24,7 +24,7 @@ const MOST_PPM: u64 = 30_000;
 
 /// What CUBIC's losses have shown.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Doubt {
+pub(super) struct SelfCutTest {
     /// The largest window at which a loss came, in bytes.
     largest: u64,
     /// What was lost until the window was small.
@@ -35,7 +35,7 @@ pub(super) struct Doubt {
     since: Option<Instant>,
 }
 
-impl Doubt {
+impl SelfCutTest {
     /// Nothing was lost yet.
     pub(super) const NEW: Self = Self {
         largest: 0,

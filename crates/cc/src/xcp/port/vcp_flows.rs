@@ -98,7 +98,7 @@ const EMPTY: Slot = Slot {
 
 /// VCP flows at the port.
 #[derive(Clone, Debug)]
-pub(crate) struct Guests {
+pub(crate) struct VcpFlows {
     slots: Box<[Slot]>,
     /// Number of the running interval.
     interval: u64,
@@ -111,7 +111,7 @@ pub(crate) struct Guests {
     active: u64,
 }
 
-impl Guests {
+impl VcpFlows {
     pub(crate) fn new() -> Self {
         Self {
             slots: vec![EMPTY; SLOTS].into_boxed_slice(),
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn flows_that_ask_with_few_packets_are_told_by_all_that_they_send() {
-        let (mut guests, mut pools) = (Guests::new(), Pools::default());
+        let (mut guests, mut pools) = (VcpFlows::new(), Pools::default());
         let interval = Duration::from_millis(100);
         for n in 0..40 {
             guests.begin(interval, interval, 0);
@@ -347,7 +347,7 @@ mod tests {
     /// Codes of the packets of one flow whose due rate always covers its request, interval by
     /// interval.
     fn told_in_turn(rtt: Option<Duration>, bise: bool) -> Vec<VcpCode> {
-        let (mut guests, interval) = (Guests::new(), Duration::from_millis(100));
+        let (mut guests, interval) = (VcpFlows::new(), Duration::from_millis(100));
         let in_interval = |n: u64| {
             let mut pools = Pools::new(1 << 40, 0, 1, 1);
             guests.begin(interval, interval, 1 << 34);
