@@ -58,10 +58,8 @@
 
 use std::sync::Arc;
 
-use pathmark_cc::{Algorithm, Carrier, Explicit};
-use qs_proto::QuickStartSignal;
-use vcp_proto::{VcpEcnSignal, VcpSignal};
-use xcp_proto::XcpSignal;
+use pathmark_cc::Algorithm;
+use pathmark_protocols::signals;
 
 #[cfg(feature = "xcp-i")]
 pub mod xcp_i;
@@ -95,22 +93,8 @@ pub use pathmark_transport::{
 #[must_use]
 pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
     let mut config = TransportConfig::new(controller(algorithm));
-    let own = signal(algorithm);
-    if let Some(own) = &own
-        && own.shim_len() > 0
-    {
-        let known: [Arc<dyn Signal>; 3] = [
-            Arc::new(VcpSignal::default()),
-            Arc::new(XcpSignal::default()),
-            Arc::new(QuickStartSignal::default()),
-        ];
-        let others = known.into_iter().filter(|other| other.kind() != own.kind());
-        config.signals = std::iter::once(Arc::clone(own)).chain(others).collect();
-    } else {
-        config.signals = own.into_iter().collect();
-    }
-    let grants = matches!(algorithm.explicit(), Some(Explicit::Xcp(_)));
-    if grants || algorithm.asks_start() {
+    config.signals = signals::offered_by(algorithm);
+    if algorithm.is_granted() {
         config.streams = config.streams.with_room_for_grants();
     }
     config
@@ -133,12 +117,7 @@ pub fn transport_config_of(laws: &[Algorithm]) -> TransportConfig {
 /// The signal that a named law listens to, if any.
 #[must_use]
 pub fn signal(algorithm: &Algorithm) -> Option<Arc<dyn Signal>> {
-    Some(match algorithm.explicit()? {
-        Explicit::Vcp(Carrier::Shim) => Arc::new(VcpSignal::default()),
-        Explicit::Vcp(Carrier::Ecn) => Arc::new(VcpEcnSignal),
-        Explicit::QuickStart => Arc::new(QuickStartSignal::default()),
-        Explicit::Xcp(form) => Arc::new(XcpSignal::from(form)),
-    })
+    signals::signal(algorithm.explicit()?)
 }
 
 /// The README's example compiles too.

@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
-use pathmark_cc::{Explicit, Instant, Upstream, XcpForm};
+use pathmark_cc::{Instant, Upstream};
 use pathmark_transport::TransportConfig;
 use pathmark_transport::driver::now;
 use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Prober, Requester};
-use xcp_proto::XcpSignal;
+use pathmark_protocols::signals;
 
 pub use xcp_edge::ShortSecret;
 pub use xcp_proto::HostClouds;
@@ -46,16 +46,7 @@ const MOST_NAMED: usize = 32;
 /// Puts a receiver's virtual routers into the configuration of an endpoint: what comes to it by XCP
 /// from behind hops that are no XCP routers goes through them.
 pub fn count_hops(config: &mut TransportConfig, clouds: &HostClouds) {
-    for signal in &mut config.signals {
-        let form = match signal.shim_len() {
-            xcp_proto::header::LEN_COMPACT => XcpForm::Compact,
-            _ => XcpForm::Full,
-        };
-        if signal.speaks(Explicit::Xcp(form)) {
-            let counting = XcpSignal::from(form).with_host_clouds(clouds.clone());
-            *signal = Arc::new(counting);
-        }
-    }
+    signals::count_clouds(config, clouds);
 }
 
 /// What a host does for XCP-i, and lets routers do: nothing but what it is told to.

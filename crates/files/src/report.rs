@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use pathmark_cc::Feedback;
+use pathmark_protocols::registry::name_of;
 
 use pathmark::{Connection, PathReport};
 
@@ -78,15 +79,12 @@ pub struct BoundedBy {
 
 /// The explicit feedback that steers the path, or that started it, by its name.
 fn feedback_kind(report: &PathReport) -> Option<&'static str> {
-    match report.feedback {
-        Some(Feedback::Vcp(_)) if report.controller.explicit => Some("vcp"),
-        Some(Feedback::Xcp(_)) if report.controller.explicit => Some("xcp"),
-        _ => report
-            .controller
-            .quick_start
-            .filter(|asked| asked.granted > 0)
-            .map(|_| "quick-start"),
-    }
+    let steers = |seen: &Feedback| report.controller.explicit && !seen.is_answer();
+    let steering = report.feedback.as_ref().filter(|seen| steers(seen));
+    steering.and_then(name_of).or_else(|| {
+        let started = report.controller.quick_start?;
+        (started.granted > 0).then_some("quick-start")
+    })
 }
 
 impl SenderReport {

@@ -19,7 +19,6 @@
 //! | [`queue`] | DropTail, RED, CoDel |
 //! | [`shaper`], [`trace`] | the transmitter: a constant rate, or a recorded one |
 //! | [`wire`], [`impair`] | propagation delay, jitter; random loss and codes |
-//! | [`shim`] | reads the shims of packets for a port, and writes its answers into them |
 //! | [`stats`] | counters and gauges of a link |
 //! | `keys` (feature `config`) | links described in TOML |
 //! | `law_view` (feature `config`) | a control law's state in reports |
@@ -47,7 +46,6 @@ pub mod queue;
 pub mod schedule;
 pub mod separation;
 pub mod shaper;
-pub mod shim;
 pub mod stats;
 #[cfg(test)]
 mod testing;

@@ -49,6 +49,9 @@ impl Kind {
     /// Quick-Start: rate request.
     pub const QUICK_START: Self = Self(2);
 
+    /// The first of the kinds that no protocol here has.
+    pub const FIRST_FREE: Self = Self(3);
+
     /// The kind with this number, if it is one.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {

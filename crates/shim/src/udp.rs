@@ -111,6 +111,21 @@ impl Datagram {
         true
     }
 
+    /// Replaces the bytes of the payload from `offset` on (bytes from the start of the payload) by
+    /// `new`, and renews the whole UDP checksum from the difference. False, and nothing changed, if
+    /// they are not all there.
+    pub fn replace(&self, bytes: &mut [u8], offset: usize, new: &[u8]) -> bool {
+        let whole = |at: usize| at.checked_add(2).is_some_and(|end| end <= new.len());
+        let old = self.payload(bytes).get(offset..).unwrap_or_default();
+        if old.len() < new.len() || !new.len().is_multiple_of(2) {
+            return false;
+        }
+        (0..new.len()).step_by(2).filter(|at| whole(*at)).all(|at| {
+            let pair = new.get(at..).and_then(|rest| rest.first_chunk::<2>()).copied();
+            self.rewrite(bytes, offset + at, ChecksumState::Complete, |_| pair)
+        })
+    }
+
     /// The checksum of the whole datagram, computed in full (0 written as 0xFFFF). Only for a
     /// packet that is no fragment.
     #[must_use]

@@ -73,17 +73,11 @@ impl Stack {
 
     /// The link controller that its port runs.
     #[must_use]
-    pub fn link_controller(&self) -> &'static str {
-        match self {
-            Self::Pathmark(algorithm) => match algorithm.name() {
-                name if name.contains("bise") => "vcp+bise",
-                name if name.starts_with("vcp") => "vcp",
-                "auto" | "xcp" => "xcp",
-                "xcp-i" => "xcp-i",
-                "cubiq" | "ada" => "quick-start",
-                _ => "none",
-            },
-            Self::Kernel(_) => "none",
-        }
+    pub fn link_controller(&self) -> String {
+        let port = match self {
+            Self::Pathmark(algorithm) => algorithm.port(),
+            Self::Kernel(_) => None,
+        };
+        port.map_or_else(|| "none".to_owned(), |port| port.to_string())
     }
 }

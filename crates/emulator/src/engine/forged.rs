@@ -2,17 +2,11 @@
 
 use core::net::IpAddr;
 
-use pathmark_cc::{Duration, Instant, Request, XcpRequest};
-use xcp_proto::Form;
-use xcp_proto::header::{Body, LastRouter};
+use pathmark_cc::{Duration, Instant};
+use pathmark_protocols::forged::{self, Claim};
 
 use super::identity::address;
-use crate::scenario::{Forge, ForgedShim};
-
-/// TTL that XCP's header repeats: the one that packets are sent with.
-const TTL: u8 = 64;
-/// The rate that an XCP header asks for, in 2^-16 bytes per second: more than any port has.
-const WISH: i64 = 1 << 56;
+use crate::scenario::Forge;
 
 /// Writes one shim in front of each packet, and says which flow a packet claims to be of.
 #[derive(Debug)]
@@ -50,45 +44,25 @@ impl Forger {
     }
 }
 
-/// The shim's bytes: of a BISE sender, or of an XCP sender that states its true rate and wants all
-/// there is.
+/// The shim's bytes.
 fn shim(forge: &Forge, bytes: u16, rate: u64) -> Vec<u8> {
-    match forge.shim {
-        ForgedShim::Vcp => {
-            let mut request = Request::default();
-            request.bise = true;
-            request.min_rtt = Some(forge.rtt);
-            vcp_proto::Repr::initial(&request, true).emit().to_vec()
-        }
-        ForgedShim::Xcp => {
-            let x = (u64::from(bytes) << 40).checked_div(rate).unwrap_or(0);
-            let request = XcpRequest {
-                rtt_us: u32::try_from(forge.rtt.as_micros()).unwrap_or(u32::MAX),
-                x,
-                delta: WISH,
-                covers: 1,
-                window: 0,
-                packet: bytes,
-            };
-            let mut shim = vec![0; Form::V4.len()];
-            let mut repr = xcp_proto::Repr::initial(Form::V4, Some(&request), TTL);
-            if let Body::Full(full) = &mut repr.body
-                && let Some(IpAddr::V4(last)) = forge.names.map(address)
-            {
-                full.last = LastRouter::V4(last);
-            }
-            // There is room.
-            let _ = repr.emit(&mut shim);
-            shim
-        }
-    }
+    let claim = Claim {
+        rtt: forge.rtt,
+        bytes,
+        rate,
+        last_router: forge.names.map(address).and_then(|address| match address {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(_) => None,
+        }),
+    };
+    forged::shim(forge.shim.0, &claim)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use pathmark_cc::Carried;
-    use pathmark_link::shim::{NoHeader, read};
+    use pathmark_protocols::shim::{NoHeader, read};
 
     fn forger(shim: ForgedShim) -> Forger {
         let forge = Forge {
@@ -98,23 +72,6 @@ mod tests {
             names: None,
         };
         Forger::new(&forge, 1500, 1_500_000, Instant::ZERO)
-    }
-
-    #[test]
-    fn routers_read_what_is_written() {
-        let mut datagram = [0; 1472];
-        forger(ForgedShim::Vcp).write(&mut datagram);
-        let Carried::Vcp(vcp) = read(&datagram, 1500, &NoHeader) else {
-            panic!("VCP");
-        };
-        assert!(vcp.bise && vcp.min_rtt >= Some(Duration::from_millis(70)));
-        let mut datagram = [0; 1472];
-        forger(ForgedShim::Xcp).write(&mut datagram);
-        let Carried::Xcp(xcp) = read(&datagram, 1500, &NoHeader) else {
-            panic!("XCP");
-        };
-        // A packet each millisecond.
-        assert_eq!((xcp.rtt_us, xcp.x), (80_000, (1 << 40) / 1000));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A router's link with the measurements that a result wants beyond its own counters.
 
 use pathmark_cc::{CloudEstimate, Instant, Upstream};
-use pathmark_link::shim::Identity;
+use pathmark_protocols::shim::Identity;
 use pathmark_link::{DropCause, Gauge, Link, LinkStats};
 
 use super::packet::{Marking, PacketId, Pool};

@@ -7,9 +7,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use pathmark_cc::{Answer, Arrival, Carried, VcpCarried, VcpCode};
-use pathmark_link::shim::{self, Identity};
+use pathmark_cc::{Answer, Arrival, Carried};
 use pathmark_link::{DropCause, Owner};
+use pathmark_protocols::ecn;
+use pathmark_protocols::shim::{self, Identity};
 use pathmark_transport::Ecn;
 
 /// Bytes of IPv4 and UDP header in front of each datagram.
@@ -137,7 +138,7 @@ impl Pool {
         let bytes = ip_bytes(packet.len as usize);
         let carried = match (read, packet.label.ecn_is_code) {
             (false, _) => Carried::Foreign,
-            (true, true) => from_ecn(packet.label.ecn),
+            (true, true) => ecn::read(packet.label.ecn as u8),
             // Each flow counts as a source of its own.
             (true, false) => shim::read(self.front(id, packet), bytes, packet),
         };
@@ -187,12 +188,7 @@ impl Pool {
             return;
         };
         if packet.label.ecn_is_code {
-            let found = VcpCode::from_bits(packet.label.ecn as u8);
-            if let Answer::Vcp(answer) = answer
-                && found != VcpCode::None
-            {
-                packet.label.ecn = Ecn::from_bits(found.max(answer.code) as u8);
-            }
+            packet.label.ecn = Ecn::from_bits(ecn::marked(packet.label.ecn as u8, answer));
             return;
         }
         let bytes = ip_bytes(packet.len as usize);
@@ -329,17 +325,6 @@ fn used(body: &[u8]) -> usize {
     }
     let zeros = words.iter().rev().take_while(|word| **word == [0; 32]);
     (words.len() - zeros.count()) * 32
-}
-
-/// What VCP in the ECN field tells; the carrier has room for nothing else.
-fn from_ecn(ecn: Ecn) -> Carried {
-    match VcpCode::from_bits(ecn as u8) {
-        VcpCode::None => Carried::Foreign,
-        code => Carried::Vcp(VcpCarried {
-            code,
-            ..VcpCarried::default()
-        }),
-    }
 }
 
 /// The pool as the owner of packets at one router's ports.

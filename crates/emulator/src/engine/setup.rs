@@ -3,14 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use pathmark_cc::{Algorithm, Carrier, Duration, Explicit, Instant};
+use pathmark_cc::{Algorithm, Carrier, Duration, Instant};
 use pathmark_link::impair::Random;
 use pathmark_link::keys::{LinkContext, build_link};
-use pathmark_link::shim::Identity;
-use pathmark_transport::{Signal, TransportConfig};
-use qs_proto::QuickStartSignal;
-use vcp_proto::{VcpEcnSignal, VcpSignal};
-use xcp_proto::{HostClouds, XcpSignal};
+use pathmark_protocols::shim::Identity;
+use pathmark_protocols::signals;
+use pathmark_transport::TransportConfig;
 
 use super::agenda::Agenda;
 use super::capture::Frame;
@@ -133,7 +131,7 @@ impl Engine {
         }
         let mut receiving = config.clone();
         if let Some(host) = hosts.of(flow) {
-            receiving.signals = signals(&law, Some(host));
+            receiving.signals = signals::read_by(&law, Some(host));
         }
         if let Some(own) = own {
             config.controller = Arc::clone(&own.factory);
@@ -245,9 +243,8 @@ fn media(scenario: &Scenario) -> Vec<Medium> {
 fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     let law = algorithm.clone();
     let mut config = TransportConfig::new(Arc::new(move |now, mtu| law.controller(now, mtu)));
-    config.signals = signals(algorithm, None);
-    let grants = matches!(algorithm.explicit(), Some(Explicit::Xcp(_)));
-    if grants || algorithm.asks_start() {
+    config.signals = signals::read_by(algorithm, None);
+    if algorithm.is_granted() {
         config.streams = config.streams.with_room_for_grants();
     }
     // No scenario sends any: the handshake's bytes are those of plain streams.
@@ -260,29 +257,4 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     config.max_idle_timeout = None;
     config.handshake_timeout = Duration::from_secs(3600);
     config
-}
-
-/// The signals of an end whose law is `algorithm`; `host` are its virtual routers.
-fn signals(algorithm: &Algorithm, host: Option<&HostClouds>) -> Vec<Arc<dyn Signal>> {
-    let xcp = |form| {
-        let signal = XcpSignal::from(form);
-        match host {
-            Some(host) => signal.with_host_clouds(host.clone()),
-            None => signal,
-        }
-    };
-    let mut signals: Vec<Arc<dyn Signal>> = match algorithm.explicit() {
-        None => Vec::new(),
-        Some(Explicit::Vcp(Carrier::Shim)) => vec![Arc::new(VcpSignal::new())],
-        Some(Explicit::Vcp(Carrier::Ecn)) => vec![Arc::new(VcpEcnSignal)],
-        Some(Explicit::QuickStart) => vec![Arc::new(QuickStartSignal::new())],
-        Some(Explicit::Xcp(form)) => vec![Arc::new(xcp(form))],
-    };
-    if algorithm.chooses() {
-        signals.push(Arc::new(VcpSignal::new()));
-    }
-    if algorithm.asks_start() && algorithm.explicit() != Some(Explicit::QuickStart) {
-        signals.push(Arc::new(QuickStartSignal::new()));
-    }
-    signals
 }

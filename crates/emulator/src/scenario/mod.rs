@@ -196,13 +196,15 @@ pub struct Forge {
 }
 
 /// Whose shim stands in front of forged packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ForgedShim {
-    /// A VCP sender's with BISE.
-    Vcp,
-    /// An XCP sender's.
-    Xcp,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForgedShim(pub Kind);
+
+impl<'de> Deserialize<'de> for ForgedShim {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let unknown = || D::Error::unknown_variant(&name, forged::NAMES);
+        forged::kind(&name).map(Self).ok_or_else(unknown)
+    }
 }
 
 /// When an application has something to send.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pathmark_cc::{Algorithm, Explicit, LinkAlgorithm, ParseError};
+use pathmark_cc::{Algorithm, LinkAlgorithm, ParseError};
 
 /// A law and its port: `xcp`, `cubic@codel`, `vcp[paper]@vcp[paper]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,15 +48,7 @@ impl Contestant {
     /// A law with the port that answers it best: its own, or DropTail if it listens to none.
     #[must_use]
     pub fn new(law: Algorithm) -> Self {
-        let own = match law.explicit() {
-            None => None,
-            Some(Explicit::QuickStart) => Some("quick-start"),
-            Some(Explicit::Xcp(_)) if law.name() == "xcp-i" => Some("xcp-i"),
-            Some(Explicit::Xcp(_)) => Some("xcp"),
-            Some(Explicit::Vcp(_)) if law.name().contains("bise") => Some("vcp+bise"),
-            Some(Explicit::Vcp(_)) => Some("vcp"),
-        };
-        let port = own.and_then(|own| own.parse().ok());
+        let port = law.port();
         Self {
             law,
             port: port.map_or(Port::DropTail, Port::Controller),

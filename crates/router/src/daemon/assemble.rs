@@ -8,7 +8,7 @@ use pathmark_cc::{Instant, LinkController};
 use pathmark_link::Link;
 use pathmark_link::keys::{LinkContext, build_link, build_schedule, build_wire};
 use pathmark_link::queue::BadRed;
-use xcp_proto::Identity;
+use pathmark_protocols::shim::Identity;
 
 use super::clouds;
 use crate::config::{Config, Interface, PortSpec};

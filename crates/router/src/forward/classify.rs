@@ -3,13 +3,11 @@
 use std::net::IpAddr;
 
 use pathmark_cc::{Answer, Arrival, Carried};
-use pathmark_link::shim::{self, Carrier, Identity};
-use pathmark_shim::Kind;
-use pathmark_shim::demux::Datagram as Contents;
-use pathmark_shim::frame::declared_len;
+use pathmark_protocols::packet::{self, Row, Target};
+use pathmark_protocols::shim::{self, Carrier, Identity};
+use pathmark_protocols::ecn;
 use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::{ChecksumState, Datagram};
-use vcp_proto::{carried, ecn, mark};
 
 use super::frame::Frame;
 use crate::ip::Prefix;
@@ -151,7 +149,7 @@ impl Classifier {
             }
         }
         if self.ecn.iter().any(|rule| rule.matches(bytes, layout)) {
-            let carried = carried::from_ecn(bytes, layout);
+            let carried = ecn::read_packet(bytes, layout);
             if carried != Carried::Foreign {
                 return (carried, Carrier::Ecn);
             }
@@ -168,64 +166,18 @@ pub fn write_answer(
     index: u32,
     answer: &Answer,
     router: &Identity,
-    row: &mut mark::Row,
+    row: &mut Row,
 ) {
-    // Where offload leaves the pseudo-header's sum, the checksum does not cover the payload yet.
-    let state = match frame.offload.checksum {
-        Some(_) => ChecksumState::Partial,
-        None => ChecksumState::Complete,
+    let target = Target {
+        carrier: frame.carrier,
+        segment: frame.offload.gso.map(|gso| usize::from(gso.size)),
+        // Where offload leaves the pseudo-header's sum, the checksum does not cover the payload.
+        checksum: match frame.offload.checksum {
+            Some(_) => ChecksumState::Partial,
+            None => ChecksumState::Complete,
+        },
     };
-    match (frame.carrier, answer) {
-        (Carrier::Vcp(lifted), Answer::Vcp(answer)) if index == 0 => {
-            // What was read on arrival is there: no outcome to heed, here and below.
-            let _ = lifted.mark(frame.bytes_mut(), answer, router.id, state);
-        }
-        (Carrier::Vcp(lifted), Answer::Vcp(answer)) if state == ChecksumState::Partial => {
-            let shim = lifted.payload_offset() + segment_offset(frame, index);
-            let rest = frame.bytes_mut().get_mut(shim..).unwrap_or_default();
-            let _ = row.mark_payload(rest, answer, router.id);
-        }
-        (Carrier::Vcp(lifted), _) => {
-            write_shim(frame, lifted.payload_offset(), index, answer, router, state);
-        }
-        (Carrier::Shim { payload }, _) => {
-            write_shim(frame, payload.into(), index, answer, router, state);
-        }
-        (Carrier::Ecn, Answer::Vcp(answer)) => {
-            let bytes = frame.bytes_mut();
-            if let Ok(layout) = Layout::walk(bytes) {
-                let _ = ecn::mark(bytes, &layout, answer.code);
-            }
-        }
-        (Carrier::Ecn | Carrier::None, _) => {}
-    }
-}
-
-/// Writes an answer into a shim that is read again: of another kind than VCP's, or in a later
-/// segment.
-fn write_shim(
-    frame: &mut Frame,
-    payload: usize,
-    index: u32,
-    answer: &Answer,
-    router: &Identity,
-    state: ChecksumState,
-) {
-    let size = frame.offload.gso.map_or(0, |gso| usize::from(gso.size));
-    let offset = segment_offset(frame, index);
-    let bytes = frame.bytes_mut();
-    let rest = bytes.len().saturating_sub(payload + offset);
-    let own = if size > 0 { rest.min(size) } else { rest };
-    let packet = u32::try_from(payload + own).unwrap_or(u32::MAX);
-    // False is no error: there was nothing to write into after all.
-    let _ = match state {
-        ChecksumState::Partial => {
-            let shim = bytes.get_mut(payload + offset..).unwrap_or(&mut []);
-            shim::write(shim, answer, packet, router, shim::FORWARDED)
-        }
-        ChecksumState::Complete => located(bytes)
-            .is_some_and(|udp| shim::write_packet(bytes, &udp, offset, answer, packet, router)),
-    };
+    packet::write_answer(frame.bytes_mut(), &target, index, answer, router, row);
 }
 
 /// True if all packets of a super-packet tell a port the same: none has a shim, or each has one of
@@ -236,30 +188,6 @@ pub(super) fn tell_alike(bytes: &[u8], whole: &Super) -> bool {
     if !whole.is_udp() {
         return true;
     }
-    let told = |index| {
-        let payload = whole.segment_payload(bytes, index);
-        let Contents::Shim(kind) = Contents::classify(payload) else {
-            return (None, None);
-        };
-        let same = (kind == Kind::XCP).then(|| declared_len(payload).ok());
-        (
-            Some(kind),
-            same.flatten().and_then(|len| payload.get(..len)),
-        )
-    };
-    let first = told(0);
-    (1..whole.segments()).all(|index| told(index) == first)
-}
-
-/// Where the payload of a super-packet's segment begins, in bytes from the start of its own
-/// payload.
-#[inline]
-fn segment_offset(frame: &Frame, index: u32) -> usize {
-    let size = frame.offload.gso.map_or(0, |gso| usize::from(gso.size));
-    size * index as usize
-}
-
-#[inline]
-fn located(bytes: &[u8]) -> Option<Datagram> {
-    Datagram::locate(bytes, &Layout::walk(bytes).ok()?)
+    let first = whole.segment_payload(bytes, 0);
+    (1..whole.segments()).all(|index| shim::alike(first, whole.segment_payload(bytes, index)))
 }

@@ -1,7 +1,7 @@
 //! A packet in a buffer of the pool.
 
 use pathmark_link::queue::Popped;
-use pathmark_link::shim::Carrier;
+use pathmark_protocols::shim::Carrier;
 
 use super::pool::Account;
 use crate::offload::{GsoKind, Offload};

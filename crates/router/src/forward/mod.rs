@@ -52,4 +52,4 @@ pub use port::{PortSettings, RouterPort};
 pub use router::{Router, RouterConfig, Target, route_table};
 pub use tally::{Refused, Tally};
 pub use trust::Trust;
-pub use xcp_proto::Identity;
+pub use pathmark_protocols::shim::Identity;

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use pathmark_cc::{Answer, Arrival, Instant};
-use pathmark_link::shim::Carrier;
+use pathmark_protocols::shim::Carrier;
 use pathmark_link::{DropCause, Owner};
-use vcp_proto::mark::Row;
-use xcp_proto::Identity;
+use pathmark_protocols::packet::Row;
+use pathmark_protocols::shim::Identity;
 
 use super::classify::{Classifier, tell_alike, write_answer};
 use super::clouds::CloudMeter;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use pathmark_link::shim::Carrier;
+use pathmark_protocols::shim::Carrier;
 
 use super::classify::Classifier;
 use super::port::RouterPort;

@@ -183,9 +183,11 @@ impl Connection {
                         return Err(Error::unknown(types::FEEDBACK));
                     }
                     let difference = self.feedback.on_frame(at.opened.number, frame);
-                    let heard_of = match difference {
-                        Some(Difference::QuickStart(_)) => &mut heard.answer,
-                        _ => &mut heard.feedback,
+                    let is_answer = difference.is_some_and(|seen| seen.is_answer());
+                    let heard_of = if is_answer {
+                        &mut heard.answer
+                    } else {
+                        &mut heard.feedback
                     };
                     *heard_of = heard_of.or(difference);
                     heard.peer_time = heard.peer_time.or(Some(frame.time));

@@ -242,10 +242,7 @@ impl Connection {
             self.ack_request.on_immediate_written();
         }
         let detector = self.recovery.space(SpaceId::Data);
-        let interval = match self.last_feedback {
-            Some(Feedback::Vcp(vcp)) if !vcp.t_rho.is_zero() => Some(vcp.t_rho),
-            _ => None,
-        };
+        let interval = self.last_feedback.and_then(|seen| seen.measuring_interval());
         let mtu = u64::from(self.route.mtud.mtu().max(1));
         let window = self.route.controller.window() / mtu;
         let Some(frequency) = self.ack_request.poll(

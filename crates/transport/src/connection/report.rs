@@ -78,11 +78,7 @@ impl Connection {
     pub fn path_report(&self, now: Instant) -> PathReport {
         let rtt = self.recovery.rtt();
         let feedback = self.last_feedback;
-        let router = match feedback {
-            Some(Feedback::Vcp(vcp)) if vcp.router != 0 => Some(vcp.router),
-            Some(Feedback::Xcp(xcp)) if xcp.router != 0 => Some(xcp.router),
-            _ => None,
-        };
+        let router = feedback.and_then(|seen| seen.router());
         PathReport {
             remote: self.address.remote,
             local: self.address.local,

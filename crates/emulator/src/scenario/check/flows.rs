@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use super::super::route::route;
 use super::super::schema::{FileFlow, OnOffSpec};
-use super::super::{Connects, FlowSetup, Forge, ForgedShim, LinkSetup, OnOff, Pattern};
+use super::super::{Connects, FlowSetup, Forge, LinkSetup, OnOff, Pattern};
 use super::{Check, PACKET};
 
 /// Packets without a connection or a law.
@@ -264,7 +264,7 @@ impl Check<'_> {
             return Err(self.fault(given.span(), message));
         }
         if let Some(names) = &spec.names
-            && spec.shim != ForgedShim::Xcp
+            && !names_router(spec.shim.0)
         {
             let message = "only XCP's headers name a router";
             return Err(self.fault(names.span(), message));

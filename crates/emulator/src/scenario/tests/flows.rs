@@ -116,7 +116,7 @@ fn forged_shims() {
     };
     let flow = parse(&udp("{ shim = \"xcp\", ports = \"100ms\" }")).unwrap();
     let forge = flow.flows[0].forge.unwrap();
-    assert_eq!(forge.shim, ForgedShim::Xcp);
+    assert_eq!(Some(forge.shim.0), pathmark_protocols::forged::kind("xcp"));
     assert_eq!(forge.rtt, Duration::from_millis(20));
     assert_eq!(forge.ports, Some(Duration::from_millis(100)));
     for (forge, says) in [

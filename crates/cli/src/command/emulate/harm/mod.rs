@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, anyhow};
-use pathmark_cc::{Algorithm, Explicit};
+use pathmark_cc::Algorithm;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 use pathmark_lab::harm::{CELLS, Cell, Group, Roles, draw, split};
@@ -23,6 +23,8 @@ use report::Report;
 
 /// What every law is laid beside.
 const BASELINE: &str = "cubic";
+/// Laws that are guests at ports of another law.
+const GUESTS: [&str; 2] = ["xcp", "vcp+bise+wlte"];
 const DEFAULT_LAWS: &str = "auto,vcp+bise+wlte,xcp";
 const DEFAULT_SEED: u64 = 1;
 /// Packets that enter links per second of one core, about, in an optimized build.
@@ -122,17 +124,20 @@ impl FromStr for Laws {
 struct Law {
     name: String,
     /// What marked ports run.
-    port: &'static str,
+    port: String,
     /// The law of guests at them.
     guest: &'static str,
 }
 
 impl Law {
     fn new(law: &Algorithm) -> Self {
-        let (port, guest) = match law.explicit() {
-            Some(Explicit::Xcp(_)) => ("xcp", "vcp+bise+wlte"),
-            _ => ("vcp+bise", "xcp"),
+        let port = law.port().map(|port| port.to_string());
+        let port = port.unwrap_or_else(|| "vcp+bise".to_owned());
+        let elsewhere = |guest: &&str| {
+            let guest = guest.parse().ok().and_then(|law: Algorithm| law.port());
+            guest.is_some_and(|home| home.to_string() != port)
         };
+        let guest = GUESTS.into_iter().find(elsewhere).unwrap_or(BASELINE);
         Self {
             name: law.to_string(),
             port,

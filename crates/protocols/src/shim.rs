@@ -2,13 +2,16 @@
 
 use std::net::IpAddr;
 
-use pathmark_cc::{Answer, Carried, CloudAnswer};
+use pathmark_cc::{Answer, Carried, CloudAnswer, OwnWords};
 use pathmark_shim::Kind;
 use pathmark_shim::demux::Datagram as Contents;
+use pathmark_shim::frame::{MAX_LEN, declared_len};
 use pathmark_shim::udp::{ChecksumState, Datagram};
 use qs_proto::answer;
 use vcp_proto::mark::{self, Lifted};
 use xcp_proto::stamp;
+
+use crate::registry;
 
 pub use xcp_proto::Identity;
 
@@ -71,8 +74,18 @@ pub fn read(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
         Contents::Shim(Kind::QUICK_START) => {
             qs_proto::carried::from_payload(payload, ip.source_hash())
         }
+        Contents::Shim(kind) => read_own(kind, payload),
         _ => Carried::Foreign,
     }
+}
+
+/// The header of a registered protocol.
+fn read_own(kind: Kind, payload: &[u8]) -> Carried {
+    let kind = kind.number();
+    let words = registry::find(kind).and_then(|own| own.read(payload));
+    words.map_or(Carried::Foreign, |words| {
+        Carried::Own(OwnWords { kind, words })
+    })
 }
 
 #[inline]
@@ -118,8 +131,11 @@ fn find_other(
     let carried = match kind {
         Kind::XCP => read_xcp(payload, packet_bytes, ip),
         Kind::QUICK_START => qs_proto::carried::from_payload(payload, ip.source_hash()),
-        _ => return (Carried::Foreign, Carrier::None),
+        _ => read_own(kind, payload),
     };
+    if carried == Carried::Foreign {
+        return (carried, Carrier::None);
+    }
     let payload = u16::try_from(udp.payload_offset()).unwrap_or(u16::MAX);
     (carried, Carrier::Shim { payload })
 }
@@ -152,6 +168,8 @@ pub fn write(
         Answer::QuickStart(answer) => {
             answer::answer_payload(payload, answer, hops) == answer::Outcome::Answered
         }
+        Answer::Own(answer) => registry::find(answer.kind)
+            .is_some_and(|own| own.write(answer.words, router.id, payload)),
         _ => false,
     }
 }
@@ -182,6 +200,50 @@ pub fn write_packet(
             let outcome = answer::answer_packet(bytes, udp, offset, answer, FORWARDED, state);
             outcome == answer::Outcome::Answered
         }
+        Answer::Own(answer) => write_own(bytes, udp, offset, answer, router.id),
         _ => false,
     }
+}
+
+/// Writes the answer of a registered protocol's port, and renews the UDP checksum.
+fn write_own(
+    bytes: &mut [u8],
+    udp: &Datagram,
+    offset: usize,
+    answer: &OwnWords,
+    router: u16,
+) -> bool {
+    let Some(own) = registry::find(answer.kind) else {
+        return false;
+    };
+    let payload = udp.payload(bytes).get(offset..).unwrap_or_default();
+    let mut shim = [0; MAX_LEN];
+    let Some(shim) = declared_len(payload)
+        .ok()
+        .and_then(|len| shim.get_mut(..len).zip(payload.get(..len)))
+        .map(|(shim, old)| {
+            shim.copy_from_slice(old);
+            shim
+        })
+    else {
+        return false;
+    };
+    own.write(answer.words, router, shim) && udp.replace(bytes, offset, shim)
+}
+
+/// True if two datagrams of one sender, sent together, have shims that ports read alike: neither
+/// has one, or both have one of the same kind whose fields ports read from the first alone, or the
+/// same one.
+#[inline]
+#[must_use]
+pub fn alike(first: &[u8], other: &[u8]) -> bool {
+    fn fields(payload: &[u8]) -> (Option<Kind>, Option<&[u8]>) {
+        let Contents::Shim(kind) = Contents::classify(payload) else {
+            return (None, None);
+        };
+        let each = kind == Kind::XCP || registry::find(kind.number()).is_some();
+        let len = each.then(|| declared_len(payload).ok()).flatten();
+        (Some(kind), len.and_then(|len| payload.get(..len)))
+    }
+    fields(first) == fields(other)
 }

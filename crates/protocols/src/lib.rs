@@ -1,0 +1,35 @@
+//! All signalling protocols in one place: VCP, XCP and Quick-Start, and protocols of one's own.
+//!
+//! Routers, emulator, library and commands read and write shims through this crate and name no
+//! protocol themselves.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`shim`] | reads the shim of a datagram for a port, and writes the port's answer into it |
+//! | [`packet`] | the same for IP packets, also such as offload will cut up |
+//! | [`ecn`] | VCP's code in the IP ECN field |
+//! | [`forged`] | shims of packets that no law sends, for tests of ports |
+//! | [`registry`] | [`Protocol`]: a protocol of one's own, registered once |
+//! | `signals` (feature `transport`) | the signals of a law, for endpoints |
+
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation
+    )
+)]
+
+pub mod ecn;
+pub mod forged;
+pub mod packet;
+pub mod registry;
+pub mod shim;
+#[cfg(feature = "transport")]
+pub mod signals;
+
+pub use registry::{Protocol, RegisterError, register};

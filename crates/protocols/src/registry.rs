@@ -1,0 +1,90 @@
+//! Protocols of one's own.
+
+use std::sync::OnceLock;
+#[cfg(feature = "transport")]
+use std::sync::Arc;
+
+use pathmark_cc::Feedback;
+use pathmark_shim::Kind;
+#[cfg(feature = "transport")]
+use pathmark_transport::Signal;
+
+/// Kinds of shim.
+const KINDS: usize = 8;
+
+/// The protocols that this process registered, by kind.
+static OWN: [OnceLock<&'static dyn Protocol>; KINDS] = [const { OnceLock::new() }; KINDS];
+
+/// A signalling protocol of one's own: its shim, and its signal.
+///
+/// Its control laws are registered next to it, the sender's with
+/// [`Algorithm::register`](pathmark_cc::Algorithm::register), the port's with
+/// [`LinkAlgorithm::register`](pathmark_cc::LinkAlgorithm::register). All methods take bytes from
+/// outside: none may panic.
+pub trait Protocol: Send + Sync {
+    /// The number of its shims, of [`Kind::FIRST_FREE`] or more.
+    fn kind(&self) -> Kind;
+
+    /// Its name in reports.
+    fn name(&self) -> &'static str;
+
+    /// Its fields in a sound shim at the start of `payload`; `None` if there is none. A port's law
+    /// gets them in [`Carried::Own`](pathmark_cc::Carried::Own).
+    fn read(&self, payload: &[u8]) -> Option<[u64; 3]>;
+
+    /// Writes what the port's law put into [`Answer::Own`](pathmark_cc::Answer::Own) into a sound
+    /// shim at the start of `payload`. `router` is the port's identity. False, and nothing
+    /// changed, if there is none. No byte behind the shim may change.
+    fn write(&self, words: [u64; 3], router: u16, payload: &mut [u8]) -> bool;
+
+    /// The signal of endpoints. One value serves all connections of an endpoint.
+    #[cfg(feature = "transport")]
+    fn signal(&self) -> Arc<dyn Signal>;
+}
+
+/// A protocol that cannot be registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// Its kind belongs to another protocol.
+    #[error(
+        "shims of kind {kind} belong to another protocol: choose a free one of 3 to 7"
+    )]
+    Taken {
+        /// The kind.
+        kind: u8,
+    },
+}
+
+/// Makes a protocol known to this process, until it ends.
+///
+/// # Errors
+/// [`RegisterError`].
+pub fn register(protocol: &'static dyn Protocol) -> Result<(), RegisterError> {
+    let kind = protocol.kind().number();
+    let taken = RegisterError::Taken { kind };
+    if kind < Kind::FIRST_FREE.number() {
+        return Err(taken);
+    }
+    let slot = OWN.get(usize::from(kind)).ok_or(taken)?;
+    slot.set(protocol).map_err(|_| taken)
+}
+
+/// The registered protocol of this kind.
+#[inline]
+#[must_use]
+pub fn find(kind: u8) -> Option<&'static dyn Protocol> {
+    OWN.get(usize::from(kind))?.get().copied()
+}
+
+/// The name of the protocol that feedback is of.
+#[must_use]
+pub fn name_of(feedback: &Feedback) -> Option<&'static str> {
+    match feedback {
+        Feedback::Vcp(_) => Some("vcp"),
+        Feedback::Xcp(_) => Some("xcp"),
+        Feedback::QuickStart(_) => Some("quick-start"),
+        Feedback::Own(own) => find(own.kind).map(Protocol::name),
+        _ => None,
+    }
+}
