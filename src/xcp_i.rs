@@ -20,10 +20,10 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use pathmark_cc::{Instant, Upstream};
+use pathmark_protocols::signals;
 use pathmark_transport::TransportConfig;
 use pathmark_transport::driver::now;
 use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Prober, Requester};
-use pathmark_protocols::signals;
 
 pub use xcp_edge::ShortSecret;
 pub use xcp_proto::HostClouds;

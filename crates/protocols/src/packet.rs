@@ -43,7 +43,14 @@ pub fn write_answer(
             let _ = row.mark_payload(rest, answer, router.id);
         }
         (Carrier::Vcp(lifted), _) => {
-            write_shim(bytes, target, lifted.payload_offset(), index, answer, router);
+            write_shim(
+                bytes,
+                target,
+                lifted.payload_offset(),
+                index,
+                answer,
+                router,
+            );
         }
         (Carrier::Shim { payload }, _) => {
             write_shim(bytes, target, payload.into(), index, answer, router);

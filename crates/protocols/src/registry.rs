@@ -1,8 +1,8 @@
 //! Protocols of one's own.
 
-use std::sync::OnceLock;
 #[cfg(feature = "transport")]
 use std::sync::Arc;
+use std::sync::OnceLock;
 
 use pathmark_cc::Feedback;
 use pathmark_shim::Kind;
@@ -47,9 +47,7 @@ pub trait Protocol: Send + Sync {
 #[non_exhaustive]
 pub enum RegisterError {
     /// Its kind belongs to another protocol.
-    #[error(
-        "shims of kind {kind} belong to another protocol: choose a free one of 3 to 7"
-    )]
+    #[error("shims of kind {kind} belong to another protocol: choose a free one of 3 to 7")]
     Taken {
         /// The kind.
         kind: u8,

@@ -121,7 +121,10 @@ impl Datagram {
             return false;
         }
         (0..new.len()).step_by(2).filter(|at| whole(*at)).all(|at| {
-            let pair = new.get(at..).and_then(|rest| rest.first_chunk::<2>()).copied();
+            let pair = new
+                .get(at..)
+                .and_then(|rest| rest.first_chunk::<2>())
+                .copied();
             self.rewrite(bytes, offset + at, ChecksumState::Complete, |_| pair)
         })
     }

@@ -14,10 +14,10 @@ use pathmark_cc::{Answer, Arrival, Instant, LinkAlgorithm};
 use pathmark_emulator::result::{LinkResult, QueueStats};
 use pathmark_link::impair::{Loss, Probability, Random};
 use pathmark_link::queue::{DropTail, Limit};
-use pathmark_protocols::shim::{self, Identity};
 use pathmark_link::{
     DropCause, Link, LinkConfig, Owner, Port, Schedule, Shaper, Summary, WireConfig,
 };
+use pathmark_protocols::shim::{self, Identity};
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use pathmark_cc::{Duration, Instant, LinkMetrics, QuickStartMetrics};
-use pathmark_link::law_view::LawView;
 use pathmark_link::DropCause;
+use pathmark_link::law_view::LawView;
 use serde_json::Value;
 
 use super::Engine;

@@ -61,12 +61,11 @@ fn shim(forge: &Forge, bytes: u16, rate: u64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathmark_cc::Carried;
-    use pathmark_protocols::shim::{NoHeader, read};
+    use crate::scenario::ForgedShim;
 
-    fn forger(shim: ForgedShim) -> Forger {
+    fn forger() -> Forger {
         let forge = Forge {
-            shim,
+            shim: ForgedShim(forged::kind("vcp").unwrap()),
             rtt: Duration::from_millis(80),
             ports: Some(Duration::from_millis(100)),
             names: None,
@@ -76,7 +75,7 @@ mod tests {
 
     #[test]
     fn ports_change_when_their_time_is_over() {
-        let forger = forger(ForgedShim::Vcp);
+        let forger = forger();
         let at = |ms| forger.flow_hash(Instant::from_millis(ms), 7);
         assert_eq!((at(0), at(99)), (7, 7));
         assert!(at(100) != 7 && at(100) == at(199) && at(200) != at(100));

@@ -1,8 +1,8 @@
 //! A router's link with the measurements that a result wants beyond its own counters.
 
 use pathmark_cc::{CloudEstimate, Instant, Upstream};
-use pathmark_protocols::shim::Identity;
 use pathmark_link::{DropCause, Gauge, Link, LinkStats};
+use pathmark_protocols::shim::Identity;
 
 use super::packet::{Marking, PacketId, Pool};
 use super::ramp::Ramp;

@@ -385,7 +385,7 @@ mod tests {
             let mut pool = Pool::default();
             let mut id = pool.insert(label(0), &datagram);
             let answer = Answer::Vcp(pathmark_cc::VcpAnswer {
-                code: VcpCode::Over,
+                code: pathmark_cc::VcpCode::Over,
                 ..pathmark_cc::VcpAnswer::default()
             });
             Marking {
@@ -396,7 +396,7 @@ mod tests {
             let Carried::Vcp(carried) = pool.arrival(id, true).carried else {
                 panic!("VCP")
             };
-            assert_eq!(carried.code, VcpCode::Over);
+            assert_eq!(carried.code, pathmark_cc::VcpCode::Over);
             let mut buffer = vec![0; 1472];
             pool.take(id, &mut buffer).unwrap();
             let packet = vcp_proto::Packet::parse(&buffer).unwrap();

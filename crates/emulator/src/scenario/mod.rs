@@ -23,7 +23,10 @@ use std::path::Path;
 
 use pathmark_cc::{Algorithm, Duration};
 use pathmark_link::keys::LinkSpec;
-use serde::Deserialize;
+use pathmark_protocols::forged;
+use pathmark_shim::Kind;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use document::Document;
 

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use pathmark_cc::{Answer, Arrival, Carried};
+use pathmark_protocols::ecn;
 use pathmark_protocols::packet::{self, Row, Target};
 use pathmark_protocols::shim::{self, Carrier, Identity};
-use pathmark_protocols::ecn;
 use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::{ChecksumState, Datagram};
 

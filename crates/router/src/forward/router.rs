@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use pathmark_cc::{Answer, Arrival, Instant};
-use pathmark_protocols::shim::Carrier;
 use pathmark_link::{DropCause, Owner};
 use pathmark_protocols::packet::Row;
+use pathmark_protocols::shim::Carrier;
 use pathmark_protocols::shim::Identity;
 
 use super::classify::{Classifier, tell_alike, write_answer};

@@ -1,7 +1,6 @@
 //! The frames of an opened packet, each handed to the part that it is for.
 
 use bytes::Bytes;
-use pathmark_cc::Feedback as Difference;
 
 use super::acknowledged::Heard;
 use super::keys::OpenedPacket;

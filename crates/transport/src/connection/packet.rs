@@ -15,7 +15,7 @@ use crate::recovery::{PathNumber, Probe, SentPacket};
 use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, TruncatedNumber};
 use crate::wire::{ConnectionId, Frame, PacketType, SpaceId, Writer};
 use crate::{Ecn, Instant};
-use pathmark_cc::{Feedback, PacketState, Sent};
+use pathmark_cc::{PacketState, Sent};
 
 /// The packet number to be left out after `number`: any of as many as were sent, so that nobody can
 /// guess it. Gaps come about twice as far apart each time: found early, and cost little.
@@ -242,7 +242,9 @@ impl Connection {
             self.ack_request.on_immediate_written();
         }
         let detector = self.recovery.space(SpaceId::Data);
-        let interval = self.last_feedback.and_then(|seen| seen.measuring_interval());
+        let interval = self
+            .last_feedback
+            .and_then(|seen| seen.measuring_interval());
         let mtu = u64::from(self.route.mtud.mtu().max(1));
         let window = self.route.controller.window() / mtu;
         let Some(frequency) = self.ack_request.poll(

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use pathmark_cc::{Algorithm, Duration};
 use pathmark_link::keys::{Fault, nearest};
+use pathmark_protocols::forged::names_router;
 use toml::Spanned;
 
 use super::super::route::route;
