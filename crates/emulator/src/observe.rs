@@ -8,7 +8,7 @@ use crate::scenario::Scenario;
 
 /// Watches a run.
 pub trait Observer {
-    /// Told of every few thousand events. [`ControlFlow::Break`] ends the run; what was measured
+    /// Called once per few thousand events. [`ControlFlow::Break`] ends the run; what was measured
     /// until then is its result.
     fn progress(&mut self, progress: &Progress) -> ControlFlow<()> {
         let _ = progress;

@@ -76,8 +76,7 @@ pub struct Line {
 
 const PANEL: (u32, u32) = (560, 300);
 const HEAD: u32 = 48;
-/// Colours that are told apart also with the common forms of colour blindness (Okabe and Ito,
-/// 2008).
+/// Colours that stay distinct with the common forms of colour blindness (Okabe and Ito, 2008).
 const FIRST_COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -346,7 +345,7 @@ fn headline(title: &str, width: f64) -> (Vec<String>, f64) {
     (vec![first, second], fitting(longer).min(16.0))
 }
 
-/// A number as short as it can be told: `0.25`, `300`, `1e-5`, `1e9`.
+/// The shortest form of a number: `0.25`, `300`, `1e-5`, `1e9`.
 fn short(value: f64) -> String {
     let size = value.abs();
     if size > 0.0 && !(1e-3..1e5).contains(&size) {

@@ -55,10 +55,11 @@ pub struct FlowResult {
     pub completed: bool,
     /// Seconds from its start, handshake included, to its last byte.
     pub completion_s: Option<f64>,
-    /// When so many bytes had arrived, where the scenario asks for it.
+    /// When each number of bytes in the scenario's `milestones` had arrived.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub milestones: Vec<Milestone>,
-    /// When it was told to stop, seconds; `None` if it completed before, or ran to the end.
+    /// When the scenario's `stop` ended it, seconds; `None` if it completed before, or ran to the
+    /// end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_s: Option<f64>,
     /// Delivered bits per second from its start to its last byte, to its stop, or to the end.
@@ -84,7 +85,7 @@ pub struct FlowResult {
     pub quick_start: Option<QuickStartResult>,
 }
 
-/// When so many bytes of a flow had arrived.
+/// When a number of bytes of a flow had arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Milestone {
     /// Application bytes, in order.

@@ -218,7 +218,7 @@ pub enum Routers {
     None,
     /// One of twice the rate; the bottleneck behind it is a plain hop.
     Hidden,
-    /// So many in a row, all of the same rate, the bottleneck among them.
+    /// This number in a row, all of the same rate, the bottleneck among them.
     Answer(u8),
 }
 

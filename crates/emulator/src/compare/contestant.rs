@@ -1,4 +1,4 @@
-//! A law, and what the ports beside it run.
+//! A law, and the law of the ports in its runs.
 
 use std::fmt;
 use std::str::FromStr;

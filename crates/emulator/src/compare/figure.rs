@@ -132,7 +132,7 @@ impl Figure {
         }
     }
 
-    /// A value as short as it can be told.
+    /// A value with three significant digits, or two behind the point.
     #[must_use]
     pub fn shown(self, value: f64) -> String {
         match self {

@@ -27,7 +27,7 @@ const LAWS: [&str; 6] = [
     "cubic@codel",
     "bbr",
 ];
-/// Seeds unless told otherwise.
+/// Default number of seeds.
 const SEEDS: u32 = 3;
 /// The default values of each axis: two cores take some minutes for all of it.
 const VALUES: [(Axis, &[&str]); 6] = [
@@ -131,7 +131,7 @@ pub enum BadGrid {
     /// No seeds, or too many.
     #[error("{0} seeds cannot be: write 1 to {MOST_SEEDS}")]
     Seeds(u32),
-    /// More runs than anybody waits for.
+    /// More than `MOST_RUNS` runs.
     #[error(
         "{cells} cells, {laws} laws and {seeds} seeds make {runs} runs, about {hours} hours of one \
          core: at most {MOST_RUNS} runs go; take fewer values, laws or seeds, or several grids"
@@ -143,7 +143,7 @@ pub enum BadGrid {
         laws: u64,
         /// Seeds.
         seeds: u32,
-        /// Their product, or the largest number that can be told.
+        /// Their product, or `u64::MAX` if it is larger.
         runs: u64,
         /// What they take, about.
         hours: u64,
@@ -335,7 +335,7 @@ impl Grid {
         cells
     }
 
-    /// Seconds that so many packets take one core, about.
+    /// Estimated seconds of one core for a number of packets.
     #[must_use]
     pub fn core_seconds(packets: f64) -> f64 {
         packets / SPEED

@@ -43,7 +43,7 @@ fn points(report: &Report, axes: &[Axis]) -> Vec<Vec<(Axis, String)>> {
                 .collect::<Vec<_>>()
         };
         all = all.iter().flat_map(longer).collect();
-        // Nobody wants to see more, and a large grid makes many.
+        // A large grid has many more rows than a picture can show.
         all.truncate(MOST_ROWS + 1);
     }
     all

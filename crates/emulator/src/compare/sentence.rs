@@ -1,11 +1,11 @@
-//! What the figures say, in sentences.
+//! Sentences that summarize the figures.
 
 use super::axis::Axis;
 use super::figure::Figure;
 use super::report::{CellReport, Report};
 
-/// A value of an axis is worth a word where a law is best in so much larger a share of the cells
-/// than over all, or smaller.
+/// A sentence mentions a value of an axis if the share of its cells in which a law is best differs
+/// by at least this from the share over all cells.
 const REMARKABLE: f64 = 0.2;
 
 /// A sentence for each figure that has cells.

@@ -1,4 +1,4 @@
-//! What ports with `estimate=exact` are told of clouds: the emulator knows all links.
+//! Estimates of clouds for ports with `estimate=exact`: the emulator knows all links.
 //!
 //! A cloud is the links without a control law between two ports with one, as flows pass them;
 //! before the first port it begins at the sender, and behind the last one it ends at the receiver.
@@ -15,7 +15,7 @@ use super::hosts::Hosts;
 use super::link::MeasuredLink;
 use crate::scenario::{FlowSetup, LinkSetup, ReceiverEstimate, Scenario};
 
-/// An estimate may be used for so many times as long as the next one takes.
+/// Lifetime of an estimate, in intervals between two estimates.
 const VALID: u32 = 3;
 
 /// All clouds of a scenario.

@@ -1,4 +1,4 @@
-//! Shims in front of packets that no law sends: what anybody may write.
+//! Forged shims: headers in front of packets that no law sends, as any host can write them.
 
 use core::net::IpAddr;
 

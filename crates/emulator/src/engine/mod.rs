@@ -73,7 +73,7 @@ struct Engine {
     media: Vec<Medium>,
     /// Nodes that do nothing for a while.
     stalls: Stalls,
-    /// What ports are told of links that they do not see.
+    /// Estimates for ports, of links that they do not see.
     clouds: Clouds,
     /// Routers that measure them.
     edges: Edges,
@@ -169,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// Lets links do what was due, before somebody looks at them.
+    /// Lets links do what was due, before their state is read.
     fn catch_up(&mut self, now: Instant) {
         for link in &mut self.links {
             link.catch_up(now, &mut self.pool);
@@ -350,7 +350,7 @@ impl Engine {
         self.sink(flow).and_then(sink::Sink::completed)
     }
 
-    /// When a flow ended: it had arrived, or was told to stop.
+    /// When a flow ended: its last byte arrived, or its `stop` time came.
     fn ended(&self, flow: usize) -> Option<Instant> {
         self.completed(flow).or_else(|| {
             let stop = self.scenario.flows.get(flow)?.stop?;

@@ -12,8 +12,8 @@ use super::pattern::Ticks;
 /// cache.
 static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
 
-/// Writes to one stream as much as there is room for, or as its [`Ticks`] bring, up to a number of
-/// bytes if it has one, until it is told to stop.
+/// Writes to one stream. The stream's room or its [`Ticks`] bound each write. The source ends after
+/// its number of bytes, if it has one, or when the flow stops.
 #[derive(Debug)]
 pub(super) struct Source {
     /// Bytes not yet written; `None` if there is no end of them.

@@ -132,7 +132,7 @@ impl Flow {
         self
     }
 
-    /// So many of them, called `NAME0`, `NAME1`, …
+    /// Makes it `flows` flows, called `NAME0`, `NAME1`, …
     #[must_use]
     pub fn count(mut self, flows: u32) -> Self {
         self.count = flows;

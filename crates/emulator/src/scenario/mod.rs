@@ -140,8 +140,8 @@ pub struct FlowSetup {
     pub known_rate: Option<u64>,
     /// Which end connects.
     pub connects: Connects,
-    /// The receiver has virtual routers for hops behind the last XCP router (XCP-i), and somebody
-    /// tells them what these hops leave. `None`: it has none.
+    /// The receiver has virtual routers for hops behind the last XCP router (XCP-i). This is the
+    /// source of their estimate of what these hops leave. `None`: it has no virtual routers.
     pub receiver_estimate: Option<ReceiverEstimate>,
     /// Its largest IP packet, bytes: the scenario's unless it has one of its own.
     pub packet: u16,
@@ -166,7 +166,7 @@ pub enum Connects {
 pub enum ReceiverEstimate {
     /// The emulator, which knows all links.
     Exact,
-    /// Nobody: the receiver measures it, by packets that it asks the last router for.
+    /// The receiver, which measures it with packets that it requests from the last router.
     Real,
 }
 
@@ -186,7 +186,7 @@ pub struct Forge {
     pub shim: ForgedShim,
     /// The round trip that it states.
     pub rtt: Duration,
-    /// Packets claim to be of another flow each time that so much has passed.
+    /// Time after which packets claim to be of another flow.
     pub ports: Option<Duration>,
     /// XCP's headers claim to have come through this node's router last.
     pub names: Option<usize>,

@@ -70,7 +70,7 @@ impl Quantity {
             Self::Goodputs => "Goodput of flows",
             Self::RoundTrips => "Round trips",
             Self::Losses => "Losses of flows",
-            Self::Milestones => "Time until so many bytes had arrived",
+            Self::Milestones => "Time until milestones were reached",
             Self::Use => "Utilization of links",
             Self::Queues => "Queues",
             Self::Load => "Load",

@@ -99,7 +99,7 @@ impl FromStr for Group {
     }
 }
 
-/// The kinds of cells, each with its group, the first word of its name, and its values in the order
+/// The kinds of cells, each with its group, the first part of its name, and its values in the order
 /// of the name.
 macro_rules! cells {
     ($(

@@ -180,7 +180,7 @@ impl Check<'_> {
         let fail = |message: &str| Err(self.fault(given.span(), message));
         let bytes: Vec<u64> = given.get_ref().iter().map(|bytes| bytes.0).collect();
         match bytes.as_slice() {
-            _ if udp => fail("nobody counts what arrives of udp"),
+            _ if udp => fail("milestones need a connection: no receiver counts bytes of udp"),
             [] | [0, ..] => fail("milestones are numbers of bytes from 1 on"),
             all if all.len() > MOST_MILESTONES => fail("a flow has 16 milestones at most"),
             all if !all.is_sorted_by(|one, next| one < next) => {
