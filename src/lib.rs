@@ -6,11 +6,11 @@
 //!                               └── window and pace by the answer ◄── encrypted ACKs ────┘
 //! ```
 //!
-//! TCP and every QUIC library guess at a path from loss and delay; pathmark is told. Routers on the
-//! way write what they know about their load into a small shim in front of each packet (VCP's code,
-//! with the extensions BISE and WLTE; or XCP's grants of rate), the receiver returns it inside
-//! encrypted acknowledgements, and a congestion controller obeys. Where no router answers, or the
-//! peer is plain QUIC, a connection is plain QUIC version 1 on CUBIC.
+//! TCP and other QUIC libraries infer a path's load from loss and delay; pathmark reads it.
+//! Routers on the path write their load into a small shim in front of each packet: VCP's code, with
+//! the extensions BISE and WLTE, or XCP's grants of rate. The receiver returns it inside encrypted
+//! acknowledgements, and a congestion controller obeys. Where no router answers, or the peer is
+//! plain QUIC, a connection is plain QUIC version 1 on CUBIC.
 //!
 //! This package puts the parts together: endpoints and streams from [`pathmark_transport`], laws
 //! from [`pathmark_cc`], VCP and XCP on the wire from [`vcp_proto`] and [`xcp_proto`]. With feature

@@ -28,7 +28,7 @@ use xcp_proto::XcpSignal;
 pub use xcp_edge::ShortSecret;
 pub use xcp_proto::HostClouds;
 
-/// UDP port of messages: the one that routers use unless they are told another.
+/// UDP port of messages: the routers' default.
 const PORT: u16 = 6653;
 /// Largest UDP payload of a train's packet: what fits 1500 bytes with either version of IP.
 const PACKET: u16 = 1452;
@@ -36,7 +36,7 @@ const PACKET: u16 = 1452;
 const AHEAD: u64 = 10;
 /// Time between two estimates.
 const EVERY: Duration = Duration::from_millis(50);
-/// Messages that are read before others are sent: whoever floods the port delays nothing else.
+/// Messages that are read before others are sent: a flood of the port delays no other message.
 const AT_ONCE: usize = 64;
 /// Longest wait for a message.
 const LONG: Duration = Duration::from_millis(500);
@@ -58,7 +58,7 @@ pub fn count_hops(config: &mut TransportConfig, clouds: &HostClouds) {
     }
 }
 
-/// What a host does for XCP-i, and lets routers do: nothing but what it is told to.
+/// A host's part in XCP-i: its own measurements and those it lets routers make, as configured.
 #[derive(Debug)]
 pub struct HostEdge {
     own: IpAddr,
@@ -86,7 +86,7 @@ impl Drop for RunningEdge {
 }
 
 impl HostEdge {
-    /// A host with the address `own`, which nobody may translate on the way, and the `secret` that
+    /// A host with the address `own`, which no NAT on the path may translate, and the `secret` that
     /// it shares with routers.
     ///
     /// # Errors

@@ -84,8 +84,8 @@ pub struct Fetched {
 
 /// Fetches `name` to `target`, going on with what an earlier attempt left there, and replaces what
 /// lies at `target` when all has come. `cc` is the law that the server is asked to send by;
-/// [`Fetched::algorithm`] is the one that it used. `progress` is told of the whole size once it is
-/// known, and of bytes as they arrive.
+/// [`Fetched::algorithm`] is the one that it used. `progress` gets the whole size once it is known,
+/// and the number of bytes as they arrive.
 ///
 /// # Errors
 /// [`TransferError`]; after [`TransferError::Stream`] the bytes that came stay for the next
@@ -187,7 +187,7 @@ pub enum Progress {
         /// Bytes that are there already.
         offset: u64,
     },
-    /// So many bytes more.
+    /// Number of further bytes.
     Bytes(u64),
     /// All bytes and their hash have come; they still are to be given their name and read back.
     Arrived,
@@ -305,8 +305,8 @@ async fn send_whole(
 
 /// Why bytes stopped coming: what the sender means by resetting the stream, or what happened to it.
 fn broken(error: io::Error) -> TransferError {
-    let told = error.get_ref().and_then(|inner| inner.downcast_ref());
-    match told {
+    let cause = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match cause {
         Some(ReadError::Reset(code)) => match protocol::reset_reason(*code) {
             Some(why) => TransferError::GivenUp(why),
             None => TransferError::Stream(error),

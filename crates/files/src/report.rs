@@ -1,4 +1,4 @@
-//! What the sender of a file knows about the path, told to the receiver behind the hash.
+//! The sender's report about the path, which follows a file's hash to the receiver.
 
 use serde::{Deserialize, Serialize};
 

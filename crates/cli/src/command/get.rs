@@ -75,9 +75,9 @@ fn note_law(transfer: &mut Transfer, asked: Option<&str>, used: String) {
     if let Some(asked) = asked
         && asked != used
     {
-        let told = format!("the server sends by {used}, not by {asked}: it chooses what to offer");
-        if !transfer.warnings.contains(&told) {
-            transfer.warnings.push(told);
+        let note = format!("the server sends by {used}, not by {asked}: it chooses what to offer");
+        if !transfer.warnings.contains(&note) {
+            transfer.warnings.push(note);
         }
     }
     transfer.algorithm = used;

@@ -147,7 +147,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Progress bars on stderr; invisible where nobody looks.
+/// Progress bars on stderr; hidden where stderr is not a terminal.
 pub(super) fn bars() -> MultiProgress {
     let target = if std::io::stderr().is_terminal() {
         ProgressDrawTarget::stderr_with_hz(10)

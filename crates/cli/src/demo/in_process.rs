@@ -261,7 +261,7 @@ impl Relay {
     }
 }
 
-/// Passes on what arrives at a socket, until nobody listens.
+/// Passes on what arrives at a socket, until the channel's receiver is closed.
 async fn read(
     socket: Arc<UdpSocket>,
     client: Option<SocketAddr>,

@@ -76,8 +76,8 @@ const fn is_completion(metric: Metric) -> bool {
     )
 }
 
-/// Flows whose bytes are goodput: UDP beside connections is what they have to live with, often the
-/// other way.
+/// Flows whose bytes are goodput. Where connections run, UDP is background load, often in the other
+/// direction, and does not count.
 fn counted(result: &RunResult) -> impl Iterator<Item = &FlowResult> {
     let alone = result.flows.iter().all(|flow| flow.algorithm == UDP);
     let flows = result.flows.iter();
@@ -153,7 +153,7 @@ pub(super) fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> O
         Metric::Drops => link.map(|l| l.drops as f64),
         Metric::Utilization => link?.utilization,
         Metric::LateUtilization => late_utilization(result, link),
-        // Since there was somebody to fill it.
+        // From the first flow's start.
         Metric::TimeTo80 => link?.time_to_80_s.map(|at| at - first_start(result)),
         Metric::Queue => link.map(|l| l.queue_packets.mean),
         Metric::QueueNonempty => link.map(|l| l.queue_packets.mean_nonempty),
@@ -312,9 +312,9 @@ mod tests {
             algorithm: UDP.to_owned(),
             ..flow("udp", 0.0, 30, None)
         };
-        let mut beside = one_by_one;
-        beside.flows.push(udp.clone());
-        assert_eq!(value(&beside, Metric::Goodput, None), Some(8e6));
+        let mut mixed = one_by_one;
+        mixed.flows.push(udp.clone());
+        assert_eq!(value(&mixed, Metric::Goodput, None), Some(8e6));
         assert_eq!(value(&run(vec![udp]), Metric::Goodput, None), Some(12e6));
     }
 
@@ -351,7 +351,8 @@ mod tests {
         assert_eq!(value(&result, Metric::LateGoodput, Some("udp")), Some(4e6));
     }
 
-    /// Files beside downloads without an end have a mean completion, once all of them arrived.
+    /// Files that share a link with endless downloads have a mean completion, once all of them
+    /// arrived.
     #[test]
     fn completion_is_of_the_flows_that_have_an_end() {
         let file = |name: &str, completion_s| FlowResult {
@@ -402,7 +403,7 @@ mod tests {
         );
     }
 
-    /// A row about some flows says nothing of others: UDP beside does not make TCPs unfair.
+    /// A row about some flows leaves the others out: a UDP flow does not make TCP flows unfair.
     #[test]
     fn fairness_is_of_the_flows_that_a_row_names() {
         let flows = vec![
@@ -427,7 +428,7 @@ mod tests {
         );
     }
 
-    /// A flow that was told to stop is measured until then.
+    /// A flow with a `stop` is measured until then.
     #[test]
     fn what_was_stopped_ended() {
         let stopped = FlowResult {

@@ -21,14 +21,14 @@ use super::super::{Failure, Outcome, output};
 use super::pool;
 use report::Report;
 
-/// What every law is laid beside.
+/// The law that every other law is compared with.
 const BASELINE: &str = "cubic";
 const DEFAULT_LAWS: &str = "auto,vcp+bise+wlte,xcp";
 const DEFAULT_SEED: u64 = 1;
 /// Packets that enter links per second of one core, about, in an optimized build.
 const SPEED: f64 = 0.8e6;
-/// Packets that enter links after which a run has told enough: a law that floods a hop would make
-/// it endless.
+/// A run ends when this number of packets has entered links: a law that floods a hop would make it
+/// endless.
 const MOST_PACKETS: u64 = 5_000_000;
 /// No grid has more cells.
 const MOST_CELLS: usize = 100_000;
