@@ -132,15 +132,15 @@ fn a_run_that_was_stopped_goes_on_and_believes_no_damaged_file() {
     fs::write(&cells[3], other.to_string()).unwrap();
     fs::write(&cells[4], vec![b'['; 1 << 20]).unwrap();
     let again = small(&more);
-    let told = said(&again);
-    assert!(told.contains("10 runs to do"), "{told}");
+    let stderr = said(&again);
+    assert!(stderr.contains("10 runs to do"), "{stderr}");
     assert!(
-        told.contains("7 of 12 cells and laws are there already"),
-        "{told}"
+        stderr.contains("7 of 12 cells and laws are there already"),
+        "{stderr}"
     );
     assert!(
-        told.contains("4 of 12 cells and laws are damaged"),
-        "{told}"
+        stderr.contains("4 of 12 cells and laws are damaged"),
+        "{stderr}"
     );
     assert_eq!(json(&again), whole);
     let third = small(&more);
@@ -200,8 +200,8 @@ fn an_interrupt_keeps_what_is_done() {
     .unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let told = said(&output);
-    assert!(told.contains("goes on where this one was"), "{told}");
+    let stderr = said(&output);
+    assert!(stderr.contains("goes on where this one was"), "{stderr}");
     assert!(!files(&out.join("cells")).is_empty());
     let estimate = run(&[&arguments[..], &["--estimate"]].concat());
     assert!(
@@ -245,17 +245,17 @@ fn what_cannot_be_is_usage() {
     ] {
         let output = run(&[&["compare", "--estimate"], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let told = said(&output);
-        assert!(told.contains(words), "{arguments:?}: {told}");
+        let stderr = said(&output);
+        assert!(stderr.contains(words), "{arguments:?}: {stderr}");
     }
 }
 
 #[test]
-fn the_default_grid_is_told_to_be_short() {
+fn the_default_grid_has_144_cells() {
     let output = run(&["compare", "--estimate"]);
     assert!(output.status.success());
-    let told = said(&output);
-    assert!(told.contains("144 cells, 6 laws, 3 seeds"), "{told}");
+    let stderr = said(&output);
+    assert!(stderr.contains("144 cells, 6 laws, 3 seeds"), "{stderr}");
 }
 
 #[test]

@@ -145,8 +145,8 @@ async fn a_damaged_file_costs_a_warning_and_a_round_trip() {
     fs::write(&file, "{\"form\":1,\"tokens\":[{]}").unwrap();
     let figures = server.get(state.path(), &[]).await;
     assert_eq!(figures["known_path"], false);
-    let told = warnings(&figures)[0].as_str().unwrap();
-    assert!(told.contains("servers.json is replaced"), "{told}");
+    let warning = warnings(&figures)[0].as_str().unwrap();
+    assert!(warning.contains("servers.json is replaced"), "{warning}");
     assert_eq!(warnings(&figures).len(), 1);
     let figures = server.get(state.path(), &[]).await;
     assert!(warnings(&figures).is_empty());
