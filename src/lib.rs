@@ -1,4 +1,4 @@
-//! Reliable streams over UDP whose connections listen to the path.
+//! Reliable streams over UDP with explicit congestion feedback from routers on the path.
 //!
 //! ```text
 //!  application ──streams──► Connection ──request in a shim──► routers ──their load──► receiver
@@ -86,7 +86,7 @@ pub use pathmark_transport::{
     ControllerFactory, DatagramsConfig, Duration, Ecn, Instant, Signal, TransportConfig, VarInt,
 };
 
-/// Transport settings for a named law: its controllers, and the signal that it listens to.
+/// Transport settings for a named law: its controllers, and the router signal that it uses.
 ///
 /// `"auto".parse()` is the library's choice, [`Algorithm::default()`]: it obeys routers where they
 /// answer and runs CUBIC where none does. With `cubic`, `bbr` or `newreno` not one byte differs
@@ -130,7 +130,7 @@ pub fn transport_config_of(laws: &[Algorithm]) -> TransportConfig {
     config
 }
 
-/// The signal that a named law listens to, if any.
+/// The router signal that a named law uses, if any.
 #[must_use]
 pub fn signal(algorithm: &Algorithm) -> Option<Arc<dyn Signal>> {
     Some(match algorithm.explicit()? {

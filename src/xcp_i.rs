@@ -1,5 +1,5 @@
-//! XCP-i at a host (feature `xcp-i`): hops that are no XCP routers between the host and the router
-//! next to it.
+//! XCP-i at a host (feature `xcp-i`), for hops without XCP between the host and the router next to
+//! it.
 //!
 //! A sender whose first XCP-i router lies behind such hops is the one before them, and
 //! [answers](HostEdge::answering) the router that measures them. A receiver whose last XCP-i router
@@ -40,7 +40,7 @@ const EVERY: Duration = Duration::from_millis(50);
 const AT_ONCE: usize = 64;
 /// Longest wait for a message.
 const LONG: Duration = Duration::from_millis(500);
-/// Routers that are asked about at most.
+/// Most routers whose clouds are measured.
 const MOST_NAMED: usize = 32;
 
 /// Puts a receiver's virtual routers into the configuration of an endpoint: what comes to it by XCP
@@ -79,7 +79,7 @@ impl Drop for RunningEdge {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to tell.
+            // The thread returns no result.
             let _ = thread.join();
         }
     }
@@ -100,16 +100,17 @@ impl HostEdge {
         })
     }
 
-    /// It sends routers the trains of packets that they ask for: `rate` bytes per second over time,
-    /// and ten seconds of that at once.
+    /// It sends the trains of packets that routers request: `rate` bytes per second over time, and
+    /// ten seconds of that at once.
     #[must_use]
     pub const fn answering(mut self, rate: u64) -> Self {
         self.rate = rate;
         self
     }
 
-    /// It asks the routers that are named in headers for trains of packets, and tells `clouds` what
-    /// they show: 1 % of what those hops carry over time, up to 5 % in the first two seconds.
+    /// It requests trains of packets from the routers that headers name, and puts the estimates
+    /// into `clouds`. Trains take 1 % of those hops' capacity over time, up to 5 % in the first two
+    /// seconds.
     #[must_use]
     pub fn measuring(mut self, clouds: HostClouds) -> Self {
         self.clouds = Some(clouds);

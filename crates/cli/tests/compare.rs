@@ -88,7 +88,7 @@ fn a_grid_for_people_and_for_scripts() {
         assert!(!cell["best"]["completion"].as_array().unwrap().is_empty());
     }
     assert_eq!(report["sentences"].as_array().unwrap().len(), 6);
-    // CUBIC hears no router: its runs are the same with and without.
+    // CUBIC uses no router signal: its runs are the same with and without a router.
     let cubic = |index: usize| &cells[index]["laws"][1]["figures"];
     assert_eq!(cubic(0), cubic(1));
     for name in [
@@ -119,8 +119,8 @@ fn a_run_that_was_stopped_goes_on_and_believes_no_damaged_file() {
     let more = ["--json", "--out", text(&out)];
     let whole = json(&small(&more));
     let cells = files(&out.join("cells"));
-    // One is gone, one is cut, one has other numbers, one is of another program, one is no file of
-    // ours.
+    // One file is gone, one is cut, one has other numbers, one is of another program, and one does
+    // not parse.
     fs::remove_file(&cells[0]).unwrap();
     let cut = fs::read_to_string(&cells[1]).unwrap();
     fs::write(&cells[1], &cut[..cut.len() / 2]).unwrap();

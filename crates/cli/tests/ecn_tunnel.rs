@@ -298,8 +298,7 @@ impl Path {
         let file = || async {
             let (connection, receiving) = self.download(bytes).await;
             assert_eq!(receiving.await.unwrap(), bytes);
-            // Which of the connections it is depends on who was accepted first: none may go before
-            // all are done.
+            // The server accepts the connections in any order: none may close before all are done.
             (connection, begun.elapsed().as_secs_f64())
         };
         let (a, b, c) = tokio::join!(file(), file(), file());

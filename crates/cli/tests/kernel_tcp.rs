@@ -1,7 +1,7 @@
 //! This library's CUBIC and BBR compared with the kernel's, each alone on the same path of real TUN
 //! interfaces: 100 Mbit/s, 250 ms, a DropTail queue of one bandwidth-delay product.
 //!
-//! Figures in real time are no test: what is asserted is loose, and the whole is run by hand.
+//! Figures in real time scatter: the assertions are loose, and the whole is run by hand.
 
 use std::time::Duration;
 

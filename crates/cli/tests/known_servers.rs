@@ -114,7 +114,7 @@ async fn a_second_process_is_known_to_the_server() {
         known.push(figures["known_path"].as_bool().unwrap());
     }
     assert_eq!(known, [false, true, true]);
-    // Who wants nothing kept shows nothing of before, and leaves what is there.
+    // With `--no-state` a run shows no token of earlier runs, and leaves the file as it is.
     let figures = server.get(state.path(), &["--no-state"]).await;
     assert_eq!(figures["known_path"], false);
     assert_eq!(server.get(state.path(), &[]).await["known_path"], true);

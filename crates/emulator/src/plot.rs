@@ -379,7 +379,7 @@ fn failed(path: &Path, reason: String) -> PlotError {
 fn load_font() {
     static LOADED: Once = Once::new();
     LOADED.call_once(|| {
-        // It fails for bytes that are no font; these are one, as the test below sees.
+        // It fails for bytes that do not parse as a font; the test below covers these.
         let _ = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
     });
 }

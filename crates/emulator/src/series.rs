@@ -86,7 +86,7 @@ impl Series {
             }
         }
         for (setup, point) in scenario.links.iter().zip(sample.links) {
-            // Links that nothing waits at or is measured of, and ways back, say nothing.
+            // Links without a rate have no queue; reverse directions have no curves.
             if setup.spec.rate.is_none() || setup.name.ends_with(".reverse") {
                 continue;
             }

@@ -227,8 +227,8 @@ packet = 125
     assert!(parse(&missing).unwrap_err().contains("good"));
 }
 
-/// A law that the process registered runs by its name, in files and after changes, and hears what
-/// it says that it hears.
+/// A law that the process registered runs by its name, in files and after changes, and gets the
+/// signal that it registered for.
 #[test]
 fn a_law_of_ones_own_is_named_in_a_scenario() {
     let window = |packets: u64| {

@@ -101,8 +101,8 @@ fn table() {
     }
 }
 
-/// A shim in front of a flood buys nothing: who obeys keeps at least what a plain flood of the same
-/// rate leaves, less 3 %.
+/// A shim in front of a flood gains no rate: a flow that obeys keeps at least what a plain flood of
+/// the same rate leaves, less 3 %.
 #[test]
 fn a_flood_behind_shims_takes_no_more_than_a_plain_one() {
     for (controller, law) in [(PORTS[0], LAWS[0]), (PORTS[1], LAWS[1])] {

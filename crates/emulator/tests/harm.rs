@@ -111,7 +111,7 @@ fn jitter_and_short_paths() {
     assert_eq!(harm(Group::Jitter), "");
 }
 
-/// XCP's TTL shows that the hop behind the port is no router, and losses there are congestion.
+/// XCP's TTL shows that the hop behind the port has no XCP router, so losses there are congestion.
 #[test]
 fn hops_that_show_in_the_ttl() {
     let [_, _, xcp] = LAWS;
@@ -125,8 +125,8 @@ fn hops_that_show_in_the_ttl() {
     assert_eq!(harmed, "");
 }
 
-/// Flows that have a packet or two in flight each lose much, whatever their law: that is no reason
-/// to give their class less.
+/// Flows with one or two packets in flight lose a large share, whatever their law. Their class
+/// keeps its share of the rate all the same.
 #[test]
 fn many_small_flows_keep_their_share() {
     let cell: Cell = "flows/many-10M-20+2-20ms".parse().unwrap();

@@ -341,7 +341,7 @@ fn a_port_with_grant_false_grants_nothing() {
         assert_eq!((asked.granted_bps, asked.denied), (0.0, 1), "{algorithm}");
         let took = |result: &RunResult| result.flows[0].completion_s.unwrap();
         assert!(took(&granted) <= took(&result), "{algorithm}");
-        // No worse than who does not ask.
+        // No worse than a flow without a request.
         let plain = algorithm.replace("[start=quick-start]", "");
         let flows = flow("f", &plain, "bytes = 5_000_000");
         let plain = scenario("100Mbit", "250ms", controller, &flows);

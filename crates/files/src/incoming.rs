@@ -429,7 +429,7 @@ mod tests {
         let target = directory.path().join("a");
         let incoming = Incoming::fresh(&target).unwrap();
         write(&incoming, b"bytes");
-        // Someone who knows nothing of locks.
+        // A process that does not lock the file.
         fs::write(directory.path().join(".a.0.incoming"), b"other").unwrap();
         let changed = incoming.keep(&hash(b"bytes"), Existing::Keep);
         assert!(matches!(changed, Err(KeepError::Changed)));

@@ -109,8 +109,8 @@ impl Source {
     /// Opens a plain file. To be called where blocking is allowed.
     ///
     /// # Errors
-    /// Those of opening; [`ErrorKind::InvalidInput`] for what is no plain file, or one without a
-    /// size, as the kernel's in `/proc`.
+    /// Those of opening; [`ErrorKind::InvalidInput`] if it is not a plain file, or has no size, as
+    /// the kernel's files in `/proc`.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::new(open_plain(path)?)
     }

@@ -230,7 +230,7 @@ async fn fetch(
     if let Some(used) = latest.algorithm {
         note_law(&mut transfer, asked.as_deref(), used);
     }
-    // What the disk takes to keep and to read back what came is none of the path's.
+    // The time that the disk takes to store and to read back the file does not count.
     let seconds = if stop.is_stopped() {
         started.elapsed().as_secs_f64()
     } else {

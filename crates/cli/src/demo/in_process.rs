@@ -229,7 +229,7 @@ impl Relay {
             }
             let now = self.now();
             while let Some(datagram) = self.forward.poll(now, &mut Marker) {
-                // A client that has gone is no fault of the path.
+                // The path goes on after a client has gone.
                 let _ = entrance.send_to(&datagram.bytes, datagram.client).await;
             }
             while let Some(datagram) = self.reverse.poll(now, &mut Marker) {

@@ -54,7 +54,7 @@ impl fmt::Display for Axis {
     }
 }
 
-/// Text that is no value of an axis.
+/// Text that does not parse as a value of an axis.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{axis} cannot be `{given}`: write {expects}")]
 pub struct BadValue {

@@ -76,8 +76,8 @@ impl Cell {
         }
     }
 
-    /// The cell that a law is run in: where nothing listens to routers, one that answers is a plain
-    /// hop.
+    /// The cell that a law is run in. For a law without a router signal, one router that answers is
+    /// a plain hop.
     #[must_use]
     pub fn as_run_by(mut self, contestant: &Contestant) -> Self {
         if self.routers == Routers::Answer(1) && !contestant.hears_routers() {

@@ -39,7 +39,7 @@ const VALUES: [(Axis, &[&str]); 6] = [
     (Axis::Routers, &["none", "1"]),
 ];
 
-/// A grid as a file or a command line says it; what neither says has its default.
+/// A grid as written in a file or on a command line; a field that neither sets has its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GridFile {
@@ -182,7 +182,7 @@ impl GridFile {
             .map_err(|error| source.locate(error.span(), error.message().trim()).into())
     }
 
-    /// What `other` says, and what this says of the rest.
+    /// The fields that `other` sets, and this value's for the rest.
     #[must_use]
     pub fn changed_by(self, other: Self) -> Self {
         Self {

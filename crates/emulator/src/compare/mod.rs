@@ -3,7 +3,7 @@
 //! ```text
 //!   Grid ─► Cell: rate × RTT × buffer × loss × flows × routers
 //!            └─► Cell::scenario(contestant, seed) ──► RunResult ─► measure ──► Tally over seeds
-//!                                                                   Report: who is best, and where
+//!                                                                   Report: best laws by cell
 //! ```
 //!
 //! In each cell some large files share a bottleneck with short files. All reported figures come

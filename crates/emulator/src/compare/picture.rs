@@ -117,7 +117,7 @@ fn table(report: &Report, cell: impl Fn(&CellReport) -> HeatCell) -> Vec<Vec<Hea
     points(report, &DOWN).iter().map(row).collect()
 }
 
-/// Who is best where: a panel for each figure, a colour for each law.
+/// The best laws by cell: a panel for each figure, a colour for each law.
 fn best(report: &Report) -> HeatMap {
     let about = format!(
         "Colours: the laws that are best or as good, {} seeds; number: the best mean",

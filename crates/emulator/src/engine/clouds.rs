@@ -180,7 +180,7 @@ fn find(scenario: &Scenario, path: &[usize], from: usize, receiver: Option<usize
             links.push(index);
             continue;
         }
-        // A sender's own link alone is no cloud: its packets come straight from there.
+        // A sender's own link alone does not count as a cloud: its packets come straight from it.
         let own = |link: &usize| path.first() == Some(link);
         if !links.iter().all(own) {
             all.push(Found {

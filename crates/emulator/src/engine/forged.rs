@@ -11,10 +11,10 @@ use crate::scenario::{Forge, ForgedShim};
 
 /// TTL that XCP's header repeats: the one that packets are sent with.
 const TTL: u8 = 64;
-/// The rate that an XCP header asks for, in 2^-16 bytes per second: more than any port has.
+/// The rate that an XCP header requests, in 2^-16 bytes per second: more than any port has.
 const WISH: i64 = 1 << 56;
 
-/// Writes one shim in front of each packet, and says which flow a packet claims to be of.
+/// Writes one shim in front of each packet and chooses the flow that a packet claims to be of.
 #[derive(Debug)]
 pub(super) struct Forger {
     shim: Vec<u8>,
@@ -50,8 +50,8 @@ impl Forger {
     }
 }
 
-/// The shim's bytes: of a BISE sender, or of an XCP sender that states its true rate and wants all
-/// there is.
+/// The shim's bytes: of a BISE sender, or of an XCP sender that states its true rate and requests
+/// more than any port has.
 fn shim(forge: &Forge, bytes: u16, rate: u64) -> Vec<u8> {
     match forge.shim {
         ForgedShim::Vcp => {

@@ -195,7 +195,7 @@ impl MeasuredLink {
         self.stats().drops().by_queue()
     }
 
-    /// Packets lost on the wire, at random or for want of room.
+    /// Packets lost on the wire, at random or because a queue was full.
     pub(super) fn losses(&self) -> u64 {
         let drops = self.stats().drops();
         drops.of(DropCause::RandomLoss) + drops.of(DropCause::WireFull)

@@ -39,7 +39,7 @@ impl Medium {
         }
     }
 
-    /// When something happens next; `waiting` says of a link whether it has something to send.
+    /// Time of the next event; `waiting` is true for a link with something to send.
     pub(super) fn deadline(
         &self,
         now: Instant,

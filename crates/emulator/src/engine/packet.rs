@@ -123,8 +123,7 @@ impl Pool {
         }
     }
 
-    /// What a port needs to know of a packet; what it tells control laws only if that matters there
-    /// (`read`).
+    /// A packet's description for a port. It has what control laws read only if `read` is set.
     #[inline]
     pub(super) fn arrival(&self, id: PacketId, read: bool) -> Arrival {
         let Some(packet) = self.packets.get(id.0 as usize) else {
@@ -331,7 +330,7 @@ fn used(body: &[u8]) -> usize {
     (words.len() - zeros.count()) * 32
 }
 
-/// What VCP in the ECN field tells; the carrier has room for nothing else.
+/// The VCP code in the ECN field; the carrier has room for nothing else.
 fn from_ecn(ecn: Ecn) -> Carried {
     match VcpCode::from_bits(ecn as u8) {
         VcpCode::None => Carried::Foreign,

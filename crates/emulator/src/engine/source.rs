@@ -54,7 +54,7 @@ impl Source {
         }
     }
 
-    /// When it wants to be called, whatever the connection does.
+    /// Its next deadline, whatever the connection does.
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.state == State::Over {
@@ -73,7 +73,7 @@ impl Source {
             match event {
                 Event::Connected => {
                     self.stream = connection.streams().open(Dir::Uni).ok();
-                    // What comes at a rate of its own is no file.
+                    // A source with its own rate has no size to announce.
                     if let (Some(id), Some(left), None) = (self.stream, self.left, &self.ticks) {
                         let _ = connection.streams().announce(id, left);
                     }

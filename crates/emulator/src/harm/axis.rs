@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A part of a name that is no such value.
+/// A part of a name that does not parse as such a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read `{given}` as {what}: write {example}")]
 pub struct BadAxis {
@@ -316,7 +316,7 @@ impl FromStr for Size {
     }
 }
 
-/// Words of which one is said.
+/// An enum whose variants are words of a cell's name.
 macro_rules! words {
     (
         $(#[$about:meta])* $name:ident: $what:literal {

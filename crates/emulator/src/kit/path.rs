@@ -124,8 +124,8 @@ impl Flow {
         }
     }
 
-    /// The library's law; with a controller of one's own, the law whose routers' signal that
-    /// listens to: `"vcp"`, `"xcp"`.
+    /// The library's law. With a custom controller: the law whose router signal it uses, `"vcp"` or
+    /// `"xcp"`.
     #[must_use]
     pub fn algorithm(mut self, name: &str) -> Self {
         name.clone_into(&mut self.algorithm);

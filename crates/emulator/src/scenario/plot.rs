@@ -77,7 +77,7 @@ impl Quantity {
         }
     }
 
-    /// What its axis says.
+    /// Label of its axis, with the unit.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {

@@ -23,7 +23,7 @@ pub struct Variant {
     pub set: Vec<Change>,
 }
 
-/// Over how many seeds figures are means, where one run would say little.
+/// Number of seeds over which figures are means, for scenarios whose single runs scatter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Repeat {
@@ -45,7 +45,7 @@ impl Default for Repeat {
     }
 }
 
-/// What a file says of several runs.
+/// The sections of a file about several runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Several {
     pub(super) variants: Vec<Variant>,

@@ -20,7 +20,7 @@ fn relative_to_cubic(keys: &[(&str, &str)]) -> (f64, u64) {
     (share, clouds(&ours, "receiver", "unknown"))
 }
 
-/// A path that becomes longer is no queue, whether it stays so or not.
+/// A longer path does not count as a queue, whether it stays longer or not.
 #[test]
 fn longer_paths() {
     for (at, least) in [

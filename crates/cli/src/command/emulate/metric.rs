@@ -147,7 +147,7 @@ pub(super) fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> O
             let run = own.as_ref().unwrap_or(result);
             Some(within(run, run.windows.last()?))
         }
-        // Of nothing there are no shares.
+        // Without goodput there are no shares.
         Metric::Jain => (summary.goodput_bps > 0.0).then_some(summary.jain),
         Metric::Lost => Some(summary.packets_lost as f64),
         Metric::Drops => link.map(|l| l.drops as f64),

@@ -268,8 +268,8 @@ impl State {
         }
     }
 
-    /// Puts a new file in the place of the former one. One that the machine loses when it crashes
-    /// is no harm.
+    /// Puts a new file in the place of the former one, without fsync: a crash of the machine may
+    /// lose it.
     fn write(&self, path: &Path, tokens: &Tokens) -> io::Result<()> {
         let new = self.directory.join("servers.new");
         // One that a killed process left may be read by others.

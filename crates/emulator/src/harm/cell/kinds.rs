@@ -100,7 +100,7 @@ cells! {
         hidden: Rate,
         /// Room of the plain link's queue.
         buffer: Buffer,
-        /// Share of packets that the marked link is said to lose.
+        /// Loss rate that the marked link's port declares.
         per: Percent,
         /// Flows across both.
         flows: Mix,

@@ -172,7 +172,7 @@ impl Check<'_> {
         }
     }
 
-    /// Of which numbers of bytes results tell when they had arrived.
+    /// The numbers of bytes whose arrival times are results.
     fn milestones(&self, file: &FileFlow, udp: bool) -> Result<Vec<u64>, Fault> {
         let Some(given) = &file.milestones else {
             return Ok(Vec::new());

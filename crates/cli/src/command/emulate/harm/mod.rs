@@ -37,7 +37,7 @@ const MOST_CELLS: usize = 100_000;
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(super) struct Args {
-    /// Draw scenarios by --seed, run each with laws and with cubic in their place, and tell where
+    /// Draw scenarios by --seed, run each with laws and with cubic in their place, and report where
     /// they do worse
     #[arg(long, conflicts_with_all = ["scenario", "set", "sweep", "shard", "paper_scale"])]
     pub(super) harm: bool,
