@@ -1,5 +1,5 @@
-//! Bulk transfer between two processes over a veth pair with offloads, one connection, beside quinn
-//! in the same run.
+//! Bulk transfer between two processes over a veth pair with offloads, one connection, compared
+//! with quinn in the same run.
 //!
 //! ```text
 //!   cargo bench --bench bulk                      1 GiB, 5 rounds, the two stacks taking turns

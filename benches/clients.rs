@@ -85,9 +85,9 @@ fn run(threads: usize, clients: usize, mib: usize) -> Result<(f64, f64)> {
     let tls = TlsServerConfig::new(vec![certificate], key.into(), &[ALPN])?;
     let transport = Arc::new(pathmark::transport_config(&Algorithm::parse("cubic")?));
     let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
-    let (tell, told) = oneshot::channel();
+    let (tell, address) = oneshot::channel();
     let serving = server.spawn(serve(config, clients, tell));
-    let address = others.block_on(told)?;
+    let address = others.block_on(address)?;
     let tls = TlsClientConfig::new(Trust::Roots(Arc::new(roots)), &[ALPN])?;
     let config = ClientConfig::new(Arc::new(tls), transport);
     let chunks = mib * 1_048_576 / CHUNK / clients;
@@ -114,7 +114,10 @@ async fn serve(
     tell: oneshot::Sender<SocketAddr>,
 ) -> Result<f64> {
     let endpoint = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
-    ensure!(tell.send(endpoint.local_address()).is_ok(), "nobody asks");
+    ensure!(
+        tell.send(endpoint.local_address()).is_ok(),
+        "the clients have gone"
+    );
     let mut connections = JoinSet::new();
     for _ in 0..clients {
         let incoming = endpoint.accept().await.context("closed")?;

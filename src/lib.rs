@@ -1,4 +1,4 @@
-//! Reliable streams over UDP whose connections listen to the path.
+//! Reliable streams over UDP with explicit congestion feedback from routers on the path.
 //!
 //! ```text
 //!  application ──streams──► Connection ──request in a shim──► routers ──their load──► receiver
@@ -6,11 +6,11 @@
 //!                               └── window and pace by the answer ◄── encrypted ACKs ────┘
 //! ```
 //!
-//! TCP and every QUIC library guess at a path from loss and delay; pathmark is told. Routers on the
-//! way write what they know about their load into a small shim in front of each packet (VCP's code,
-//! with the extensions BISE and WLTE; or XCP's grants of rate), the receiver returns it inside
-//! encrypted acknowledgements, and a congestion controller obeys. Where no router answers, or the
-//! peer is plain QUIC, a connection is plain QUIC version 1 on CUBIC.
+//! TCP and other QUIC libraries infer a path's load from loss and delay; pathmark reads it.
+//! Routers on the path write their load into a small shim in front of each packet: VCP's code, with
+//! the extensions BISE and WLTE, or XCP's grants of rate. The receiver returns it inside encrypted
+//! acknowledgements, and a congestion controller obeys. Where no router answers, or the peer is
+//! plain QUIC, a connection is plain QUIC version 1 on CUBIC.
 //!
 //! This package puts the parts together: endpoints and streams from [`pathmark_transport`], laws
 //! from [`pathmark_cc`], VCP and XCP on the wire from [`vcp_proto`] and [`xcp_proto`]. With feature
@@ -84,7 +84,7 @@ pub use pathmark_transport::{
     ControllerFactory, DatagramsConfig, Duration, Ecn, Instant, Signal, TransportConfig, VarInt,
 };
 
-/// Transport settings for a named law: its controllers, and the signal that it listens to.
+/// Transport settings for a named law: its controllers, and the router signal that it uses.
 ///
 /// `"auto".parse()` is the library's choice, [`Algorithm::default()`]: it obeys routers where they
 /// answer and runs CUBIC where none does. With `cubic`, `bbr` or `newreno` not one byte differs
@@ -114,7 +114,7 @@ pub fn transport_config_of(laws: &[Algorithm]) -> TransportConfig {
     config
 }
 
-/// The signal that a named law listens to, if any.
+/// The router signal that a named law uses, if any.
 #[must_use]
 pub fn signal(algorithm: &Algorithm) -> Option<Arc<dyn Signal>> {
     signals::signal(algorithm.explicit()?)

@@ -1,5 +1,5 @@
-//! XCP-i at a host (feature `xcp-i`): hops that are no XCP routers between the host and the router
-//! next to it.
+//! XCP-i at a host (feature `xcp-i`), for hops without XCP between the host and the router next to
+//! it.
 //!
 //! A sender whose first XCP-i router lies behind such hops is the one before them, and
 //! [answers](HostEdge::answering) the router that measures them. A receiver whose last XCP-i router
@@ -28,7 +28,7 @@ use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Prober, Requester};
 pub use xcp_edge::ShortSecret;
 pub use xcp_proto::HostClouds;
 
-/// UDP port of messages: the one that routers use unless they are told another.
+/// UDP port of messages: the routers' default.
 const PORT: u16 = 6653;
 /// Largest UDP payload of a train's packet: what fits 1500 bytes with either version of IP.
 const PACKET: u16 = 1452;
@@ -36,11 +36,11 @@ const PACKET: u16 = 1452;
 const AHEAD: u64 = 10;
 /// Time between two estimates.
 const EVERY: Duration = Duration::from_millis(50);
-/// Messages that are read before others are sent: whoever floods the port delays nothing else.
+/// Messages that are read before others are sent: a flood of the port delays no other message.
 const AT_ONCE: usize = 64;
 /// Longest wait for a message.
 const LONG: Duration = Duration::from_millis(500);
-/// Routers that are asked about at most.
+/// Most routers whose clouds are measured.
 const MOST_NAMED: usize = 32;
 
 /// Puts a receiver's virtual routers into the configuration of an endpoint: what comes to it by XCP
@@ -49,7 +49,7 @@ pub fn count_hops(config: &mut TransportConfig, clouds: &HostClouds) {
     signals::count_clouds(config, clouds);
 }
 
-/// What a host does for XCP-i, and lets routers do: nothing but what it is told to.
+/// A host's part in XCP-i: its own measurements and those it lets routers make, as configured.
 #[derive(Debug)]
 pub struct HostEdge {
     own: IpAddr,
@@ -70,14 +70,14 @@ impl Drop for RunningEdge {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to tell.
+            // The thread returns no result.
             let _ = thread.join();
         }
     }
 }
 
 impl HostEdge {
-    /// A host with the address `own`, which nobody may translate on the way, and the `secret` that
+    /// A host with the address `own`, which no NAT on the path may translate, and the `secret` that
     /// it shares with routers.
     ///
     /// # Errors
@@ -91,16 +91,17 @@ impl HostEdge {
         })
     }
 
-    /// It sends routers the trains of packets that they ask for: `rate` bytes per second over time,
-    /// and ten seconds of that at once.
+    /// It sends the trains of packets that routers request: `rate` bytes per second over time, and
+    /// ten seconds of that at once.
     #[must_use]
     pub const fn answering(mut self, rate: u64) -> Self {
         self.rate = rate;
         self
     }
 
-    /// It asks the routers that are named in headers for trains of packets, and tells `clouds` what
-    /// they show: 1 % of what those hops carry over time, up to 5 % in the first two seconds.
+    /// It requests trains of packets from the routers that headers name, and puts the estimates
+    /// into `clouds`. Trains take 1 % of those hops' capacity over time, up to 5 % in the first two
+    /// seconds.
     #[must_use]
     pub fn measuring(mut self, clouds: HostClouds) -> Self {
         self.clouds = Some(clouds);

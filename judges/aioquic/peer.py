@@ -86,7 +86,7 @@ class Stream:
 
 
 def cut(tcp):
-    """Ends a TCP connection by a reset, which nobody takes for the end of the data."""
+    """Ends a TCP connection by a reset, which the peer does not take for the end of the data."""
     if tcp.is_closing():
         return
     linger = struct.pack("ii", 1, 0)
@@ -122,7 +122,7 @@ class Connection(QuicConnectionProtocol):
                 if not self.complete.done():
                     why = f"{event.error_code}: {event.reason_phrase}"
                     self.complete.set_exception(ConnectionError(why))
-                    # Nobody may be waiting for it.
+                    # Without this, asyncio logs an exception that no task awaits.
                     self.complete.exception()
                 for stream in self.streams.values():
                     stream.cut()

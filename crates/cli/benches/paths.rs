@@ -6,7 +6,7 @@
 //! | loss | 100 Mbit/s, 250 ms, one BDP, loss 0, 1e-4, 1e-3, 1e-2 | mean rate of a 30 s download, mean backlog |
 //! | declared | the same, loss 0, 5 and 10 %, declared; VCP and `auto` | share of (1 − loss) |
 //! | join | 20 Mbit/s, 100 ms | the share of a flow that joins a full link, 50 to 60 s later |
-//! | droptail | 50 Mbit/s, 100 ms, no marking router | `vcp+bise+wlte` beside `cubic`, alone each |
+//! | droptail | 50 Mbit/s, 100 ms, no marking router | `vcp+bise+wlte` and `cubic`, each alone |
 //! | hidden | a 5 Mbit/s DropTail hop before or after a 10 Mbit/s VCP router | the same |
 //! | series | a `vcp` and a `vcp+bise` router in a row | drops, rate |
 //!

@@ -93,7 +93,7 @@ fn a_file_passes_two_routers_that_lose_one_packet_in_a_hundred() {
         assert_eq!(figures["feedback"], "vcp");
         assert!(figures["packets_lost"].as_u64().unwrap() > 0);
         assert!([1, 2].contains(&figures["router_id"].as_u64().unwrap()));
-        // Loss that is no congestion does not halve the rate: CUBIC would get some 6 Mbit/s here.
+        // Random loss does not halve the rate: CUBIC would get some 6 Mbit/s here.
         assert!(figures["goodput_down_bps"].as_f64().unwrap() > 20e6);
     });
 }

@@ -283,7 +283,7 @@ fn xcp_is_fair_to_late_flows_and_long_round_trips() {
 
 /// Figure 7 of the XCP Linux paper.
 #[test]
-fn an_overhead_that_is_told_wrong_costs_queue_or_rate() {
+fn a_wrong_overhead_costs_queue_or_rate() {
     let runs = runs("xcp-linux-fig7", &[], |_, set| {
         set.iter().all(|value| value != "600")
     });
@@ -311,9 +311,9 @@ fn random_loss_costs_xcp_what_it_takes() {
 
 /// Equations 5 and 6 of the XCP Linux paper: a queue of α/β · d · ε, α = 0.4, β = 0.226.
 #[test]
-fn a_capacity_that_is_told_wrong_has_a_steady_state() {
+fn a_wrong_capacity_has_a_steady_state() {
     let runs = runs("xcp-linux-eq5", &[], |_, _| true);
-    let run = |told| the(&runs, "", &[told]);
+    let run = |setting| the(&runs, "", &[setting]);
     assert!(run("right").queue() < 20.0);
     // With the queue in d: 90 packets for a tenth too much, 228 for a fifth.
     let (tenth, fifth) = (run("+10 %").queue(), run("+20 %").queue());

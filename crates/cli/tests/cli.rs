@@ -284,7 +284,7 @@ fn packets_leave_with_the_code_point_that_was_asked_for_or_not_at_all() {
 }
 
 #[test]
-fn what_is_no_plain_file_holds_nobody_up() {
+fn what_is_not_a_plain_file_blocks_no_transfer() {
     let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let pipe = there.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
@@ -310,7 +310,7 @@ fn what_is_no_plain_file_holds_nobody_up() {
 }
 
 #[test]
-fn each_of_several_files_is_told_of() {
+fn each_of_several_files_is_reported() {
     let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     for name in ["a", "b"] {
         file(&there, name, 10);
@@ -346,7 +346,7 @@ fn each_of_several_files_is_told_of() {
 }
 
 #[test]
-fn a_server_that_is_not_the_right_one_is_told_of_for_each_file() {
+fn a_wrong_server_is_reported_for_each_file() {
     let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     file(&here, "a", 10);
     let server = serve(there.path());

@@ -88,7 +88,7 @@ fn a_grid_for_people_and_for_scripts() {
         assert!(!cell["best"]["completion"].as_array().unwrap().is_empty());
     }
     assert_eq!(report["sentences"].as_array().unwrap().len(), 6);
-    // CUBIC hears no router: its runs are the same with and without.
+    // CUBIC uses no router signal: its runs are the same with and without a router.
     let cubic = |index: usize| &cells[index]["laws"][1]["figures"];
     assert_eq!(cubic(0), cubic(1));
     for name in [
@@ -119,8 +119,8 @@ fn a_run_that_was_stopped_goes_on_and_believes_no_damaged_file() {
     let more = ["--json", "--out", text(&out)];
     let whole = json(&small(&more));
     let cells = files(&out.join("cells"));
-    // One is gone, one is cut, one has other numbers, one is of another program, one is no file of
-    // ours.
+    // One file is gone, one is cut, one has other numbers, one is of another program, and one does
+    // not parse.
     fs::remove_file(&cells[0]).unwrap();
     let cut = fs::read_to_string(&cells[1]).unwrap();
     fs::write(&cells[1], &cut[..cut.len() / 2]).unwrap();
@@ -132,15 +132,15 @@ fn a_run_that_was_stopped_goes_on_and_believes_no_damaged_file() {
     fs::write(&cells[3], other.to_string()).unwrap();
     fs::write(&cells[4], vec![b'['; 1 << 20]).unwrap();
     let again = small(&more);
-    let told = said(&again);
-    assert!(told.contains("10 runs to do"), "{told}");
+    let stderr = said(&again);
+    assert!(stderr.contains("10 runs to do"), "{stderr}");
     assert!(
-        told.contains("7 of 12 cells and laws are there already"),
-        "{told}"
+        stderr.contains("7 of 12 cells and laws are there already"),
+        "{stderr}"
     );
     assert!(
-        told.contains("4 of 12 cells and laws are damaged"),
-        "{told}"
+        stderr.contains("4 of 12 cells and laws are damaged"),
+        "{stderr}"
     );
     assert_eq!(json(&again), whole);
     let third = small(&more);
@@ -200,8 +200,8 @@ fn an_interrupt_keeps_what_is_done() {
     .unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let told = said(&output);
-    assert!(told.contains("goes on where this one was"), "{told}");
+    let stderr = said(&output);
+    assert!(stderr.contains("goes on where this one was"), "{stderr}");
     assert!(!files(&out.join("cells")).is_empty());
     let estimate = run(&[&arguments[..], &["--estimate"]].concat());
     assert!(
@@ -245,17 +245,17 @@ fn what_cannot_be_is_usage() {
     ] {
         let output = run(&[&["compare", "--estimate"], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let told = said(&output);
-        assert!(told.contains(words), "{arguments:?}: {told}");
+        let stderr = said(&output);
+        assert!(stderr.contains(words), "{arguments:?}: {stderr}");
     }
 }
 
 #[test]
-fn the_default_grid_is_told_to_be_short() {
+fn the_default_grid_has_144_cells() {
     let output = run(&["compare", "--estimate"]);
     assert!(output.status.success());
-    let told = said(&output);
-    assert!(told.contains("144 cells, 6 laws, 3 seeds"), "{told}");
+    let stderr = said(&output);
+    assert!(stderr.contains("144 cells, 6 laws, 3 seeds"), "{stderr}");
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Reader {
             fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
             fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
         };
-        // `show` asks at the standard place unless it is told another.
+        // `show` uses the default socket path; `--socket` sets another.
         let socket = cards.control();
         script(
             "vcp-router",
@@ -271,14 +271,14 @@ fn two_cards_routed_from_the_documents_text() {
         closed(&mut reader.cards);
         the_steering_is_watched(&mut reader);
 
-        // An endpoint asks, the router answers.
+        // An endpoint requests feedback, the router answers.
         let _server = perf_server(&reader.cards);
         let said = reader.follow("See that endpoints use it");
-        let told: Value = serde_json::from_str(&said[0].out).unwrap();
+        let figures: Value = serde_json::from_str(&said[0].out).unwrap();
         assert_eq!(
-            (&told["feedback"], &told["router_id"]),
+            (&figures["feedback"], &figures["router_id"]),
             (&"vcp".into(), &1.into()),
-            "{told}"
+            "{figures}"
         );
         for port in ["wan", "lan"] {
             let marked = reader.cards.link(port)["controller"]["marked"].clone();
@@ -359,9 +359,12 @@ fn a_pathmark_flow_goes_on(cards: &mut Cards) {
     let took = back.elapsed();
     println!("a pathmark flow goes on {took:?} after the router is back");
     assert!(took < Duration::from_secs(1), "{took:?}");
-    let told: Value = serde_json::from_reader(client.child().stdout.take().unwrap()).unwrap();
+    let figures: Value = serde_json::from_reader(client.child().stdout.take().unwrap()).unwrap();
     assert!(client.wait().unwrap().success());
-    assert!(told["goodput_down_bps"].as_f64().unwrap() > 10e6, "{told}");
+    assert!(
+        figures["goodput_down_bps"].as_f64().unwrap() > 10e6,
+        "{figures}"
+    );
 }
 
 #[test]
@@ -385,7 +388,7 @@ fn nat_and_a_firewall_from_the_documents_text() {
         let peer = |cards: &Cards, v6| cards.tcp(v6).1.peer_addr().unwrap().ip().to_string();
         assert_eq!(peer(cards, false), "203.0.113.1");
         assert_eq!(peer(cards, true), "fd00:1::2");
-        // Whoever is outside gets in only with an answer.
+        // From outside, only answers get in.
         let listener = cards
             .lan
             .tcp_listener("[fd00:1::2]:0".parse().unwrap())

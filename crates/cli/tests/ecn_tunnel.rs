@@ -122,8 +122,8 @@ fn decapsulate(outer: &[u8], exit: Exit) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// One end of the tunnel: an interface of `node` and a raw socket beside it. Its threads live as
-/// long as the process.
+/// One end of the tunnel: an interface and a raw socket of `node`. Its threads live as long as the
+/// process.
 fn gateway(
     node: &Node,
     own: (IpAddr, IpAddr),
@@ -298,8 +298,7 @@ impl Path {
         let file = || async {
             let (connection, receiving) = self.download(bytes).await;
             assert_eq!(receiving.await.unwrap(), bytes);
-            // Which of the connections it is depends on who was accepted first: none may go before
-            // all are done.
+            // The server accepts the connections in any order: none may close before all are done.
             (connection, begun.elapsed().as_secs_f64())
         };
         let (a, b, c) = tokio::join!(file(), file(), file());
@@ -317,7 +316,7 @@ fn now() -> Instant {
 
 /// Behind a gateway only DSCP tells a router whose ECN field it may write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_packet_has_the_code_point_and_the_codes_arrive_beside_it() {
+async fn every_packet_has_the_code_point_and_the_codes_arrive_with_it() {
     let path = Path::with_dscp("vcp[carrier=ecn]", Some(Tunnel::Own(Exit::Copy)), 46);
     let (sender, receiving) = path.download(1_000_000).await;
     assert_eq!(receiving.await.unwrap(), 1_000_000);

@@ -122,10 +122,10 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
     );
     let incomplete = run(&["merge", text(&first), "--json"]);
     assert_eq!(incomplete.status.code(), Some(1));
-    let told = String::from_utf8(incomplete.stderr).unwrap();
+    let stderr = String::from_utf8(incomplete.stderr).unwrap();
     assert!(
-        told.contains("2 of 4") && told.contains("missing 1, 3"),
-        "{told}"
+        stderr.contains("2 of 4") && stderr.contains("missing 1, 3"),
+        "{stderr}"
     );
 
     assert!(
@@ -168,7 +168,7 @@ fn shards_merge_to_what_the_whole_sweep_gives() {
 }
 
 /// Shards of one sweep whose runs are not of one experiment: `--set` or the file changed between
-/// them, or somebody wrote a number that the sweep does not have.
+/// them, or an index is outside the sweep.
 #[test]
 fn runs_of_different_experiments_do_not_merge() {
     let directory = TempDir::new().unwrap();
@@ -185,8 +185,8 @@ fn runs_of_different_experiments_do_not_merge() {
     let refused = |second: &Path, words: &str| {
         let merged = run(&["merge", text(&first), text(second)]);
         assert_eq!(merged.status.code(), Some(2));
-        let told = String::from_utf8(merged.stderr).unwrap();
-        assert!(told.contains(words), "{told}");
+        let stderr = String::from_utf8(merged.stderr).unwrap();
+        assert!(stderr.contains(words), "{stderr}");
     };
     let set = shard("set", "1/2", &["--set", "link.hop.rate=50Mbit"]);
     refused(&set, "other --set");
@@ -214,7 +214,7 @@ fn runs_of_different_experiments_do_not_merge() {
     refused(&second, "none of the 2");
 }
 
-/// The VCP Linux paper's five files: what it says of VCP holds of ours, and stands beside it.
+/// The VCP Linux paper's five files: its statements on VCP hold here, and the table shows both.
 #[test]
 fn a_paper_s_experiment() {
     let result = json(&run(&["emulate", "vcp-linux-fig3", "--json"]));
@@ -254,7 +254,7 @@ fn the_example_of_the_pages_is_of_today() {
     );
 }
 
-/// One cell of the harm grid by its name: the law beside `cubic`, and the scenario to look at.
+/// One cell of the harm grid by its name: the law compared with `cubic`, and the scenario's file.
 #[test]
 fn a_cell_of_the_harm_grid() {
     let directory = TempDir::new().unwrap();
@@ -288,14 +288,14 @@ fn a_cell_of_the_harm_grid() {
     assert!(list.stderr.is_empty(), "all 30 differ");
     let list = run(&["emulate", "--harm", "--list", "--cells", "100000"]);
     let cells = String::from_utf8(list.stdout).unwrap().lines().count();
-    let told = String::from_utf8(list.stderr).unwrap();
+    let stderr = String::from_utf8(list.stderr).unwrap();
     assert!(cells < 100_000, "{cells}");
     let drawn = format!("{cells} different cells were drawn, not the 100000");
-    assert!(told.contains(&drawn), "{cells}: {told}");
+    assert!(stderr.contains(&drawn), "{cells}: {stderr}");
 }
 
 #[test]
-fn wrong_usage_is_told_with_exit_code_2() {
+fn wrong_usage_ends_with_exit_code_2() {
     let directory = TempDir::new().unwrap();
     let path = scenario(&directory);
     let wrong: &[(&[&str], &str)] = &[
@@ -330,9 +330,9 @@ fn wrong_usage_is_told_with_exit_code_2() {
     ];
     for (arguments, expected) in wrong {
         let output = run(arguments);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
-        assert!(told.contains(expected), "{arguments:?}: {told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
     }
     assert!(
         String::from_utf8(run(&["emulate", "--list"]).stdout)

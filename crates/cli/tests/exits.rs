@@ -23,7 +23,7 @@ impl Jobs {
     fn new() -> Self {
         let here = TempDir::new().unwrap();
         let file = fs::File::create(here.path().join("up")).unwrap();
-        // So much that it is under way for long; it takes no room.
+        // A sparse file of 50 GB: the transfer lasts long, and the disk stays empty.
         file.set_len(50_000_000_000).unwrap();
         fs::write(here.path().join("small"), b"small").unwrap();
         Self { here }
@@ -181,7 +181,7 @@ fn keys_and_types_are_the_same_on_every_exit() {
 
 /// One of several files is there before the interrupt, and stays a success.
 #[test]
-fn what_was_done_before_an_interrupt_is_told_as_done() {
+fn files_done_before_an_interrupt_are_reported_as_done() {
     let there = TempDir::new().unwrap();
     let (jobs, servers) = (Jobs::new(), servers(&there));
     let [files, _] = &servers;
@@ -203,7 +203,7 @@ fn what_was_done_before_an_interrupt_is_told_as_done() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a user's time is measured")]
-fn a_closed_port_and_a_host_out_of_reach_are_told_at_once() {
+fn a_closed_port_and_a_host_out_of_reach_are_reported_at_once() {
     let closed = UdpSocket::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -220,19 +220,19 @@ fn a_closed_port_and_a_host_out_of_reach_are_told_at_once() {
 }
 
 #[test]
-fn silence_is_told_of_while_it_lasts() {
+fn silence_is_reported_while_it_lasts() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let client = ["perf", "client", &address, "--time", "1s", "--insecure"];
     let output = pathmark(&[&client[..], &["--connect-timeout", "3500ms"]].concat()).output();
     let output = output.unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    let (first, last) = told.trim_end().split_once('\n').unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let (first, last) = stderr.trim_end().split_once('\n').unwrap();
     assert!(
         first.contains(&format!("no answer yet from {address}")),
-        "{told}"
+        "{stderr}"
     );
-    assert!(last.contains("no answer within 3.5s"), "{told}");
+    assert!(last.contains("no answer within 3.5s"), "{stderr}");
     let output = pathmark(&[&client[..], &["--connect-timeout", "1m"]].concat()).output();
     assert_eq!(output.unwrap().status.code(), Some(2));
 }
@@ -253,12 +253,12 @@ fn perf_tells_each_second_and_sums_up_when_it_is_stopped() {
     std::thread::park_timeout(Duration::from_millis(2500));
     client.signal(Signal::SIGINT);
     let output = client.finish();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    let intervals = told.lines().filter(|line| line.contains(" s to "));
-    assert!((1..=2).contains(&intervals.count()), "{told}");
-    assert!(told.contains("bytes down in 2."), "{told}");
-    assert!(told.ends_with("pathmark: interrupted\n"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let intervals = stderr.lines().filter(|line| line.contains(" s to "));
+    assert!((1..=2).contains(&intervals.count()), "{stderr}");
+    assert!(stderr.contains("bytes down in 2."), "{stderr}");
+    assert!(stderr.ends_with("pathmark: interrupted\n"), "{stderr}");
     server.logged("bytes_sent", 10);
 }
 
@@ -424,9 +424,13 @@ fn the_limit_of_open_files_is_raised_and_named_where_it_is_hard() {
         put.extend(files.iter().map(String::as_str));
         put.extend([&server.address, "--pin", &server.pin]);
         let output = pathmark(&put).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.success(), is_enough, "{told}");
-        assert_eq!(told.contains("raise the hard limit"), !is_enough, "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), is_enough, "{stderr}");
+        assert_eq!(
+            stderr.contains("raise the hard limit"),
+            !is_enough,
+            "{stderr}"
+        );
     }
 }
 
@@ -448,11 +452,11 @@ fn a_port_alone_means_all_addresses() {
         }
         let taken = pathmark(&["perf", "server", "--listen", &format!(":{port}")]).output();
         let taken = taken.unwrap();
-        let told = String::from_utf8_lossy(&taken.stderr);
-        assert_eq!(taken.status.code(), Some(1), "{told}");
+        let stderr = String::from_utf8_lossy(&taken.stderr);
+        assert_eq!(taken.status.code(), Some(1), "{stderr}");
         assert!(
-            told.contains(&format!("another process has UDP port {port}")),
-            "{told}"
+            stderr.contains(&format!("another process has UDP port {port}")),
+            "{stderr}"
         );
     }
 }

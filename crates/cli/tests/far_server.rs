@@ -69,7 +69,7 @@ fn far(server: &str) -> SocketAddr {
     let known = Arc::clone(&client);
     let (to_server, to_client) = (exit.try_clone().unwrap(), near.try_clone().unwrap());
     let note = move |sender| *known.lock().unwrap() = Some(sender);
-    // Who is gone refuses; what it would have got is lost, as packets are.
+    // A closed socket refuses datagrams; they are lost, as packets are.
     pass(near, note, move |bytes| drop(to_server.send(bytes)));
     let send = move |bytes: &[u8]| {
         let to = *client.lock().unwrap();

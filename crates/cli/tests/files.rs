@@ -170,8 +170,8 @@ fn until(true_by_now: impl Fn() -> bool) {
     }
 }
 
-/// What lets packets through between clients and a server: so many bytes each way, then none until
-/// it is opened.
+/// A relay between clients and a server that passes a number of bytes each way, then none until it
+/// is opened.
 #[derive(Clone)]
 struct Gate {
     address: SocketAddr,
@@ -220,7 +220,7 @@ impl Gate {
         gate
     }
 
-    /// Waits until so many bytes may pass.
+    /// Waits until `bytes` bytes may pass.
     fn pass(&self, bytes: usize) {
         let (left, changed) = &*self.left;
         let mut left = changed
@@ -258,7 +258,7 @@ fn one_of_two_gets_of_one_file_is_killed_midway() {
     );
     let first = Process::start(&server.get(&slow, here.path()));
     until(|| size(&part) > 0);
-    // While the first is at it, a second one is told so and touches nothing.
+    // While the first runs, a second one is refused and changes no file.
     let second = run(&server.get(&direct, here.path()));
     refused(&second, 1, "another transfer");
     assert_eq!(names(here.path()), [".big.part", ".big.tag"]);
@@ -338,7 +338,7 @@ fn two_puts_of_one_name_do_not_mix() {
     until(|| size(&server.path(".f.0.incoming")) > 0);
     json(&run(&server.put(&b, &direct, &[])));
     assert!(fs::read(server.path("f")).unwrap() == content("b", BIG));
-    // The first comes too late: it would replace a file without having been told to.
+    // The first comes too late: it would replace a file without `--force`.
     gate.open();
     refused(&first.finish(), 1, "--force");
     assert!(fs::read(server.path("f")).unwrap() == content("b", BIG));
@@ -346,7 +346,7 @@ fn two_puts_of_one_name_do_not_mix() {
     json(&run(&server.put(&c, &direct, &["--force"])));
     assert!(fs::read(server.path("f")).unwrap() == content("c", BIG));
 
-    // Of two that replace, the one that ends later stays; each is told the truth.
+    // Of two that replace, the one that ends later stays; each reports its own outcome.
     let gate = Gate::new(&server.address, SOME);
     let slow = format!("{}/f", gate.address);
     let first = Process::start(&server.put(&a, &slow, &["--force"]));
@@ -426,8 +426,8 @@ fn the_law_is_the_servers() {
         let said = json(&run(&get));
         assert_eq!(said["algorithm"], used, "{wish:?} of {listed}");
         let warnings = said["warnings"].to_string();
-        let told = warnings.contains(&format!("the server sends by {used}"));
-        assert_eq!(told, wish.is_some_and(|wish| wish != used), "{warnings}");
+        let warned = warnings.contains(&format!("the server sends by {used}"));
+        assert_eq!(warned, wish.is_some_and(|wish| wish != used), "{warnings}");
     }
     let server = ["serve", "--listen", "127.0.0.1:0", "--dir", "."];
     let wrong = run(&[&server[..], &["--cc", "vcp,vpc"]].concat());
@@ -438,7 +438,7 @@ fn the_law_is_the_servers() {
 const LARGE: u64 = 16_000_000;
 
 #[test]
-fn a_file_that_shrinks_while_it_is_stored_is_told_of_and_not_stored() {
+fn a_file_that_shrinks_while_it_is_stored_is_reported_and_not_stored() {
     let server = Server::start(&["--allow-put"]);
     let here = TempDir::new().unwrap();
     let path = here.path().join("f");
@@ -455,7 +455,7 @@ fn a_file_that_shrinks_while_it_is_stored_is_told_of_and_not_stored() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_fetched_is_told_of_and_not_kept() {
+fn a_file_that_changes_while_it_is_fetched_is_reported_and_not_kept() {
     let server = Server::start(&[]);
     let file = fs::File::create(server.path("f")).unwrap();
     file.set_len(LARGE).unwrap();
@@ -467,7 +467,7 @@ fn a_file_that_changes_while_it_is_fetched_is_told_of_and_not_kept() {
     file.write_all_at(b"new", 0).unwrap();
     gate.open();
     refused(&client.finish(), 1, "the file changed while it was sent");
-    // What came of it is of no use: the next one begins anew.
+    // The received part is of no use: the next one begins at byte 0.
     let direct = [format!("{}/f", server.address)];
     let said = json(&run(&server.get(&direct, here.path())));
     assert_eq!(said["bytes_down"], LARGE);
@@ -483,7 +483,7 @@ fn a_client_that_is_interrupted_says_so_and_leaves_nothing_unfinished() {
     let server = Server::start(&["--allow-put"]);
     let here = TempDir::new().unwrap();
     let path = here.path().join("f");
-    // So much that it is under way for long; it takes no room.
+    // A sparse file of 100 GB: the transfer lasts long, and the disk stays empty.
     let file = fs::File::create(&path).unwrap();
     file.set_len(100_000_000_000).unwrap();
     let client = Process::start(&server.put(&path, &server.address, &[]));

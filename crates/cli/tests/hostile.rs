@@ -1,4 +1,4 @@
-//! Packets that anybody may write, beside a flow that obeys: through a `vcp-router` on TUN
+//! Packets that any host can forge, against a flow that obeys, through a `vcp-router` on TUN
 //! interfaces, between processes of their own.
 
 #![expect(clippy::disallowed_methods, reason = "these tests run in real time")]
@@ -31,13 +31,13 @@ fn chain(controller: &str) -> Chain {
     Chain::new(program, 1500, &[hop]).unwrap()
 }
 
-/// Goodput in Mbit/s of a download that lasts `time`, while `beside` runs with a socket of the
-/// sending host until it is told that the download is over.
+/// Goodput in Mbit/s of a download that lasts `time`, while `attack` runs with a socket of the
+/// sending host. Its flag is set when the download is over.
 fn download(
     controller: &str,
     law: &str,
     time: Duration,
-    beside: impl FnOnce(&UdpSocket, &AtomicBool) + Send,
+    attack: impl FnOnce(&UdpSocket, &AtomicBool) + Send,
 ) -> f64 {
     let chain = chain(controller);
     let pathmark = |arguments: &[&str]| {
@@ -54,7 +54,7 @@ fn download(
     said.read_line(&mut line).unwrap();
 
     let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-    // Nobody reads there; what is too much for the socket goes.
+    // No thread reads this socket; it drops what exceeds its buffer.
     let sink = chain.receiver.udp(SocketAddr::new(RECEIVER, 9)).unwrap();
     let forger = chain.sender.udp(any).unwrap();
     forger.connect(sink.local_addr().unwrap()).unwrap();
@@ -62,14 +62,14 @@ fn download(
     let client = pathmark(&["perf", "client", &listen, "--insecure", "--time", &seconds]);
     let mut client = chain.receiver.spawn(client, &[]).unwrap();
     let over = AtomicBool::new(false);
-    let told: Value = thread::scope(|scope| {
-        scope.spawn(|| beside(&forger, &over));
-        let told = serde_json::from_reader(client.child().stdout.take().unwrap());
+    let figures: Value = thread::scope(|scope| {
+        scope.spawn(|| attack(&forger, &over));
+        let figures = serde_json::from_reader(client.child().stdout.take().unwrap());
         over.store(true, Ordering::Relaxed);
-        told.unwrap()
+        figures.unwrap()
     });
     assert!(client.wait().unwrap().success());
-    told["goodput_down_bps"].as_f64().unwrap() / 1e6
+    figures["goodput_down_bps"].as_f64().unwrap() / 1e6
 }
 
 fn vcp(rtt: Duration) -> Vec<u8> {
@@ -158,7 +158,7 @@ fn forged_packets_cost_nothing(controller: &str, law: &str) {
     let each_second = download(controller, law, time, |socket, over| {
         now_and_then(socket, over, Duration::from_secs(1), usize::MAX);
     });
-    println!("{law}: {alone:.2} Mbit/s, {one:.2} beside one, {each_second:.2} beside one a second");
+    println!("{law}: {alone:.2} Mbit/s, {one:.2} with one, {each_second:.2} with one a second");
     assert!(one >= 0.95 * alone, "{law}: {one} of {alone}");
     assert!(
         each_second >= 0.95 * alone,

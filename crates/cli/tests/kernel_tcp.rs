@@ -1,7 +1,7 @@
-//! This library's CUBIC and BBR beside the kernel's, each alone on the same path of real TUN
+//! This library's CUBIC and BBR compared with the kernel's, each alone on the same path of real TUN
 //! interfaces: 100 Mbit/s, 250 ms, a DropTail queue of one bandwidth-delay product.
 //!
-//! Figures in real time are no test: what is asserted is loose, and the whole is run by hand.
+//! Figures in real time scatter: the assertions are loose, and the whole is run by hand.
 
 use std::time::Duration;
 
@@ -39,19 +39,19 @@ fn download(loss: f64, stack: Stack) -> Measured {
 
 #[test]
 #[ignore = "six minutes of an idle machine: run it alone, with --release and --nocapture"]
-fn cubic_and_bbr_beside_the_kernels() {
+fn cubic_and_bbr_compared_with_the_kernels() {
     let known = kernel::available();
     println!("loss    stack           Mbit/s   dropped   mean queue, ms   greatest");
     for loss in [0.0, 0.001, 0.01] {
         for law in ["cubic", "bbr"] {
             let ours = download(loss, Stack::Pathmark(Algorithm::parse(law).unwrap()));
-            let mut beside = vec![ours];
+            let mut stacks = vec![ours];
             if known.iter().any(|name| name == law) {
-                beside.push(download(loss, Stack::Kernel(law)));
+                stacks.push(download(loss, Stack::Kernel(law)));
             } else {
                 println!("this kernel has no {law}: `modprobe tcp_{law}` may help");
             }
-            let rates: Vec<_> = beside
+            let rates: Vec<_> = stacks
                 .iter()
                 .map(|measured| {
                     let link = &measured.result.links[0];

@@ -114,7 +114,7 @@ async fn a_second_process_is_known_to_the_server() {
         known.push(figures["known_path"].as_bool().unwrap());
     }
     assert_eq!(known, [false, true, true]);
-    // Who wants nothing kept shows nothing of before, and leaves what is there.
+    // With `--no-state` a run shows no token of earlier runs, and leaves the file as it is.
     let figures = server.get(state.path(), &["--no-state"]).await;
     assert_eq!(figures["known_path"], false);
     assert_eq!(server.get(state.path(), &[]).await["known_path"], true);
@@ -145,8 +145,8 @@ async fn a_damaged_file_costs_a_warning_and_a_round_trip() {
     fs::write(&file, "{\"form\":1,\"tokens\":[{]}").unwrap();
     let figures = server.get(state.path(), &[]).await;
     assert_eq!(figures["known_path"], false);
-    let told = warnings(&figures)[0].as_str().unwrap();
-    assert!(told.contains("servers.json is replaced"), "{told}");
+    let warning = warnings(&figures)[0].as_str().unwrap();
+    assert!(warning.contains("servers.json is replaced"), "{warning}");
     assert_eq!(warnings(&figures).len(), 1);
     let figures = server.get(state.path(), &[]).await;
     assert!(warnings(&figures).is_empty());

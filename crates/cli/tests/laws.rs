@@ -180,12 +180,12 @@ fn start_up_is_quick_and_stays_within_the_buffer() {
 #[test]
 fn foreign_traffic_in_a_trickle_leaves_the_interval_alone() {
     // A few plain packets per round trip: what they leave to the law moves all the time.
-    let beside = format!(
+    let mixed = format!(
         "{}[[flow]]\nname = \"trickle\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"cubic\"\n\
          receive_window = 6000\n",
         flows(BEST, 2, "")
     );
-    let result = run(&scenario(40, "10Mbit", 400, "vcp+bise", "", &beside));
+    let result = run(&scenario(40, "10Mbit", 400, "vcp+bise", "", &mixed));
     let link = bottleneck(&result);
     assert_eq!(link.drops, 0);
     assert!(link.utilization >= Some(0.8), "{:?}", link.utilization);
@@ -210,7 +210,7 @@ fn without_routers_it_is_cubic() {
         )
     };
     let ((ours, drops), (cubic, cubic_drops)) = (one(BEST), one("cubic"));
-    // Few packets bear a shim once nobody is known to answer.
+    // Few packets carry a shim once no router has answered.
     assert!(ours >= 0.99 * cubic, "{ours} {cubic}");
     assert!(drops <= 1.1 * cubic_drops, "{drops} {cubic_drops}");
 }
@@ -333,10 +333,10 @@ fn a_flow_over_several_bottlenecks_has_what_cubic_has_or_more() {
 }
 
 /// Through a port without a law the files wait behind the long flows' queue. At the law's own port
-/// CUBIC's files are sparse flows and wait for nobody: slow start on an idle path, 4 round trips. A
-/// file of the law's takes one more, since it is not to fill the queue at once.
+/// CUBIC's files are sparse flows and do not wait: slow start on an idle path, 4 round trips. The
+/// law's files take one more, since they are not to fill the queue at once.
 #[test]
-fn short_files_beside_long_flows_take_no_longer_than_with_cubic() {
+fn short_files_among_long_flows_take_no_longer_than_with_cubic() {
     let mean = |sender: &str, port: &str| {
         let starts: Vec<_> = (0..40)
             .map(|n| format!("\"{}ms\"", 6000 + 331 * n))

@@ -45,7 +45,7 @@ fn chapters_and_pictures_are_what_their_runs_give() {
             let path = directory.join("results").join(format!("{name}.svg"));
             fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
         };
-        // A picture is many lines: the first that differ are told.
+        // A picture is many lines: the failure shows the first pair that differs.
         let (new, old) = (picture(directory.path()), picture(&docs));
         let differ = new.lines().zip(old.lines()).find(|(new, old)| new != old);
         assert_eq!(differ, None, "{name}.svg");

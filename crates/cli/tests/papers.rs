@@ -94,8 +94,8 @@ fn figure_2_s_curves_are_equation_12() {
             assert!((load - expected).abs() < 1e-4, "{variant}: {load}");
         }
         let after = 1.25 * 0.2f64.ln() / (1.0 - k).ln();
-        let told = format!("(equation 12 gives {after:.2} s)");
-        assert!(says.says.ends_with(&told), "{variant}: {}", says.says);
+        let ending = format!("(equation 12 gives {after:.2} s)");
+        assert!(says.says.ends_with(&ending), "{variant}: {}", says.says);
         seen += 1;
     }
     assert_eq!(seen, 4);

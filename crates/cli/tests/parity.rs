@@ -102,8 +102,8 @@ async fn files_against_reverse_traffic_take_as_long_as_emulated() {
 }
 
 #[tokio::test]
-async fn what_the_test_bed_cannot_show_is_told() {
-    for (text, told) in [
+async fn what_the_test_bed_cannot_show_is_refused() {
+    for (text, words) in [
         (
             format!(
                 "{TOP}{}[[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nrate = \"1Mbit\"\n",
@@ -128,6 +128,6 @@ async fn what_the_test_bed_cannot_show_is_told() {
             .await
             .unwrap_err()
             .to_string();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(words), "{error}");
     }
 }

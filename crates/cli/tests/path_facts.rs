@@ -65,7 +65,7 @@ async fn sender(algorithm: &str, mtu: u32, controllers: &[&str]) -> Connection {
     sender
 }
 
-/// What it is told of unmarked hops.
+/// `unmarked_hop` of the sender's last feedback.
 async fn unmarked_hop(algorithm: &str, controllers: &[&str]) -> Option<bool> {
     let sender = sender(algorithm, 1500, controllers).await;
     match sender.path_report().feedback {
@@ -121,8 +121,8 @@ async fn why_routers_do_not_steer() {
     });
 }
 
-/// Of 1272 bytes on an interface of 1300, told by the kernel at once: each size that is too large
-/// is tried once.
+/// On an interface of 1300 bytes, 1272 fit. The kernel refuses larger packets at once, so each size
+/// that is too large is tried once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sizes_that_the_interface_does_not_carry_are_tried_once() {
     let sender = sender("cubic", 1300, &["none"]).await;

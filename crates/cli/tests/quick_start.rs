@@ -155,7 +155,7 @@ fn two_routers_grant_auto_its_rate() {
             chain.hide_wires().unwrap();
             let figures = fetch(&chain, "auto");
             let plain = fetch(&chain, "cubic");
-            println!("{controller}: {figures} beside {plain}");
+            println!("{controller}: {figures}, CUBIC {plain}");
             assert_eq!(figures["start"], "used", "{controller}");
             assert_eq!(figures["packets_lost"], 0, "{controller}");
             let approved = figures["approved_bps"].as_f64().unwrap();

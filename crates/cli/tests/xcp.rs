@@ -1,5 +1,5 @@
 //! XCP for real: files through `vcp-router` on TUN interfaces, between processes of their own,
-//! beside what the emulator says of the same path.
+//! compared with the emulator's results for the same path.
 
 use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
@@ -57,7 +57,7 @@ fn pathmark(arguments: &[&str]) -> Command {
     command
 }
 
-/// A server of one file of so many bytes, and where it listens.
+/// A server of one file, and where it listens.
 struct Served {
     _process: ChildGuard,
     _directory: TempDir,

@@ -1,5 +1,5 @@
-//! How many bottleneck data packets the engine carries per second of one core: sender, two links,
-//! receiver and acknowledgements all told, for a single VCP flow at 1 Gbit/s.
+//! Bottleneck data packets that the engine carries per second of one core, for a single VCP flow at
+//! 1 Gbit/s. The time includes sender, two links, receiver and acknowledgements.
 //!
 //! On Linux the time is that which the thread had a processor, so that what else runs on the
 //! machine counts for little. Fewer than half a million packets per second is a failure.

@@ -8,7 +8,7 @@ use crate::scenario::Scenario;
 
 /// Watches a run.
 pub trait Observer {
-    /// Told of every few thousand events. [`ControlFlow::Break`] ends the run; what was measured
+    /// Called once per few thousand events. [`ControlFlow::Break`] ends the run; what was measured
     /// until then is its result.
     fn progress(&mut self, progress: &Progress) -> ControlFlow<()> {
         let _ = progress;
@@ -85,8 +85,8 @@ pub struct FlowPoint {
     pub losses_per_s: f64,
     /// Probe timeouts so far.
     pub timeouts: u64,
-    /// Why standard congestion control has its window, if its law asks routers; `None`: routers
-    /// have it.
+    /// Why standard congestion control sets its window, if its law uses router feedback; `None`:
+    /// feedback sets it.
     pub fallback: Option<FallbackReason>,
 }
 
@@ -105,7 +105,7 @@ pub struct LinkPoint {
     pub drops: u64,
     /// Packets lost on the wire since the last sample.
     pub losses: u64,
-    /// What its control law says.
+    /// State of its control law.
     pub law: Option<LawPoint>,
 }
 

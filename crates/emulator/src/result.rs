@@ -55,15 +55,16 @@ pub struct FlowResult {
     pub completed: bool,
     /// Seconds from its start, handshake included, to its last byte.
     pub completion_s: Option<f64>,
-    /// When so many bytes had arrived, where the scenario asks for it.
+    /// When each number of bytes in the scenario's `milestones` had arrived.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub milestones: Vec<Milestone>,
-    /// When it was told to stop, seconds; `None` if it completed before, or ran to the end.
+    /// When the scenario's `stop` ended it, seconds; `None` if it completed before, or ran to the
+    /// end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_s: Option<f64>,
     /// Delivered bits per second from its start to its last byte, to its stop, or to the end.
     pub goodput_bps: f64,
-    /// Packets sent; `None` where the stack does not tell.
+    /// Packets sent; `None` where the stack does not report it.
     pub packets_sent: Option<u64>,
     /// Packets that the sender declared lost.
     pub packets_lost: Option<u64>,
@@ -75,16 +76,16 @@ pub struct FlowResult {
     pub rtt_ms: Option<Distribution>,
     /// Congestion window in bytes.
     pub cwnd_bytes: Option<MeanMax>,
-    /// Why standard congestion control has its window at the end, if its law asks routers:
+    /// Why standard congestion control sets its window at the end, if its law uses router feedback:
     /// `no-answer`, `no-estimate`, `plain-hop`, `ttl-rewritten`, `hidden-hop`, `ecn-mark`, `loss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
-    /// Its questions for a starting rate, if its law asks.
+    /// Its requests for a starting rate, if its law sends them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick_start: Option<QuickStartResult>,
 }
 
-/// When so many bytes of a flow had arrived.
+/// When a number of bytes of a flow had arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Milestone {
     /// Application bytes, in order.
@@ -93,21 +94,21 @@ pub struct Milestone {
     pub after_s: Option<f64>,
 }
 
-/// What became of a flow's questions for a starting rate. Rates in bits of IP packets per second.
+/// Outcome of a flow's requests for a starting rate. Rates in bits of IP packets per second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QuickStartResult {
-    /// Questions that left.
+    /// Requests sent.
     pub asked: u64,
-    /// The last one's rate.
+    /// Rate of the last request.
     pub wanted_bps: f64,
-    /// What was approved of it and used; 0: nothing.
+    /// The part of it that was approved and used; 0 for none.
     pub granted_bps: f64,
-    /// Questions that were denied, not answered, or answered in a way that proves nothing.
+    /// Requests that were denied, not answered, or answered without a valid proof.
     pub denied: u64,
-    /// Of these, asked again because their packet was lost.
+    /// Of these, sent again because their packet was lost.
     #[serde(default)]
     pub repeated: u64,
-    /// Of these, with more than was asked for.
+    /// Of these, answered with more than the requested rate.
     pub above: u64,
     /// Of these, from a path on which not every hop took part.
     pub partial: u64,
@@ -117,10 +118,10 @@ pub struct QuickStartResult {
     pub late: u64,
     /// Grants that were given up because of a loss.
     pub revoked: u64,
-    /// Grants of which routers took a part back, for others who asked.
+    /// Grants that routers lowered in favour of other requests.
     #[serde(default)]
     pub lowered: u64,
-    /// What became of the last question: `used`, `denied`, `revoked`, and so on.
+    /// Outcome of the last request: `used`, `denied`, `revoked`, and so on.
     #[serde(default)]
     pub outcome: String,
 }
@@ -262,7 +263,8 @@ pub struct WindowFlow {
     /// Bytes delivered in the window.
     #[serde(default)]
     pub bytes: u64,
-    /// Packets that the sender declared lost in the window; `None` where the stack does not tell.
+    /// Packets that the sender declared lost in the window; `None` where the stack does not report
+    /// it.
     #[serde(default)]
     pub lost: Option<u64>,
 }

@@ -217,8 +217,8 @@ fn at_a_port_that_only_grants_an_idle_link_is_full_soon_and_its_queue_is_not() {
     }
 }
 
-/// Who comes to such a port beside a flow that takes half of it gets to its share without a queue's
-/// worth of losses, and takes nothing from the other.
+/// A newcomer at such a port, where another flow takes half of the rate, reaches its share. It
+/// loses less than a queue's worth of packets and takes nothing from the other flow.
 #[test]
 fn at_a_port_that_only_grants_a_newcomer_gets_to_its_share() {
     for delay in ["20ms", "50ms", "250ms"] {

@@ -96,9 +96,8 @@ fn an_xcp_flow_that_joins_a_vcp_flow_at_its_port_gets_to_its_share() {
     assert!(own >= 8.0, "{own} of 20 Mbit/s");
 }
 
-/// A VCP flow that begins at an XCP port with a long round trip leaves XCP flows their part: it
-/// grew for as long as nobody saw it, to three times what was due, and they had a tenth of theirs
-/// for 12 s.
+/// A VCP flow that begins at an XCP port with a long round trip leaves XCP flows their shares. It
+/// once grew unmeasured to three times its share, and the XCP flows had a tenth of theirs for 12 s.
 #[test]
 fn a_vcp_flow_at_an_xcp_port_does_not_grow_unseen() {
     let flows = flows(&[("guest", "vcp+bise+wlte", 1), ("ours", "xcp", 2)]);
@@ -112,8 +111,8 @@ fn a_vcp_flow_at_an_xcp_port_does_not_grow_unseen() {
     assert!(shares.iter().all(|share| *share >= 0.5), "{shares:?}");
 }
 
-/// What XCP flows are told at a VCP port is what VCP flows make of its codes. It was a quarter more
-/// while they grew under LOW as nobody else does, and in the first interval after an OVER.
+/// XCP flows at a VCP port get the growth that VCP flows derive from its codes. They got a quarter
+/// more while they alone grew under LOW, and in the first interval after an OVER.
 #[test]
 fn xcp_flows_at_a_vcp_port_have_what_its_own_flows_have() {
     for (own, guests) in [(1, 1), (3, 1)] {

@@ -272,7 +272,7 @@ count = 4
 }
 
 #[test]
-fn whoever_watches_can_end_the_run() {
+fn the_progress_callback_can_end_the_run() {
     let endless = single("", "[[flow]]\nname = \"f\"\nfrom = \"A\"\nto = \"B\"");
     let mut calls = 0;
     let result = endless

@@ -1,4 +1,4 @@
-//! Links that change while a run goes on, and ports that are told of links behind them.
+//! Links that change during a run, and ports with a configured capacity of the link behind them.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -116,7 +116,7 @@ fn restarts_may_overlap() {
     assert_eq!(result.flows[0].bytes_delivered / 1472, sent - lost);
 }
 
-/// `capacity = "auto"` measures anew: what the link could send before is not sent now.
+/// After a restart, `capacity = "auto"` measures from the start: earlier deliveries do not count.
 #[test]
 fn a_restarted_port_follows_from_then_on() {
     let keys = "controller = \"xcp\"\ncapacity = \"auto\"\nat = [{ t = \"20s\", restart = true }]";
@@ -141,15 +141,16 @@ fn restarts_that_cannot_be_read() {
     assert_eq!(run(&never).links[0].restart_losses, 0);
 }
 
-/// The port in front of a slow link that answers nobody is told of it.
+/// A port has the capacity of the slow link behind it in `capacity`. The slow link has no control
+/// law.
 #[test]
-fn a_port_without_a_rate_is_told_the_capacity() {
+fn a_port_without_a_rate_takes_its_capacity_key() {
     let text = |keys: &str| {
         format!(
             r#"duration = "30s"
 measure = [["5s", "30s"]]
 [[link]]
-name = "told"
+name = "port"
 from = "A"
 to = "R"
 duplex = true
@@ -226,8 +227,8 @@ packet = 125
     assert!(parse(&missing).unwrap_err().contains("good"));
 }
 
-/// A law that the process registered runs by its name, in files and after changes, and hears what
-/// it says that it hears.
+/// A law that the process registered runs by its name, in files and after changes, and gets the
+/// signal that it registered for.
 #[test]
 fn a_law_of_ones_own_is_named_in_a_scenario() {
     let window = |packets: u64| {

@@ -1,4 +1,4 @@
-//! Floods behind forged shims at a port of 20 Mbit/s, beside flows that obey.
+//! Floods behind forged shims at a port of 20 Mbit/s, against flows that obey.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -95,14 +95,14 @@ fn table() {
                 + &honest("c", LAWS[2], 1)
                 + &flood(forge, count);
             let result = run(&port(controller, 40, &flows));
-            let beside = ["a", "b", "c"].map(|name| goodput(&result, name));
-            println!("| `{controller}` | {name} | {alone:5.2?} | {beside:5.2?} |");
+            let together = ["a", "b", "c"].map(|name| goodput(&result, name));
+            println!("| `{controller}` | {name} | {alone:5.2?} | {together:5.2?} |");
         }
     }
 }
 
-/// A shim in front of a flood buys nothing: who obeys keeps at least what a plain flood of the same
-/// rate leaves, less 3 %.
+/// A shim in front of a flood gains no rate: a flow that obeys keeps at least what a plain flood of
+/// the same rate leaves, less 3 %.
 #[test]
 fn a_flood_behind_shims_takes_no_more_than_a_plain_one() {
     for (controller, law) in [(PORTS[0], LAWS[0]), (PORTS[1], LAWS[1])] {
@@ -327,7 +327,7 @@ fn honest_cells() -> Vec<(String, String)> {
             port(controller, 40, &(both.clone() + &pausing)),
         );
         let company = both.clone() + &honest("c", "cubic", 5);
-        add(&named("beside CUBIC"), port(controller, 40, &company));
+        add(&named("with CUBIC"), port(controller, 40, &company));
         add(
             &named("a plain flood"),
             port(controller, 40, &(both.clone() + &flood("", 1))),
@@ -337,7 +337,7 @@ fn honest_cells() -> Vec<(String, String)> {
 }
 
 #[test]
-fn nobody_who_obeys_is_set_aside() {
+fn no_flow_that_obeys_is_set_aside() {
     let set_aside = honest_cells().into_iter().filter_map(|(name, text)| {
         let times = run(&text).links[0].times_set_aside;
         (times > 0).then(|| format!("{name}: {times}"))

@@ -66,7 +66,7 @@ fn a_controller_of_ones_own_runs() {
 }
 
 #[test]
-fn what_is_missed_is_told_with_all_figures() {
+fn a_missed_bound_is_reported_with_all_figures() {
     let flows = [Flow::new("own").bytes(10_000_000)];
     let trial = Trial::over(&path(), &flows, Duration::from_secs(10)).unwrap();
     let figures = trial
@@ -181,11 +181,11 @@ fn a_port_of_ones_own_is_obeyed() {
     );
 }
 
-/// Remembers the loss by corruption that it was last told of, in 10^-6.
+/// Stores the loss by corruption of the last feedback, in 10^-6.
 #[derive(Debug)]
-struct Told(Arc<AtomicU32>, Fixed);
+struct DeclaredLoss(Arc<AtomicU32>, Fixed);
 
-impl Controller for Told {
+impl Controller for DeclaredLoss {
     fn on_ack(&mut self, _now: Instant, _acked: &Acked) {}
     fn on_loss(&mut self, _now: Instant, _lost: &Lost) {}
     fn on_persistent_congestion(&mut self, _now: Instant) {}
@@ -211,10 +211,10 @@ impl Controller for Told {
     }
 }
 
-/// Two ports declare 5 and 1 % behind them: the sender is told of the class nearest to 6 %, and of
-/// nothing where nobody declares.
+/// Two ports declare 5 and 1 % of loss behind them: the feedback carries the class nearest to 6 %.
+/// It carries 0 if no port declares loss.
 #[test]
-fn senders_are_told_what_ports_declare() {
+fn feedback_carries_what_ports_declare() {
     let scenario = |law: &str, first: &str, second: &str| {
         format!(
             r#"
@@ -253,18 +253,18 @@ algorithm = "{law}"
         ("xcp", "0%", "0%", 0),
     ] {
         let text = scenario(law, first, second);
-        let told = Arc::new(AtomicU32::new(u32::MAX));
-        let heard = Arc::clone(&told);
+        let declared = Arc::new(AtomicU32::new(u32::MAX));
+        let shared = Arc::clone(&declared);
         let own = move |_: Instant, _: u16| -> Box<dyn Controller> {
-            Box::new(Told(Arc::clone(&heard), Fixed(15_000)))
+            Box::new(DeclaredLoss(Arc::clone(&shared), Fixed(15_000)))
         };
         let scenario = Scenario::parse(std::path::Path::new("declared.toml"), &text).unwrap();
         let _ = Trial::of(scenario)
-            .controller("f", "told", own)
+            .controller("f", "declared-loss", own)
             .run()
             .unwrap();
         assert_eq!(
-            told.load(Ordering::Relaxed),
+            declared.load(Ordering::Relaxed),
             expected,
             "{law} {first} {second}"
         );

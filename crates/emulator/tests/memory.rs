@@ -32,7 +32,7 @@ fn peak() -> u64 {
     number.unwrap().parse().unwrap()
 }
 
-/// The only test of this process, so that nobody else's memory counts.
+/// The only test of this process, so that no other test's memory counts.
 #[test]
 fn a_long_run_takes_no_more_memory_than_a_short_one() {
     let packets = |duration: &str| {

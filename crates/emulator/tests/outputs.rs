@@ -32,7 +32,7 @@ fn series_and_result() {
     assert_eq!(rows.len(), 2 * points);
     let last: Vec<_> = rows[rows.len() - 2..].iter().map(|row| row[6]).collect();
     assert_eq!(last, ["1000000", "1000000"]);
-    // Nobody has answered at first, and a VCP router has at the end.
+    // At first there is no answer; at the end a VCP router has answered.
     assert_eq!(headings[9], "fallback");
     assert_eq!([rows[2][9], rows[rows.len() - 1][9]], ["no-answer", ""]);
     let goodput = |row: &Vec<&str>| row[5].parse::<f64>().unwrap();
@@ -118,7 +118,7 @@ fn a_capture_holds_what_came_out_of_the_link() {
     }
     assert!(marked > 200, "{marked} carry the router's mark");
     let none = directory.path().join("bottleneck.reverse.pcapng");
-    assert!(!none.exists(), "nobody asked for it");
+    assert!(!none.exists(), "the scenario captures one direction only");
 }
 
 /// The same before Wireshark's own reader.

@@ -85,7 +85,7 @@ fn bbr_flows_share_a_path() {
 
 /// Where no router answers the fallback is what it is by itself, but for the shims that ask.
 #[test]
-fn vcp_falls_back_to_bbr_if_told_to() {
+fn vcp_falls_back_to_a_configured_bbr() {
     let path = long_fat().loss(1e-2);
     let figures = alone(&path, "vcp+bise+wlte[fallback=bbr]", 60);
     let met = figures.expect().goodput_at_least("f", 76e6).met();

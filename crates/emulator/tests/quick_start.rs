@@ -150,8 +150,8 @@ fn of_two_flows_that_begin_together_one_is_granted() {
     let second = asked(&result, 1);
     assert_eq!((second.granted_bps, second.denied), (0.0, 1));
     let grants = &result.links[0].controller["grants"];
-    let told = (&grants["granted"], &grants["denied_busy"]);
-    assert_eq!(told, (&1.into(), &1.into()));
+    let counts = (&grants["granted"], &grants["denied_busy"]);
+    assert_eq!(counts, (&1.into(), &1.into()));
 }
 
 /// Figure 3 of the paper at a tenth of its rate and size, for ends that have met before: their
@@ -251,7 +251,7 @@ const LAWS: [(&str, &str); 2] = [
     ("xcp[start=quick-start]", "xcp"),
 ];
 
-/// These, and `auto` at ports of both kinds, which asks without being told to.
+/// These, and `auto` at ports of both kinds, which requests a starting rate by default.
 const LAWS_AND_AUTO: [(&str, &str); 4] = [LAWS[0], LAWS[1], ("auto", "xcp"), ("auto", "vcp+bise")];
 
 #[test]
@@ -330,7 +330,7 @@ fn who_joins_a_flow_that_holds_half_has_the_other_half_within_ten_round_trips() 
 }
 
 #[test]
-fn a_port_that_is_told_so_grants_nothing() {
+fn a_port_with_grant_false_grants_nothing() {
     for (algorithm, controller) in LAWS {
         let flows = flow("f", algorithm, "bytes = 5_000_000");
         let mut with = scenario("100Mbit", "250ms", controller, &flows);
@@ -341,7 +341,7 @@ fn a_port_that_is_told_so_grants_nothing() {
         assert_eq!((asked.granted_bps, asked.denied), (0.0, 1), "{algorithm}");
         let took = |result: &RunResult| result.flows[0].completion_s.unwrap();
         assert!(took(&granted) <= took(&result), "{algorithm}");
-        // No worse than who does not ask.
+        // No worse than a flow without a request.
         let plain = algorithm.replace("[start=quick-start]", "");
         let flows = flow("f", &plain, "bytes = 5_000_000");
         let plain = scenario("100Mbit", "250ms", controller, &flows);

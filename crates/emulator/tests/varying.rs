@@ -1,4 +1,4 @@
-//! Links whose capacity varies, and ports that are told nothing of it (`capacity = "auto"`), beside
+//! Links whose capacity varies, and ports that measure it (`capacity = "auto"`), compared with
 //! CUBIC over CoDel on the same link.
 
 use std::ops::ControlFlow;
@@ -86,7 +86,7 @@ fn cells_and_wifi_are_used_better_than_by_cubic_over_codel() {
     }
 }
 
-/// A link that does not vary and one whose rate changes by plan: what is measured is what there is.
+/// A link of constant rate and one whose rate changes by plan: the port measures their rates.
 #[test]
 fn a_constant_rate_is_found_and_a_change_is_followed() {
     for at in ["", "at = [{ t = \"20s\", rate = \"2Mbit\" }]\n"] {
@@ -101,16 +101,16 @@ fn a_constant_rate_is_found_and_a_change_is_followed() {
             let scenario = Scenario::parse(Path::new("varying.toml"), &text).unwrap();
             figures(&scenario.run(|_| ControlFlow::Continue(())).unwrap())
         };
-        let (told, auto) = (run(""), run("capacity = \"auto\"\n"));
-        assert!(auto.0 > told.0 - 0.03, "{auto:?} where told: {told:?}");
-        assert!(auto.1 < told.1 + 20.0, "{auto:?} where told: {told:?}");
+        let (fixed, auto) = (run(""), run("capacity = \"auto\"\n"));
+        assert!(auto.0 > fixed.0 - 0.03, "{auto:?}, configured: {fixed:?}");
+        assert!(auto.1 < fixed.1 + 20.0, "{auto:?}, configured: {fixed:?}");
     }
 }
 
-/// Bad values say what to write.
+/// Errors of bad values name what to write.
 #[test]
 fn what_cannot_be_is_refused() {
-    let told = |from: &str, to: &str| {
+    let refusal = |from: &str, to: &str| {
         let text = text("leo", 1, "xcp", "controller = \"xcp\"\ncapacity = \"auto\"");
         let parsed = Scenario::parse(Path::new("varying.toml"), &text.replace(from, to));
         parsed.unwrap_err().to_string()
@@ -136,7 +136,7 @@ fn what_cannot_be_is_refused() {
             "cannot read /proc: it is a directory",
         ),
     ] {
-        let told = told(from, to);
-        assert!(told.contains(words), "{to}: {told}");
+        let refusal = refusal(from, to);
+        assert!(refusal.contains(words), "{to}: {refusal}");
     }
 }

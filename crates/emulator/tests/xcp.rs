@@ -130,8 +130,8 @@ fn a_contended_hub_whose_capacity_is_measured() {
     assert_eq!(auto.links[0].drops, 0);
 }
 
-/// The paper's sender takes no loss for congestion; a plain hop behind the bottleneck is nothing to
-/// it.
+/// The paper's sender takes no loss for congestion; a plain hop behind the bottleneck does not
+/// lower its rate.
 #[test]
 fn the_papers_sender_fills_a_link_before_a_plain_hop() {
     let hub = |medium: &[(&str, &str)]| {

@@ -78,14 +78,14 @@ pub struct Fetched {
     pub hash: Hash,
     /// What its sender knew about the path at the end.
     pub sender: SenderReport,
-    /// The law that the server says it sends by.
+    /// The law that the server reports to send by.
     pub algorithm: Option<String>,
 }
 
 /// Fetches `name` to `target`, going on with what an earlier attempt left there, and replaces what
-/// lies at `target` when all has come. `cc` is the law that the server is asked to send by;
-/// [`Fetched::algorithm`] is the one that it used. `progress` is told of the whole size once it is
-/// known, and of bytes as they arrive.
+/// lies at `target` when all has come. `cc` is the law that the client requests of the server;
+/// [`Fetched::algorithm`] is the one that it used. `progress` gets the whole size once it is known,
+/// and the number of bytes as they arrive.
 ///
 /// # Errors
 /// [`TransferError`]; after [`TransferError::Stream`] the bytes that came stay for the next
@@ -143,7 +143,7 @@ pub async fn get(
     let received = tokio::select! {
         biased;
         received = receiving => received,
-        // Also while what is there is read back, when nothing is asked of the stream.
+        // Also while present bytes are read back, when no call reads the stream.
         reason = connection.closed() => Err(ReceiveError::Stream(io::Error::other(reason))),
     };
     let hash = match received {
@@ -159,7 +159,7 @@ pub async fn get(
     let sender = protocol::read::<SenderReport>(&mut recv)
         .await
         .unwrap_or_default();
-    // The end of the stream may come later, and says nothing more.
+    // The end of the stream may come later, and carries no more data.
     let _ = recv.stop(protocol::HAS_ALL);
     let kept = tokio::task::spawn_blocking(move || incoming.keep(&hash, Existing::Replace)).await;
     match kept.map_err(|error| local(io::Error::other(error)))? {
@@ -187,7 +187,7 @@ pub enum Progress {
         /// Bytes that are there already.
         offset: u64,
     },
-    /// So many bytes more.
+    /// Number of further bytes.
     Bytes(u64),
     /// All bytes and their hash have come; they still are to be given their name and read back.
     Arrived,
@@ -268,8 +268,8 @@ pub async fn put(
             });
         }
     };
-    // A server that refuses stops the stream and says why: its answer explains more than the failed
-    // write.
+    // A server that refuses stops the stream and sends the reason: its answer explains more than
+    // the failed write.
     let answer = match protocol::read(&mut recv).await {
         Ok(answer) => answer,
         Err(error) => return Err(stream(sent.err().unwrap_or(error))),
@@ -294,19 +294,19 @@ async fn send_whole(
     send: &mut SendStream,
     progress: impl FnMut(u64),
 ) -> Result<Hash, SendError> {
-    // If it is closed already, writing tells.
+    // If the stream is closed already, the write below fails.
     let _ = send.announce(file.bytes());
     let hash = send_file(file, 0, send, progress).await?;
-    // All is handed over. Whether the server has it is what its answer says: one that has read the
-    // hash may have stopped the stream before this.
+    // All is handed over. The server's answer reports whether it has stored the file: a server that
+    // has read the hash may have stopped the stream before this.
     let _ = send.shutdown().await;
     Ok(hash)
 }
 
 /// Why bytes stopped coming: what the sender means by resetting the stream, or what happened to it.
 fn broken(error: io::Error) -> TransferError {
-    let told = error.get_ref().and_then(|inner| inner.downcast_ref());
-    match told {
+    let cause = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match cause {
         Some(ReadError::Reset(code)) => match protocol::reset_reason(*code) {
             Some(why) => TransferError::GivenUp(why),
             None => TransferError::Stream(error),

@@ -1,9 +1,9 @@
 //! Files on their way in, under temporary names: they appear under their own only when they are
 //! whole.
 //!
-//! A temporary file belongs to whoever holds its lock (flock(2)): only the owner writes, renames or
-//! removes it, in this process or another. The lock ends with the process, so what a killed one
-//! leaves can be taken over.
+//! A temporary file belongs to the holder of its lock (flock(2)): only the owner writes, renames or
+//! removes it, in this process or another. The lock ends with the process, so another process can
+//! take over the file of a killed one.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -63,7 +63,7 @@ pub struct Incoming {
     file: File,
     partial: PathBuf,
     target: PathBuf,
-    /// Names which file the bytes are of, for whoever goes on with them.
+    /// File with the tag of the source file, for a later `get` that resumes.
     tag: Option<PathBuf>,
     /// The temporary name is this value's still.
     owned: bool,
@@ -76,7 +76,7 @@ impl Incoming {
     /// Those of creating the file.
     pub(super) fn fresh(target: &Path) -> io::Result<Self> {
         for attempt in 0..MAX_AT_ONCE {
-            let partial = beside(target, &format!("{attempt}.{INCOMING}"));
+            let partial = sibling(target, &format!("{attempt}.{INCOMING}"));
             let Some(file) = claim(&partial)? else {
                 continue;
             };
@@ -94,18 +94,18 @@ impl Incoming {
         Err(io::Error::other("too many unfinished files of this name"))
     }
 
-    /// Begins or goes on with a file that shall lie at `target`. What was received is kept if it
-    /// breaks off. `None` if somebody else is at it.
+    /// Begins or resumes a file that shall lie at `target`. Received bytes stay if it breaks off.
+    /// `None` if another transfer holds the lock.
     ///
     /// # Errors
     /// Those of opening the file.
     pub fn resume(target: &Path) -> io::Result<Option<Self>> {
-        let partial = beside(target, PART);
+        let partial = sibling(target, PART);
         Ok(claim(&partial)?.map(|file| Self {
             file,
             partial,
             target: target.to_owned(),
-            tag: Some(beside(target, TAG)),
+            tag: Some(sibling(target, TAG)),
             owned: true,
         }))
     }
@@ -127,7 +127,7 @@ impl Incoming {
     /// # Errors
     /// Those of writing.
     pub fn restart(&self, tag: &str) -> io::Result<()> {
-        // In this order old bytes never lie beside the new tag.
+        // In this order the new tag never names old bytes.
         self.file.set_len(0)?;
         match &self.tag {
             Some(path) => write_tag(path, tag),
@@ -209,7 +209,7 @@ impl Drop for Incoming {
     }
 }
 
-/// Opens the file at `partial` and locks it; `None` if somebody else has.
+/// Opens the file at `partial` and locks it; `None` if another process or value holds the lock.
 fn claim(partial: &Path) -> io::Result<Option<File>> {
     loop {
         let file = OpenOptions::new()
@@ -284,7 +284,7 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// The temporary name of `target` with this ending, in the same directory.
-fn beside(target: &Path, ending: &str) -> PathBuf {
+fn sibling(target: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(target.file_name().unwrap_or_default());
     name.push(".");
@@ -386,8 +386,8 @@ mod tests {
                     incoming.restart("v").unwrap();
                     let bytes = format!("{turn} {:?}", std::thread::current().id());
                     write(&incoming, bytes.as_bytes());
-                    // Nobody else has touched it if it has its hash under its name, or another has
-                    // taken the name.
+                    // Either the file has its own hash under its name, or another one has taken the
+                    // name: no other thread has written to it.
                     match incoming.keep(&hash(bytes.as_bytes()), Existing::Replace) {
                         Ok(()) | Err(KeepError::Changed) => {}
                         Err(error) => panic!("{error}"),
@@ -429,7 +429,7 @@ mod tests {
         let target = directory.path().join("a");
         let incoming = Incoming::fresh(&target).unwrap();
         write(&incoming, b"bytes");
-        // Someone who knows nothing of locks.
+        // A process that does not lock the file.
         fs::write(directory.path().join(".a.0.incoming"), b"other").unwrap();
         let changed = incoming.keep(&hash(b"bytes"), Existing::Keep);
         assert!(matches!(changed, Err(KeepError::Changed)));

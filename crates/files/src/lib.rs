@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Each file travels on a bidirectional stream of its own. Requests and answers are JSON behind a
-//! 4-byte length. A file appears under its name only when its hash is right ([`incoming`]), so
-//! nothing half-written is ever seen, and a `get` that broke off goes on where it stopped. Whoever
-//! writes an unfinished file owns it alone, and success is said after what lies under the name was
-//! read back. What a server sends by is its operator's choice: clients choose among the laws that
-//! it lists, and store files only where that is allowed ([`server`]).
+//! 4-byte length. A file appears under its name only when its hash is right ([`incoming`]), so no
+//! reader sees a half-written file. A `get` that broke off goes on where it stopped. An unfinished
+//! file has one writer at a time. Success is reported after the file under the name was read back.
+//! The server's operator lists its laws: clients choose among them, and store files only where that
+//! is allowed ([`server`]).
 
 pub mod client;
 pub mod incoming;

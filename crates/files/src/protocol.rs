@@ -31,7 +31,7 @@ pub fn reset_reason(code: u64) -> Option<&'static str> {
     .find_map(|(known, why)| (u64::from(known) == code).then_some(why))
 }
 
-/// What a client asks for on a stream.
+/// A client's request on a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case")]
 pub enum Request {
@@ -42,7 +42,7 @@ pub enum Request {
         /// First byte wanted; the hash covers the whole file all the same.
         #[serde(default)]
         offset: u64,
-        /// The law that the server is asked to send by. Servers use only laws that they list.
+        /// The requested law of the server's sender. Servers use only laws that they list.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cc: Option<String>,
     },
@@ -72,7 +72,7 @@ pub enum Answer {
         bytes: u64,
         /// Changes when the file does: a part fetched under another tag is of no use.
         tag: String,
-        /// The law that the server sends by, which need not be the one that it was asked for.
+        /// The law that the server sends by, which need not be the requested one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         algorithm: Option<String>,
     },
@@ -94,9 +94,9 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
-    /// There is no such file.
+    /// The file does not exist.
     NotFound,
-    /// The name leaves the server's directory, or is no name of a file.
+    /// The name leaves the server's directory, or cannot be the name of a file.
     BadName,
     /// The request is not of this protocol, or its offset lies behind the end.
     BadRequest,
@@ -133,7 +133,7 @@ pub async fn write<M: Serialize>(
 /// Reads one message.
 ///
 /// # Errors
-/// Those of the reader; [`io::ErrorKind::InvalidData`] for what is no such message.
+/// Those of the reader; [`io::ErrorKind::InvalidData`] if the bytes do not parse as a message.
 pub async fn read<M: DeserializeOwned>(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<M> {
     let length = reader.read_u32().await? as usize;
     if length > MAX_MESSAGE {

@@ -33,8 +33,8 @@ pub enum ReceiveError {
 }
 
 /// Receives the bytes from `offset` to `size` into `file`, then the hash, which must be that of all
-/// `size` bytes (those before `offset` are read back from the file). `progress` is told of each
-/// number of bytes received.
+/// `size` bytes (those before `offset` are read back from the file). `progress` gets each number of
+/// bytes received.
 ///
 /// # Errors
 /// [`ReceiveError`]; what was received stays in the file.
@@ -226,12 +226,12 @@ mod tests {
             for _ in 0..8 {
                 let (mut ours, mut theirs) = tokio::io::duplex(1000);
                 let source = Source::new(file_of(&source)).unwrap();
-                // Nobody reads more than the beginning.
+                // The receiver reads the first 500 bytes only.
                 let sending = tokio::spawn(async move {
                     let _ = send_file(source, 0, &mut ours, |_| ()).await;
                 });
                 theirs.read_exact(&mut [0; 500]).await.unwrap();
-                // And nobody writes more than that.
+                // The sender writes no more than the beginning.
                 let (mut far, mut near) = tokio::io::duplex(1000);
                 let receiving = tokio::spawn(async move {
                     let file = tempfile::tempfile().unwrap();

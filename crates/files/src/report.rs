@@ -1,4 +1,4 @@
-//! What the sender of a file knows about the path, told to the receiver behind the hash.
+//! The sender's report about the path, which follows a file's hash to the receiver.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +20,8 @@ pub struct SenderReport {
     pub rtt_ms: Rtt,
     /// Shares of the time that each limit bounded it.
     pub bounded_by: BoundedBy,
-    /// Why routers do not steer it, if its law asks them: `no-answer`, `no-estimate`, `plain-hop`,
-    /// `ttl-rewritten`, `hidden-hop`, `ecn-mark`, `loss`.
+    /// Why router feedback does not set its window, if its law uses it: `no-answer`, `no-estimate`,
+    /// `plain-hop`, `ttl-rewritten`, `hidden-hop`, `ecn-mark`, `loss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
     /// What became of ECN marks on its path: `capable` where they survive; the reason why packets
@@ -34,12 +34,12 @@ pub struct SenderReport {
     /// The rate to start with that routers approved and that was used, in bits per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_bps: Option<f64>,
-    /// What became of the last question for a rate to start with, if the law has asked: `used`,
-    /// `denied`, `revoked`, and so on.
+    /// Outcome of the last request for a starting rate, if the law has sent one: `used`, `denied`,
+    /// `revoked`, and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
-    /// It knew from an earlier connection what the path carries, and asked routers for that before
-    /// the handshake was complete.
+    /// The sender knew the path's rate from an earlier connection, and requested it from routers
+    /// before the handshake was complete.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub known_path: bool,
 }

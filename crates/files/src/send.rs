@@ -18,11 +18,11 @@ pub(super) const SKIP: u64 = 8 * 1024 * 1024;
 /// SHA-256 of a whole file.
 pub type Hash = [u8; 32];
 
-/// Sends `source` from `offset` to its end, then the hash of all its bytes. `progress` is told of
-/// each number of bytes handed to the stream.
+/// Sends `source` from `offset` to its end, then the hash of all its bytes. `progress` gets each
+/// number of bytes handed to the stream.
 ///
 /// # Errors
-/// [`SendError`]. The hash is sent only of a file that nobody changed meanwhile.
+/// [`SendError`]. The hash is sent only of a file that did not change meanwhile.
 pub async fn send_file(
     source: Source,
     offset: u64,

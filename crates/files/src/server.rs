@@ -23,7 +23,7 @@ use pathmark::{Connection, ConnectionError, Endpoint, RecvStream, SendStream};
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// The laws that clients may choose among for what they fetch. The first is that of the
-    /// endpoint, for clients that ask for none of them. If there are none, the endpoint's law
+    /// endpoint, for clients that request none of them. If the list is empty, the endpoint's law
     /// serves all.
     pub laws: Vec<Algorithm>,
     /// Clients may store files, and replace those that are there.
@@ -247,7 +247,7 @@ impl FileServer {
         Ok(())
     }
 
-    /// The law by which `client` is sent what it asks for, after its wish was heard.
+    /// The law that sends to `client`, after its `wish` took effect.
     fn law(&self, client: &Client, wish: Option<&str>) -> Option<&Algorithm> {
         let chosen = match wish.and_then(|wish| self.rules.choose(wish)) {
             Some(wanted) => *client.chosen.get_or_init(|| {
@@ -309,7 +309,7 @@ impl FileServer {
             let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
             watched.insert(name.to_owned(), connection.clone());
         }
-        // If it is closed already, writing tells.
+        // If the stream is closed already, the write below fails.
         let _ = send.announce(size - offset);
         protocol::write(send, &answer).await?;
         match send_file(source, offset, send, |_| ()).await {

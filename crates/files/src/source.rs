@@ -1,5 +1,4 @@
-//! A file to send: opened without waiting, read where blocking harms nobody, and watched for
-//! changes.
+//! A file to send: opened without waiting, read on threads that may block, and checked for changes.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -110,8 +109,8 @@ impl Source {
     /// Opens a plain file. To be called where blocking is allowed.
     ///
     /// # Errors
-    /// Those of opening; [`ErrorKind::InvalidInput`] for what is no plain file, or one without a
-    /// size, as the kernel's in `/proc`.
+    /// Those of opening; [`ErrorKind::InvalidInput`] if it is not a plain file, or has no size, as
+    /// the kernel's files in `/proc`.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::new(open_plain(path)?)
     }
@@ -161,7 +160,7 @@ impl Source {
             })
     }
 
-    /// All was read: what was read is one content only if nobody wrote meanwhile.
+    /// Checks, after the last read, that no process changed the file while it was read.
     ///
     /// # Errors
     /// [`SendError::Shorter`] and [`SendError::Changed`].

@@ -21,7 +21,7 @@ impl Store {
     /// Opens a directory that exists.
     ///
     /// # Errors
-    /// If it does not, or is no directory.
+    /// If the path does not exist, or is not a directory.
     pub fn open(directory: &Path) -> io::Result<Self> {
         let root = directory.canonicalize()?;
         if !root.is_dir() {

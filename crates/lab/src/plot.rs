@@ -78,8 +78,7 @@ pub struct Line {
 
 const PANEL: (u32, u32) = (560, 300);
 const HEAD: u32 = 48;
-/// Colours that are told apart also with the common forms of colour blindness (Okabe and Ito,
-/// 2008).
+/// Colours that stay distinct with the common forms of colour blindness (Okabe and Ito, 2008).
 const FIRST_COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -348,7 +347,7 @@ fn headline(title: &str, width: f64) -> (Vec<String>, f64) {
     (vec![first, second], fitting(longer).min(16.0))
 }
 
-/// A number as short as it can be told: `0.25`, `300`, `1e-5`, `1e9`.
+/// The shortest form of a number: `0.25`, `300`, `1e-5`, `1e9`.
 fn short(value: f64) -> String {
     let size = value.abs();
     if size > 0.0 && !(1e-3..1e5).contains(&size) {
@@ -382,7 +381,7 @@ fn failed(path: &Path, reason: String) -> PlotError {
 fn load_font() {
     static LOADED: Once = Once::new();
     LOADED.call_once(|| {
-        // It fails for bytes that are no font; these are one, as the test below sees.
+        // It fails for bytes that do not parse as a font; the test below covers these.
         let _ = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
     });
 }

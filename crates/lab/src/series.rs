@@ -8,7 +8,7 @@ use pathmark_emulator::scenario::{Plot, Quantity, Scenario, Shown};
 
 /// Most points of a curve; beyond, neighbours are joined.
 const MOST_POINTS: usize = 1024;
-/// Most curves of a quantity: more cannot be told apart.
+/// Most curves of a quantity: more cannot be distinguished by colour.
 const MOST_CURVES: usize = 7;
 
 /// A curve of bounded length: means over ever longer spans.
@@ -86,7 +86,7 @@ impl Series {
             }
         }
         for (setup, point) in scenario.links.iter().zip(sample.links) {
-            // Links that nothing waits at or is measured of, and ways back, say nothing.
+            // Links without a rate have no queue; reverse directions have no curves.
             if setup.spec.rate.is_none() || setup.name.ends_with(".reverse") {
                 continue;
             }
@@ -121,8 +121,8 @@ impl Series {
         }
     }
 
-    /// How many flows, or links if the quantity is of those, have no curve since there are too many
-    /// to be told apart.
+    /// How many flows, or links if the quantity is of those, have no curve, because there are more
+    /// than seven.
     #[must_use]
     pub fn left_out(&self, what: Quantity) -> usize {
         let [flows, links] = &self.left_out;

@@ -169,15 +169,15 @@ pub enum CasesError {
     /// A change does not fit the scenario.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// The lists multiply to more than anybody wants.
+    /// The lists multiply to more than `MOST_CASES` runs.
     #[error("these sweeps make more than {MOST_CASES} runs: sweep fewer values")]
     TooMany,
 }
 
 /// The runs that `base` stands for: each of its variants, changed by `changes`, with all
 /// combinations of the values of its own sweeps and of `sweeps`, the last list turning fastest.
-/// Each is checked as a scenario of its own. A sweep of the scenario gives way to a change or a
-/// sweep of the same key, and what its points set beside that to changes.
+/// Each is checked as a scenario of its own. A change or a sweep of the same key replaces a sweep
+/// of the scenario. Changes also override the other keys that points of such a sweep set.
 ///
 /// # Errors
 /// [`CasesError`].
@@ -299,8 +299,8 @@ mod tests {
         }
     }
 
-    /// What somebody sets by hand holds in every run, also where the points of the scenario's own
-    /// sweep set the same beside other things.
+    /// A `changes` value holds in every run, also where the points of the scenario's own sweep set
+    /// the same key together with others.
     #[test]
     fn changes_hold_against_sets_of_the_scenario() {
         let base = Scenario::load("auto-start").unwrap();

@@ -2,7 +2,7 @@
 
 use pathmark_emulator::result::{FlowResult, LinkResult, RunResult, WindowResult};
 
-/// The run as if it had been this measuring window alone, from and to so many seconds. `None`: it
+/// The run as if it had been this measuring window alone, `from` and `to` in seconds. `None`: it
 /// has no such window.
 pub fn during(result: &RunResult, [from, to]: [f64; 2]) -> Option<RunResult> {
     let same = |a: f64, b: f64| (a - b).abs() < 1e-9;

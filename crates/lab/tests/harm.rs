@@ -47,7 +47,7 @@ fn run_seed(cell: Cell, seed: u64, roles: Roles<'_>) -> RunResult {
     scenario.run(|_| ControlFlow::Continue(())).unwrap()
 }
 
-/// A cell's figures with a law beside those with `cubic`.
+/// A cell's figures with a law, compared with those with `cubic`.
 fn compare(cell: Cell, roles: Roles<'_>) -> Vec<Compared> {
     let baseline = Roles {
         law: "cubic",
@@ -103,7 +103,7 @@ fn several_bottlenecks() {
         flows.map(|f| f.goodput_bps).sum::<f64>()
     };
     let (own, cubic) = (long(vcp.law), long("cubic"));
-    assert!(own > 1.3 * cubic, "{own} beside {cubic}");
+    assert!(own > 1.3 * cubic, "{own} and {cubic} with CUBIC");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn jitter_and_short_paths() {
     assert_eq!(harm(Group::Jitter), "");
 }
 
-/// XCP's TTL shows that the hop behind the port is no router, and losses there are congestion.
+/// XCP's TTL shows that the hop behind the port has no XCP router, so losses there are congestion.
 #[test]
 fn hops_that_show_in_the_ttl() {
     let [_, _, xcp] = LAWS;
@@ -125,10 +125,10 @@ fn hops_that_show_in_the_ttl() {
     assert_eq!(harmed, "");
 }
 
-/// Flows that have a packet or two in flight each lose much, whatever their law: that is no reason
-/// to give their class less.
+/// Flows with one or two packets in flight lose a large share, whatever their law. Their class
+/// keeps its share of the rate all the same.
 #[test]
-fn many_small_flows_keep_their_share_beside_others() {
+fn many_small_flows_keep_their_share() {
     let cell: Cell = "flows/many-10M-20+2-20ms".parse().unwrap();
     for roles in LAWS {
         let figures = compare(cell, roles);
@@ -142,7 +142,7 @@ fn many_small_flows_keep_their_share_beside_others() {
 /// window, and gives it back although the marked port goes on dropping: otherwise it keeps three
 /// times what others have, to the end of the run.
 #[test]
-fn nobody_keeps_cubics_window_at_a_marked_port_with_a_short_queue() {
+fn no_flow_keeps_cubics_window_at_a_marked_port_with_a_short_queue() {
     let cell: Cell = "flows/ports-10M-2+4-x3-20ms".parse().unwrap();
     let [_, vcp, _] = LAWS;
     for seed in 1..=4 {

@@ -1,4 +1,4 @@
-//! Full handshakes per second, both ends on one core, this library beside s2n-quic and quinn:
+//! Full handshakes per second, both ends on one core, of this library, s2n-quic and quinn:
 //! `cargo run --release -p pathmark-judges --example handshakes [-- --rounds N] [--seconds N]
 //! [STACK…]`, by default all stacks for a round of one second. Prints a table in Markdown.
 //!

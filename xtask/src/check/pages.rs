@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(pages[0].words, 12);
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let dead = dead_links(root, &pages);
-        // docs/b.md itself is no file of this crate.
+        // docs/b.md itself does not exist in this crate.
         let expected = ["docs/a.md: b.md#e-f", "docs/b.md: #g", "docs/b.md: c.svg"];
         let found = |link: &&str| dead.iter().any(|line| line.starts_with(*link));
         assert!(expected.iter().all(found), "{dead:?}");

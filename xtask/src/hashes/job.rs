@@ -17,7 +17,7 @@ use super::stream;
 const SEED: u64 = 1;
 /// Cells of the harm grid.
 const CELLS: usize = 30;
-/// A law that floods a hop would make a cell endless: it ends after so many packets.
+/// A cell ends after this number of packets: a law that floods a hop would make it endless.
 const MOST_PACKETS: u64 = 5_000_000;
 /// The laws of cells, by turns, each with the port that it is at home at and the guests' law.
 const LAWS: [(&str, &str, &str); 3] = [
@@ -58,7 +58,7 @@ impl Outcome {
 }
 
 impl Job {
-    /// The first word of its name: the scenario, `harm` or `router`.
+    /// The first part of its name: the scenario, `harm` or `router`.
     pub(super) fn group(&self) -> &str {
         self.name.split(' ').next().unwrap_or_default()
     }

@@ -3,7 +3,7 @@
 //! Each job is a run whose output is the same on every machine: a variant of a built-in scenario at
 //! a point of its sweeps, a cell of the harm grid, or a stream of packets through a router. The
 //! file `xtask/hashes.txt` has a line per job: the SHA-256 of its output, the packets that it
-//! moves, and its name. Wall time is no part of the output.
+//! moves, and its name. The output has no wall times.
 
 mod job;
 mod record;

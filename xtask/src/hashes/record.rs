@@ -65,7 +65,7 @@ impl Record {
     }
 
     /// Of these jobs as many as move `total` packets, each `most` at most: first the shortest of
-    /// each group (the first word of its name), then the second shortest of each, and so on. Jobs
+    /// each group (the first part of its name), then the second shortest of each, and so on. Jobs
     /// without a record count as short.
     pub(super) fn quick(&self, jobs: Vec<Job>, total: u64, most: u64) -> Vec<Job> {
         let packets = |job: &Job| self.0.get(&job.name).map_or(0, |outcome| outcome.packets);

@@ -1,4 +1,4 @@
-//! `pathmark compare`: laws beside each other over a grid of paths.
+//! `pathmark compare`: comparison of laws over a grid of paths.
 
 mod chapter;
 mod run;
@@ -65,13 +65,13 @@ pub(super) fn compare(args: &Args) -> Outcome {
     let jobs = jobs(&grid);
     let store = args.out.as_deref().map(Store::open).transpose();
     let store = store.map_err(Failure::Usage)?;
-    let (known, told) = match &store {
+    let (known, summary) = match &store {
         Some(store) => store.load(&jobs)?,
         None => (vec![None; jobs.len()], String::new()),
     };
     let left = jobs.iter().zip(&known).filter(|(_, known)| known.is_none());
     let left: Vec<&Job> = left.map(|(job, _)| job).collect();
-    output::note!("{}{told}", length(&grid, &left));
+    output::note!("{}{summary}", length(&grid, &left));
     if args.estimate {
         return Ok(());
     }

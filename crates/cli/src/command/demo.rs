@@ -27,8 +27,8 @@ pub(super) struct Args {
     /// only
     #[arg(long)]
     in_process: bool,
-    /// Only `clean` or `wireless`; or a scenario of `emulate --list` in real time, beside the
-    /// emulator
+    /// Only `clean` or `wireless`; or a scenario of `emulate --list` in real time, compared with
+    /// the emulator
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
     /// Which variant of such a scenario; `defaults` or the first, if there are any

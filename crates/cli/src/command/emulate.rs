@@ -141,7 +141,7 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     let captures = |scenario: &Scenario| scenario.links.iter().any(|link| link.capture);
     if args.out.is_none() && runs.iter().any(|(_, scenario)| captures(scenario)) {
         output::note!(
-            "note: `capture = true` writes packets beside the other results: add --out DIR"
+            "note: `capture = true` writes packets next to the other results: add --out DIR"
         );
     }
     watch_for_interrupts()?;

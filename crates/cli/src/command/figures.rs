@@ -10,7 +10,7 @@ use pathmark_files::report::{BoundedBy, Rtt, SenderReport};
 use pathmark_lab::text;
 
 /// Keys that `perf`, `get` and `put` share in their JSON. All are there on every exit. A number is
-/// 0 where nothing was measured; what is no measurement is null where there is none.
+/// 0 where nothing was measured. Other values are null where they do not exist.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Transfer {
     pub(super) handshake_ms: f64,

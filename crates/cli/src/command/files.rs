@@ -108,6 +108,6 @@ impl Figures {
         for error in self.files.iter().filter_map(|file| file.error.as_deref()) {
             output::note!("pathmark: {}", output::plain(error));
         }
-        Err(Failure::Told)
+        Err(Failure::Reported)
     }
 }

@@ -75,9 +75,9 @@ fn note_law(transfer: &mut Transfer, asked: Option<&str>, used: String) {
     if let Some(asked) = asked
         && asked != used
     {
-        let told = format!("the server sends by {used}, not by {asked}: it chooses what to offer");
-        if !transfer.warnings.contains(&told) {
-            transfer.warnings.push(told);
+        let note = format!("the server sends by {used}, not by {asked}: it chooses what to offer");
+        if !transfer.warnings.contains(&note) {
+            transfer.warnings.push(note);
         }
     }
     transfer.algorithm = used;
@@ -230,7 +230,7 @@ async fn fetch(
     if let Some(used) = latest.algorithm {
         note_law(&mut transfer, asked.as_deref(), used);
     }
-    // What the disk takes to keep and to read back what came is none of the path's.
+    // The time that the disk takes to store and to read back the file does not count.
     let seconds = if stop.is_stopped() {
         started.elapsed().as_secs_f64()
     } else {

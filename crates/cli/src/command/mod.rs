@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. With `--json` one JSON object goes
 //! to stdout and nothing else; text for people and progress bars go to stderr.
-// `println!` and `eprintln!` panic when nobody takes what they print: see `output`.
+// `println!` and `eprintln!` panic when the pipe's reader has gone: see `output`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod compare;
@@ -56,7 +56,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// See it work: five files through a slow, far link, beside the kernel's TCP; needs no root
+    /// See it work: five files over 10 Mbit/s and 400 ms, next to the kernel's TCP; needs no root
     Demo(demo::Args),
     /// Offer the files of a directory; store what clients put there if that is allowed
     Serve(serve::Args),
@@ -66,7 +66,7 @@ enum Command {
     Put(put::Args),
     /// Run a scenario under a virtual clock: the same endpoints and routers, without a network
     Emulate(emulate::Args),
-    /// Lay control laws beside each other over a grid of paths, and draw where each is best
+    /// Compare control laws over a grid of paths, and draw where each is best
     Compare(compare::Args),
     /// Join the runs of a sweep that was split among jobs
     Merge(emulate::MergeArgs),
@@ -78,12 +78,12 @@ enum Command {
 /// Why a command did not do its job.
 #[derive(Debug)]
 enum Failure {
-    /// It was asked for wrongly: exit code 2.
+    /// Wrong usage or configuration: exit code 2.
     Usage(anyhow::Error),
     /// It failed: exit code 1.
     Failed(anyhow::Error),
-    /// It failed in parts, each of which was told of: exit code 1.
-    Told,
+    /// Parts of it failed, and each failure was reported: exit code 1.
+    Reported,
 }
 
 impl Failure {
@@ -135,7 +135,7 @@ pub fn main() -> ExitCode {
     };
     let (error, code) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Told) => return ExitCode::from(1),
+        Err(Failure::Reported) => return ExitCode::from(1),
         Err(Failure::Failed(error)) => (error, 1),
         Err(Failure::Usage(error)) => (error, 2),
     };

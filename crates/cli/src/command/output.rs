@@ -44,7 +44,7 @@ pub(super) fn log(usual: Option<&str>) {
         .with_env_filter(filter)
         .with_ansi(false)
         .with_writer(|| LogLine)
-        // It would tell on stderr that stderr takes nothing, by `eprintln!`.
+        // It would report a failure of stderr on stderr, by `eprintln!`.
         .log_internal_errors(false)
         .init();
 }
@@ -136,7 +136,7 @@ pub(super) fn explain(error: &anyhow::Error) -> String {
     plain(&text).into_owned()
 }
 
-/// Prints to stdout. A reader that has read enough and has gone away is no failure; a full disk is.
+/// Prints to stdout. A pipe closed by its reader does not count as a failure; a full disk does.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -147,7 +147,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Progress bars on stderr; invisible where nobody looks.
+/// Progress bars on stderr; hidden where stderr is not a terminal.
 pub(super) fn bars() -> MultiProgress {
     let target = if std::io::stderr().is_terminal() {
         ProgressDrawTarget::stderr_with_hz(10)

@@ -27,7 +27,7 @@ pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Time from an attempt to reach one address of a host to the next one (RFC 8305 section 5).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// How long clients are waited for that were told of the end.
+/// Longest wait for clients after the server announced its end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A client stays this long after it has closed its connection, and answers late packets …
@@ -129,8 +129,8 @@ fn runtime() -> anyhow::Result<Runtime> {
         .context("cannot start the runtime")
 }
 
-/// Ready when this process is told to end: SIGINT (Ctrl-C) or SIGTERM. Both are listened for from
-/// the call on, not from the first poll: a command's own first poll may do much of its work.
+/// Ready when SIGINT (Ctrl-C) or SIGTERM comes. Handlers of both are installed by the call, not by
+/// the first poll: a command's own first poll may do much of its work.
 fn stopped() -> impl Future<Output = ()> {
     let wait = |kind| {
         let signals = signal(kind);
@@ -151,8 +151,8 @@ fn stopped() -> impl Future<Output = ()> {
     }
 }
 
-/// Serves until this process is told to end, then tells all clients, and waits for `serving`, which
-/// ends with the endpoint.
+/// Serves until SIGINT or SIGTERM, then closes all connections, and waits for `serving`, which ends
+/// with the endpoint.
 pub(super) async fn serve(endpoint: &Endpoint, serving: impl Future<Output = ()>) {
     let stopped = stopped();
     let tell = async {
@@ -244,8 +244,8 @@ pub(super) struct Way<'a> {
 }
 
 /// Connects to a server: to whichever of its addresses answers first. They are tried one after the
-/// other, each a moment after the one before, or when that has failed. `before` is told from where
-/// and where to before the first packet leaves.
+/// other, each a moment after the one before, or when that has failed. `before` gets the local and
+/// the remote address before the first packet leaves.
 pub(super) async fn connect<T>(
     way: Way<'_>,
     alpn: &[u8],
@@ -375,7 +375,7 @@ pub(super) fn transport(algorithm: &Algorithm, marking: DscpArgs) -> TransportCo
     config
 }
 
-/// Wall time, for what people are told.
+/// Wall time, for messages to users.
 #[expect(clippy::disallowed_methods, reason = "the command owns its clock")]
 pub(super) fn now() -> std::time::Instant {
     std::time::Instant::now()
@@ -399,7 +399,7 @@ pub(super) fn pause(time: std::time::Duration) {
 mod tests {
     use super::*;
 
-    /// The first address is one where nobody answers.
+    /// No host answers at the first address.
     #[tokio::test]
     async fn an_address_that_does_not_answer_is_not_the_only_one_tried() {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -432,15 +432,15 @@ mod tests {
         );
     }
 
-    /// Without anybody who listens for it the signal would end this process.
+    /// Without a handler the signal would end this process.
     #[tokio::test]
     async fn a_signal_before_the_first_poll_counts() {
         use nix::sys::signal::{Signal, raise};
         for signal in [Signal::SIGINT, Signal::SIGTERM] {
             let stopped = super::stopped();
             raise(signal).unwrap();
-            let told = tokio::time::timeout(Duration::from_secs(30), stopped).await;
-            assert!(told.is_ok(), "{signal}");
+            let ready = tokio::time::timeout(Duration::from_secs(30), stopped).await;
+            assert!(ready.is_ok(), "{signal}");
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct TrustArgs {
     /// Believe servers certified by the authorities in this PEM file (default: the system's)
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Believe anyone: protects against nobody who can alter packets
+    /// Believe any certificate: no protection from hosts that can alter packets
     #[arg(long)]
     insecure: bool,
 }

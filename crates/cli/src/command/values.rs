@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_cannot_be_had_is_told_with_its_cause() {
+    fn a_port_that_cannot_be_bound_is_reported_with_its_cause() {
         let fails = |text, error: fn() -> io::Error| {
             let bound = listen(text).unwrap().bind::<()>(|_| Err(error()));
             bound.unwrap_err().to_string()

@@ -231,7 +231,7 @@ impl Relay {
             }
             let now = self.now();
             while let Some(datagram) = self.forward.poll(now, &mut Marker) {
-                // A client that has gone is no fault of the path.
+                // The path goes on after a client has gone.
                 let _ = entrance.send_to(&datagram.bytes, datagram.client).await;
             }
             while let Some(datagram) = self.reverse.poll(now, &mut Marker) {
@@ -263,7 +263,7 @@ impl Relay {
     }
 }
 
-/// Passes on what arrives at a socket, until nobody listens.
+/// Passes on what arrives at a socket, until the channel's receiver is closed.
 async fn read(
     socket: Arc<UdpSocket>,
     client: Option<SocketAddr>,

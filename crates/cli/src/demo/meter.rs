@@ -41,7 +41,7 @@ impl Meter {
         self.begun.get().copied()
     }
 
-    /// So many bytes more were delivered.
+    /// Counts delivered bytes.
     pub fn add(&self, bytes: u64) {
         let total = self.delivered.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let elapsed = self.begun().map_or(Duration::ZERO, |begun| begun.elapsed());

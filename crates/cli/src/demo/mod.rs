@@ -1,5 +1,5 @@
 //! The demonstration: five files at once through a slow, far and possibly lossy link, with and
-//! without explicit feedback, beside the kernel's TCP. The experiment of the VCP Linux paper (Li,
+//! without explicit feedback, and with the kernel's TCP. The experiment of the VCP Linux paper (Li,
 //! Yousefi'zadeh, §IV): 10 Mbit/s, 400 ms round trip, five files of 5 MB.
 //!
 //! ```text

@@ -213,7 +213,7 @@ async fn transfer(
         while let Some(chunk) = stream.read_chunk().await? {
             counting.add(chunk.len() as u64);
         }
-        // Until the sender, who knows that everything arrived, closes.
+        // Until the sender closes: it does so when all its data is acknowledged.
         let _ = connection.accept_uni().await;
         anyhow::Ok(())
     });

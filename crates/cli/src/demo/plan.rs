@@ -41,7 +41,7 @@ pub struct Planned {
 /// What a flow sends.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// So many bytes over a connection.
+    /// A number of bytes over a connection.
     Bytes(Algorithm, u64),
     /// Datagrams without a connection.
     Datagrams(Pattern),

@@ -32,7 +32,7 @@ pub enum Mode {
 pub struct Run {
     /// The path.
     pub scenario: Scenario,
-    /// Who sends.
+    /// The sending stack.
     pub stack: Stack,
     /// One per file.
     pub meters: Vec<Arc<Meter>>,

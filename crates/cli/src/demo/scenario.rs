@@ -52,7 +52,7 @@ impl Scenario {
     }
 }
 
-/// Who sends.
+/// The sending stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stack {
     /// This library with a congestion controller.

@@ -39,7 +39,7 @@ pub struct Prepared {
     tls: TlsServerConfig,
 }
 
-/// Makes files of the meters' sizes. A gigabyte takes seconds, which are no part of a transfer.
+/// Makes files of the meters' sizes. A gigabyte takes seconds, which do not count as transfer time.
 ///
 /// # Errors
 /// If a file cannot be written.

@@ -45,7 +45,7 @@ pub(crate) const MEASURES: &str = "xcp-i[estimate=real]";
 
 const SECRET: &str = "known to both ends of the cloud";
 
-/// A file with the secret that routers share, as a host is told it.
+/// A file with the secret that hosts and routers share.
 pub(crate) fn secret_file(directory: &TempDir) -> String {
     let file = directory.path().join("secret");
     std::fs::write(&file, format!("{SECRET}\n")).unwrap();
@@ -113,7 +113,7 @@ impl Bed {
         self.show(router)["links"][0]["drops"].as_u64().unwrap()
     }
 
-    /// Fetches a file of so many bytes; the client's figures.
+    /// Fetches a file of this size; the client's figures.
     pub(crate) fn get(&self, bytes: usize) -> Value {
         self.get_with(bytes, &[], &[])
     }
@@ -140,7 +140,7 @@ impl Bed {
         figures_of(&self.chain.receiver, &[&get, of_client].concat())
     }
 
-    /// Stores a file of so many bytes from the sending host; the client's figures.
+    /// Stores a file of this size from the sending host; the client's figures.
     pub(crate) fn put_with(&self, bytes: usize, of_client: &[&str]) -> Value {
         let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let file = write_file(&from, bytes);
@@ -159,7 +159,7 @@ impl Bed {
     }
 }
 
-/// Writes a file of so many bytes; where it is.
+/// Writes a file of this size and returns its path.
 fn write_file(directory: &TempDir, bytes: usize) -> String {
     let content: Vec<u8> = (0..bytes as u64 / 8)
         .flat_map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())

@@ -1,4 +1,4 @@
-//! The kernel in the middle, and its TCP CUBIC beside.
+//! The kernel in the middle, with its TCP CUBIC on the same path.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -77,8 +77,8 @@ impl Drop for KernelCubic {
     }
 }
 
-/// The kernel forwards in the middle: its token bucket is measured, and the file takes what it
-/// carries; beside the kernel's CUBIC neither starves.
+/// The kernel forwards in the middle: its token bucket is measured, and the file takes its rate.
+/// With the kernel's CUBIC on the path, each gets at least 15 %.
 #[test]
 fn the_kernel_in_the_middle() {
     let _alone = alone();
@@ -90,37 +90,37 @@ fn the_kernel_in_the_middle() {
     assert!(goodput(&by_itself) >= 0.6 * NARROW, "{by_itself}");
 
     let cubic = KernelCubic::begin(&bed.chain);
-    let beside = bed.get(12_000_000);
-    let (came, seconds) = (cubic.came(), beside["seconds"].as_f64().unwrap());
+    let shared = bed.get(12_000_000);
+    let (came, seconds) = (cubic.came(), shared["seconds"].as_f64().unwrap());
     drop(cubic);
-    let ours = goodput(&beside);
+    let ours = goodput(&shared);
     let theirs = came as f64 * 8.0 / seconds;
-    println!("{beside}\nbeside CUBIC {ours:.0}, CUBIC {theirs:.0} bit/s");
+    println!("{shared}\nXCP-i {ours:.0}, CUBIC {theirs:.0} bit/s");
     let share = ours / (ours + theirs);
     assert!((0.15..=0.85).contains(&share), "{share}");
 }
 
-/// What the shares beside the kernel's CUBIC are, file by file, for short and for long ones; and by
-/// turns those of this library's CUBIC in the same place.
+/// Shares next to the kernel's CUBIC, file by file, for short and for long ones. Every second run
+/// has this library's CUBIC in XCP-i's place.
 #[test]
 #[ignore = "ten minutes of measuring: cargo test --test xcp_i -- --ignored --nocapture"]
-fn shares_beside_the_kernels_cubic() {
+fn shares_next_to_the_kernels_cubic() {
     let _alone = alone();
     for bytes in [12_000_000, 40_000_000] {
         for run in 0..10 {
             let law = ["xcp-i", "cubic"][run % 2];
             let bed = around_a_kernel().by(law);
             let cubic = KernelCubic::begin(&bed.chain);
-            let beside = bed.get(bytes);
-            let (came, seconds) = (cubic.came(), beside["seconds"].as_f64().unwrap());
+            let shared = bed.get(bytes);
+            let (came, seconds) = (cubic.came(), shared["seconds"].as_f64().unwrap());
             drop(cubic);
-            let ours = goodput(&beside);
+            let ours = goodput(&shared);
             let theirs = came as f64 * 8.0 / seconds;
             let share = ours / (ours + theirs);
             let last = bed.show(1);
             println!(
                 "{law}, {bytes} bytes: {ours:.0}, CUBIC {theirs:.0}, share {share:.3}, {}, {}",
-                beside["fallback"], last["links"][0]["controller"]["clouds"]
+                shared["fallback"], last["links"][0]["controller"]["clouds"]
             );
             assert!(share > 0.1 && share < 0.9, "one of them starves: {share}");
         }

@@ -1,5 +1,6 @@
 //! XCP-i for real: routers on TUN interfaces, one of them plain, so that the one behind it, or the
-//! receiving host, has to measure what it leaves; beside what the emulator says of the same path.
+//! receiving host, has to measure what it leaves. The emulator's results for the same path are the
+//! reference.
 
 mod bed;
 mod beside_cubic;
@@ -167,8 +168,8 @@ fn receiver_measures(addresses: Addresses, bytes: usize) -> Bed {
     bed
 }
 
-/// Nobody has an IPv4 address: headers name routers by their IPv6 addresses, messages go between
-/// these, and what a plain router carries is found as over IPv4, also by hosts.
+/// No node has an IPv4 address: headers name routers by their IPv6 addresses, and messages go
+/// between these. Routers and hosts measure a plain router's capacity as over IPv4.
 #[test]
 fn addresses_of_ipv6_alone() {
     let _alone = alone();

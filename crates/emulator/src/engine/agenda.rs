@@ -1,4 +1,4 @@
-//! Who wants to be called next: one deadline per component, in a heap that knows where each stands.
+//! Deadlines, one per component, in a heap with an index of each component's position.
 
 use pathmark_cc::Instant;
 

@@ -1,4 +1,4 @@
-//! What ports with `estimate=exact` are told of clouds: the emulator knows all links.
+//! Estimates of clouds for ports with `estimate=exact`: the emulator knows all links.
 //!
 //! A cloud is the links without a control law between two ports with one, as flows pass them;
 //! before the first port it begins at the sender, and behind the last one it ends at the receiver.
@@ -15,7 +15,7 @@ use super::hosts::Hosts;
 use super::link::MeasuredLink;
 use crate::scenario::{FlowSetup, LinkSetup, ReceiverEstimate, Scenario};
 
-/// An estimate may be used for so many times as long as the next one takes.
+/// Lifetime of an estimate, in intervals between two estimates.
 const VALID: u32 = 3;
 
 /// All clouds of a scenario.
@@ -180,7 +180,7 @@ fn find(scenario: &Scenario, path: &[usize], from: usize, receiver: Option<usize
             links.push(index);
             continue;
         }
-        // A sender's own link alone is no cloud: its packets come straight from there.
+        // A sender's own link alone does not count as a cloud: its packets come straight from it.
         let own = |link: &usize| path.first() == Some(link);
         if !links.iter().all(own) {
             all.push(Found {

@@ -21,7 +21,7 @@ impl Engine {
         self.turn_windows(now, true);
         self.turn_shares(now);
         let flows: Vec<FlowResult> = (0..self.flows.len()).map(|f| self.flow_result(f)).collect();
-        // What UDP sends beside connections is no share that it was given.
+        // A UDP flow's rate is configured: it is not the outcome of sharing.
         let connected = |flow: usize| {
             let setup = self.scenario.flows.get(flow);
             setup.is_some_and(|setup| setup.algorithm.is_some())

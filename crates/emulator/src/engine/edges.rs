@@ -18,7 +18,7 @@ use crate::scenario::{FlowSetup, ReceiverEstimate, Scenario};
 
 /// UDP port of routers' messages.
 const PORT: u16 = 6653;
-/// Time between two estimates that a port is told of.
+/// Time between two estimates that a port receives.
 const EVERY: Duration = Duration::from_millis(50);
 /// Trains take this part of the rate of the port by which they leave, and may run ahead by that.
 const RATE_PPM: u64 = 10_000;

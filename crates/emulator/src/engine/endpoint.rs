@@ -174,8 +174,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A connection for a client's first datagram. Its address counts as validated: nobody spoofs
-    /// here.
+    /// A connection for a client's first datagram. Its address counts as validated: no emulated
+    /// host spoofs addresses.
     fn accept(
         &self,
         now: Instant,

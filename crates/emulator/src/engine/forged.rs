@@ -1,4 +1,4 @@
-//! Shims in front of packets that no law sends: what anybody may write.
+//! Forged shims: headers in front of packets that no law sends, as any host can write them.
 
 use core::net::IpAddr;
 
@@ -8,7 +8,7 @@ use pathmark_protocols::forged::{self, Claim};
 use super::identity::address;
 use crate::scenario::Forge;
 
-/// Writes one shim in front of each packet, and says which flow a packet claims to be of.
+/// Writes one shim in front of each packet and chooses the flow that a packet claims to be of.
 #[derive(Debug)]
 pub(super) struct Forger {
     shim: Vec<u8>,

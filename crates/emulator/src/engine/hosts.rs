@@ -11,14 +11,14 @@ use crate::scenario::{FlowSetup, Scenario};
 pub(super) struct Hosts(BTreeMap<usize, HostClouds>);
 
 impl Hosts {
-    /// Those that a scenario's flows want.
+    /// Those of the scenario's flows with a `receiver_estimate`.
     pub(super) fn new(scenario: &Scenario) -> Self {
         let flows = scenario.flows.iter();
         let wanted = flows.filter(|flow| flow.receiver_estimate.is_some());
         Self(wanted.map(|flow| (flow.to, HostClouds::new())).collect())
     }
 
-    /// Those of a flow's receiver, if the flow wants them.
+    /// Those of a flow's receiver, if the flow has a `receiver_estimate`.
     pub(super) fn of(&self, flow: &FlowSetup) -> Option<&HostClouds> {
         flow.receiver_estimate.and_then(|_| self.at(flow.to))
     }

@@ -8,7 +8,7 @@ use super::packet::{Marking, PacketId, Pool};
 use super::ramp::Ramp;
 use super::stalls::Pauses;
 
-/// One direction of a link: the router's, unchanged, and gauges beside it.
+/// One direction of a link: the router's, unchanged, with gauges.
 #[derive(Debug)]
 pub(super) struct MeasuredLink {
     link: Link<PacketId>,
@@ -61,9 +61,9 @@ impl MeasuredLink {
         self.catch_up(now, pool);
     }
 
-    /// Does what was due by `now`, each thing at its own time. Nobody else sees any of it before a
-    /// packet comes out, so it need not be done before the next packet comes in, or out, or
-    /// somebody looks.
+    /// Does what was due by `now`, each thing at its own time. Other parts see none of it before a
+    /// packet comes out. So it may wait until the next packet comes in or out, or until the link's
+    /// state is read.
     #[inline]
     pub(super) fn catch_up(&mut self, now: Instant, pool: &mut Pool) {
         loop {
@@ -195,7 +195,7 @@ impl MeasuredLink {
         self.stats().drops().by_queue()
     }
 
-    /// Packets lost on the wire, at random or for want of room.
+    /// Packets lost on the wire, at random or because a queue was full.
     pub(super) fn losses(&self) -> u64 {
         let drops = self.stats().drops();
         drops.of(DropCause::RandomLoss) + drops.of(DropCause::WireFull)

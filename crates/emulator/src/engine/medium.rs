@@ -10,7 +10,7 @@ use pathmark_link::impair::Random;
 
 /// Bytes of a slot: 512 bit times.
 const SLOT: u64 = 64;
-/// Slots after which somebody is picked, however unlikely it is to come to this.
+/// Slots after which the first station wins, to bound the loop.
 const MOST_SLOTS: u32 = 1000;
 
 /// A medium and the links on it.
@@ -39,7 +39,7 @@ impl Medium {
         }
     }
 
-    /// When something happens next; `waiting` says of a link whether it has something to send.
+    /// Time of the next event; `waiting` is true for a link with something to send.
     pub(super) fn deadline(
         &self,
         now: Instant,
@@ -119,8 +119,8 @@ fn contend(stations: usize, random: &mut Random) -> (usize, u32) {
 mod tests {
     use super::*;
 
-    /// The chance of a slot to be somebody's is (1 − 1/n)^(n−1), so 1/that − 1 slots are lost in
-    /// the mean.
+    /// Exactly one station sends in a slot with probability p = (1 − 1/n)^(n−1), so 1/p − 1 slots
+    /// are lost in the mean.
     #[test]
     fn contention_costs_what_its_closed_form_says() {
         let mut random = Random::new(1, "medium");

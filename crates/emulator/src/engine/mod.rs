@@ -1,14 +1,14 @@
 //! The discrete-event engine: endpoints and ports under a virtual clock.
 //!
 //! ```text
-//!   Agenda: who is due next? ──► Link     : packets that have arrived ──► next Link, or Endpoint
+//!   Agenda: next deadline    ──► Link     : packets that have arrived ──► next Link, or Endpoint
 //!                            ──► Endpoint : timers, application ──► datagrams ──► first Link of the way
 //!                            ──► clock    : measuring windows begin and end, time series get a point
 //! ```
 //!
-//! Each component has at most one deadline, asked for whenever something was done to it, so memory
-//! depends on what exists and what is under way, never on how long the run is. Ties are broken by
-//! the components' order.
+//! Each component has at most one deadline, which is read again after each of its events. So memory
+//! depends on the components and the packets under way, never on the length of the run. The
+//! components' order breaks ties.
 
 mod agenda;
 mod average;
@@ -76,7 +76,7 @@ struct Engine {
     media: Vec<Medium>,
     /// Nodes that do nothing for a while.
     stalls: Stalls,
-    /// What ports are told of links that they do not see.
+    /// Estimates for ports, of links that they do not see.
     clouds: Clouds,
     /// Routers that measure them.
     edges: Edges,
@@ -134,7 +134,7 @@ impl Engine {
                 let at = self.now - Instant::ZERO;
                 return Err(RunError::Stall { at });
             }
-            // Looking at a run is no event of it.
+            // Samples do not count as events of the run.
             self.events += u64::from(component != CLOCK);
             match component {
                 CLOCK => {
@@ -172,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// Lets links do what was due, before somebody looks at them.
+    /// Lets links do what was due, before their state is read.
     fn catch_up(&mut self, now: Instant) {
         for link in &mut self.links {
             link.catch_up(now, &mut self.pool);
@@ -353,7 +353,7 @@ impl Engine {
         self.sink(flow).and_then(sink::Sink::completed)
     }
 
-    /// When a flow ended: it had arrived, or was told to stop.
+    /// When a flow ended: its last byte arrived, or its `stop` time came.
     fn ended(&self, flow: usize) -> Option<Instant> {
         self.completed(flow).or_else(|| {
             let stop = self.scenario.flows.get(flow)?.stop?;

@@ -124,8 +124,7 @@ impl Pool {
         }
     }
 
-    /// What a port needs to know of a packet; what it tells control laws only if that matters there
-    /// (`read`).
+    /// A packet's description for a port. It has what control laws read only if `read` is set.
     #[inline]
     pub(super) fn arrival(&self, id: PacketId, read: bool) -> Arrival {
         let Some(packet) = self.packets.get(id.0 as usize) else {
@@ -212,7 +211,7 @@ impl Pool {
 pub(super) struct Taken {
     /// Bytes of the datagram.
     pub(super) len: usize,
-    /// So many from its front are not known to be zeros.
+    /// Bytes at its front that may differ from zero.
     head: usize,
     /// IP ECN field as it arrived.
     pub(super) ecn: Ecn,
@@ -221,8 +220,8 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Makes the datagram in `buffer` zeros again. Between head and tail nobody writes: there it is
-    /// the application's data, and opening a packet without a cipher leaves them as they are.
+    /// Makes the datagram in `buffer` zeros again. The bytes between head and tail are zeros
+    /// already: they are application data, and opening a packet without a cipher changes no byte.
     #[inline]
     pub(super) fn wipe(&self, buffer: &mut [u8]) {
         let tail = self.len.saturating_sub(TAIL);

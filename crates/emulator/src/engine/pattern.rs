@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(ticks.take(at(3999)), 9 * 12_500);
     }
 
-    /// Packets that take longer than a time on come as seldom as the rate and the times say.
+    /// Packets whose transmission outlasts an on time keep to the rate and to the on and off times.
     #[test]
     fn times_on_shorter_than_a_packet() {
         for on in [Duration::from_millis(1), Duration::from_nanos(1)] {

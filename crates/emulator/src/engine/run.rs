@@ -43,9 +43,8 @@ pub enum RunError {
 }
 
 impl Scenario {
-    /// Runs it. `progress` is told of every few thousand events; it can end the run early, and the
-    /// result then holds what was measured until then. How long it took is for the caller to fill
-    /// in.
+    /// Runs it. `progress` is called once per few thousand events and can end the run early. The
+    /// result then holds what was measured until then. The caller fills in the wall time.
     ///
     /// # Errors
     /// [`RunError`].

@@ -9,7 +9,7 @@ use crate::observe::{FlowPoint, LawPoint, LinkPoint, Observer, Sample};
 /// When to take points, and totals at the last one.
 #[derive(Debug, Default)]
 pub(super) struct Sampler {
-    /// `None`: nobody wants points.
+    /// `None`: the observer takes no points.
     every: Option<Duration>,
     last: Instant,
     next: Instant,

@@ -141,7 +141,7 @@ impl Engine {
             receiving.streams.initial_stream_window = window;
             receiving.streams.max_window = window;
         }
-        // What the receiver sends is no data, and asks for nothing.
+        // The receiver sends no data and requests no rate.
         config.known_rate = flow.known_rate;
         let known = flow.known_rate.is_some();
         receiving.max_ack_ranges = flow.max_ack_ranges.and_then(|most| most.try_into().ok());

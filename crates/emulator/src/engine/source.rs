@@ -12,8 +12,8 @@ use super::pattern::Ticks;
 /// cache.
 static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
 
-/// Writes to one stream as much as there is room for, or as its [`Ticks`] bring, up to a number of
-/// bytes if it has one, until it is told to stop.
+/// Writes to one stream. The stream's room or its [`Ticks`] bound each write. The source ends after
+/// its number of bytes, if it has one, or when the flow stops.
 #[derive(Debug)]
 pub(super) struct Source {
     /// Bytes not yet written; `None` if there is no end of them.
@@ -54,7 +54,7 @@ impl Source {
         }
     }
 
-    /// When it wants to be called, whatever the connection does.
+    /// Its next deadline, whatever the connection does.
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.state == State::Over {
@@ -73,7 +73,7 @@ impl Source {
             match event {
                 Event::Connected => {
                     self.stream = connection.streams().open(Dir::Uni).ok();
-                    // What comes at a rate of its own is no file.
+                    // A source with its own rate has no size to announce.
                     if let (Some(id), Some(left), None) = (self.stream, self.left, &self.ticks) {
                         let _ = connection.streams().announce(id, left);
                     }

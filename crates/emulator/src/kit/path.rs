@@ -124,15 +124,15 @@ impl Flow {
         }
     }
 
-    /// The library's law; with a controller of one's own, the law whose routers' signal that
-    /// listens to: `"vcp"`, `"xcp"`.
+    /// The library's law. With a custom controller: the law whose router signal it uses, `"vcp"` or
+    /// `"xcp"`.
     #[must_use]
     pub fn algorithm(mut self, name: &str) -> Self {
         name.clone_into(&mut self.algorithm);
         self
     }
 
-    /// So many of them, called `NAME0`, `NAME1`, …
+    /// Makes it `flows` flows, called `NAME0`, `NAME1`, …
     #[must_use]
     pub fn count(mut self, flows: u32) -> Self {
         self.count = flows;

@@ -96,7 +96,7 @@ impl Trial {
 
     /// Lets the flow `flow`, or all flows numbered under this name, run controllers that `factory`
     /// makes, reported as `law`. It keeps the signal of the algorithm that the scenario gives it:
-    /// `vcp` to hear routers' codes, `cubic` to hear nothing.
+    /// `vcp` for routers' codes, `cubic` for no signal.
     #[must_use]
     pub fn controller(
         mut self,
@@ -133,8 +133,8 @@ impl Trial {
     }
 
     /// Puts a controller that `factory` makes in charge of the link `link` (`NAME.reverse` for the
-    /// other direction of a duplex one). Whether packets without feedback wait in a queue of their
-    /// own is as the scenario says.
+    /// other direction of a duplex one). The scenario decides whether packets without feedback wait
+    /// in a queue of their own.
     #[must_use]
     pub fn port(mut self, link: &str, factory: impl LinkControllerFactory + 'static) -> Self {
         self.check("link", link);

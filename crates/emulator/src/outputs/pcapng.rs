@@ -31,7 +31,7 @@ impl Capture {
         let open = || {
             let mut file = BufWriter::new(File::create(path)?);
             let mut section = BYTE_ORDER.to_le_bytes().to_vec();
-            // Version 1.0, of a length not told.
+            // Version 1.0, of unspecified length.
             section.extend(1u16.to_le_bytes());
             section.extend(0u16.to_le_bytes());
             section.extend(u64::MAX.to_le_bytes());

@@ -68,13 +68,13 @@ pub struct Scenario {
     pub variants: Vec<Variant>,
     /// Values that it is run with, in all combinations.
     pub sweeps: Vec<Axis>,
-    /// Over how many seeds its figures are means.
+    /// Number of seeds over which its figures are means.
     pub repeat: Repeat,
-    /// What a paper says of it.
+    /// A paper's statements about it.
     pub paper: Vec<Reference>,
     /// Pictures of its runs; empty: whatever fits.
     pub plots: Vec<Plot>,
-    /// What its results tell, and why they differ from a paper's where they do.
+    /// What its results show, and why they differ from a paper's where they do.
     pub note: Option<String>,
     document: Document,
 }
@@ -132,8 +132,7 @@ pub struct FlowSetup {
     pub start: Duration,
     /// When it stops, whatever is left.
     pub stop: Option<Duration>,
-    /// Numbers of bytes, each more than the one before, of which results tell when they had
-    /// arrived.
+    /// Numbers of bytes, each more than the one before. Results have the times of their arrival.
     pub milestones: Vec<u64>,
     /// Bytes that the receiver takes beyond what its application has read. `None`: as many as the
     /// path needs.
@@ -146,8 +145,8 @@ pub struct FlowSetup {
     pub known_rate: Option<u64>,
     /// Which end connects.
     pub connects: Connects,
-    /// The receiver has virtual routers for hops behind the last XCP router (XCP-i), and somebody
-    /// tells them what these hops leave. `None`: it has none.
+    /// The receiver has virtual routers for hops behind the last XCP router (XCP-i). This is the
+    /// source of their estimate of what these hops leave. `None`: it has no virtual routers.
     pub receiver_estimate: Option<ReceiverEstimate>,
     /// Its largest IP packet, bytes: the scenario's unless it has one of its own.
     pub packet: u16,
@@ -166,13 +165,13 @@ pub enum Connects {
     Receiver,
 }
 
-/// Who tells a receiver what hops behind the last XCP router leave.
+/// Source of a receiver's estimate of what hops behind the last XCP router leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReceiverEstimate {
     /// The emulator, which knows all links.
     Exact,
-    /// Nobody: the receiver measures it, by packets that it asks the last router for.
+    /// The receiver, which measures it with packets that it requests from the last router.
     Real,
 }
 
@@ -192,7 +191,7 @@ pub struct Forge {
     pub shim: ForgedShim,
     /// The round trip that it states.
     pub rtt: Duration,
-    /// Packets claim to be of another flow each time that so much has passed.
+    /// Time after which packets claim to be of another flow.
     pub ports: Option<Duration>,
     /// XCP's headers claim to have come through this node's router last.
     pub names: Option<usize>,
@@ -215,8 +214,7 @@ impl<'de> Deserialize<'de> for ForgedShim {
 pub struct Pattern {
     /// Bytes per second while it is on: IP bytes for `udp`, application bytes otherwise.
     pub rate: u64,
-    /// Gaps between packets are exponential with the mean that the rate asks for, instead of all
-    /// the same.
+    /// Gaps between packets are exponential instead of constant, with the mean that gives the rate.
     pub poisson: bool,
     /// Times on and off by turns, beginning with on.
     pub on_off: Option<OnOff>,
@@ -287,8 +285,8 @@ impl Scenario {
     }
 
     /// A link as the configuration of a router's port has it: lines of `key = value`, with `delay`
-    /// in place of its own, and with `queue.rtt`, which says what a bandwidth-delay product is.
-    /// `None` if there is nothing to say of it.
+    /// in place of its own, and with `queue.rtt`, which defines a bandwidth-delay product. `None`
+    /// if the file has no such link.
     #[must_use]
     pub fn port_lines(&self, link: &LinkSetup, delay: Duration) -> Option<String> {
         let micros = |time: Duration| toml::Value::from(format!("{}us", time.as_micros()));

@@ -28,7 +28,7 @@ pub enum Model {
     Cellular,
     /// Turns at exponential intervals of 4 ms in the mean, each of a number of packets that is
     /// uniform from nothing to twice its mean; the mean is 0.25, 0.5, 1 or 1.5 of the whole's,
-    /// drawn anew after exponential times of 0.5 s in the mean.
+    /// drawn again after exponential times of 0.5 s in the mean.
     Wifi,
     /// Every 15 s another satellite: nothing for 60 to 160 ms, then a rate of 0.5 to 1.5 means,
     /// which varies by a fifth either way each second, and a delay of 0.7 to 1.3 of the link's.
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Deliveries in stretches of so many milliseconds: their mean, and standard deviation over it.
+    /// Coefficient of variation of the number of deliveries per `millis` milliseconds.
     fn spread(trace: &Trace, millis: u64) -> f64 {
         let counts = trace.counts(millis * 1_000_000);
         let n = counts.len() as f64;
@@ -292,21 +292,21 @@ mod tests {
         assert_eq!(made.unwrap_err(), BadTrace::Long);
     }
 
-    /// A sender that is told, a round trip late but without any error, what the link carried over
-    /// 100 ms and what waited, and that aims at `target` ms of queue, of at most 250 packets:
-    /// utilization, and mean queue in ms of the mean rate.
-    fn told_late(offered: &[f64], round_trip: usize, target: f64) -> (f64, f64) {
+    /// Utilization, and mean queue in ms of the mean rate, for a sender with exact but late
+    /// feedback. One round trip late, it knows the link's deliveries over 100 ms and its queue. It
+    /// aims at `target` ms of queue. The queue holds at most 250 packets.
+    fn late_feedback(offered: &[f64], round_trip: usize, target: f64) -> (f64, f64) {
         const MEAN_OVER: usize = 100;
         let millis = offered.len();
         let mean = offered.iter().sum::<f64>() / millis as f64;
         let (mut queue, mut sent, mut queues) = (0.0f64, 0.0, Vec::with_capacity(millis));
         for (now, room) in offered.iter().enumerate() {
-            let told = now
+            let then = now
                 .checked_sub(round_trip)
-                .filter(|told| *told >= MEAN_OVER);
-            let wish = told.map_or(mean, |told| {
-                let carried: f64 = offered[told - MEAN_OVER..told].iter().sum();
-                let missing = target * mean - queues[told];
+                .filter(|then| *then >= MEAN_OVER);
+            let wish = then.map_or(mean, |then| {
+                let carried: f64 = offered[then - MEAN_OVER..then].iter().sum();
+                let missing = target * mean - queues[then];
                 carried / MEAN_OVER as f64 + missing / (MEAN_OVER + round_trip) as f64
             });
             queue = (queue + wish.max(0.0)).min(250.0);
@@ -319,15 +319,15 @@ mod tests {
         (sent / (mean * millis as f64), waiting)
     }
 
-    /// What docs/scenarios.md says of Wi-Fi: over a round trip of 100 ms nobody who is told late
-    /// fills nine tenths of such a link with less than about 65 ms of queue.
+    /// The bound for Wi-Fi in docs/scenarios.md: over a round trip of 100 ms, a sender with such
+    /// late feedback needs about 65 ms of queue to fill nine tenths of the link.
     #[test]
     fn wifi_is_faster_than_a_round_trip() {
         let over = |target: f64| {
             let runs = (1..=6).map(|seed| {
                 let counts = made(Model::Wifi, 10, 60, seed).trace.counts(1_000_000);
                 let offered: Vec<f64> = counts.iter().map(|count| *count as f64).collect();
-                told_late(&offered, 100, target)
+                late_feedback(&offered, 100, target)
             });
             let (used, waiting) = runs.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
             (used / 6.0, waiting / 6.0)

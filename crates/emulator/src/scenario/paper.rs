@@ -1,4 +1,4 @@
-//! `[[paper]]`: what a paper says about a scenario, to be laid beside what comes of it here.
+//! `[[paper]]`: a paper's statements about a scenario, for comparison with the results here.
 
 use pathmark_link::keys::Span;
 use serde::Deserialize;
@@ -7,13 +7,13 @@ use super::changes::Settings;
 use super::metric::Metric;
 use super::plot::Quantity;
 
-/// One thing that a paper says.
+/// One statement of a paper.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
-    /// Of what.
+    /// The quantity that it is about.
     pub says: String,
-    /// The same here. Absent: a claim that no single number stands for.
+    /// The metric that measures it here. Absent: no single number expresses the claim.
     pub metric: Option<Metric>,
     /// The paper's number as it stands in its text. Absent: it is in a plot only.
     pub value: Option<String>,
@@ -30,7 +30,7 @@ pub struct Reference {
     /// Only runs with these values of the sweeps; absent: all, from the least to the greatest.
     #[serde(default, rename = "where")]
     pub only: Settings,
-    /// Points (x, y) of a curve that follows from the paper's equations, drawn beside ours in the
+    /// Points (x, y) of a curve that follows from the paper's equations, drawn with ours in the
     /// plots.
     pub curve: Option<Vec<(f64, f64)>>,
     /// The plot that the curve belongs in, by what it shows; absent: the first.

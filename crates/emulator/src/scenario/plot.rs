@@ -70,14 +70,14 @@ impl Quantity {
             Self::Goodputs => "Goodput of flows",
             Self::RoundTrips => "Round trips",
             Self::Losses => "Losses of flows",
-            Self::Milestones => "Time until so many bytes had arrived",
+            Self::Milestones => "Time until milestones were reached",
             Self::Use => "Utilization of links",
             Self::Queues => "Queues",
             Self::Load => "Load",
         }
     }
 
-    /// What its axis says.
+    /// Label of its axis, with the unit.
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {

@@ -147,8 +147,8 @@ struct TraceTable {
 pub(super) enum CapacitySpec {
     /// What the link could send lately.
     Auto,
-    /// So much at most.
-    Told(RateValue),
+    /// At most this rate.
+    Fixed(RateValue),
 }
 
 impl<'de> Deserialize<'de> for CapacitySpec {
@@ -156,7 +156,7 @@ impl<'de> Deserialize<'de> for CapacitySpec {
         let text = String::deserialize(deserializer)?;
         match text.as_str() {
             "auto" => Ok(Self::Auto),
-            _ => text.parse().map(Self::Told).map_err(|error| {
+            _ => text.parse().map(Self::Fixed).map_err(|error| {
                 de::Error::custom(format!("{error}, or \"auto\" for what the link could send"))
             }),
         }

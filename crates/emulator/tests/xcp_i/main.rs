@@ -66,9 +66,10 @@ pub(crate) fn goodputs(result: &RunResult, window: usize) -> Vec<f64> {
     flows.map(|flow| flow.goodput_bps).collect()
 }
 
-/// Without an estimate the port says so, and the sender does as where no router looks for clouds.
+/// Without an estimate the port reports an unknown cloud. The sender behaves as where no router
+/// looks for clouds.
 #[test]
-fn without_an_estimate_senders_are_told() {
+fn without_an_estimate_ports_report_an_unknown_cloud() {
     let result = run(
         "xcp-i-fig2",
         "xcp-i",
@@ -82,10 +83,10 @@ fn without_an_estimate_senders_are_told() {
         utilization(&plain, "bottleneck"),
     );
     assert!((here - there).abs() <= 0.02, "{here} {there}");
-    // And says why, which differs.
+    // The reasons of the fallback differ.
     let short = [("measure", "[]"), ("duration", "5s")];
     let counted = run("xcp-i-fig2", "xcp-i", &short);
-    let nobody = run(
+    let no_port = run(
         "xcp-i-fig2",
         "xcp",
         &[
@@ -96,7 +97,7 @@ fn without_an_estimate_senders_are_told() {
             ("link.receiver.controller", "none"),
         ],
     );
-    let reasons = [&result, &plain, &counted, &nobody].map(|run| run.flows[0].fallback.as_deref());
+    let reasons = [&result, &plain, &counted, &no_port].map(|run| run.flows[0].fallback.as_deref());
     assert_eq!(
         reasons,
         [
@@ -199,8 +200,8 @@ fn a_cloud_at_the_sender() {
     assert_eq!(clouds(&result, "second", "unknown"), 0);
 }
 
-/// Figure 4, routers only near the sender: the receiver is the one behind the cloud, told exactly
-/// what it leaves, or measuring it.
+/// Figure 4, routers only near the sender: the receiver is behind the cloud. It has an exact
+/// estimate of what the cloud leaves, or measures it.
 #[test]
 fn a_cloud_at_the_receiver() {
     for (variant, least) in [("sender, xcp-i", 0.98), ("sender, xcp-i, measured", 0.95)] {

@@ -1,11 +1,11 @@
-//! Measured clouds whose delay is not what it was: goodput beside CUBIC's over the same path.
+//! Measured clouds whose delay changes: goodput relative to CUBIC's over the same path.
 
 use super::{clouds, goodputs, run};
 
 /// Goodput of XCP-i over a measured cloud of 30 Mbit/s and 60 ms, as a share of CUBIC's in its
-/// place, and how many packets were told that the cloud is not known. The cloud's narrow link has
-/// further keys.
-fn beside_cubic(keys: &[(&str, &str)]) -> (f64, u64) {
+/// place, and the number of packets marked with an unknown cloud. `keys` go to the cloud's narrow
+/// link.
+fn relative_to_cubic(keys: &[(&str, &str)]) -> (f64, u64) {
     let [ours, cubic] = ["xcp-i", "cubic"].map(|law| {
         let mut changes = vec![
             ("measure", "[[\"10s\", \"30s\"]]"),
@@ -20,7 +20,7 @@ fn beside_cubic(keys: &[(&str, &str)]) -> (f64, u64) {
     (share, clouds(&ours, "receiver", "unknown"))
 }
 
-/// A path that becomes longer is no queue, whether it stays so or not.
+/// A longer path does not count as a queue, whether it stays longer or not.
 #[test]
 fn longer_paths() {
     for (at, least) in [
@@ -32,17 +32,17 @@ fn longer_paths() {
             0.85,
         ),
     ] {
-        let (share, _) = beside_cubic(&[("link.bottleneck.at", at)]);
+        let (share, _) = relative_to_cubic(&[("link.bottleneck.at", at)]);
         assert!(share >= least, "{at}: {share}");
     }
 }
 
-/// Where packets come with so much jitter that trains tell nothing, nothing is told, and senders
-/// look after themselves.
+/// With 5 ms of jitter, trains give no estimate: the port reports none, and senders fall back to
+/// standard control.
 #[test]
 fn jitter() {
     for (jitter, hides) in [("\"1ms\"", false), ("\"5ms\"", true)] {
-        let (share, unknown) = beside_cubic(&[("link.bottleneck.jitter", jitter)]);
+        let (share, unknown) = relative_to_cubic(&[("link.bottleneck.jitter", jitter)]);
         assert!(share >= 0.9, "{jitter}: {share}");
         assert!(unknown > 0 || !hides, "{jitter}");
     }

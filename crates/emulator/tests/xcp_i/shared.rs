@@ -124,10 +124,10 @@ poisson = true
     assert!(foreign >= 14e6 && ours >= 9e6, "{ours} {foreign}");
 }
 
-/// One CUBIC flow beside: each side gets 30 to 70 %, with an exact estimate and a measured one; the
-/// mean over seeds. Once it is gone, the cloud is accounted for again.
+/// One CUBIC flow shares the cloud. Each side gets 30 to 70 % in the mean over seeds, with an exact
+/// estimate and a measured one. Once it has ended, the cloud is accounted for again.
 #[test]
-fn beside_cubic() {
+fn shares_with_cubic() {
     for variant in ["xcp-i", "xcp-i, measured"] {
         let mut share = 0.0;
         for seed in ["1", "2"] {
@@ -153,7 +153,7 @@ fn beside_cubic() {
 /// takes little longer than by CUBIC in its place, whose start is as slow there, and a long one has
 /// 30 to 70 % of the link.
 #[test]
-fn newcomers_beside_cubic() {
+fn newcomers_where_cubic_keeps_the_queue_full() {
     let link = |name: &str, ends: [&str; 2], keys: &str| {
         let [from, to] = ends;
         format!(
@@ -163,7 +163,7 @@ fn newcomers_beside_cubic() {
     };
     let router = |law: &str| format!("rate = \"80Mbit\"\ndelay = \"10ms\"\ncontroller = \"{law}\"");
     let text = [
-        "name = \"newcomers beside CUBIC\"\nduration = \"90s\"\n".to_owned(),
+        "name = \"newcomers and CUBIC\"\nduration = \"90s\"\n".to_owned(),
         "[[link]]\nname = \"access\"\nfrom = \"S\"\nto = \"A\"\nduplex = true\n".to_owned(),
         link("before", ["A", "B"], &router("xcp-i")),
         link(

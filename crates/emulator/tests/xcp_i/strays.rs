@@ -104,7 +104,7 @@ fn run(algorithm: &str, stray: &str) -> RunResult {
 }
 
 #[test]
-fn what_came_another_way_starves_nobody() {
+fn packets_from_another_path_starve_no_flow() {
     for stray in ["60Mbit", "200Mbit"] {
         let cubic = run("cubic", stray).flows[0].goodput_bps;
         for algorithm in ["xcp-i", "auto"] {

@@ -54,7 +54,7 @@ impl fmt::Display for Axis {
     }
 }
 
-/// Text that is no value of an axis.
+/// Text that does not parse as a value of an axis.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{axis} cannot be `{given}`: write {expects}")]
 pub struct BadValue {
@@ -218,7 +218,7 @@ pub enum Routers {
     None,
     /// One of twice the rate; the bottleneck behind it is a plain hop.
     Hidden,
-    /// So many in a row, all of the same rate, the bottleneck among them.
+    /// This number in a row, all of the same rate, the bottleneck among them.
     Answer(u8),
 }
 

@@ -13,12 +13,12 @@ use super::contestant::Contestant;
 const PACKET: f64 = 1500.0;
 /// Data packets of a run, if its path is not so long that this is a few round trips.
 const PACKETS: f64 = 300_000.0;
-/// Files together keep the bottleneck busy for so many round trips, within these seconds.
+/// Round trips for which all files together keep the bottleneck busy, within these seconds.
 const ROUND_TRIPS: f64 = 60.0;
 const SECONDS: (f64, f64) = (10.0, 30.0);
-/// But at least for so many round trips.
+/// Least number of these round trips.
 const LEAST_ROUND_TRIPS: f64 = 10.0;
-/// A run ends after so many times its floor.
+/// A run ends after this multiple of its floor.
 const PATIENCE: f64 = 8.0;
 /// Round trips before a first byte has arrived: the handshake's, and the way there.
 const FIRST_BYTE: f64 = 1.5;
@@ -76,8 +76,8 @@ impl Cell {
         }
     }
 
-    /// The cell that a law is run in: where nothing listens to routers, one that answers is a plain
-    /// hop.
+    /// The cell that a law is run in. For a law without a router signal, one router that answers is
+    /// a plain hop.
     #[must_use]
     pub fn as_run_by(mut self, contestant: &Contestant) -> Self {
         if self.routers == Routers::Answer(1) && !contestant.hears_routers() {

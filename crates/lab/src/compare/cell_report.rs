@@ -104,8 +104,8 @@ impl CellReport {
     }
 }
 
-/// Laws compete by their queues that use the bottleneck at least so well as the best one of the
-/// cell: whoever sends little keeps no queue.
+/// Least utilization, as a share of the cell's best, of laws that compete by their queues: a law
+/// that sends little keeps no queue.
 const BUSY: f64 = 0.9;
 
 fn best_of(figure: Figure, laws: &[LawReport]) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! A law, and what the ports beside it run.
+//! A law, and the law of the ports in its runs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -45,7 +45,7 @@ pub enum BadContestant {
 }
 
 impl Contestant {
-    /// A law with the port that answers it best: its own, or DropTail if it listens to none.
+    /// A law with its own port, or DropTail if it uses no router signal.
     #[must_use]
     pub fn new(law: Algorithm) -> Self {
         let port = law.port();
@@ -67,7 +67,7 @@ impl Contestant {
         self.port != Port::DropTail
     }
 
-    /// The lines of a link's table that say what its port runs.
+    /// The lines of a link's table that set its port's law and queue.
     pub(super) fn port(&self, limit: &str) -> String {
         match &self.port {
             Port::DropTail => format!("queue = {{ kind = \"droptail\", limit = \"{limit}\" }}\n"),

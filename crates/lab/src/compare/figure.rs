@@ -19,8 +19,8 @@ pub enum Figure {
     Completion,
     /// Of the bottleneck, in the second half of the time that the files need at least.
     Utilization,
-    /// Mean of the queues on the way over the whole run, milliseconds. Who leaves the link idle has
-    /// none: laws compete that come close to the best utilization of the cell.
+    /// Mean of the queues on the path over the whole run, milliseconds. An idle link has no queue,
+    /// so only laws that come close to the cell's best utilization compete.
     Queue,
     /// Jain's index over the bytes of each large file that had arrived when the time was over that
     /// they need at least; none for a single file.
@@ -132,7 +132,7 @@ impl Figure {
         }
     }
 
-    /// A value as short as it can be told.
+    /// A value with three significant digits, or two behind the point.
     #[must_use]
     pub fn shown(self, value: f64) -> String {
         match self {
@@ -323,8 +323,8 @@ mod tests {
         }
     }
 
-    /// A large file that did not end says nothing against the times of short ones, and a short file
-    /// that never began is not one that took no time.
+    /// A large file that did not end does not turn the times of short ones into bounds. A short
+    /// file that never began does not count as a time of 0.
     #[test]
     fn each_figure_is_a_bound_by_its_own_files() {
         let cell = crate::compare::GridFile::default().grid().unwrap().cells()[0];

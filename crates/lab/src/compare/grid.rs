@@ -27,7 +27,7 @@ const LAWS: [&str; 6] = [
     "cubic@codel",
     "bbr",
 ];
-/// Seeds unless told otherwise.
+/// Default number of seeds.
 const SEEDS: u32 = 3;
 /// The default values of each axis: two cores take some minutes for all of it.
 const VALUES: [(Axis, &[&str]); 6] = [
@@ -39,7 +39,7 @@ const VALUES: [(Axis, &[&str]); 6] = [
     (Axis::Routers, &["none", "1"]),
 ];
 
-/// A grid as a file or a command line says it; what neither says has its default.
+/// A grid as written in a file or on a command line; a field that neither sets has its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GridFile {
@@ -131,7 +131,7 @@ pub enum BadGrid {
     /// No seeds, or too many.
     #[error("{0} seeds cannot be: write 1 to {MOST_SEEDS}")]
     Seeds(u32),
-    /// More runs than anybody waits for.
+    /// More than `MOST_RUNS` runs.
     #[error(
         "{cells} cells, {laws} laws and {seeds} seeds make {runs} runs, about {hours} hours of one \
          core: at most {MOST_RUNS} runs go; take fewer values, laws or seeds, or several grids"
@@ -143,7 +143,7 @@ pub enum BadGrid {
         laws: u64,
         /// Seeds.
         seeds: u32,
-        /// Their product, or the largest number that can be told.
+        /// Their product, or `u64::MAX` if it is larger.
         runs: u64,
         /// What they take, about.
         hours: u64,
@@ -182,7 +182,7 @@ impl GridFile {
             .map_err(|error| source.locate(error.span(), error.message().trim()).into())
     }
 
-    /// What `other` says, and what this says of the rest.
+    /// The fields that `other` sets, and this value's for the rest.
     #[must_use]
     pub fn changed_by(self, other: Self) -> Self {
         Self {
@@ -335,7 +335,7 @@ impl Grid {
         cells
     }
 
-    /// Seconds that so many packets take one core, about.
+    /// Estimated seconds of one core for a number of packets.
     #[must_use]
     pub fn core_seconds(packets: f64) -> f64 {
         packets / SPEED

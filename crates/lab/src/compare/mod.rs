@@ -1,13 +1,13 @@
-//! Laws beside each other over a grid of paths.
+//! Comparison of laws over a grid of paths.
 //!
 //! ```text
 //!   Grid ─► Cell: rate × RTT × buffer × loss × flows × routers
 //!            └─► Cell::scenario(contestant, seed) ──► RunResult ─► measure ──► Tally over seeds
-//!                                                                   Report: who is best, and where
+//!                                                                   Report: best laws by cell
 //! ```
 //!
-//! In each cell some files share a bottleneck, and short files come beside them. All that is
-//! reported is measured in such runs, several seeds each, with intervals of confidence.
+//! In each cell some large files share a bottleneck with short files. All reported figures come
+//! from such runs, several seeds each, with confidence intervals.
 
 mod axis;
 mod cell;

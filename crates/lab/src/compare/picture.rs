@@ -44,7 +44,7 @@ fn points(report: &Report, axes: &[Axis]) -> Vec<Vec<(Axis, String)>> {
                 .collect::<Vec<_>>()
         };
         all = all.iter().flat_map(longer).collect();
-        // Nobody wants to see more, and a large grid makes many.
+        // A large grid has many more rows than a picture can show.
         all.truncate(MOST_ROWS + 1);
     }
     all
@@ -118,7 +118,7 @@ fn table(report: &Report, cell: impl Fn(&CellReport) -> HeatCell) -> Vec<Vec<Hea
     points(report, &DOWN).iter().map(row).collect()
 }
 
-/// Who is best where: a panel for each figure, a colour for each law.
+/// The best laws by cell: a panel for each figure, a colour for each law.
 fn best(report: &Report) -> HeatMap {
     let about = format!(
         "Colours: the laws that are best or as good, {} seeds; number: the best mean",

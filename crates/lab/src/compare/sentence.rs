@@ -1,4 +1,4 @@
-//! What the figures say, in sentences.
+//! Sentences that summarize the figures.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use super::axis::Axis;
 use super::cell_report::CellReport;
 use super::figure::Figure;
 
-/// A value of an axis is worth a word where a law is best in so much larger a share of the cells
-/// than over all, or smaller.
+/// A sentence mentions a value of an axis if the share of its cells in which a law is best differs
+/// by at least this from the share over all cells.
 const REMARKABLE: f64 = 0.2;
 
 /// Values of each axis by its name.

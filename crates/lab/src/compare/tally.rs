@@ -17,8 +17,7 @@ const NORMAL: f64 = 1.960;
 pub struct Tally {
     /// Mean.
     pub mean: f64,
-    /// Half of the 95 % interval of confidence of the mean; 0 for one seed, which tells nothing of
-    /// it.
+    /// Half of the 95 % confidence interval of the mean; 0 for one seed, where it is unknown.
     pub ci95: f64,
     /// Least value.
     pub min: f64,
@@ -55,7 +54,7 @@ impl Tally {
         })
     }
 
-    /// True if the intervals of both means overlap, so that seeds may be what tells them apart.
+    /// True if the intervals of both means overlap, so that seeds alone may cause the difference.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         (self.mean - other.mean).abs() <= self.ci95 + other.ci95

@@ -10,7 +10,7 @@ fn file(text: &str) -> Result<Grid, BadGrid> {
     GridFile::parse(Path::new("grid.toml"), text)?.grid()
 }
 
-fn told(text: &str) -> String {
+fn refusal(text: &str) -> String {
     file(text).unwrap_err().to_string()
 }
 
@@ -64,8 +64,8 @@ fn what_cannot_be_says_what_to_do() {
         ("rate = {}", "grid.toml:1"),
         ("rate = [", "grid.toml:1"),
     ] {
-        let told = told(text);
-        assert!(told.contains(words), "{text}: {told}");
+        let refusal = refusal(text);
+        assert!(refusal.contains(words), "{text}: {refusal}");
     }
 }
 
@@ -189,7 +189,7 @@ fn real_runs_come_to_plausible_figures() {
 }
 
 #[test]
-fn files_that_do_not_arrive_are_told() {
+fn files_that_do_not_arrive_are_counted() {
     let grid = file(
         "algorithms = \"newreno\"\nseeds = 1\nrate = \"20Mbit\"\nrtt = \"200ms\"\n\
          buffer = \"1bdp\"\nloss = 0.2\nflows = 1\nrouters = \"none\"\n",
@@ -202,7 +202,7 @@ fn files_that_do_not_arrive_are_told() {
     assert!(completion > 7.9, "a lower bound: {completion}");
 }
 
-/// A law whose runs differ widely is not as good because nobody knows how good it is.
+/// A law whose runs differ widely does not share first place through its wide interval.
 #[test]
 fn who_is_best() {
     let grid = file(
@@ -234,7 +234,7 @@ fn who_is_best() {
     );
 }
 
-/// Whoever hardly uses the link keeps no queue, and is not the best for it.
+/// A law that hardly uses the link keeps no queue, and is not the best for it.
 #[test]
 fn an_idle_link_has_no_best_queue() {
     let grid = file(

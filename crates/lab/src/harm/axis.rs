@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A part of a name that is no such value.
+/// A part of a name that does not parse as such a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read `{given}` as {what}: write {example}")]
 pub struct BadAxis {
@@ -37,7 +37,7 @@ pub struct Rate {
 impl Rate {
     const BOUNDS: std::ops::RangeInclusive<u64> = 32..=2_000_000;
 
-    /// Of so many megabits per second.
+    /// A rate in megabits per second.
     #[must_use]
     pub const fn mbit(mbit: u64) -> Self {
         Self { kbit: mbit * 1000 }
@@ -58,7 +58,7 @@ impl Rate {
         format!("{}kbit", self.kbit)
     }
 
-    /// Packets of 1500 bytes in so many seconds.
+    /// Packets of 1500 bytes in a number of seconds.
     #[must_use]
     pub fn packets(self, seconds: f64) -> f64 {
         self.kbit as f64 * 1000.0 / 12_000.0 * seconds
@@ -101,7 +101,7 @@ pub struct Time {
 impl Time {
     const BOUNDS: std::ops::RangeInclusive<u64> = 20..=60_000_000;
 
-    /// Of so many milliseconds.
+    /// A time in milliseconds.
     #[must_use]
     pub const fn millis(millis: u64) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl Time {
         self.micros as f64 / 1e6
     }
 
-    /// One of so many equal parts, as scenarios write it.
+    /// One of `parts` equal parts, as scenarios write it.
     #[must_use]
     pub fn part(self, parts: u64) -> String {
         format!("{}ns", self.micros * 1000 / parts.max(1))
@@ -193,7 +193,7 @@ impl FromStr for Buffer {
     }
 }
 
-/// Flows of ours and TCP flows beside them: `2+1`.
+/// Flows of ours and TCP flows on the same path: `2+1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mix {
     /// Flows whose law is compared.
@@ -205,7 +205,7 @@ pub struct Mix {
 impl Mix {
     const MOST: u32 = 200;
 
-    /// So many of ours, so many beside.
+    /// A mix of these two numbers of flows.
     #[must_use]
     pub const fn new(ours: u32, tcp: u32) -> Self {
         Self { ours, tcp }
@@ -227,7 +227,7 @@ impl FromStr for Mix {
             let (ours, tcp) = (number::<u32>(ours)?, number::<u32>(tcp)?);
             ((1..=Self::MOST).contains(&ours) && tcp <= Self::MOST).then_some(Self { ours, tcp })
         };
-        read().ok_or_else(|| bad(text, "flows of ours and TCPs beside", "2+0 or 5+2"))
+        read().ok_or_else(|| bad(text, "flows of ours and TCP flows", "2+0 or 5+2"))
     }
 }
 
@@ -316,7 +316,7 @@ impl FromStr for Size {
     }
 }
 
-/// Words of which one is said.
+/// An enum whose variants are words of a cell's name.
 macro_rules! words {
     (
         $(#[$about:meta])* $name:ident: $what:literal {
@@ -373,7 +373,7 @@ words! {
 }
 
 words! {
-    /// Whether the port says how much the link behind it loses.
+    /// Whether the port declares the loss rate of the link behind it.
     Told: "whether the loss is declared" {
         /// It does.
         Declared = "declared",

@@ -16,7 +16,7 @@ const SHARES: [(Group, usize); 6] = [
     (Group::Jitter, 20),
     (Group::Flows, 25),
 ];
-/// Cells unless told otherwise.
+/// Default number of cells.
 pub const CELLS: usize = 150;
 /// Draws in a row that bring nothing new: all cells of the group are known.
 const TRIES: usize = 1000;
@@ -91,13 +91,13 @@ impl Dice {
         self.one(1, &[2, 5, 20, 100])
     }
 
-    /// One to 100 flows, alone or beside two TCPs.
+    /// One to 100 flows, alone or with two TCP flows.
     fn mix(&mut self) -> Mix {
         let ours = self.ours();
         Mix::new(ours, self.one(0, &[2]))
     }
 
-    /// A few flows, alone or beside two TCPs.
+    /// One to five flows, alone or with two TCP flows.
     fn few(&mut self) -> Mix {
         let ours = self.one(1, &[2, 5]);
         Mix::new(ours, self.one(0, &[0, 2]))

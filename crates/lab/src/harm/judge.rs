@@ -8,21 +8,22 @@ use serde::Serialize;
 use super::scene::{GUEST, TCP};
 use pathmark_emulator::result::{FlowResult, RunResult};
 
-/// A law's goodput is at least this share of `cubic`'s, …
+/// A law's goodput is at least this share of `cubic`'s.
 const GOODPUT: f64 = 0.9;
-/// … unless the least of all flows, those beside among them, gets so many times what the least gets
-/// with `cubic`: who leaves a starved flow its share does no harm.
+/// Less goodput is excused if the least of all flows, TCP flows included, gets at least this
+/// multiple of the least with `cubic`. A law that leaves a starved flow its share does no harm.
 const LEAST_EXCUSE: f64 = 1.3;
-/// The least flow, and a TCP beside, gets at least this share of what it gets with `cubic`.
+/// The least of our flows and the least TCP flow get at least this share of what they get with
+/// `cubic`.
 const LEAST: f64 = 0.5;
-/// Loss is at most so many times `cubic`'s and this share of packets on top.
+/// Loss is at most this multiple of `cubic`'s plus this share of packets.
 const LOSS: (f64, f64) = (2.0, 0.02);
-/// Files take at most so many times as long as with `cubic`, in the mean.
+/// The mean time of files is at most this multiple of their time with `cubic`.
 const COMPLETION: f64 = 1.15;
-/// The 99th percentile of round trips is at most so many times `cubic`'s and so many milliseconds
-/// on top.
+/// The 99th percentile of round trips is at most this multiple of `cubic`'s plus this number of
+/// milliseconds.
 const RTT: (f64, f64) = (1.5, 10.0);
-/// How far beyond its bound a figure is told to be at most.
+/// Largest value of [`Compared::beyond`].
 const MOST: f64 = 9999.0;
 
 /// A figure that must not be worse than `cubic`'s by more than its bound.
@@ -33,8 +34,9 @@ pub enum Condition {
     Goodput,
     /// The least goodput of our flows, bits per second.
     Least,
-    /// The least goodput of TCP flows beside ours, bits per second.
-    Beside,
+    /// The least goodput of the TCP flows on our flows' path, bits per second.
+    #[serde(rename = "beside")]
+    Tcp,
     /// Packets that queues dropped, per packet sent, by all flows together. Losses at random are
     /// not in it.
     Loss,
@@ -50,7 +52,7 @@ impl Condition {
     pub const ALL: [Self; 6] = [
         Self::Goodput,
         Self::Least,
-        Self::Beside,
+        Self::Tcp,
         Self::Loss,
         Self::Completion,
         Self::Rtt,
@@ -62,7 +64,7 @@ impl Condition {
         match self {
             Self::Goodput => "goodput",
             Self::Least => "least",
-            Self::Beside => "beside",
+            Self::Tcp => "beside",
             Self::Loss => "loss",
             Self::Completion => "completion",
             Self::Rtt => "rtt",
@@ -76,7 +78,7 @@ impl fmt::Display for Condition {
     }
 }
 
-/// A figure of a law beside that of `cubic` in the same scenario.
+/// A figure of a law and that of `cubic` in the same scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Compared {
     /// What.
@@ -93,8 +95,8 @@ pub struct Compared {
     pub excused: bool,
 }
 
-/// Lays a law's run beside `cubic`'s run of the same scenario. Figures that neither of them has are
-/// left out.
+/// Compares a law's run with `cubic`'s run of the same scenario. Figures that neither of them has
+/// are left out.
 #[must_use]
 pub fn judge(law: &RunResult, cubic: &RunResult) -> Vec<Compared> {
     let both = |figure: fn(&RunResult) -> Option<f64>| figure(law).zip(figure(cubic));
@@ -135,10 +137,10 @@ pub fn judge(law: &RunResult, cubic: &RunResult) -> Vec<Compared> {
     );
     compare(Condition::Least, least, |law, cubic| LEAST * cubic / law);
     compare(
-        Condition::Beside,
+        Condition::Tcp,
         both(|run| {
-            let beside = begun(run).filter(|flow| flow.name.starts_with(TCP));
-            beside.map(|flow| flow.goodput_bps).reduce(f64::min)
+            let flows = begun(run).filter(|flow| flow.name.starts_with(TCP));
+            flows.map(|flow| flow.goodput_bps).reduce(f64::min)
         }),
         |law, cubic| LEAST * cubic / law,
     );
@@ -285,7 +287,7 @@ mod tests {
             flow("ours1", 2.5),
             flow("tcp0", 3.0),
         ]);
-        assert_eq!(harm(&shared, &cubic), [], "cubic starved the TCP beside");
+        assert_eq!(harm(&shared, &cubic), [], "cubic starved the TCP flow");
         assert_eq!(excused(&shared, &cubic), [Condition::Goodput]);
         let fairer = run(vec![
             flow("ours0", 3.0),
@@ -304,7 +306,7 @@ mod tests {
             harm(&nothing, &cubic),
             [Condition::Goodput, Condition::Least]
         );
-        assert_eq!(harm(&cubic, &nothing), [Condition::Beside]);
+        assert_eq!(harm(&cubic, &nothing), [Condition::Tcp]);
     }
 
     #[test]

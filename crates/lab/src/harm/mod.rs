@@ -6,8 +6,8 @@
 //!                                  └──► Cell::scenario("cubic", port) ──► RunResult ──┴──► judge
 //! ```
 //!
-//! A [`Cell`] is everything about a scenario but the law of the flows that are compared. Its name
-//! says all of it and reads back, so that any cell can be run again, by itself.
+//! A [`Cell`] is a scenario without the law of the flows that are compared. Its name has all of its
+//! values and parses back, so that any cell can be run again, by itself.
 
 mod axis;
 mod cell;

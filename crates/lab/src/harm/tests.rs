@@ -48,18 +48,18 @@ fn laws_differ_in_our_flows_alone() {
     let (ours, cubic) = (laws("vcp"), laws("cubic"));
     let names: Vec<_> = ours.iter().map(|(name, ..)| name.as_str()).collect();
     assert_eq!(names, ["ours0", "ours1", "tcp0", "guest0"]);
-    for ((name, law, start), (_, beside, same)) in ours.iter().zip(&cubic) {
+    for ((name, law, start), (_, baseline, same)) in ours.iter().zip(&cubic) {
         assert_eq!(start, same);
         if name.starts_with("ours") {
-            assert_eq!((law.as_str(), beside.as_str()), ("vcp", "cubic"));
+            assert_eq!((law.as_str(), baseline.as_str()), ("vcp", "cubic"));
         } else {
-            assert_eq!(law, beside);
+            assert_eq!(law, baseline);
         }
     }
 }
 
 #[test]
-fn guests_of_every_kind_are_beside_our_flows() {
+fn guests_of_every_kind_join_our_flows() {
     let flows = |name: &str| -> Vec<(String, String)> {
         let cell: Cell = name.parse().unwrap();
         let text = cell.scenario(7, ROLES);

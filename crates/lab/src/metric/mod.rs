@@ -83,8 +83,8 @@ const fn is_completion(metric: Metric) -> bool {
     )
 }
 
-/// Flows whose bytes are goodput: UDP beside connections is what they have to live with, often the
-/// other way.
+/// Flows whose bytes are goodput. Where connections run, UDP is background load, often in the other
+/// direction, and does not count.
 fn counted(result: &RunResult) -> impl Iterator<Item = &FlowResult> {
     let alone = result.flows.iter().all(|flow| flow.algorithm == UDP);
     let flows = result.flows.iter();
@@ -154,13 +154,13 @@ pub fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> Option<f
             let run = own.as_ref().unwrap_or(result);
             Some(within(run, run.windows.last()?))
         }
-        // Of nothing there are no shares.
+        // Without goodput there are no shares.
         Metric::Jain => (summary.goodput_bps > 0.0).then_some(summary.jain),
         Metric::Lost => Some(summary.packets_lost as f64),
         Metric::Drops => link.map(|l| l.drops as f64),
         Metric::Utilization => link?.utilization,
         Metric::LateUtilization => late_utilization(result, link),
-        // Since there was somebody to fill it.
+        // From the first flow's start.
         Metric::TimeTo80 => link?.time_to_80_s.map(|at| at - first_start(result)),
         Metric::Queue => link.map(|l| l.queue_packets.mean),
         Metric::QueueNonempty => link.map(|l| l.queue_packets.mean_nonempty),

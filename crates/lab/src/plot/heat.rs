@@ -1,4 +1,4 @@
-//! Heat maps: tables of coloured cells, panel beside panel, with the rows' names on the left.
+//! Heat maps: panels of coloured cells in rows, with the rows' names on the left.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{PlotError, colour, failed, load_font};
 
-/// Panels of the same rows and columns beside each other, in lines of so many.
+/// Panels of the same rows and columns, laid out in lines.
 #[derive(Clone, Debug, Default)]
 pub struct HeatMap {
     /// Headline.
@@ -36,7 +36,7 @@ pub struct HeatPanel {
     pub cells: Vec<Vec<HeatCell>>,
 }
 
-/// One cell: stripes of colours beside each other, and text on them.
+/// One cell: vertical stripes of colours, and text on them.
 #[derive(Clone, Debug, Default)]
 pub struct HeatCell {
     /// Its colours; empty: nothing was measured.
@@ -155,12 +155,12 @@ impl HeatMap {
     }
 
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), String> {
-        let told = |error: DrawingAreaErrorKind<B::ErrorType>| error.to_string();
-        area.fill(&WHITE).map_err(told)?;
+        let failure = |error: DrawingAreaErrorKind<B::ErrorType>| error.to_string();
+        area.fill(&WHITE).map_err(failure)?;
         let left = Pos::new(HPos::Left, VPos::Top);
-        text(area, &self.title, (MARGIN, 10), 18.0, BLACK, left).map_err(told)?;
-        text(area, &self.subtitle, (MARGIN, 36), 12.0, BLACK, left).map_err(told)?;
-        self.draw_legend(area).map_err(told)?;
+        text(area, &self.title, (MARGIN, 10), 18.0, BLACK, left).map_err(failure)?;
+        text(area, &self.subtitle, (MARGIN, 36), 12.0, BLACK, left).map_err(failure)?;
+        self.draw_legend(area).map_err(failure)?;
         let (wide, high) = self.panel_size();
         let columns = self.columns();
         for (index, panel) in self.panels.iter().enumerate() {
@@ -169,12 +169,12 @@ impl HeatMap {
                 MARGIN + self.names() + column * wide,
                 TOP + LEGEND + line * high,
             );
-            self.draw_panel(area, panel, at).map_err(told)?;
+            self.draw_panel(area, panel, at).map_err(failure)?;
             if column == 0 {
-                self.draw_names(area, at).map_err(told)?;
+                self.draw_names(area, at).map_err(failure)?;
             }
         }
-        area.present().map_err(told)
+        area.present().map_err(failure)
     }
 
     /// Where an entry of the legend ends, in pixels from where it begins.

@@ -63,7 +63,7 @@ mod tests {
     use super::super::Line;
     use super::*;
 
-    /// A single line that needs no name takes no room, and has no stroke without a word beside it.
+    /// A single line without a label takes no room, and the legend has no stroke for it.
     #[test]
     fn lines_without_a_name_are_not_in_the_legend() {
         let line = |label: Option<&str>| Line {

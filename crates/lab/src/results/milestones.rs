@@ -1,4 +1,4 @@
-//! Flows one by one, where a scenario asks when so many bytes of one had arrived.
+//! Flows one by one, where a scenario has flows with `milestones`.
 
 use std::fmt::Write as _;
 
@@ -53,7 +53,7 @@ pub(super) fn table(text: &mut String, chapter: &Chapter) {
     }
 }
 
-/// A line for each run: the time until so many bytes, over bytes.
+/// A line for each run: the time until a number of bytes had arrived, over that number.
 pub(super) fn panel(chapter: &Chapter, plot: &Plot, shown: &[&Group]) -> Option<Panel> {
     let mut lines = Vec::new();
     for group in shown {

@@ -1,4 +1,4 @@
-//! The page: what the papers say beside what came of it, scenario by scenario.
+//! The page: the papers' statements and the results here, scenario by scenario.
 
 use std::fmt::Write as _;
 
@@ -54,7 +54,7 @@ const READING: &str = "\
     all flows together delivered, over the time from the first start to the last byte. Jain's \
     index is the mean over windows of 20 round trips (1 s at least), each over the flows that \
     were active all through it; where no window had two, and of rows about some flows only, over \
-    lifetimes. UDP beside connections is in neither, and where nothing arrived there is no \
+    lifetimes. UDP next to connections is in neither, and where nothing arrived there is no \
     index. The mean completion is that of flows with an end. Queues are in packets, those of the \
     link that is used most. `drops` are packets that this link's queue dropped; `lost` are those \
     that the senders of all flows took for lost, by whatever cause and on whatever link. `late` \

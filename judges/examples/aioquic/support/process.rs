@@ -17,7 +17,7 @@ struct Running {
     address: SocketAddr,
 }
 
-/// Where it listens; it is started by who asks first.
+/// Its address; the first call starts it.
 fn address() -> SocketAddr {
     static RUNNING: OnceLock<Running> = OnceLock::new();
     RUNNING.get_or_init(start).address

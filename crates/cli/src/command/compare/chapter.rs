@@ -12,9 +12,9 @@ use super::super::emulate::chapter::{self, COMPARISON};
 use super::{Args, draw, table};
 
 const ABOUT: &str = "\
-    Control laws beside each other over a grid of paths, all in the same code: files that share a \
-    bottleneck, and short files beside them. [emulate.md](emulate.md#comparison) says what is \
-    measured, and how. This chapter is what";
+    Control laws compared over a grid of paths, all in the same code: large files that share a \
+    bottleneck with short files. [emulate.md](emulate.md#comparison) says what is measured, and \
+    how. This chapter is what";
 
 const READING: &str = "\
     writes. A law is best in a cell, or as good, if its mean is within 5 % (times), 0.02 \
@@ -26,7 +26,7 @@ const READING: &str = "\
     the cell: an idle link has no queue. Behind each sentence's numbers stands where a law gains \
     or loses most.";
 
-/// Puts the chapter into `results.md` in this directory, and its pictures beside it.
+/// Puts the chapter into `results.md` in this directory, and its pictures into `results`.
 pub(super) fn write(directory: &Path, report: &Report, args: &Args) -> anyhow::Result<()> {
     let folder = directory.join("results");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;

@@ -14,8 +14,8 @@ use pathmark_lab::compare::{Cell, Contestant, Grid, Measured, measure};
 use super::super::{emulate, output};
 use super::store::Store;
 
-/// A run is ended when so many times the packets that were reckoned with have entered links: a law
-/// that floods the path tells enough by then.
+/// A run ends when this multiple of its estimated packets has entered links. A law that floods the
+/// path shows its effect by then.
 const FLOOD: f64 = 20.0;
 const LEAST_FLOOD: u64 = 2_000_000;
 

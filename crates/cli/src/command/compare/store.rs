@@ -94,17 +94,17 @@ impl Store {
             });
         }
         let known = done.iter().filter(|runs| runs.is_some()).count();
-        let mut told = String::new();
+        let mut summary = String::new();
         for (number, what) in [
             (known, "are there already"),
             (old, "are of another program or grid and are run again"),
             (damaged, "are damaged and are run again"),
         ] {
             if number > 0 {
-                told += &format!("; {number} of {} cells and laws {what}", jobs.len());
+                summary += &format!("; {number} of {} cells and laws {what}", jobs.len());
             }
         }
-        Ok((done, told))
+        Ok((done, summary))
     }
 
     /// Keeps a job's results.
@@ -168,7 +168,7 @@ fn sum(bytes: &[u8]) -> String {
     letters.collect::<String>().chars().take(LETTERS).collect()
 }
 
-/// Writes a file at once or not at all: whoever reads it finds the old one or the new one, whole.
+/// Writes a file at once or not at all: a reader finds the old one or the new one, whole.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let Some(folder) = path.parent() else {
         bail!("{} is no place for a file", path.display());

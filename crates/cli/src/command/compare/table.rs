@@ -93,7 +93,7 @@ fn cells(report: &Report) -> String {
         }
     }
     format!(
-        "{}* best, or as good; > at least so much, since files had not arrived\n",
+        "{}* best, or as good; > a lower bound, since files had not arrived\n",
         aligned(&header, &rows)
     )
 }

@@ -171,7 +171,7 @@ pub(super) fn many(runs: &[CaseResult]) -> String {
     aligned(&header, &runs.iter().map(row).collect::<Vec<_>>())
 }
 
-/// What a paper says beside what came of it here.
+/// A paper's statements and the results here.
 pub(super) fn paper(runs: &[CaseResult], references: &[Reference]) -> String {
     let header = ["the paper says", "paper", "here", "run"];
     let mut rows = Vec::new();

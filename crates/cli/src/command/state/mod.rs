@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   $XDG_STATE_HOME/pathmark/servers.json    0600, a new one takes its place by rename(2)
-//!                            servers.lock    flock(2) of whoever reads and writes it
+//!                            servers.lock    flock(2), held for a read and a write
 //!                            servers.new     what is being written, under that lock
 //! ```
 //!
@@ -165,7 +165,7 @@ fn warn(warnings: &mut Vec<String>, error: &StateError) {
 }
 
 impl Drop for Visit {
-    /// A transfer that is broken off leaves its token too. Nobody is there to be warned then.
+    /// A transfer that is broken off leaves its token too. Its warnings are dropped.
     fn drop(&mut self) {
         self.end(&mut Vec::new());
     }
@@ -214,7 +214,7 @@ impl State {
         None
     }
 
-    /// Changes what is kept, under the lock. What cannot be used is told to `warnings`, and
+    /// Changes what is kept, under the lock. Content that cannot be used adds to `warnings` and is
     /// replaced.
     fn update<T>(
         &self,
@@ -268,8 +268,8 @@ impl State {
         }
     }
 
-    /// Puts a new file in the place of the former one. One that the machine loses when it crashes
-    /// is no harm.
+    /// Puts a new file in the place of the former one, without fsync: a crash of the machine may
+    /// lose it.
     fn write(&self, path: &Path, tokens: &Tokens) -> io::Result<()> {
         let new = self.directory.join("servers.new");
         // One that a killed process left may be read by others.
@@ -282,7 +282,7 @@ impl State {
     }
 }
 
-/// Opens a file that nobody else may read, and follows no link. A new one must not be there.
+/// Opens a file that no other user may read, and follows no link. With `new`, it must not exist.
 fn own_file(path: &Path, new: bool) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
@@ -297,7 +297,7 @@ fn own_file(path: &Path, new: bool) -> io::Result<File> {
 fn read(path: &Path, user: u32) -> io::Result<Result<Tokens, Unusable>> {
     let opened = OpenOptions::new()
         .read(true)
-        // A pipe under this name must not hold anybody up.
+        // A pipe under this name must not block the command.
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path);
     let file = match opened {

@@ -110,7 +110,7 @@ fn nothing_of_another_users_is_used() {
 
 /// What stands in the place of the directory is named, and left as it is.
 #[test]
-fn what_is_no_directory_is_told_of() {
+fn a_path_that_is_not_a_directory_is_reported() {
     type Spoil = fn(&Path);
     let places: [(&str, Spoil); 4] = [
         ("symbolic link", |path| {
@@ -172,7 +172,7 @@ fn a_process_killed_while_it_writes_leaves_the_former_file() {
     assert_eq!(fs::metadata(file).unwrap().mode() & 0o777, 0o600);
 }
 
-/// Each token comes out once, and none is lost, whoever else is at it.
+/// Each token comes out once, and none is lost, with several threads at it.
 #[test]
 fn many_at_once_lose_nothing_and_use_nothing_twice() {
     let home = TempDir::new().unwrap();

@@ -52,8 +52,8 @@ impl Default for Tokens {
 }
 
 impl Tokens {
-    /// Reads a file's bytes. `None`: they are none of this form. An empty file holds nothing; that
-    /// is what a crash of the machine may leave.
+    /// Reads a file's bytes. `None`: they do not parse. An empty file holds no tokens: a crash of
+    /// the machine may leave one.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.is_empty() {
             return Some(Self::default());
@@ -203,7 +203,7 @@ mod tests {
         ] {
             assert_eq!(Tokens::parse(text.as_bytes()), None, "{text}");
         }
-        // Tokens that are none are passed over.
+        // Tokens that do not parse are skipped.
         let entry =
             |token| format!(r#"{{"server":"a:1","from":"::1","at":1000000,"token":"{token}"}}"#);
         let entries = ["0a0B", "", "0", "zz", "é0"].map(entry).join(",");

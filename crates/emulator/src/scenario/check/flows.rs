@@ -173,7 +173,7 @@ impl Check<'_> {
         }
     }
 
-    /// Of which numbers of bytes results tell when they had arrived.
+    /// The numbers of bytes whose arrival times are results.
     fn milestones(&self, file: &FileFlow, udp: bool) -> Result<Vec<u64>, Fault> {
         let Some(given) = &file.milestones else {
             return Ok(Vec::new());
@@ -181,7 +181,7 @@ impl Check<'_> {
         let fail = |message: &str| Err(self.fault(given.span(), message));
         let bytes: Vec<u64> = given.get_ref().iter().map(|bytes| bytes.0).collect();
         match bytes.as_slice() {
-            _ if udp => fail("nobody counts what arrives of udp"),
+            _ if udp => fail("milestones need a connection: no receiver counts bytes of udp"),
             [] | [0, ..] => fail("milestones are numbers of bytes from 1 on"),
             all if all.len() > MOST_MILESTONES => fail("a flow has 16 milestones at most"),
             all if !all.is_sorted_by(|one, next| one < next) => {

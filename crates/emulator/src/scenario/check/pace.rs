@@ -1,4 +1,4 @@
-//! How fast links are: rates, recordings, models, and what their ports are told of it.
+//! How fast links are: rates, recordings, models, and the capacity that their ports know.
 
 use std::ops::Range;
 use std::path::Path;
@@ -63,7 +63,7 @@ impl Check<'_> {
     }
 
     fn recorded(&self, span: Range<usize>, file: &Path) -> Result<Pace, Fault> {
-        // As people mean it: beside the scenario that names it.
+        // A relative path is relative to the scenario file's directory.
         let path = match self.source.path.parent() {
             Some(directory) => directory.join(file),
             None => file.to_owned(),

@@ -124,7 +124,7 @@ fn forged_shims() {
         ("{ shim = \"vcp\", ports = \"0s\" }", "longer than 0"),
         ("{ shim = \"vcp\", port = \"1s\" }", "port"),
         ("{ shim = \"vcp\", names = \"S\" }", "only XCP"),
-        ("{ shim = \"xcp\", names = \"nobody\" }", "no link leads"),
+        ("{ shim = \"xcp\", names = \"absent\" }", "no link leads"),
     ] {
         let error = parse(&udp(forge)).unwrap_err();
         assert!(error.contains(says), "{forge}: {error}");

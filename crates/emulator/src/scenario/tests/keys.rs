@@ -86,7 +86,7 @@ set = { "flow.ftp.start" = 0, "link.bottleneck.queue" = { kind = "codel", limit 
 }
 
 #[test]
-fn built_in_scenarios_are_right_and_unknown_names_are_told() {
+fn built_in_scenarios_are_right_and_unknown_names_are_refused() {
     for known in BUILT_IN {
         let scenario = Scenario::load(known.name).unwrap();
         assert_eq!(scenario.id(), known.name);

@@ -91,7 +91,7 @@ fn red_that_cannot_work_is_refused() {
 }
 
 #[test]
-fn traces_are_read_beside_the_scenario() {
+fn traces_are_read_from_the_scenarios_directory() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("cell.trace"), "1\n2\n2\n4\n").unwrap();
     std::fs::write(directory.path().join("bad.trace"), "1\n0\n").unwrap();

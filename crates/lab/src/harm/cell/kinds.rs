@@ -43,7 +43,7 @@ cells! {
         burst: Burst,
         /// When.
         lossy: Lossy,
-        /// Whether the port says so.
+        /// Whether the port declares it.
         told: Told,
         /// Flows across it.
         flows: Mix,
@@ -100,7 +100,7 @@ cells! {
         hidden: Rate,
         /// Room of the plain link's queue.
         buffer: Buffer,
-        /// Share of packets that the marked link is said to lose.
+        /// Loss rate that the marked link's port declares.
         per: Percent,
         /// Flows across both.
         flows: Mix,
@@ -246,7 +246,7 @@ cells! {
         /// Propagation round trip.
         rtt: Time,
     },
-    /// Small files beside flows without an end.
+    /// Small files next to flows without an end.
     Mice = Flows "mice" {
         /// Rate of the marked link.
         rate: Rate,
@@ -270,7 +270,7 @@ cells! {
         /// And of the other.
         far: Time,
     },
-    /// Large packets from far beside small packets from near.
+    /// Far flows of large packets against near flows of small packets.
     Sizes = Flows "sizes" {
         /// Rate of the marked link.
         rate: Rate,
@@ -306,7 +306,7 @@ cells! {
         /// Propagation round trip.
         rtt: Time,
     },
-    /// Flows beside UDP of 64-byte packets.
+    /// Flows against UDP of 64-byte packets.
     Tiny = Flows "tiny" {
         /// Rate of the marked link.
         rate: Rate,

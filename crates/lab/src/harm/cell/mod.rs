@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::axis::BadAxis;
 
-/// A name that is none of a cell.
+/// A name that does not parse as a cell.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadCell {
@@ -45,7 +45,7 @@ pub struct BadGroup(String);
 /// What a cell is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
-    /// A hop of less capacity that says nothing.
+    /// A hop of less capacity without a control law.
     Hidden,
     /// Packets lost at random, with and without a hidden hop.
     Loss,
@@ -99,7 +99,7 @@ impl FromStr for Group {
     }
 }
 
-/// The kinds of cells, each with its group, the first word of its name, and its values in the order
+/// The kinds of cells, each with its group, the first part of its name, and its values in the order
 /// of the name.
 macro_rules! cells {
     ($(
@@ -108,7 +108,7 @@ macro_rules! cells {
             $($(#[$doc:meta])* $field:ident: $type:ty),+ $(,)?
         }
     ),+ $(,)?) => {
-        /// A cell: a scenario but for the law that it is run with. Its name says all of it:
+        /// A cell: a scenario without the law that it is run with. Its name has all of its values:
         /// `hidden/after-100M-5M-8p-2+2-80ms`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Cell {

@@ -17,7 +17,7 @@ pub(super) const GUEST: &str = "guest";
 const TINY: u64 = 64;
 const LARGE: u64 = 1500;
 
-/// Who runs what in a cell.
+/// The laws of a cell's flows and ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Roles<'a> {
     /// The law of our flows.

@@ -87,8 +87,8 @@ impl Scene<'_> {
         if count == 0 {
             return;
         }
-        // Flows that begin at one moment stay in step for long, and who comes first has an
-        // advantage: let the seed say.
+        // Flows that begin at one moment stay in step for long, and the first one has an advantage:
+        // the seed draws their starts.
         let spread = if more.contains("start") {
             String::new()
         } else {

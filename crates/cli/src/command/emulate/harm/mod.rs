@@ -21,7 +21,7 @@ use super::super::{Failure, Outcome, output};
 use super::pool;
 use report::Report;
 
-/// What every law is laid beside.
+/// The law that every other law is compared with.
 const BASELINE: &str = "cubic";
 /// Laws that are guests at ports of another law.
 const GUESTS: [&str; 2] = ["xcp", "vcp+bise+wlte"];
@@ -29,8 +29,8 @@ const DEFAULT_LAWS: &str = "auto,vcp+bise+wlte,xcp";
 const DEFAULT_SEED: u64 = 1;
 /// Packets that enter links per second of one core, about, in an optimized build.
 const SPEED: f64 = 0.8e6;
-/// Packets that enter links after which a run has told enough: a law that floods a hop would make
-/// it endless.
+/// A run ends when this number of packets has entered links: a law that floods a hop would make it
+/// endless.
 const MOST_PACKETS: u64 = 5_000_000;
 /// No grid has more cells.
 const MOST_CELLS: usize = 100_000;
@@ -39,7 +39,7 @@ const MOST_CELLS: usize = 100_000;
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(super) struct Args {
-    /// Draw scenarios by --seed, run each with laws and with cubic in their place, and tell where
+    /// Draw scenarios by --seed, run each with laws and with cubic in their place, and report where
     /// they do worse
     #[arg(long, conflicts_with_all = ["scenario", "set", "sweep", "shard", "paper_scale"])]
     pub(super) harm: bool,

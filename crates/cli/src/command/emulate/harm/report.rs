@@ -51,7 +51,7 @@ pub(super) struct Worst {
     pub(super) figure: Compared,
 }
 
-/// A law in a cell, beside `cubic`.
+/// A law in a cell, compared with `cubic`.
 #[derive(Debug, Serialize)]
 pub(super) struct Judged {
     pub(super) cell: String,
@@ -80,7 +80,7 @@ impl Judged {
 }
 
 impl Report {
-    /// Judges every cell and law that there are results of, with `cubic`'s beside it.
+    /// Judges every cell and law with results against `cubic`'s results in that cell.
     pub(super) fn new<'a>(
         seed: u64,
         cells: &[Cell],
