@@ -77,8 +77,8 @@ fn cells() {
                     };
                     let text = cell.scenario(1, roles);
                     if let Err(error) = Scenario::parse(Path::new("cell.toml"), &text) {
-                        let told = error.to_string();
-                        assert!(!told.is_empty() && !told.contains('\n'), "{told}");
+                        let text = error.to_string();
+                        assert!(!text.is_empty() && !text.contains('\n'), "{text}");
                     }
                 }
             }

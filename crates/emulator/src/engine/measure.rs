@@ -10,7 +10,7 @@ pub(super) fn goodput(bytes: u64, start: Instant, end: Instant) -> f64 {
     per_second(bytes, start, end) * 8.0
 }
 
-/// So many of something between two moments, per second; 0 if no time passes.
+/// `count` things between two moments, as a rate per second; 0 if no time passes.
 pub(super) fn per_second(count: u64, start: Instant, end: Instant) -> f64 {
     let nanos = end.as_nanos().saturating_sub(start.as_nanos());
     if nanos == 0 {

@@ -77,7 +77,7 @@ impl Point {
     }
 }
 
-/// Over how many seeds figures are means, where one run would say little.
+/// Number of seeds over which figures are means, for scenarios whose single runs scatter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Repeat {

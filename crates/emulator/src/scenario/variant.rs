@@ -22,7 +22,7 @@ pub struct Variant {
     pub set: Vec<Change>,
 }
 
-/// What a file says of several runs.
+/// The sections of a file about several runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Several {
     pub(super) variants: Vec<Variant>,

@@ -1,4 +1,4 @@
-//! All cells with all laws, and who is best where.
+//! All cells with all laws, and the best law of each.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct Report {
     pub cells: Vec<CellReport>,
     /// Cells that were wanted.
     pub wanted: usize,
-    /// What the figures say, a sentence for each.
+    /// Summary of the figures, a sentence for each.
     pub sentences: Vec<String>,
 }
 

@@ -36,7 +36,7 @@ fn axis_label(key: &str) -> &str {
         "count" => "flows",
         "limit" => "queue limit",
         "snr" => "SNR_G [dB]",
-        "overhead" => "overhead told [bytes]",
+        "overhead" => "declared overhead [bytes]",
         other => other,
     }
 }

@@ -90,7 +90,7 @@ fn built_in_scenarios_are_right_and_unknown_names_are_refused() {
     for known in BUILT_IN {
         let scenario = Scenario::load(known.name).unwrap();
         assert_eq!(scenario.id(), known.name);
-        // Readers of the results are told what to make of them.
+        // A note explains the results to their readers.
         let note = scenario.note.as_deref().unwrap_or("");
         assert!(note.len() > 80, "{}: {note}", known.name);
     }
