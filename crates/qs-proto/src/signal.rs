@@ -7,7 +7,7 @@ use pathmark_transport::{Arrived, BadFeedback, Breach, Counters, Meter, Signal};
 
 use crate::counters::{Implausible, Totals};
 
-/// TTL or hop limit that operating systems give to packets, unless told otherwise.
+/// TTL or hop limit of packets whose sender configured no other value.
 const USUAL_TTL: u8 = 64;
 
 /// Quick-Start in a shim: in front of the packets that ask, and of no others.
@@ -128,7 +128,7 @@ impl Meter for QuickStartMeter {
     }
 }
 
-/// What the transport is told of counters that cannot be.
+/// The error that the transport gets for counters that contradict what was sent.
 fn bad(implausible: Implausible) -> BadFeedback {
     BadFeedback {
         breach: match implausible {

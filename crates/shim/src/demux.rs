@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A QUIC v1 packet always has one of the two top bits set, unless both sides agreed to grease the
-//! fixed bit (RFC 9287): whoever offers shims does not offer that.
+//! fixed bit (RFC 9287): an endpoint that offers shims does not offer that.
 
 use crate::Kind;
 

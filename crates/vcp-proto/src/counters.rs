@@ -30,7 +30,7 @@ use crate::header::{Packet, R_ONE};
 /// How many counters there are.
 pub const LEN: usize = 15;
 
-/// Totals stop here (the largest QUIC varint), and with them the feedback. Nobody lives to see it.
+/// Totals stop here (the largest QUIC varint), and with them the feedback. No flow gets this far.
 const CEILING: u64 = (1 << 62) - 1;
 /// r = 1 as the sum counts it.
 const ONE: u64 = 1 << 16;

@@ -33,7 +33,7 @@ use crate::header::{Body, Format, Packet};
 /// How many counters there are, and one more where flags are set.
 pub const LEN: usize = 7;
 
-/// Totals stop here (the largest QUIC varint), and with them the feedback. Nobody lives to see it.
+/// Totals stop here (the largest QUIC varint), and with them the feedback. No flow gets this far.
 const CEILING: u64 = (1 << 62) - 1;
 /// Bits of the sum.
 const SUM_BITS: u32 = 62;
@@ -176,8 +176,8 @@ impl Counted {
 }
 
 impl Latest {
-    /// A cloud that was found, but of which nothing is known, is to its sender as one that nobody
-    /// found.
+    /// A cloud that was found but not measured is reported to its sender like one that
+    /// was not found.
     const fn uncount(&mut self) {
         self.uncounted = true;
         if let Some(ttl) = self.ttl

@@ -187,7 +187,7 @@ fn pass_cloud<const N: usize>(shim: &mut [u8; N], xcp_ttl: u8, cloud: CloudAnswe
     }
 }
 
-/// Says beside the router's identity whether it runs another law.
+/// Writes, with the router's identity, whether it runs another law.
 #[inline]
 fn name_law<const N: usize>(shim: &mut [u8; N], translated: bool) {
     if let Some(first) = shim.get_mut(4) {

@@ -5,7 +5,7 @@ use super::{Fragment, Layout, Version};
 impl Layout {
     /// A hash of the packet's flow: addresses, protocol, and ports where every packet of the flow
     /// shows them. Fragments hash without ports, so that those of one datagram stay together.
-    /// Whoever does not know `seed` cannot aim for collisions cheaply.
+    /// A sender without `seed` cannot aim for collisions cheaply.
     #[inline]
     #[must_use]
     pub fn flow_hash(&self, bytes: &[u8], seed: u64) -> u32 {
