@@ -86,7 +86,7 @@ impl Connection {
         let before = self.datagrams.unread_bytes();
         let data = self.datagrams.read();
         let after = self.datagrams.unread_bytes();
-        self.streams.on_kept_beside(before, after);
+        self.streams.on_other_memory(before, after);
         data
     }
 
@@ -103,7 +103,7 @@ impl Connection {
         let scarce = self.streams.holds_all_it_may();
         let first = self.datagrams.on_datagram(data, scarce);
         let after = self.datagrams.unread_bytes();
-        self.streams.on_kept_beside(before, after);
+        self.streams.on_other_memory(before, after);
         if first && !self.events.contains(&Event::DatagramReceived) {
             self.events.push_back(Event::DatagramReceived);
         }

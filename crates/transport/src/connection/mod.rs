@@ -44,7 +44,7 @@ mod receive;
 mod received;
 mod refused;
 mod report;
-mod riders;
+mod shim_use;
 mod route;
 mod rtt_histogram;
 mod start;
@@ -164,11 +164,11 @@ pub struct Connection {
     /// Another path, over which the peer probes.
     off_path: Option<OffPath>,
     /// The last datagram from an address that is on neither: who sent it, and its bytes.
-    stray: Option<(SocketAddr, u64)>,
+    unknown_source: Option<(SocketAddr, u64)>,
     /// What overtook the end of the handshake.
     early: early::Early,
     zero_rtt: ZeroRtt,
-    memory: ahead::Memory,
+    remembered_path: ahead::RememberedPath,
     /// Our connection id that the peer's packets on the current path carry.
     local_id_in_use: ConnectionId,
     /// Ack-eliciting packets still to be sent as probes, whatever the window says.
@@ -260,9 +260,9 @@ impl Connection {
         self.routing.pop_front()
     }
 
-    /// A datagram that comes from such an address, ends with the token beside it and is for no
+    /// A datagram that comes from such an address, ends with the token listed with it and is for no
     /// connection resets this one (RFC 9000 §10.3.1): the tokens of the peer's ids that are in use,
-    /// each with where the peer is that was sent to by it.
+    /// each with the address to which packets with that id were sent.
     pub fn reset_tokens(&self) -> impl Iterator<Item = (SocketAddr, ResetToken)> {
         let current = self.control.remote_ids.current().token;
         let old = self.fallback.as_ref().map(|old| {
@@ -374,7 +374,7 @@ impl Connection {
     }
 
     /// The peer has closed the connection: until then what is under way may still arrive, and
-    /// nothing is sent (RFC 9000 §10.2.2). The connection may go before, if somebody else drops
+    /// nothing is sent (RFC 9000 §10.2.2). The connection may go before, if the endpoint drops
     /// what arrives for it.
     #[must_use]
     pub fn drains_until(&self) -> Option<Instant> {
@@ -394,7 +394,7 @@ impl Connection {
         self.handshake.session().handshake_data()
     }
 
-    /// Fills `out` with keying material that both sides share and nobody else knows, for `label`
+    /// Fills `out` with keying material that only the two sides have, for `label`
     /// and `context` (RFC 8446 §7.5, RFC 5705): the same at both ends if these are.
     ///
     /// # Errors

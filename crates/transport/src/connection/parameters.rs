@@ -70,7 +70,7 @@ impl Parameters {
 
 /// Bytes that each Initial packet of a client keeps for frames: CRYPTO, and an ACK before it.
 const INITIAL_ROOM: usize = 64;
-/// Bytes of an Initial packet beside token and frames, at most: first byte, version, both ids with
+/// Bytes of an Initial packet without token and frames, at most: first byte, version, both ids with
 /// their lengths (the server chooses one of any length), two lengths, packet number, tag.
 const INITIAL_OVERHEAD: usize = 1 + 4 + (1 + MAX_LEN) + (1 + LOCAL_ID_LEN) + 2 + 2 + 4 + TAG_LEN;
 
@@ -141,7 +141,7 @@ pub(super) const MIN_ACK_DELAY: core::time::Duration = core::time::Duration::fro
 const SHORTEST_IDLE: core::time::Duration = core::time::Duration::from_millis(1);
 const LONGEST_IDLE: core::time::Duration = core::time::Duration::from_millis(varint::MAX);
 
-/// The idle timeout of this side, which the peer is told of; `None`: none.
+/// The idle timeout of this side, as its transport parameters advertise it; `None`: none.
 pub(super) fn idle_timeout(config: &TransportConfig) -> Option<core::time::Duration> {
     let timeout = config.max_idle_timeout.filter(|timeout| !timeout.is_zero());
     timeout.map(|timeout| timeout.clamp(SHORTEST_IDLE, LONGEST_IDLE))

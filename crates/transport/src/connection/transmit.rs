@@ -203,8 +203,8 @@ impl Connection {
     /// What the window and the pacer allow a datagram of `size` bytes.
     fn permit(&mut self, now: Instant, size: usize) -> Permit {
         // Handshake data does not wait for room: what fills the window may be 1-RTT packets that
-        // nobody can acknowledge before it has arrived, and no probe timeout runs for those (RFC
-        // 9002 §6.2.1).
+        // the peer cannot acknowledge before it has arrived, and no probe timeout runs for those
+        // (RFC 9002 §6.2.1).
         let handshake = [SpaceId::Initial, SpaceId::Handshake];
         // A client's challenge does not wait either: an outage leaves the window full, and the path
         // may answer again. Each attempt sends three at most. A server's waits, for its peer

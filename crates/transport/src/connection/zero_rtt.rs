@@ -210,7 +210,7 @@ impl Connection {
     }
 
     /// Client: a probe timeout of the handshake. What was lost with its packets is best sent again
-    /// beside the probes (RFC 9002 §6.2.4).
+    /// with the probes (RFC 9002 §6.2.4).
     pub(super) fn repeat_early_data(&mut self) {
         if self.side.is_server() || self.keys.zero_rtt.is_none() {
             return;

@@ -99,22 +99,22 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::driver::woken::Woken as Told;
+    use crate::driver::woken::Woken as WakeFlag;
 
     /// All are woken, and one alone costs no allocation: it is so after most packets.
     #[test]
     fn one_waker_takes_no_memory_and_many_are_all_woken() {
         for count in [0, 1, 2, 50] {
-            let told: Vec<_> = (0..count).map(|_| Arc::new(Told::default())).collect();
+            let flags: Vec<_> = (0..count).map(|_| Arc::new(WakeFlag::default())).collect();
             let mut woken = Woken::default();
-            for told in &told {
-                woken.extend(Some(Waker::from(Arc::clone(told))));
+            for flag in &flags {
+                woken.extend(Some(Waker::from(Arc::clone(flag))));
                 woken.extend(None);
             }
             assert_eq!(woken.others.capacity() == 0, count <= 1, "{count}");
-            assert!(!told.iter().any(|told| told.take()));
+            assert!(!flags.iter().any(|flag| flag.take()));
             drop(woken);
-            assert!(told.iter().all(|told| told.take()), "{count}");
+            assert!(flags.iter().all(|flag| flag.take()), "{count}");
         }
     }
 }

@@ -247,19 +247,19 @@ async fn many(server: Endpoint) {
         tokio::spawn(async move {
             let connection = incoming.accept().unwrap().await.unwrap();
             let (mut send, mut recv) = connection.accept_bi().await.unwrap();
-            let told = recv.read_to_end(1).await.unwrap();
-            if told != [HONEST] {
-                let receiving = told == [1];
+            let role = recv.read_to_end(1).await.unwrap();
+            if role != [HONEST] {
+                let receiving = role == [1];
                 let factory = move |_: Instant, _: u16| -> Box<dyn Controller> {
                     Box::new(Panics { receiving })
                 };
                 connection.set_controller(Arc::new(factory));
             }
-            let _ = send.write_all(&[told[0]; BYTES]).await;
+            let _ = send.write_all(&[role[0]; BYTES]).await;
             let _ = send.finish();
             let reason = connection.closed().await;
             let was_closed = matches!(reason, ConnectionError::PeerApplication { .. });
-            assert_eq!(was_closed, told == [HONEST], "{reason}");
+            assert_eq!(was_closed, role == [HONEST], "{reason}");
         });
     }
 }
@@ -282,11 +282,11 @@ async fn panics_on_several_threads_end_their_connections_alone() {
             let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
             tokio::spawn(async move {
                 let connection = connecting.unwrap().await.unwrap();
-                let told = [0, 1, HONEST][usize::from(n % 3)];
+                let role = [0, 1, HONEST][usize::from(n % 3)];
                 let (mut send, mut recv) = connection.open_bi().await.unwrap();
-                send.write_all(&[told]).await.unwrap();
+                send.write_all(&[role]).await.unwrap();
                 send.finish().unwrap();
-                if told == HONEST {
+                if role == HONEST {
                     let all = recv.read_to_end(BYTES).await.unwrap();
                     assert!(all.len() == BYTES && all.iter().all(|byte| *byte == HONEST));
                     connection.close(0, b"thanks");

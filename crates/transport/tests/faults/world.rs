@@ -32,7 +32,7 @@ fn timed_out(error: &ConnectionError) -> bool {
 fn breaks_rules(error: &ConnectionError) -> bool {
     // An application's close that packets of the handshake tell (RFC 9000 §10.2.3).
     let closed = TransportErrorCode::APPLICATION_ERROR;
-    let early = matches!(error, ConnectionError::PeerTransport(told) if told.code == closed);
+    let early = matches!(error, ConnectionError::PeerTransport(close) if close.code == closed);
     !early
         && !matches!(
             error,

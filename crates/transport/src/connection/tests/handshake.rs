@@ -298,7 +298,7 @@ fn a_token_that_leaves_no_room_for_the_handshake_ends_it_at_once() {
                 assert!(longest < len);
                 let sent = pair.client.sent.len();
                 pair.run(Duration::from_secs(5));
-                assert_eq!(pair.client.sent.len(), sent, "there is nobody to tell");
+                assert_eq!(pair.client.sent.len(), sent, "there is no peer to notify");
                 assert!(pair.client.get().is_drained());
                 continue;
             }

@@ -29,8 +29,8 @@ fn pair() -> Pair {
     pair
 }
 
-/// The server says that in this epoch so many packets of so many bytes came, all LOW, and what its
-/// clock shows.
+/// A FEEDBACK frame of the server reports `packets` packets with `bytes` bytes in this epoch, all
+/// LOW, and `time` as its clock.
 fn claim(pair: &mut Pair, epoch: u64, packets: u64, bytes: u64, time: u32) {
     let mut counters = Counters::new();
     for value in [0, packets, 0, 0, 0, bytes, 0, 0, 9] {
@@ -53,12 +53,12 @@ fn next(pair: &mut Pair) -> u64 {
 /// Packets and bytes that the client's controller heard of, and those that the client sent with the
 /// signal.
 fn heard_and_sent(pair: &Pair) -> ([u64; 2], [u64; 2]) {
-    let told = pair.client.told().feedback;
+    let log = pair.client.log().feedback;
     let shims = pair.client.sent.iter().filter(|d| d[0] & 0xf8 == 8);
     let sent = shims.fold([0, 0], |[packets, bytes], d| {
         [packets + 1, bytes + d.len() as u64]
     });
-    ([told.packets.iter().sum(), told.bytes.iter().sum()], sent)
+    ([log.packets.iter().sum(), log.bytes.iter().sum()], sent)
 }
 
 #[track_caller]

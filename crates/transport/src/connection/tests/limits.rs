@@ -52,9 +52,9 @@ fn answers_to_a_probe_keep_to_the_amplification_limit() {
     assert_eq!(sent, [1200, 1200, 1200, may - 3600]);
 }
 
-/// Whoever reads no events keeps no more than some tokens.
+/// The queue of a client that reads no events holds a bounded number of tokens.
 #[test]
-fn tokens_that_nobody_takes_are_bounded() {
+fn unread_tokens_are_bounded() {
     let mut pair = at_rest(Setup::default());
     let token = inject::frames(&[Frame::NewToken(&[7; 32])]);
     let (now, remote) = (pair.now, pair.server.address);
@@ -107,7 +107,8 @@ fn probes_are_as_close_as_the_peers_idle_timeout_needs() {
     }
 }
 
-/// RFC 9000 §21.4: numbers are left out, so whoever acknowledges all there are has not seen them.
+/// RFC 9000 §21.4: numbers are left out, so a peer that acknowledges all there are has not received
+/// them.
 #[test]
 fn who_acknowledges_what_was_never_sent_is_caught() {
     let mut pair = at_rest(Setup::default());
@@ -147,9 +148,9 @@ fn a_window_of_less_than_a_datagram_lets_one_through_in_a_round_trip() {
 fn a_flow_restarts_after_a_pause_alone() {
     let mut pair = at_rest(Setup::default());
     for _ in 0..3 {
-        let before = pair.client.told().restarts;
+        let before = pair.client.log().restarts;
         pair.upload(500_000, Duration::from_secs(10));
-        assert_eq!(pair.client.told().restarts, before + 1);
+        assert_eq!(pair.client.log().restarts, before + 1);
         pair.run(Duration::from_secs(2));
     }
 }

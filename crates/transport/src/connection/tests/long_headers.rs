@@ -304,7 +304,7 @@ fn a_close_during_the_handshake_is_said_at_every_level() {
 /// A long Retry token leaves little room in an Initial packet: a reason is cut to what fits, the
 /// datagram is of full size, and the server hears why its client goes.
 #[test]
-fn a_close_beside_a_long_token_is_still_one_that_an_initial_may_hold() {
+fn a_close_with_a_long_token_is_still_one_that_an_initial_may_hold() {
     for token in [800, 900, 1000, 1050, 1090] {
         let mut pair = answered();
         let client = pair.client.get();

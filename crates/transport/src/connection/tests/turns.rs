@@ -258,7 +258,7 @@ fn a_nat_that_rebinds_costs_no_throughput() {
 fn another_port_keeps_the_controller() {
     let mut pair = Pair::connected(Setup::default());
     pair.upload(50_000, Duration::from_secs(5));
-    let built = pair.server.told().built;
+    let built = pair.server.log().built;
     for port in [2000, 2001, 2000] {
         let rtt = |pair: &mut Pair| {
             let now = pair.now;
@@ -273,7 +273,7 @@ fn another_port_keeps_the_controller() {
         assert!(pair.server.get().path_report(now).validated);
         assert!(rtt(&mut pair) <= before && before.is_some());
     }
-    assert_eq!(pair.server.told().built, built);
+    assert_eq!(pair.server.log().built, built);
     assert!(pair.server.get().stats().migrations >= 2);
     pair.upload(50_000, Duration::from_secs(5));
 }

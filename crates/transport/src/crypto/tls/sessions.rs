@@ -21,7 +21,7 @@ const LIFETIME: u64 = 24 * 3600;
 
 /// One of them.
 #[derive(Debug)]
-struct Kept {
+struct StoredSession {
     /// Its place in the order of arrival.
     serial: u64,
     /// When it was put here, seconds since 1970.
@@ -41,19 +41,19 @@ pub(super) struct Sessions {
 
 #[derive(Debug, Default)]
 struct State {
-    by_id: BTreeMap<Vec<u8>, Kept>,
+    by_id: BTreeMap<Vec<u8>, StoredSession>,
     /// Ids by serial number, the oldest first.
     order: BTreeMap<u64, Vec<u8>>,
     next: u64,
 }
 
 impl State {
-    fn insert(&mut self, id: Vec<u8>, kept: Kept) {
+    fn insert(&mut self, id: Vec<u8>, kept: StoredSession) {
         self.order.insert(kept.serial, id.clone());
         self.by_id.insert(id, kept);
     }
 
-    fn remove(&mut self, id: &[u8]) -> Option<Kept> {
+    fn remove(&mut self, id: &[u8]) -> Option<StoredSession> {
         let kept = self.by_id.remove(id)?;
         self.order.remove(&kept.serial);
         Some(kept)
@@ -97,7 +97,7 @@ impl Sessions {
         state.remove(&id);
         let serial = state.next;
         state.next += 1;
-        let kept = Kept {
+        let kept = StoredSession {
             serial,
             since: now,
             limits,
@@ -110,14 +110,14 @@ impl Sessions {
 
     /// Takes a session out, if it is there, is not too old, and `limits` are no lower than those
     /// that its client remembers.
-    fn take(&self, now: u64, id: &[u8], limits: &EarlyLimits) -> Option<Kept> {
+    fn take(&self, now: u64, id: &[u8], limits: &EarlyLimits) -> Option<StoredSession> {
         let kept = self.lock().remove(id)?;
         let is_old = now.saturating_sub(kept.since) > LIFETIME;
         (!is_old && limits.include(&kept.limits)).then_some(kept)
     }
 
     /// Puts a session back in its place, if there is still room for one of its age.
-    fn restore(&self, now: u64, id: Vec<u8>, kept: Kept) {
+    fn restore(&self, now: u64, id: Vec<u8>, kept: StoredSession) {
         let mut state = self.lock();
         state.insert(id, kept);
         state.trim(now, self.most);
@@ -140,7 +140,7 @@ pub(super) struct ForConnection {
     /// When the connection began, seconds since 1970.
     now: u64,
     /// What was taken out, by id, in this order, since [`settle`](Self::settle).
-    taken: Mutex<Vec<(Vec<u8>, Kept)>>,
+    taken: Mutex<Vec<(Vec<u8>, StoredSession)>>,
 }
 
 impl ForConnection {
@@ -155,7 +155,7 @@ impl ForConnection {
         }
     }
 
-    fn taken(&self) -> MutexGuard<'_, Vec<(Vec<u8>, Kept)>> {
+    fn taken(&self) -> MutexGuard<'_, Vec<(Vec<u8>, StoredSession)>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

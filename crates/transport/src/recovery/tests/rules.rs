@@ -286,16 +286,16 @@ fn another_path_starts_from_nothing() {
 #[test]
 fn what_bounded_the_sender_is_told_with_each_ack() {
     let mut s = Sender::settled();
-    let mut told = |before: fn(&mut Recovery<()>)| {
+    let mut limited_after = |before: fn(&mut Recovery<()>)| {
         before(&mut s.recovery);
         let number = s.send(100, SpaceId::Data);
         let acked = s.ack(200, SpaceId::Data, &[(number, number)]).acked;
         acked.unwrap().window_limited
     };
-    assert!(!told(|_| {}));
-    assert!(told(Recovery::note_window_limited));
-    assert!(!told(Recovery::note_not_window_limited));
-    assert!(told(Recovery::note_window_limited));
+    assert!(!limited_after(|_| {}));
+    assert!(limited_after(Recovery::note_window_limited));
+    assert!(!limited_after(Recovery::note_not_window_limited));
+    assert!(limited_after(Recovery::note_window_limited));
 }
 
 /// Sixteen packets with data but without a shim in a row mean that few bear shims; fewer do not.

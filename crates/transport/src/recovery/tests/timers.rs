@@ -17,11 +17,11 @@ fn a_confirmed_peer_holds_acks_back_for_its_maximum_at_most() {
         s.send(1000, SpaceId::Data);
         let ranges = core::iter::once(0..=1);
         let delay = ms(150);
-        let told = s
+        let outcome = s
             .recovery
             .on_ack(at(1300), SpaceId::Data, ranges, delay, |_, _, _| {});
         assert_eq!(
-            told.unwrap().rtt,
+            outcome.unwrap().rtt,
             Some(if confirmed { ms(275) } else { ms(150) })
         );
         let srtt = s.recovery.rtt().srtt();
@@ -33,10 +33,10 @@ fn a_confirmed_peer_holds_acks_back_for_its_maximum_at_most() {
     s.ack(100, SpaceId::Initial, &[(0, 0)]);
     s.send(1000, SpaceId::Initial);
     let ranges = core::iter::once(0..=1);
-    let told = s
+    let outcome = s
         .recovery
         .on_ack(at(1300), SpaceId::Initial, ranges, ms(150), |_, _, _| {});
-    assert_eq!(told.unwrap().rtt, Some(ms(300)));
+    assert_eq!(outcome.unwrap().rtt, Some(ms(300)));
 }
 
 /// A connection with one unanswered packet whose probe timeout fired twice.
@@ -161,11 +161,11 @@ fn an_outage_makes_no_later_probe_wait() {
     let probe = s.send(6000, SpaceId::Data);
     // 325 ms, doubled.
     assert_eq!(s.recovery.deadline(), Some(at(6650)));
-    let told = s.ack(6100, SpaceId::Data, &[(probe, probe)]);
+    let outcome = s.ack(6100, SpaceId::Data, &[(probe, probe)]);
     assert_eq!(s.recovery.rtt().srtt(), Some(ms(100)));
     assert_eq!(s.recovery.pto(), ms(100 + 150 + 25));
     assert!(
-        !told.loss.persistent_congestion,
+        !outcome.loss.persistent_congestion,
         "what the outage measured judges its losses"
     );
     assert_eq!(
