@@ -59,7 +59,7 @@ pub struct TransportConfig {
     /// Largest datagram that path MTU discovery tries, bytes of UDP payload, shim included. Not
     /// above [`initial_mtu`](Self::initial_mtu): no discovery. `None`: what the interface carries,
     /// as far as the driver knows it, but no more than 8972, which is a packet of 9000 bytes; 1472
-    /// where nobody knows.
+    /// where the interface's MTU is unknown.
     pub max_mtu: Option<u16>,
     /// Largest datagram that this side receives, bytes (`max_udp_payload_size`, RFC 9000 §18.2).
     pub max_udp_payload_size: u16,
@@ -74,11 +74,11 @@ pub struct TransportConfig {
     pub streams: StreamsConfig,
     /// Unreliable datagrams (RFC 9221): whether this side takes them, and its queues.
     pub datagrams: DatagramsConfig,
-    /// Longest time that this side delays an acknowledgement (RFC 9000 §13.2.1). The peer is told
-    /// of whole milliseconds, at least one.
+    /// Longest time that this side delays an acknowledgement (RFC 9000 §13.2.1). The transport
+    /// parameter advertises whole milliseconds, at least one.
     pub max_ack_delay: Duration,
     /// Ranges of packet numbers that an ACK frame of 1-RTT packets has at most, at least 1: the
-    /// newest are told. `None`: as many as there is reason for. Few serve studies of what
+    /// newest are reported. `None`: as many as there is reason for. Few serve studies of what
     /// selective acknowledgement is worth: what a receiver held back of an older range is never
     /// acknowledged, so its sender repeats it.
     pub max_ack_ranges: Option<usize>,
@@ -89,9 +89,9 @@ pub struct TransportConfig {
     pub migration: bool,
     /// The rate that paths to these peers are known to carry, in bytes of IP packets per second.
     /// Where the peer's address is validated, a law that asks routers for a starting rate asks for
-    /// this one before the handshake is complete: a server beside its first flight, a client beside
-    /// its own if it may send early data there (0-RTT) and the peer spoke the signal that asks the
-    /// last time. Nothing is sent at this rate without a grant. `None`: it asks with its first
+    /// this one before the handshake is complete: a server with its first flight, a client with its
+    /// own if it may send early data there (0-RTT) and the peer advertised the signal for questions
+    /// the last time. Nothing is sent at this rate without a grant. `None`: it asks with its first
     /// flight of data.
     pub known_rate: Option<u64>,
     /// 1-RTT packets after which the keys are updated; the cipher's own limits hold besides.

@@ -18,7 +18,7 @@ use pathmark_transport::endpoint::{
 use pathmark_transport::wire::ConnectionId;
 use pathmark_transport::{Duration, Ecn, Instant};
 
-/// Random inputs per target in `cargo test`, beside the corpus.
+/// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 50_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 1400;

@@ -10,7 +10,7 @@ use pathmark_transport::path::{OneWayDelay, Returned, Sample};
 use pathmark_transport::wire::frame::feedback::TIME_MODULUS;
 use pathmark_transport::{BadFeedback, Breach, Counters, Duration, Instant, Meter, Signal};
 
-/// Random inputs in `cargo test`, beside the corpus.
+/// Random inputs in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 50_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 1024;

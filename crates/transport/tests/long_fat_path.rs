@@ -17,7 +17,7 @@ use pathmark_transport::streams::{Dir, ReceiveMemory, StreamId};
 use pathmark_transport::wire::PartialDecode;
 use pathmark_transport::{Duration, Instant, TransportConfig};
 
-/// What endpoints share among their connections unless they are told otherwise.
+/// Default memory that endpoints share among their connections.
 const DEFAULT: u64 = 512 << 20;
 /// Fill the path, and then some; what comes in the second half counts as its rate.
 const TIME: Duration = Duration::from_secs(8);
@@ -30,7 +30,7 @@ struct Link {
     delay: Duration,
     /// Largest datagram.
     mtu: u16,
-    /// One in so many of the sender's datagrams is lost.
+    /// One in this many of the sender's datagrams is lost.
     loses: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Link {
     }
 }
 
-/// Who runs: nobody, the sender, the receiver.
+/// Which side runs: 0 none, 1 the sender, 2 the receiver.
 static SIDE: AtomicUsize = AtomicUsize::new(0);
 /// Bytes that each holds, and the most that it ever did.
 static HELD: [AtomicIsize; 3] = [const { AtomicIsize::new(0) }; 3];
@@ -308,7 +308,7 @@ impl Path {
 
 /// What became of a flow.
 #[derive(Debug)]
-struct Outcome {
+struct FlowResult {
     /// The most that sender and receiver held, in bandwidth-delay products.
     most: [f64; 2],
     /// Share of the path's rate that the application got in the second half.
@@ -322,7 +322,7 @@ struct Outcome {
 }
 
 /// A flow over `link` to a receiver whose endpoint has `memory` bytes for received data.
-fn flow(link: Link, memory: u64) -> Outcome {
+fn flow(link: Link, memory: u64) -> FlowResult {
     for side in 1..3 {
         HELD[side].store(0, Ordering::Relaxed);
         MOST[side].store(0, Ordering::Relaxed);
@@ -344,7 +344,7 @@ fn flow(link: Link, memory: u64) -> Outcome {
     }
     let [sender, receiver] = &path.ends;
     let per_second = read as f64 / (TIME / 2).as_secs_f64();
-    let outcome = Outcome {
+    let outcome = FlowResult {
         most: [1, 2].map(|side| MOST[side].load(Ordering::Relaxed) as f64 / link.bdp() as f64),
         rate: per_second / link.rate as f64,
         receive_limited: receiver.connection.path_report(path.now).receive_limited,

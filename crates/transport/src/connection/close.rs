@@ -41,7 +41,7 @@ pub enum ConnectionError {
     #[error("reset by the peer")]
     Reset,
     /// No packet of the peer arrived within the idle timeout.
-    #[error("timed out: nothing heard from the peer")]
+    #[error("timed out: no packet from the peer")]
     TimedOut,
     /// The handshake was not complete in time.
     #[error("timed out: the handshake did not complete in time")]

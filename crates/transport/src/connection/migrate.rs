@@ -129,7 +129,9 @@ impl Connection {
             None => (AmplificationLimit::new(), Next::New),
         };
         let mut address = Address::new(now, received.remote, received.local, limit);
-        address.limit.on_received(self.take_unknown_source(received.remote));
+        address
+            .limit
+            .on_received(self.take_unknown_source(received.remote));
         let probed = self.off_path.take_if(|off| off.remote == received.remote);
         let adopted = probed.is_some_and(|off| {
             if matches!(next, Next::New) {

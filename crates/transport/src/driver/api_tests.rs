@@ -73,7 +73,7 @@ async fn an_endpoint_takes_its_configuration() {
 /// A connection is known by its number and its address, and a weak handle leads to it as long as it
 /// is open.
 #[tokio::test]
-async fn a_connection_is_told_from_others_and_found_by_weak_handles() {
+async fn a_connection_differs_from_others_and_is_found_by_weak_handles() {
     let endpoint = Endpoint::client(loopback()).unwrap();
     let (near, far) = connected_from(&endpoint, transport()).await;
     let (other, _far) = connected_from(&endpoint, transport()).await;

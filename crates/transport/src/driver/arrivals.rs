@@ -113,7 +113,7 @@ mod linux {
             Self::with_control_room(CONTROL)
         }
 
-        /// With less room for what the kernel says beside each message.
+        /// With less room for the control messages of each datagram.
         pub(in super::super) fn with_control_room(bytes: usize) -> Self {
             Self(Messages::new(RECEIVE_BUFFER, bytes))
         }
@@ -211,7 +211,7 @@ mod other {
             false
         }
 
-        /// Not told here.
+        /// Not reported here.
         pub(in super::super) fn cut_off(&self) -> usize {
             0
         }
@@ -355,7 +355,7 @@ mod tests {
             seen.iter()
                 .all(|s| s.ecn == Ecn::NotEct && s.ttl.is_none() && s.to.is_none())
         );
-        // No room for that either: nobody knows where one ends and the next begins.
+        // No room for that either: where one ends and the next begins is unknown.
         let (_, seen, cut_off) = pass(loopback, loopback, loopback, (30_100, 1000), 16).await;
         assert_eq!((seen.len(), cut_off), (0, 1));
     }

@@ -30,18 +30,18 @@ impl Connecting {
     }
 
     /// The connection before its handshake is complete, where early data (0-RTT) is possible, and
-    /// beside it what becomes of that; `Err` gives this back where it is not.
+    /// with it the result for that data; `Err` gives this back where it is not.
     ///
     /// At a client: it resumes a session whose ticket allows early data, and its configuration
     /// says that it offers some (`TlsClientConfig::with_early_data`). What is written now leaves
-    /// with the client's first packet. **Whoever records it can send it to a server again**: write
+    /// with the client's first packet. **An observer can send it to a server again**: write
     /// nothing that does harm twice before [`ZeroRtt`] says that the handshake is complete. If the
     /// server refuses it, the streams stay, and all of it is sent again after the handshake; early
     /// datagrams are lost like any others.
     ///
     /// At a server: it takes early data of this client (`TlsServerConfig::with_early_data`), whose
     /// first packet is here. What is read before [`ZeroRtt`] says that the handshake is complete
-    /// can come from somebody who recorded it, although no session is resumed twice: act upon
+    /// can be a replay by an observer, although no session is resumed twice: act upon
     /// nothing that does harm twice. Answers leave at once. A server that awaits the handshake
     /// instead reads early data after it, when the client has proved that it is there.
     ///
@@ -99,7 +99,7 @@ impl Future for Connecting {
         };
         let mut state = connected.shared().lock();
         // What ends right after its handshake, perhaps by a packet of the same batch, was connected
-        // all the same: whoever waits for the handshake learns of the end by the connection.
+        // all the same: the task that awaits the handshake learns of the end by the connection.
         if !state.core.has_completed_handshake() {
             if let Some(error) = state.lost() {
                 return Poll::Ready(Err(error));
@@ -121,7 +121,7 @@ impl Future for Connecting {
 /// it says true: the client has proved that it is there, and that what came early is its own.
 /// Dropped, it changes nothing.
 #[derive(Debug)]
-#[must_use = "early data is anybody's before the handshake is complete"]
+#[must_use = "early data may be a replay before the handshake is complete"]
 pub struct ZeroRtt {
     shared: Arc<Shared>,
     place: Place,

@@ -167,7 +167,7 @@ impl Connection {
         self.shared.lock().core.peer_certificates()
     }
 
-    /// Fills `out` with keying material that both sides share and nobody else knows, for `label`
+    /// Fills `out` with keying material that only the two sides have, for `label`
     /// and `context` (RFC 8446 §7.5, RFC 5705): the same at both ends if these are.
     ///
     /// # Errors

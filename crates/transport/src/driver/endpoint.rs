@@ -30,7 +30,7 @@ use crate::crypto::{Random, SharedEndpointKey, gather_entropy};
 use crate::endpoint::{self as core, EndpointConfig, EndpointStats};
 use crate::{Instant, VarInt};
 
-/// The cryptography library was told to gather entropy.
+/// The cryptography library has gathered entropy.
 static ENTROPY: Once = Once::new();
 
 /// A connection could not be begun.
@@ -235,7 +235,7 @@ impl Endpoint {
         let prepared = state.core.client(clock::now(), connect)?;
         state.tokens.remove(server_name);
         drop(state);
-        // Without the endpoint's lock: nobody need wait for the key exchange to be prepared.
+        // Without the endpoint's lock: no other task waits while the key exchange is prepared.
         let started = prepared.start(clock::now());
         let mut connection = started.map_err(core::ConnectError::from)?;
         if let Some(bytes) = interface {

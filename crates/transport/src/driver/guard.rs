@@ -6,9 +6,9 @@ use std::task::Waker;
 
 use super::shared::State;
 
-/// The state, locked. Whom its user wakes is woken once it is free again, and wakers of whoever
-/// stops waiting are dropped then: a task may end, and drop what it holds of the connection, as it
-/// is woken or forgotten.
+/// The state, locked. Tasks that its user wakes are woken once it is free again, and wakers of
+/// tasks that stop waiting are dropped then: a task may end, and drop what it holds of the
+/// connection, as it is woken or forgotten.
 pub(super) struct Guard<'a> {
     state: MutexGuard<'a, State>,
     /// Behind the state, so that it goes after that.
@@ -28,7 +28,7 @@ impl Later {
         self.woken.extend(wakers);
     }
 
-    /// Drops a waker of whoever waits no longer.
+    /// Drops a waker of a task that waits no longer.
     pub(super) fn forget(&mut self, waker: Option<Waker>) {
         self.forgotten.extend(waker);
     }

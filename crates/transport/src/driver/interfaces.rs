@@ -78,7 +78,7 @@ impl Interfaces {
         if let Some(on_ask) = *self.on_ask.lock().unwrap() {
             on_ask();
         }
-        // Nobody waits for the system but who asks.
+        // Only the task that asks waits for the system.
         let mtu = ask();
         let mut known = self.lock();
         if known.len() >= REMEMBERED && !known.contains_key(&way) {
@@ -91,7 +91,7 @@ impl Interfaces {
         mtu
     }
 
-    /// Has the system asked anew from here on.
+    /// Discards the answers: the system is asked again from here on.
     pub(super) fn forget(&self) {
         self.lock().clear();
     }

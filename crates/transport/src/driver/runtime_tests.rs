@@ -160,7 +160,7 @@ async fn codes_of_62_bits_reach_the_peer() {
 /// A writer that waits for the peer's credit learns in the same `select!` that the peer stops it;
 /// the future of the end outlives its part and resolves for all that wait.
 #[tokio::test]
-async fn the_end_of_a_part_is_awaited_beside_writes_and_after_it() {
+async fn the_end_of_a_part_is_awaited_during_writes_and_after_it() {
     let mut transport = transport();
     transport.streams.initial_stream_window = 1000;
     transport.streams.max_window = 1000;

@@ -147,7 +147,7 @@ impl Shared {
         Guard::new(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Somebody has the lock.
+    /// True if the lock is held.
     #[cfg(test)]
     pub(super) fn is_locked(&self) -> bool {
         self.state.try_lock().is_err()
@@ -189,7 +189,7 @@ impl Shared {
         self.lock().settle(&ConnectionError::Panicked);
     }
 
-    /// The handshake is not complete: whoever has the lock perhaps signs, or checks signatures.
+    /// The handshake is not complete: the holder of the lock perhaps signs, or checks signatures.
     /// That takes long, and the task that receives for all does not wait for it.
     pub(super) fn is_handshaking(&self) -> bool {
         self.handshaking.load(Ordering::Relaxed)
@@ -211,7 +211,7 @@ impl Shared {
         });
     }
 
-    /// Opens all that has arrived and waits, for whoever needs to know now what is in it.
+    /// Opens all that has arrived and waits, for a caller that needs to know now what is in it.
     pub(super) fn open_all(&self, now: Instant) {
         if self.inbox.is_empty() {
             return;
@@ -228,7 +228,7 @@ impl Shared {
         if self.is_broken() {
             return;
         }
-        // Nobody uses the state after a panic: the lock is poisoned by it.
+        // The state is unused after a panic: the lock is poisoned by it.
         let opened = catch_unwind(AssertUnwindSafe(move || {
             let mut state = state;
             open(&mut state);
@@ -338,7 +338,7 @@ impl State {
         self.later.forget(replaced);
     }
 
-    /// Whoever has `place` waits no longer.
+    /// The task with `place` waits no longer.
     pub(super) fn leave(&mut self, awaited: Awaited, place: &mut Place) {
         let waiting = self.waiting(awaited);
         let forgotten = waiting.leave(place);
@@ -351,7 +351,7 @@ impl State {
         self.later.forget(forgotten);
     }
 
-    /// Nobody waits to read any more.
+    /// No task waits to read any more.
     pub(super) fn forget_reader(&mut self, id: StreamId) {
         let forgotten = self.readers.remove(&id);
         self.later.forget(forgotten);
@@ -428,7 +428,7 @@ impl State {
                     && id.initiator() != self.core.side()
                     && id.index() >= self.accepted
                 {
-                    // Whoever accepts it is to hear of that.
+                    // The task that accepts it must learn of that.
                     self.senders.entry(id).or_default();
                 }
                 self.wake_sender(id, Some(Some(code)));

@@ -23,14 +23,14 @@ const BATCHES_PER_TURN: usize = 16;
 /// Groups of datagrams that one turn of the task opens before it sends: their ACKs are due.
 const GROUPS_PER_TURN: usize = 4;
 
-/// Connections that are over are forgotten at multiples of this: nobody waits for it, and one
+/// Connections that are over are forgotten at multiples of this: no task waits for it, and one
 /// wake-up serves all that are due.
 const FORGETTING: Duration = Duration::from_millis(10);
 
 /// While the socket has no room, what is due is looked at after this time at the earliest, and
 /// after twice as long each time, since some deadlines only sending can meet …
 const FULL: Duration = Duration::from_millis(10);
-/// … up to so many times as long.
+/// … up to this many times as long.
 const LONGEST_FULL: u32 = 64;
 
 /// Why a turn of sending ended.
@@ -268,7 +268,7 @@ impl ConnectionTask {
     /// One turn of the task.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let this = self;
-        // Whoever changes the connection from here on wakes this task again.
+        // A change of the connection from here on wakes this task again.
         this.shared.lock().driver = Some(cx.waker().clone());
         if this.shared.is_broken() || this.timer.is_gone() {
             // As after the end of its runtime.

@@ -74,7 +74,7 @@ async fn a_task_that_is_busy_for_long_wakes_those_that_are_due() {
     let mut due = Timer::new(&endpoint.shared.timers);
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
-    // From here on nobody else has a turn.
+    // From here on no other task has a turn.
     let data = vec![7; 8 << 20];
     let written = pin!(stream.write_all(&data)).poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(written, Poll::Ready(Ok(())));

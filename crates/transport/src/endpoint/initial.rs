@@ -57,7 +57,7 @@ impl TokenRead {
 }
 
 impl Origin {
-    /// What the token of an Initial to `dcid` says; false beside it if it brought one of no worth.
+    /// The contents of an Initial's token, sent to `dcid`; with `false` if the token is invalid.
     pub(super) fn new(
         token: TokenRead,
         used: &ReplayFilter,
@@ -97,8 +97,8 @@ impl Origin {
     }
 }
 
-/// The keys that open the Initial that `found` describes, if it opens: whoever made it knows the
-/// protocol and saw to it that it arrived whole. `packet` is a copy, which this destroys.
+/// The keys that open the Initial that `found` describes, if it opens: then its sender knows the
+/// protocol, and it arrived whole. `packet` is a copy, which this destroys.
 pub(super) fn keys_that_open(
     crypto: &dyn InitialCrypto,
     found: &Protected,

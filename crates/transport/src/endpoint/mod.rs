@@ -13,7 +13,7 @@
 //! Retry, stateless reset, refusal), and holds nothing for a client whose first packet does not
 //! open. All state is bounded by the number of connections and of half-open handshakes
 //! ([`EndpointConfig`]). Where those are all under way, a new client's may take the place of one of
-//! whoever holds the most ([`Endpoint::poll_evicted`]).
+//! the prefix that holds the most ([`Endpoint::poll_evicted`]).
 //!
 //! A shim in front of a datagram is stepped over here to find the id behind it; the connection
 //! takes it off.

@@ -103,7 +103,7 @@ fn counts_go_on_over_a_change_of_path() {
         send(&mut new, Ecn::Ect0);
     }
     assert_eq!(new.state(), EcnState::Unknown);
-    // Two of the old path's arrive late, beside three of the new one's.
+    // Two of the old path's arrive late, with three of the new one's.
     assert_eq!(ack(&mut new, 3, 0, counts(11, 0, 2)), 1);
     assert_eq!(new.state(), EcnState::Capable);
 

@@ -295,9 +295,9 @@ impl Returned {
         self.last.as_ref().map(|(epoch, _)| *epoch)
     }
 
-    /// True if something has come back on this path.
+    /// True if a FEEDBACK frame has arrived for this path.
     #[must_use]
-    pub const fn heard(&self) -> bool {
+    pub const fn has_feedback(&self) -> bool {
         self.last.is_some()
     }
 }

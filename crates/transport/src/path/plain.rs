@@ -37,8 +37,8 @@ enum State {
     Trial { outstanding: bool, lost: u32 },
 }
 
-/// How many packets got through of late, and how many did not, whatever they bore. Shims lost since
-/// the last one that got through are not among them.
+/// How many recent packets got through, and how many did not, whatever they carried. Shims lost
+/// since the last one that got through are not among them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usual {
     passed: u32,
@@ -161,7 +161,7 @@ impl PlainPath {
         }
     }
 
-    /// Nobody will be told what becomes of the packet that is out for a trial, if one is.
+    /// The fate of the packet that is out for a trial, if one is, will not be reported.
     pub const fn forget_trial(&mut self) {
         if let State::Trial { outstanding, .. } = &mut self.state {
             *outstanding = false;

@@ -151,7 +151,7 @@ fn late_news_of_earlier_packets_is_ignored() {
 }
 
 #[test]
-fn shims_lost_beside_many_plain_packets_prove_nothing() {
+fn shims_lost_with_many_plain_packets_prove_nothing() {
     // One shim in eight packets, each round: all shims are lost, and of the plain packets those for
     // which `lost` holds.
     let rounds = |lost: fn(u64) -> bool| {

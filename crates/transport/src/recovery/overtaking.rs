@@ -9,7 +9,7 @@
 
 use super::{Probe, SentPacket};
 
-/// So many packets with data but without a shim in a row, and few bear shims.
+/// After this many packets in a row with data but without a shim, shims count as few.
 const FEW_SHIMS: u32 = 16;
 
 /// What was acknowledged, with shims and without.

@@ -7,7 +7,7 @@
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WindowUse {
     limited: bool,
-    /// An ACK has been told; what comes next is about the time after it.
+    /// An ACK has taken the report; what comes next is about the time after it.
     reported: bool,
 }
 

@@ -255,7 +255,7 @@ mod tests {
 
     /// RFC 9001 §4.6.2: streams that were opened for a server that allows fewer wait for it.
     #[test]
-    fn streams_beyond_a_lower_limit_are_told_of_though_none_waits_to_be_opened() {
+    fn streams_beyond_a_lower_limit_are_reported_though_none_waits_to_be_opened() {
         let mut local = LocalStreams::default();
         local.raise(2);
         while local.opened() < 2 {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_complained_about_anew() {
+    fn a_limit_is_reported_again_after_each_raise() {
         let mut local = LocalStreams::default();
         for limit in 1..4 {
             assert_eq!(local.open(), None);

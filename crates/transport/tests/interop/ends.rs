@@ -1,5 +1,5 @@
 //! Every way in which a half of a stream ends, and what each call on it then returns: one table,
-//! with quinn beside this library. Where the two differ on purpose the table says so.
+//! for quinn and this library. Where the two differ on purpose, the table has both results.
 
 use std::io;
 use std::time::Duration;

@@ -39,7 +39,7 @@ async fn clients_prove_their_address_and_go_on() {
                     let stats = endpoint.stats();
                     assert_eq!((stats.retries_sent, stats.incoming), (1, 1), "{stats:?}");
                 }
-                // Its own loop lets in nobody unproved.
+                // Its own loop accepts no client without a token.
                 Server::Quinn { .. } => {}
             }
         }

@@ -229,7 +229,7 @@ async fn live(
             tokio::spawn(async move { talk(&connection, random, &counts).await })
         })
         .collect();
-    // Futures that nobody waits for to the end.
+    // Futures that are dropped before they complete.
     if random.below(4) == 0 {
         let pause = Duration::from_micros(random.below(5_000));
         let all = async {

@@ -9,8 +9,8 @@ use crate::{Duration, Instant};
 
 const FULL: usize = 1200;
 
-/// Closes the client of a connection; what the server hears of it.
-fn heard(code: u64, reason: &[u8]) -> (u64, Bytes) {
+/// Closes the client of a connection; the code and reason that the server receives.
+fn received_close(code: u64, reason: &[u8]) -> (u64, Bytes) {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
     let now = pair.now;
@@ -26,14 +26,14 @@ fn heard(code: u64, reason: &[u8]) -> (u64, Bytes) {
 #[test]
 fn a_long_reason_is_cut_and_a_code_beyond_2_to_the_62_is_said_as_0() {
     let reason = [b'x'; 1000];
-    assert_eq!(heard(1, &reason[..256]).1, reason[..256]);
-    assert_eq!(heard(1, &reason).1, reason[..256]);
+    assert_eq!(received_close(1, &reason[..256]).1, reason[..256]);
+    assert_eq!(received_close(1, &reason).1, reason[..256]);
     let largest = (1 << 62) - 1;
     assert_eq!(
-        heard(largest, b"why"),
+        received_close(largest, b"why"),
         (largest, Bytes::from_static(b"why"))
     );
-    assert_eq!(heard(largest + 1, b"why"), (0, Bytes::new()));
+    assert_eq!(received_close(largest + 1, b"why"), (0, Bytes::new()));
 }
 
 /// A connection with data under way in both directions.

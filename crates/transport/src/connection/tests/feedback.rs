@@ -319,8 +319,8 @@ fn counters_of_a_new_path_start_from_zero() {
         got.len() == data.len()
     }));
     pair.run(Duration::from_secs(1));
-    let heard = pair.server.log().feedback.packets[1] - log.feedback.packets[1];
-    assert!(heard > 60, "{heard}");
+    let counted = pair.server.log().feedback.packets[1] - log.feedback.packets[1];
+    assert!(counted > 60, "{counted}");
     assert_eq!(pair.server.get().stats().feedback_bad, 0);
 }
 

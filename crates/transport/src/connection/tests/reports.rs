@@ -159,7 +159,7 @@ fn which_router_bounds_the_flow() {
 
 /// RFC 9000 §10.2.2: who closes and hears that the peer closes too, drains.
 #[test]
-fn a_close_that_crosses_the_own_one_is_heard() {
+fn a_close_that_crosses_the_own_one_is_received() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(500));
     let close = ConnectionClose {
@@ -172,8 +172,8 @@ fn a_close_that_crosses_the_own_one_is_heard() {
         let now = pair.now;
         pair.client.get().close(now, 1, Bytes::new());
         send(&mut pair, From::Server, SpaceId::Data, &frames(&[frame]));
-        let heard = pair.client.get().stats().packets_received;
-        let done = |pair: &mut Pair| pair.client.get().stats().packets_received > heard;
+        let received = pair.client.get().stats().packets_received;
+        let done = |pair: &mut Pair| pair.client.get().stats().packets_received > received;
         assert!(pair.run_until(Duration::from_millis(15), done));
         let drains = pair.client.get().drains_until().is_some();
         assert_eq!(drains, closes);

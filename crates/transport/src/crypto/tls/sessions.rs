@@ -48,22 +48,22 @@ struct State {
 }
 
 impl State {
-    fn insert(&mut self, id: Vec<u8>, kept: StoredSession) {
-        self.order.insert(kept.serial, id.clone());
-        self.by_id.insert(id, kept);
+    fn insert(&mut self, id: Vec<u8>, session: StoredSession) {
+        self.order.insert(session.serial, id.clone());
+        self.by_id.insert(id, session);
     }
 
     fn remove(&mut self, id: &[u8]) -> Option<StoredSession> {
-        let kept = self.by_id.remove(id)?;
-        self.order.remove(&kept.serial);
-        Some(kept)
+        let session = self.by_id.remove(id)?;
+        self.order.remove(&session.serial);
+        Some(session)
     }
 
     /// Drops those that are too old, and the oldest beyond `most`.
     fn trim(&mut self, now: u64, most: usize) {
         while let Some((_, id)) = self.order.first_key_value() {
-            let kept = self.by_id.get(id);
-            let is_old = kept.is_none_or(|kept| now.saturating_sub(kept.since) > LIFETIME);
+            let session = self.by_id.get(id);
+            let is_old = session.is_none_or(|session| now.saturating_sub(session.since) > LIFETIME);
             if !is_old && self.by_id.len() <= most {
                 return;
             }
@@ -97,13 +97,13 @@ impl Sessions {
         state.remove(&id);
         let serial = state.next;
         state.next += 1;
-        let kept = StoredSession {
+        let session = StoredSession {
             serial,
             since: now,
             limits,
             secrets,
         };
-        state.insert(id, kept);
+        state.insert(id, session);
         state.trim(now, self.most);
         true
     }
@@ -111,15 +111,15 @@ impl Sessions {
     /// Takes a session out, if it is there, is not too old, and `limits` are no lower than those
     /// that its client remembers.
     fn take(&self, now: u64, id: &[u8], limits: &EarlyLimits) -> Option<StoredSession> {
-        let kept = self.lock().remove(id)?;
-        let is_old = now.saturating_sub(kept.since) > LIFETIME;
-        (!is_old && limits.include(&kept.limits)).then_some(kept)
+        let session = self.lock().remove(id)?;
+        let is_old = now.saturating_sub(session.since) > LIFETIME;
+        (!is_old && limits.include(&session.limits)).then_some(session)
     }
 
     /// Puts a session back in its place, if there is still room for one of its age.
-    fn restore(&self, now: u64, id: Vec<u8>, kept: StoredSession) {
+    fn restore(&self, now: u64, id: Vec<u8>, session: StoredSession) {
         let mut state = self.lock();
-        state.insert(id, kept);
+        state.insert(id, session);
         state.trim(now, self.most);
     }
 
@@ -166,8 +166,8 @@ impl ForConnection {
         if resumed {
             taken.pop();
         }
-        for (id, kept) in taken {
-            self.sessions.restore(self.now, id, kept);
+        for (id, session) in taken {
+            self.sessions.restore(self.now, id, session);
         }
     }
 }
@@ -184,9 +184,9 @@ impl StoresServerSessions for ForConnection {
     }
 
     fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
-        let kept = self.sessions.take(self.now, id, self.limits.as_ref()?)?;
-        let secrets = kept.secrets.clone();
-        self.taken().push((id.to_vec(), kept));
+        let session = self.sessions.take(self.now, id, self.limits.as_ref()?)?;
+        let secrets = session.secrets.clone();
+        self.taken().push((id.to_vec(), session));
         Some(secrets)
     }
 
@@ -212,7 +212,7 @@ mod tests {
 
     fn take(sessions: &Sessions, now: u64, id: u8) -> Option<Vec<u8>> {
         let taken = sessions.take(now, &[id; 32], &limits(1000));
-        taken.map(|kept| kept.secrets)
+        taken.map(|session| session.secrets)
     }
 
     #[test]

@@ -19,7 +19,7 @@ struct Net {
     connections: [Option<(ConnectionHandle, Box<Connection>)>; 2],
     /// When they arrive, whether at the server, and their bytes.
     flying: VecDeque<(Instant, usize, Vec<u8>)>,
-    /// What the server's controllers were told.
+    /// Calls that the server's controllers received.
     log: Arc<Mutex<ControllerLog>>,
     client: Arc<TransportConfig>,
     token: Vec<u8>,

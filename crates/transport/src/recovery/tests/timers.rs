@@ -3,8 +3,8 @@
 use super::sender::Sender;
 use super::*;
 
-/// RFC 9002 section 5.3: the peer's word on how long it held an ACK back counts up to its
-/// `max_ack_delay`, once the handshake is confirmed; before that it has not told one.
+/// RFC 9002 section 5.3: the ACK delay that the peer reports counts up to its `max_ack_delay`, once
+/// the handshake is confirmed; before that its parameter has not arrived.
 #[test]
 fn a_confirmed_peer_holds_acks_back_for_its_maximum_at_most() {
     for (confirmed, srtt_us) in [(true, 121_875), (false, 106_250)] {
@@ -52,7 +52,7 @@ fn backed_off() -> Sender {
     s
 }
 
-/// RFC 9002 section 6.2.2: keys that are discarded end the backoff. Another path begins anew.
+/// RFC 9002 section 6.2.2: keys that are discarded end the backoff. So does another path.
 #[test]
 fn discarded_keys_and_another_path_end_the_backoff() {
     let mut drained = backed_off();
@@ -115,7 +115,7 @@ fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
     assert_eq!(drained.recovery.deadline(), Some(at(650)));
     let mut moved = client();
     moved.recovery.change_path(at(350), None, false);
-    // The round trip is to be learnt anew: 333 + 4 x 166.5.
+    // The round trip has to be measured again: 333 + 4 x 166.5.
     assert_eq!(moved.recovery.deadline(), Some(at(350 + 999)));
     let mut blocked = client();
     blocked.recovery.set_amplification_blocked(at(300), false);

@@ -183,7 +183,7 @@ fn no_event_of_many_is_lost_and_their_memory_is_given_back() {
     assert!(server.events.capacity() <= 1024);
 }
 
-/// The bound of many streams is told without a look at each.
+/// The bound of many streams is found without a look at each.
 #[test]
 fn many_streams_are_bounded_by_the_connections_credit_alone() {
     let config = StreamsConfig {
@@ -201,7 +201,7 @@ fn many_streams_are_bounded_by_the_connections_credit_alone() {
     assert_eq!(bounds[59], 1_000_500);
 }
 
-/// RFC 9000 §4.1: who says that it waits is told of the little there is.
+/// RFC 9000 §4.1: a peer that reports that it waits gets the little credit there is.
 #[test]
 fn a_peer_that_waits_is_given_the_little_there_is() {
     let (mut client, mut server) = pair(StreamsConfig::default());
@@ -243,7 +243,7 @@ fn an_ack_of_many_packets_ends_a_stream() {
     let mut run = AckedRun::default();
     for packet in packets.iter().rev() {
         client.gather_acked(&packet.sent, &mut run);
-        assert_eq!(client.poll_event(), None, "they are told of together");
+        assert_eq!(client.poll_event(), None, "they are reported together");
     }
     client.settle_acked(&mut run);
     assert_eq!(events(&mut client), [StreamEvent::Finished(id)]);

@@ -43,7 +43,7 @@ pub enum PartialDecode {
     /// Version Negotiation; see [`version::VersionNegotiation::decode`]. It takes up the whole
     /// datagram.
     VersionNegotiation,
-    /// A long header of a version that is not 1. What follows cannot be told apart.
+    /// A long header of a version other than 1. What follows is unknown.
     UnknownVersion(Unknown),
 }
 
