@@ -23,7 +23,8 @@ impl QuickStartSignal {
         Self { ttl: USUAL_TTL }
     }
 
-    /// The TTL that packets are sent with. Where it is not what IP says, nothing is approved.
+    /// The TTL that packets are sent with. Where it differs from the IP header's, nothing is
+    /// approved.
     #[must_use]
     pub const fn with_sent_ttl(mut self, ttl: u8) -> Self {
         self.ttl = ttl;
@@ -104,7 +105,7 @@ impl Signal for QuickStartSignal {
     }
 }
 
-/// Counts packets that brought a request; others say nothing.
+/// Counts packets that brought a request, and no others.
 #[derive(Debug, Default)]
 struct QuickStartMeter(Totals);
 

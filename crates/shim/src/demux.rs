@@ -15,7 +15,7 @@
 
 use crate::Kind;
 
-/// What the first byte of a datagram says.
+/// The class of a datagram by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Datagram {
     /// Perhaps a shim of this kind: its prefix and check decide ([`crate::Framed::parse`]).

@@ -41,13 +41,13 @@ pub struct TransportConfig {
     /// Explicit-feedback protocols that this side can fill and read, the preferred first. Empty:
     /// not one byte differs from plain QUIC.
     pub signals: Vec<Arc<dyn Signal>>,
-    /// The connection ends when nothing is heard for so long (the lesser of both sides' rules).
+    /// The connection ends after this time without a packet (the lesser of both sides' rules).
     /// `None` or zero: never. Three probe timeouts of a slow path are waited in any case (RFC 9000
     /// §10.1), each of which counts as this timeout, or 20 s, at most.
     pub max_idle_timeout: Option<Duration>,
-    /// The connection ends if its handshake is not complete by then, whatever is heard meanwhile.
+    /// The connection ends if its handshake is not complete by then, whatever arrives meanwhile.
     pub handshake_timeout: Duration,
-    /// Say something after so long of silence, so that the connection outlives idle times. `None`:
+    /// Send a PING after this time of silence, so that the connection outlives idle times. `None`:
     /// do not.
     pub keep_alive: Option<Duration>,
     /// Largest datagram before path MTU discovery, bytes of UDP payload, shim included: what every
@@ -84,7 +84,7 @@ pub struct TransportConfig {
     pub max_ack_ranges: Option<usize>,
     /// Connection ids of the peer's that this side stores, at least 2.
     pub active_connection_id_limit: u64,
-    /// A client may change its address (RFC 9000 §9). Servers with false say
+    /// A client may change its address (RFC 9000 §9). Servers with false send
     /// `disable_active_migration`.
     pub migration: bool,
     /// The rate that paths to these peers are known to carry, in bytes of IP packets per second.
@@ -125,8 +125,8 @@ impl TransportConfig {
     }
 
     /// Size of the datagrams that begin connections, which prove that a path carries QUIC: 1200
-    /// bytes (RFC 9000 §14.1), or what every path is said to carry if that is less. A server drops
-    /// Initial packets in smaller ones.
+    /// bytes (RFC 9000 §14.1), or what every path is configured to carry if that is less. A server
+    /// drops Initial packets in smaller ones.
     pub(crate) fn full_datagram(&self) -> usize {
         MIN_INITIAL_DATAGRAM.min(self.initial_mtu.max(LEAST_BASE).into())
     }

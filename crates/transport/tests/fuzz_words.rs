@@ -64,7 +64,7 @@ impl Signal for Counts {
     }
 }
 
-/// Words of 8 bytes: what the sender does, and what the peer says.
+/// Words of 8 bytes: what the sender does, and what the peer sends.
 fn words(input: &[u8]) {
     let mut returned = Returned::new();
     let mut clock = OneWayDelay::new();

@@ -1,7 +1,7 @@
 //! Flows over long fat paths, 1 Gbit/s × 400 ms and 10 Gbit/s × 720 ms, within a budget of the
 //! receiving endpoint: what they hold in memory on either side, how fast they are, and whether they
-//! say what limits them. Two connections under a virtual clock, and an allocator that counts whose
-//! memory it gives.
+//! report what limits them. Two connections under a virtual clock, and an allocator that counts
+//! whose memory it gives.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::VecDeque;
@@ -313,9 +313,9 @@ struct FlowResult {
     most: [f64; 2],
     /// Share of the path's rate that the application got in the second half.
     rate: f64,
-    /// The receiver says that it limits the flow, at the end.
+    /// The receiver reports that it limits the flow, at the end.
     receive_limited: bool,
-    /// Share of its time that the sender says the peer's promise bounded it.
+    /// Share of its time for which the sender reports that the peer's credit bounded it.
     bounded_by_peer: f64,
     /// Packets that were not taken for want of memory.
     refused: u64,
@@ -384,7 +384,7 @@ fn ten_gigabits_over_720_ms_have_their_rate_with_8_gib() {
     assert_eq!(outcome.refused, 0);
 }
 
-/// Both sides say why it is no faster, and the receiver keeps within its budget.
+/// Both sides report why it is no faster, and the receiver keeps within its budget.
 #[test]
 fn ten_gigabits_over_720_ms_are_limited_by_default_and_say_so() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -110,7 +110,7 @@ fn transport() -> Arc<TransportConfig> {
     Arc::new(config)
 }
 
-/// The server's part: says where it listens, sends every client as many bytes as it asks for, and
+/// The server's part: prints where it listens, sends every client as many bytes as it asks for, and
 /// ends when its standard input does.
 fn serve(retry: Option<RetryPolicy>) {
     runtime().block_on(async {
@@ -214,7 +214,7 @@ impl Server {
         resident(&self.child.id().to_string())
     }
 
-    /// Ends it; what it says of its endpoint.
+    /// Ends it; what it prints of its endpoint.
     fn end(mut self) -> String {
         self.input = None;
         let mut line = String::new();
@@ -243,7 +243,7 @@ async fn connect(endpoint: &Endpoint, config: &ClientConfig, server: SocketAddr)
     connecting.expect("begun").await.expect("connected")
 }
 
-/// Connections that have been used and say nothing now.
+/// Connections that have been used and are silent now.
 fn connections_at_rest_are_small() {
     let server = Server::start("server");
     runtime().block_on(async {

@@ -1,6 +1,6 @@
 //! The marking rule: what a router writes into a VCP shim.
 //!
-//! Every field is combined with what the packet already says, so that the order of two routers
+//! Every field is combined with the packet's present one, so that the order of two routers
 //! matters only where both report the same load:
 //!
 //! | field | becomes |

@@ -11,7 +11,7 @@
 //! | 3 | sum | of the stamped headers' changes of rate, in 2⁻¹⁶ bytes/s, modulo 2⁶² |
 //! | 4 | xcp_ttl | of the latest of these packets |
 //! | 5 | ttl | its IP TTL or hop limit plus 1; 0 if unknown |
-//! | 6 | router | that it says bounds the flow |
+//! | 6 | router | that it names as the one that bounds the flow |
 //! | 7 | flags | of the latest of these packets, as below; left out while 0 |
 //!
 //! Flags: bits 0 to 2 are the class of the loss by corruption that its routers declare, or those of
@@ -19,7 +19,7 @@
 //! law; bit 4: a router found a cloud of which it knows nothing.
 //!
 //! A header that no router has stamped returns its sender's own wish, and counts for nothing. A
-//! packet whose IP ECN field says "congestion experienced" adds only what is negative. Each header
+//! packet whose IP ECN field is "congestion experienced" adds only what is negative. Each header
 //! counts for at most 2⁵⁶ either way (1 TB/s): differences are exact up to 31 headers even if all
 //! of them lie.
 
@@ -60,7 +60,7 @@ pub enum Implausible {
 }
 
 impl Implausible {
-    /// One line that says what is wrong.
+    /// One line with the cause.
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {

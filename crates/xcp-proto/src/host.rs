@@ -89,7 +89,7 @@ impl Arrivals {
     }
 }
 
-/// The cloud that a packet came out of, what its header says, and the IP bytes that it stands for,
+/// The cloud that a packet came out of, its header's fields, and the IP bytes that it stands for,
 /// `packets` packets at most. `None` if a router sent it straight here, or if the header cannot
 /// tell which.
 fn through(

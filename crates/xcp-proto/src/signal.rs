@@ -146,7 +146,7 @@ impl Signal for XcpSignal {
     }
 }
 
-/// Counts packets that brought a header; others say nothing.
+/// Counts packets that brought a header, and no others.
 #[derive(Debug)]
 struct XcpMeter {
     totals: Totals,

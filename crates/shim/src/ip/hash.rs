@@ -28,7 +28,7 @@ impl Layout {
         folded(hash)
     }
 
-    /// A hash of where the packet says that it comes from: its IPv4 address, or the 64 bits of its
+    /// A hash of the packet's source: its IPv4 address, or the 64 bits of its
     /// IPv6 prefix, in which a host may take any address.
     #[must_use]
     pub fn source_hash(&self, bytes: &[u8], seed: u64) -> u32 {

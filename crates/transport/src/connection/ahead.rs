@@ -6,7 +6,7 @@
 //!   server, address is validated    Initial, Handshake …    shim + 1-RTT [PING, padding]
 //! ```
 //!
-//! A client asks a server that spoke the signal when the session began which it resumes, a server a
+//! A client asks a server that advertised the signal when the resumed session began, a server a
 //! client whose ClientHello names it. Both answer with the handshake's next flight.
 
 use pathmark_cc::{KnownPath, Request};
@@ -35,7 +35,7 @@ pub struct ShownPath {
 }
 
 impl Connection {
-    /// What is known of the path from an earlier connection; what the configuration says counts
+    /// What is known of the path from an earlier connection; the configured rate counts
     /// before it. Call it before the first [`poll_transmit`](Self::poll_transmit).
     pub const fn set_known_path(&mut self, known: Option<KnownPath>) {
         self.remembered_path.known = known;

@@ -87,7 +87,7 @@ pub(super) enum CloseReason {
 }
 
 impl CloseReason {
-    /// As it may be said in Initial and Handshake packets, which must not show the application's
+    /// As it may be sent in Initial and Handshake packets, which must not show the application's
     /// state (RFC 9000 §10.2.3).
     pub(super) fn before_one_rtt(&self) -> TransportError {
         match self {

@@ -17,7 +17,7 @@ const LONG: usize = 4 + 1 + 1 + 2;
 impl Connection {
     /// The longest datagram that can be sent now, bytes: by the path's MTU, what stands in front of
     /// its packets, and the peer's limit. It changes with the path. `None`: the peer takes none, or
-    /// has not said so yet.
+    /// its parameters have not arrived.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
         let peer = match (&self.parameters.peer, self.zero_rtt.remembered()) {

@@ -189,7 +189,7 @@ impl Feedback {
         true
     }
 
-    /// From packet `next` on, a signal that speaks `wanted` goes in front of our data, if both
+    /// From packet `next` on, a signal for `wanted` goes in front of our data, if both
     /// sides named one.
     #[inline]
     pub(super) fn choose(&mut self, wanted: Explicit, next: u64) {

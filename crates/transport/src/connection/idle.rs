@@ -1,4 +1,4 @@
-//! When silence ends a connection, and what is said to prevent it (RFC 9000 §10.1).
+//! When silence ends a connection, and what is sent to prevent it (RFC 9000 §10.1).
 
 use super::timers::{Timer, Timers};
 use crate::{Duration, Instant};

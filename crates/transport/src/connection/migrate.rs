@@ -83,8 +83,8 @@ impl Connection {
         Some(left)
     }
 
-    /// True if this side must never [`migrate`](Self::migrate): it is a server, or its server said
-    /// so, as far as that is known (RFC 9000 §9, §18.2).
+    /// True if this side must never [`migrate`](Self::migrate): it is a server, or its server sent
+    /// `disable_active_migration`, as far as that is known (RFC 9000 §9, §18.2).
     #[must_use]
     pub fn is_migration_forbidden(&self) -> bool {
         let peer = self.parameters.peer.as_ref();
@@ -262,7 +262,7 @@ impl Connection {
         self.recovery.set_amplification_blocked(now, false);
         self.events.push_back(Event::PathChanged);
         // A server follows packets with more than probing frames in them (RFC 9000 §9.2): here is
-        // one, also where there is nothing to say.
+        // one, also where there is nothing to send.
         self.control.ping |= self.side.is_client();
         (left, path)
     }

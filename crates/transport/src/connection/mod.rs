@@ -11,9 +11,9 @@
 //!  deadlines ─► timeout ─► the part whose time has come
 //! ```
 //!
-//! [`Connection`] owns the parts and passes what one says to the other; no part knows the whole. It
-//! is driven with datagrams, time and the application's calls, and asked for datagrams, events and
-//! its next deadline; it reads no clock and does no I/O. After any call, ask
+//! [`Connection`] owns the parts and passes results of one to the other; no part knows the whole.
+//! It is driven with datagrams, time and the application's calls, and asked for datagrams, events
+//! and its next deadline; it reads no clock and does no I/O. After any call, ask
 //! [`poll_transmit`](Connection::poll_transmit) until it has nothing, take the events, and wait for
 //! [`deadline`](Connection::deadline).
 
@@ -171,7 +171,7 @@ pub struct Connection {
     remembered_path: ahead::RememberedPath,
     /// Our connection id that the peer's packets on the current path carry.
     local_id_in_use: ConnectionId,
-    /// Ack-eliciting packets still to be sent as probes, whatever the window says.
+    /// Ack-eliciting packets still to be sent as probes, whatever the window is.
     probes: [u8; 3],
     /// The last probe timeout of a handshake: of which space, and whether its second probe is the
     /// next to leave there.
@@ -186,7 +186,7 @@ pub struct Connection {
     timers: Timers,
     /// When poll_transmit was last asked.
     polled_at: Instant,
-    /// What routers last said.
+    /// The latest feedback of routers.
     last_feedback: Option<pathmark_cc::Feedback>,
     bounds: Bounds,
     stats: Stats,
@@ -198,7 +198,7 @@ pub struct Connection {
     tokens_moved: bool,
 }
 
-/// Largest datagram that is tried unless configuration says otherwise: packets of 9000 bytes over
+/// Largest datagram that is tried by default: packets of 9000 bytes over
 /// IPv4. Segmentation offload takes seven of them at a time.
 const LARGEST_MTU: u16 = 8972;
 

@@ -14,7 +14,7 @@ use crate::wire::{StreamId, varint};
 /// Unit of ACK delays that we send: 2^3 µs, the default.
 pub(super) const ACK_DELAY_EXPONENT: u8 = 3;
 
-/// What a server says of the ids that led to it, and a client does not.
+/// Ids that led to the server, in its parameters alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerIds {
     pub(super) original_destination: ConnectionId,
@@ -81,7 +81,7 @@ pub(super) fn longest_token(config: &TransportConfig) -> usize {
     datagram.saturating_sub(INITIAL_OVERHEAD + INITIAL_ROOM)
 }
 
-/// What this side says.
+/// The parameters that this side sends.
 ///
 /// # Errors
 /// TRANSPORT_PARAMETER_ERROR, if the configuration holds a value that cannot be sent.
@@ -137,7 +137,7 @@ pub(super) fn local(
 /// §3).
 pub(super) const MIN_ACK_DELAY: core::time::Duration = core::time::Duration::from_millis(1);
 
-/// The shortest and the longest idle timeout that can be said: zero is none (RFC 9000 §18.2).
+/// The shortest and the longest idle timeout that can be encoded: zero is none (RFC 9000 §18.2).
 const SHORTEST_IDLE: core::time::Duration = core::time::Duration::from_millis(1);
 const LONGEST_IDLE: core::time::Duration = core::time::Duration::from_millis(varint::MAX);
 

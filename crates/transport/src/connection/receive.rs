@@ -253,7 +253,7 @@ impl Connection {
             return;
         }
         if token.len() > parameters::longest_token(&self.config) {
-            // What is sent without it is answered with another Retry.
+            // Packets without it are answered with another Retry.
             self.lose(now, ConnectionError::TokenTooLong(token.len()));
             return;
         }

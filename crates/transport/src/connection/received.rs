@@ -147,7 +147,7 @@ impl Received {
         self.refused.end() > reported
     }
 
-    /// What was refused has a place now: the peer is to hear of a later packet, as soon as there is
+    /// What was refused has a place now: a later packet is to be acknowledged, as soon as there is
     /// one.
     pub(super) fn ask_for_refused(&mut self, now: Instant) {
         self.answer = ASKS;
@@ -232,7 +232,7 @@ impl Received {
     }
 
     /// Writes an ACK frame of at most `limit` bytes, and no more than a quarter of what was
-    /// received warrants; the largest number in it. `None`: nothing to say, or no room.
+    /// received warrants; the largest number in it. `None`: nothing to report, or no room.
     #[inline]
     pub(super) fn write_ack(
         &mut self,
@@ -252,7 +252,7 @@ impl Received {
             (usize::MAX, limit)
         };
         let start = w.position();
-        // Where the peer knows of all that arrived, the largest says that this side lives.
+        // Where the peer knows of all that arrived, the largest shows that this side lives.
         let last = self.ranges.is_empty().then_some(largest..=largest);
         let most = most.min(self.max_ranges);
         let ranges = self.ranges.descending().take(most).chain(last);

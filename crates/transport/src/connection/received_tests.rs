@@ -1,4 +1,4 @@
-//! What an ACK frame says, when it is due, and how much all of them may take.
+//! What an ACK frame contains, when it is due, and how much all of them may take.
 
 use core::ops::RangeInclusive;
 

@@ -27,7 +27,7 @@ impl Connection {
         let limits = self.streams.limits(self.recovery.bytes_in_flight());
         self.route.controller.on_limits(now, &limits);
         let mut request = self.route.controller.request();
-        // The controller hears of 1-RTT packets alone; the handshake has measured the path before
+        // The controller gets 1-RTT packets alone; the handshake has measured the path before
         // the first of them.
         request.min_rtt = request.min_rtt.or_else(|| self.recovery.rtt().min());
         request.ipv6 = self.address.is_ipv6();

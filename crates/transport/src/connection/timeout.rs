@@ -1,4 +1,4 @@
-//! What is due, and what is waited for.
+//! Timers: what is due, and the next deadline.
 
 use super::carried::Carried;
 use super::timers::Timer;

@@ -69,7 +69,7 @@ impl Connection {
     }
 
     fn batch(&mut self, now: Instant, buffer: &mut [u8], max_segments: usize) -> Option<Transmit> {
-        // A receiver is asked after each datagram and has seldom anything to say.
+        // A receiver is polled after each datagram and has seldom anything to send.
         if !SpaceId::ALL
             .iter()
             .any(|space| self.wants(now, *space, Permit::All))
@@ -233,7 +233,7 @@ impl Connection {
         Permit::All
     }
 
-    /// True if `space` has something to put into a packet. What is said here is then written.
+    /// True if `space` has something to put into a packet. Whatever makes it true is then written.
     fn wants(&mut self, now: Instant, space: SpaceId, permit: Permit) -> bool {
         let may = match space {
             SpaceId::Data => self.may_send_data(),

@@ -60,7 +60,7 @@ pub(crate) struct HandshakeResult {
     pub(crate) server: End,
     /// Flights in alternating directions, the client's first.
     pub(crate) flights: usize,
-    /// What the end that failed said.
+    /// The error of the end that failed.
     pub(crate) failure: Option<HandshakeError>,
 }
 

@@ -175,7 +175,7 @@ async fn datagrams_that_wait_for_room_are_not_dropped() {
     assert_eq!(refused, Err(SendDatagramError::ConnectionLost(over)));
 }
 
-/// A task that waits for room hears of the end.
+/// A task that waits for room gets the error at the end.
 #[tokio::test]
 async fn waiting_for_room_ends_with_the_connection() {
     let mut transport = transport();

@@ -57,7 +57,7 @@ impl ServerConfig {
         self
     }
 
-    /// What connections are accepted with.
+    /// The configuration with which connections are accepted.
     pub(super) fn into_core(self) -> core::ServerConfig {
         core::ServerConfig {
             transport: self.transport,

@@ -17,7 +17,7 @@ const LENGTH: usize = 1200;
 
 const CODES: [Ecn; 4] = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce];
 
-/// Bytes of which each datagram says the number of its train.
+/// Bytes with which each datagram carries the number of its train.
 fn train(number: u16) -> Vec<u8> {
     let datagram: Vec<u8> = number
         .to_be_bytes()

@@ -306,8 +306,8 @@ impl Endpoint {
         self.shared.socket().buffers()
     }
 
-    /// Counters of the endpoint: datagrams for no connection, what the kernel did not say, and how
-    /// many datagrams connections' own tasks opened.
+    /// Counters of the endpoint: datagrams for no connection, control messages that were cut off,
+    /// and how many datagrams connections' own tasks opened.
     #[must_use]
     pub fn stats(&self) -> EndpointStats {
         let state = self.shared.lock();
@@ -346,7 +346,8 @@ impl Endpoint {
         }
     }
 
-    /// Waits until all connections are over and their peers have been given time to hear of it.
+    /// Waits until all connections are over and their peers have been given time to receive the
+    /// close.
     pub async fn wait_idle(&self) {
         let mut waiting = Idle {
             shared: &self.shared,

@@ -264,7 +264,7 @@ impl EndpointShared {
         idle.for_each(Waker::wake);
     }
 
-    /// Who waits for the end of the last connection, if this was it, is to be woken.
+    /// Tasks that wait for the end of the last connection, if this was it, are to be woken.
     fn remove(&self, mut state: MutexGuard<'_, EndpointState>, handle: ConnectionHandle) -> Wakers {
         if let Some(slot) = state.connections.get_mut(handle.0)
             && slot.take().is_some()

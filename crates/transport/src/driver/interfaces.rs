@@ -46,8 +46,8 @@ struct Answer {
 }
 
 impl Interfaces {
-    /// What [`interface_mtu`] says of the way to a peer of `socket`, or said within the last
-    /// second. `None` also for a socket of the application's own: no interface is its way.
+    /// What [`interface_mtu`] returns for the way to a peer of `socket`, or returned within the
+    /// last second. `None` also for a socket of the application's own: no interface is its way.
     pub(super) fn mtu(
         &self,
         now: Instant,
@@ -113,7 +113,7 @@ impl Answer {
 }
 
 /// The largest datagram that the interface to `to` carries, bytes of UDP payload, from the address
-/// `from` if that is known. `None`: the system does not say, or no more than Ethernet does.
+/// `from` if that is known. `None`: the system has no value, or none above Ethernet's.
 pub(super) fn interface_mtu(to: SocketAddr, from: Option<IpAddr>) -> Option<u16> {
     #[cfg(target_os = "linux")]
     {

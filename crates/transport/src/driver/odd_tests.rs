@@ -173,8 +173,8 @@ fn ends(what: &str, test: impl Future<Output = ()> + Send + 'static) {
     assert!(is_done.recv_timeout(limit).is_ok(), "stands still: {what}");
 }
 
-/// Paths were said to carry more than the kernel takes: less is tried. Loopback interfaces carry
-/// packets of 65,536 bytes: datagrams of 65,507 over IPv4, but not over IPv6.
+/// Paths are configured to carry more than the kernel takes: less is tried. Loopback interfaces
+/// carry packets of 65,536 bytes: datagrams of 65,507 over IPv4, but not over IPv6.
 #[tokio::test]
 async fn what_the_kernel_refuses_as_too_long_leaves_as_less() {
     for (mtu, at) in [
@@ -241,7 +241,7 @@ async fn the_kernel_takes_the_largest_batch() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// An error of an earlier datagram says nothing of segmentation offload.
+/// An error of an earlier datagram does not concern segmentation offload.
 #[tokio::test]
 async fn an_error_that_passes_switches_no_offload_off() {
     let sending = UdpSocket::bind("127.0.0.1:0").unwrap();

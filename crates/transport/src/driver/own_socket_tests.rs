@@ -215,7 +215,7 @@ async fn connections_share_a_network_in_memory() {
     assert!(near.path_report().validated);
 }
 
-/// ECN fields travel as the socket says.
+/// ECN fields are those that the socket reports.
 #[tokio::test]
 async fn an_own_socket_carries_ecn() {
     let network = Arc::new(Network::default());

@@ -48,7 +48,7 @@ pub(super) struct ReceiveTask {
     shares: Shares,
     /// Another thread may open packets meanwhile.
     hands_over: bool,
-    /// What a stranger is answered.
+    /// The answer to a stranger.
     answer: Vec<u8>,
     place: Place,
     /// Once the socket was replaced.
@@ -234,7 +234,7 @@ struct Shares {
     owners: Vec<Option<usize>>,
 }
 
-/// What of a batch is for one connection.
+/// The datagrams of a batch for one connection.
 struct Share {
     connection: Arc<Shared>,
     datagrams: usize,

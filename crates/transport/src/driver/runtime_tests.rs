@@ -1,4 +1,4 @@
-//! Calls outside a runtime, and what each side hears where the other one fails.
+//! Calls outside a runtime, and the error of each side where the other one fails.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl Controller for Panics {
     }
 }
 
-/// A controller that panics ends its connection: the peer hears of it at once, by INTERNAL_ERROR.
+/// A controller that panics ends its connection: the peer gets INTERNAL_ERROR at once.
 #[tokio::test]
 async fn the_peer_of_a_connection_that_panics_hears_of_it() {
     for receiving in [false, true] {

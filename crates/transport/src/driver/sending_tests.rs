@@ -1,4 +1,4 @@
-//! What leaves a socket, and what an application hears of it.
+//! What leaves a socket, and which errors an application gets.
 
 use std::future::poll_fn;
 use std::net::{SocketAddr, UdpSocket};
@@ -202,7 +202,7 @@ mod linux {
 }
 
 /// As a reader of bytes sees it, the end may be read again and again, also when the connection is
-/// over since: nothing is missing. Where something is, each read says so.
+/// over since: nothing is missing. Where something is, each read returns the error.
 #[tokio::test]
 async fn the_end_of_a_stream_stays_its_end() {
     async fn read(stream: &mut RecvStream) -> Result<usize, std::io::ErrorKind> {

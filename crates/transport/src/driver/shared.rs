@@ -28,7 +28,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) endpoint: Arc<EndpointShared>,
     pub(super) handle: ConnectionHandle,
-    /// What arrived and is not opened yet.
+    /// Datagrams that arrived and are not opened yet.
     pub(super) inbox: Inbox,
     /// Client: what the server was called.
     pub(super) server_name: Option<String>,
@@ -69,7 +69,7 @@ pub(super) struct State {
     pub(super) later: Later,
 }
 
-/// What one waits for.
+/// The event that a task waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Awaited {
     Progress,
@@ -167,7 +167,7 @@ impl Shared {
         self.state.is_poisoned()
     }
 
-    /// Ends a broken connection: its peer is to hear of it at once, not by its idle timeout.
+    /// Ends a broken connection: its peer gets a close at once, not its idle timeout.
     pub(super) fn end_broken(&self, socket: &Socket, dscp: u8) {
         let mut buffer = self.endpoint.take_buffer();
         // The half of the connection that this uses may be the one that panicked.
@@ -239,8 +239,8 @@ impl Shared {
         }
     }
 
-    /// Opens the group of datagrams that has waited longest, and says how many it held; `None` if
-    /// no group waits.
+    /// Opens the group of datagrams that has waited longest, and returns how many it held; `None`
+    /// if no group waits.
     pub(super) fn open_next(&self, state: &mut State, now: Instant) -> Option<usize> {
         let group = self.inbox.pop()?;
         let datagrams = group.len();
@@ -373,7 +373,7 @@ impl State {
         self.later.wake(self.driver.take());
     }
 
-    /// The same, if reading has made credit that the peer should hear of.
+    /// The same, if reading has made credit that the peer should get.
     pub(super) fn wake_driver_for_credit(&mut self) {
         if self.driver.is_some() && self.core.streams().wants_to_send() {
             self.wake_driver();
@@ -444,10 +444,10 @@ impl State {
         }
     }
 
-    /// The connection is over: everyone who waits hears of it.
+    /// The connection is over: all tasks that wait are woken.
     pub(super) fn settle(&mut self, error: &ConnectionError) {
         let error = match (error, self.send_error) {
-            // Nothing is heard where nothing can be sent.
+            // Nothing arrives where nothing can be sent.
             (ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut, Some(kind)) => {
                 ConnectionError::Socket(kind)
             }

@@ -198,7 +198,8 @@ impl Controller for Panics {
 }
 
 /// One connection's controller panics, as its task sends or as the endpoint's receives: everybody
-/// who waits for that connection hears of it, the endpoint forgets it, and the others go on.
+/// tasks that wait for that connection get the error, the endpoint forgets it, and the others go
+/// on.
 #[tokio::test]
 async fn a_panic_leaves_no_task_waiting() {
     for receiving in [true, false] {
@@ -274,7 +275,7 @@ async fn panics_on_several_threads_end_their_connections_alone() {
     let serving = tokio::spawn(many(server.clone()));
     let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     let mut config = transport();
-    // The server has forgotten those that panicked, and says so if it is asked.
+    // The server has forgotten those that panicked, and answers their packets with a reset.
     config.keep_alive = Some(Duration::from_millis(50));
     let downloads: Vec<_> = (0..48)
         .map(|n: u8| {

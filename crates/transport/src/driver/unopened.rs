@@ -21,7 +21,7 @@ const SPARE: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Group {
     bytes: Vec<u8>,
-    /// What IP said of each, and its length.
+    /// Fields of each one's IP header, and its length.
     datagrams: Vec<(Received, usize)>,
 }
 

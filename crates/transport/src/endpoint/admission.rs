@@ -1,4 +1,4 @@
-//! Which clients are heard: from a first packet to an [`Incoming`].
+//! Which clients are admitted: from a first packet to an [`Incoming`].
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl OpenedFirst {
     }
 }
 
-/// Why a client is not heard.
+/// Why a client is not admitted.
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
     /// It has to prove its address first.
@@ -143,7 +143,7 @@ impl Endpoint {
             keys,
         } = opened;
         if self.config.server.is_none() {
-            // Clients are not heard any more.
+            // No client is admitted any more.
             return self.foreign();
         }
         if let Some(handle) = self.demux.by_initial(&found.dcid, received.remote) {

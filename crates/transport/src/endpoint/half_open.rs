@@ -282,7 +282,7 @@ mod tests {
             room_with_unread(&[0, 1, 2], &mut half_open, NOW, other),
             None
         );
-        // What is read is kept no longer.
+        // A packet that is read keeps the place no longer.
         assert_eq!(room_with_unread(&[1], &mut half_open, NOW, other), Some(0));
         // From the first time on, whatever comes meanwhile.
         let before = NOW + KEPT_UNREAD.saturating_sub(Duration::from_nanos(1));

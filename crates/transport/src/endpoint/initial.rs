@@ -8,7 +8,7 @@ use crate::crypto::{DirectionalKeys, EndpointKey, InitialCrypto, Keys, SAMPLE_LE
 use crate::wire::ConnectionId;
 use crate::wire::packet::{PlainHeader, Protected};
 
-/// What an Initial's token says about its client.
+/// What an Initial's token proves of its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     /// Destination id of the client's very first Initial.
@@ -17,8 +17,8 @@ pub(super) struct Origin {
     pub(super) retry_scid: Option<ConnectionId>,
     /// The client receives what is sent to its address.
     pub(super) validated: bool,
-    /// The token from an earlier connection that says so; to be spent once the packet has proved to
-    /// be the client's.
+    /// The token from an earlier connection that proves it; to be spent once the packet has proved
+    /// to be the client's.
     pub(super) token: Option<u64>,
 }
 
@@ -29,7 +29,7 @@ pub(super) enum TokenRead {
     None,
     /// One that is good unless it was used before.
     Good(Token),
-    /// One that says nothing.
+    /// One that proves nothing.
     Worthless,
 }
 

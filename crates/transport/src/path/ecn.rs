@@ -65,7 +65,7 @@ pub enum EcnFailure {
 /// Where validation stands (RFC 9000 Appendix A.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnState {
-    /// Nothing is marked: [`TransportConfig::ecn`](crate::TransportConfig::ecn) says so.
+    /// Nothing is marked: [`TransportConfig::ecn`](crate::TransportConfig::ecn) is false.
     Off,
     /// The first packets are sent with marks.
     Testing,

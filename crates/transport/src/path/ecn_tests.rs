@@ -188,7 +188,7 @@ fn marks_that_arrive_after_all_go_on() {
     // Without a marked packet under way marks are not to blame.
     v.on_probe_timeout(9);
     assert_eq!(v.state(), EcnState::Capable);
-    // An ACK frame that says nothing of marks, since it raised nothing, is no result.
+    // An ACK frame that raises no largest number has no counts to check: no result.
     send(&mut v, Ecn::Ect0);
     v.on_probe_timeout(3);
     v.on_acked(v.next - 1, Ecn::Ect0);

@@ -217,7 +217,7 @@ impl Returned {
         if self.newest.is_some_and(|n| number <= n) || epoch < least {
             return None;
         }
-        // An answer that was sent again says nothing new.
+        // An answer that was sent again contains nothing new.
         if signal.asks_once() && self.last == Some((epoch, *counters)) {
             return None;
         }

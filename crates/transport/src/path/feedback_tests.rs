@@ -189,7 +189,7 @@ fn an_epoch_begins_once_for_each_change_of_ours() {
     assert_eq!(returned.on_frame(6, 0, &totals(7), &Plain), None, "over");
     assert_eq!(returned.on_frame(7, 8, &totals(1), &Plain), None);
     assert_eq!(returned.disbelieved().uncalled_epochs, 2);
-    // The sender moves: what was counted on the old path says nothing any more.
+    // The sender moves: what was counted on the old path is void.
     returned.on_path_change(10);
     assert!(!returned.has_feedback());
     returned.on_sent(10, SIZE);
@@ -241,7 +241,7 @@ fn only_news_is_returned() {
     assert_eq!(counting.poll(), Some((3, totals(3))));
 }
 
-/// An answer is what one frame says. Some of several get through, and count once.
+/// An answer is the content of one frame. Some of several get through, and count once.
 #[test]
 fn an_answer_goes_back_several_times_and_counts_once() {
     let mut counting = Counting::new(&Asking);
@@ -290,8 +290,8 @@ proptest! {
         prop_assert_eq!(returned.disbelieved().total(), 0);
     }
 
-    /// Whatever a peer says, in every order: each packet counts once at most, and only in an epoch
-    /// that it was sent in.
+    /// Whatever a peer reports, in every order: each packet counts once at most, and only in an
+    /// epoch that it was sent in.
     #[test]
     fn no_packet_counts_twice(words in prop::collection::vec(sender_event(), 1..300)) {
         let mut returned = Returned::new();

@@ -31,14 +31,14 @@ const STANDING: Duration = Duration::from_millis(50);
 /// hold.
 const SEEN: u32 = 64;
 
-/// A clock that stepped so often …
+/// A clock that stepped this number of times …
 const MOST_STEPS: usize = 3;
-/// … within so long is not used any more. (One that was set right, or a machine that was paused,
+/// … within this time is not used any more. (One that was set right, or a machine that was paused,
 /// steps once.)
 const STEPS_WITHIN: Duration = Duration::from_secs(600);
 
 /// The way back is believed to hold as much of a round trip as the path is long twice, or this. A
-/// round trip that grew by more than that queues on the way there, whatever the clock says.
+/// round trip that grew by more than that queues on the way there, whatever the clock shows.
 const MOST_ON_THE_WAY_BACK: Duration = Duration::from_millis(200);
 
 /// A packet that was acknowledged.

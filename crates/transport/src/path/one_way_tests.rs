@@ -225,7 +225,7 @@ proptest! {
         }
     }
 
-    /// Whatever a clock says: no panic, never more than the round trip grew, and never less than
+    /// Whatever a clock shows: no panic, never more than the round trip grew, and never less than
     /// the way back can hold.
     #[test]
     fn any_clock(

@@ -79,7 +79,7 @@ pub struct PlainPath {
     /// Shims lost since the last one that got through.
     lost_shims: u32,
     retry: Duration,
-    /// Largest number among acknowledged packets with a shim: losses from before it say nothing.
+    /// Largest number among acknowledged packets with a shim: losses from before it do not count.
     largest_acked: Option<u64>,
     /// First packet with a shim: plain ones from before it (the handshake's) prove nothing.
     first_shim: Option<u64>,

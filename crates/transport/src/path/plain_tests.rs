@@ -93,7 +93,7 @@ fn plain_paths_are_tried_again_ever_more_rarely() {
     assert!(path.plain.passes_shims());
 }
 
-/// While one shim tries the path, what is lost without one says nothing of it.
+/// While one shim tries the path, losses of packets without one do not count against it.
 #[test]
 fn plain_packets_that_are_lost_end_no_trial() {
     let mut path = Path::new();

@@ -1,4 +1,4 @@
-//! Which acknowledged packets say that an earlier one with a shim is lost.
+//! Which acknowledged packets show that an earlier one with a shim is lost.
 //!
 //! Ports that obey shims may keep what carries them in a queue of its own, where a packet without
 //! one, such as a mere ACK, overtakes it. As long as most packets bear shims, only those tell of
@@ -22,13 +22,13 @@ pub(super) struct Overtaking {
 }
 
 impl Overtaking {
-    /// The largest acknowledged packet that is no question.
+    /// The largest acknowledged packet other than questions.
     #[inline]
     pub(super) const fn largest(&self) -> Option<u64> {
         self.largest
     }
 
-    /// `number` was acknowledged, which is no question's.
+    /// `number`, which is not a question's, was acknowledged.
     #[inline]
     pub(super) fn raise(&mut self, number: u64) {
         self.largest = self.largest.max(Some(number));

@@ -6,8 +6,7 @@ use pathmark_cc::PacketState;
 
 use crate::{Ecn, Instant};
 
-/// What a packet is to find out about the path. The loss of one that is to find out anything says
-/// nothing about congestion.
+/// What a packet probes of the path. The loss of a probe shows nothing about congestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Probe {
     /// Nothing.
@@ -39,7 +38,7 @@ pub struct SentPacket<F> {
     pub in_flight: bool,
     /// A shim stood in front of it.
     pub shim: bool,
-    /// What it is to find out.
+    /// What it probes.
     pub probe: Probe,
     /// The path that it went over: that of a packet that is inserted is the current one, or
     /// [`PathNumber::OTHER`]; of one that comes out, neither RTT nor congestion follow from the

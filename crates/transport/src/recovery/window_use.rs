@@ -2,8 +2,8 @@
 
 /// What bounded the sender since it last could send.
 ///
-/// ACKs often come in batches: several are read before anything is sent. Each of them then speaks
-/// of the same window in use, so the answer stands until the sender has had its turn.
+/// ACKs often come in batches: several are read before anything is sent. Each of them then concerns
+/// the same window in use, so the answer stands until the sender has had its turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WindowUse {
     limited: bool,

@@ -112,7 +112,7 @@ pub struct RemoteStreams {
     concurrent: u64,
     /// The highest limit announced.
     promised: u64,
-    /// The peer said that it waits: announce whatever there is.
+    /// The peer reported that it waits: announce whatever there is.
     peer_waits: bool,
 }
 
@@ -175,7 +175,7 @@ impl RemoteStreams {
         self.concurrent = concurrent.min(StreamId::MAX_STREAMS);
     }
 
-    /// The peer says that it is held up by a limit of `limit`.
+    /// The peer reports that it is blocked by a limit of `limit`.
     pub fn on_peer_blocked(&mut self, limit: u64) {
         self.peer_waits |= limit >= self.promised;
     }
@@ -241,7 +241,7 @@ mod tests {
         assert!(local.raise(3) && !local.block_due());
         assert!(!local.raise(3) && !local.raise(4));
         assert_eq!((local.open(), local.open()), (Some(3), None));
-        // Who waits goes on waiting, and hears of it where there is room at once.
+        // A waiting opener goes on waiting, and gets an event where there is room at once.
         assert!(!local.start_over(4) && local.block_due());
         assert!(local.raise(5) && local.open() == Some(4));
         assert!(!local.start_over(5) && !local.block_due());
@@ -293,7 +293,7 @@ mod tests {
         remote.announce();
         remote.on_closed();
         assert!(!remote.update_due());
-        // What was promised is never taken back, and nothing is said meanwhile.
+        // Promised credit is never taken back, and nothing is announced meanwhile.
         remote.set_concurrent(0);
         assert!(!remote.update_due());
         assert_eq!(remote.announce(), 81);

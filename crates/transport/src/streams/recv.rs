@@ -129,8 +129,8 @@ impl RecvPart {
         let held = self.buffer.memory();
         let is_empty = self.buffer.base() == self.buffer.highest();
         Buffered {
-            // Who sends one byte on each of many streams is charged for the streams too. Those at
-            // rest are bounded by their number.
+            // A peer that sends one byte on each of many streams is charged for the streams too.
+            // Those at rest are bounded by their number.
             memory: held + if is_empty { 0 } else { BOOKKEEPING },
             readable: self.buffer.readable(),
         }

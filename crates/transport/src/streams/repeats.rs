@@ -15,7 +15,7 @@ use super::ranges::RangeSet;
 /// Beyond this part of what a stream has sent, nothing more is sent twice.
 const SHARE: u64 = 8;
 
-/// What of a stream goes twice. All sets hold bytes that are not acknowledged.
+/// Data of a stream that goes in two packets. All sets hold bytes that are not acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     /// Lost again and not sent since.

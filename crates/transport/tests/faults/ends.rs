@@ -32,7 +32,7 @@ pub(crate) struct End {
     pub(super) dead: bool,
     /// By how much its clock is ahead of the other's.
     pub(super) ahead: Duration,
-    /// The peer has said what it makes of early data.
+    /// The peer has decided on early data.
     pub(super) early: bool,
 }
 

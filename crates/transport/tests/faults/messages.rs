@@ -8,7 +8,7 @@ use super::applications::byte;
 
 /// Longest that is tried, bytes: more than some paths carry.
 const LONGEST: u32 = 1400;
-/// Bytes that say which datagram it is.
+/// Bytes for the datagram's number.
 const INDEX: usize = 4;
 
 /// What one end sends and has got.

@@ -42,8 +42,8 @@ pub(crate) struct Report {
     pub(crate) marked: u64,
 }
 
-/// Runs what `seed` stands for, and says how often each kind of fault struck; `trace`: prints each
-/// datagram.
+/// Runs what `seed` stands for, and counts how often each kind of fault struck; `trace`: prints
+/// each datagram.
 ///
 /// # Errors
 /// What went wrong, for people.

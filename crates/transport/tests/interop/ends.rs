@@ -349,7 +349,7 @@ async fn receiver(state: &str, subject: &Connection, peer: &Connection) -> (Rece
         }
         "complete and unread" => {
             other.finish().unwrap();
-            // Its acknowledgement says that all has arrived.
+            // Its acknowledgement shows that all has arrived.
             assert_eq!(other.stopped().await, Ok(None));
         }
         "reset and read" => {

@@ -261,7 +261,7 @@ async fn live(
                 Err(ConnectionError::PeerApplication { code: 9, .. }) => {
                     count(&counts.closed_by_server);
                 }
-                // Its close was lost, and is said again only to who says something soon.
+                // Its close was lost, and is repeated only if the peer sends something soon.
                 Err(ConnectionError::TimedOut | ConnectionError::Reset) => {
                     count(&counts.unheard);
                 }

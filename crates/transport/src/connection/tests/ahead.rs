@@ -15,7 +15,7 @@ use crate::{Duration, Ecn, Instant, Signal};
 const START: Instant = Instant::from_millis(1);
 const RATE: u64 = 7_000_000;
 
-/// Both ends speak `kinds`, the server is met for the second time, and has the client's address
+/// Both ends advertise `kinds`, the server is met for the second time, and has the client's address
 /// validated.
 fn known(kinds: &[u8]) -> Setup {
     let mut setup = Setup::default();
@@ -135,7 +135,7 @@ fn a_server_asks_no_router_before_the_address_is_validated() {
 
 #[test]
 fn a_peer_that_did_not_advertise_answers_is_not_asked() {
-    // A server that spoke no such signal the last time, and none that can be sent early data.
+    // A server that advertised no such signal the last time, and none that can be sent early data.
     let mut setup = known(&[0, KIND]);
     setup.client_crypto = Arc::new(NullCrypto::new(&[b"test"]).with_early_data(&[0]));
     connects_unasked(client_asks(setup));
@@ -219,8 +219,8 @@ fn a_question_that_comes_before_the_handshake_is_kept_and_answered() {
     assert_eq!(pair.client.get().stats().shims_received, 1);
 }
 
-/// The server that spoke the signal when the session began does not any more: nothing is put in
-/// front of 1-RTT packets, which it would drop.
+/// The server that advertised the signal when the session began does not any more: nothing is put
+/// in front of 1-RTT packets, which it would drop.
 #[test]
 fn a_server_that_has_given_the_signal_up_sees_it_no_more() {
     let mut setup = known(&[KIND]);

@@ -1,4 +1,4 @@
-//! What a connection that closes still says, how long it stays, and what it says no more.
+//! What a connection that closes still sends, how long it stays, and what it sends no more.
 
 use bytes::Bytes;
 
@@ -95,7 +95,7 @@ fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
     if let Ok(id) = id {
         let _ = pair.server.get().streams().write(id, b"more");
     }
-    // The server's own data that was under way makes the client say again that it is over.
+    // The server's own data that was under way makes the client repeat its close.
     while pair.now < until {
         assert_eq!(pair.server.get().deadline(), Some(until));
         if !pair.step() {
@@ -140,7 +140,7 @@ fn a_close_in_the_handshake_has_1200_bytes_or_waits_until_it_may() {
         let left = 3 * FULL - sent - if may { FULL } else { 0 };
         assert_eq!(server.address.limit.available(), left as u64);
         assert_eq!(server.stats().datagrams_sent, u64::from(may));
-        // It is said once.
+        // It is sent once.
         assert!(server.poll_transmit(now, &mut buffer, 1).is_none());
         if !may {
             server.address.limit.on_received(1);

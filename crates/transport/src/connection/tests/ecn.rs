@@ -177,7 +177,7 @@ fn marks_that_all_become_ce_are_given_up() {
     }
 }
 
-/// The first few packets of a connection are all that it has to say, and the path drops those with
+/// The first few packets of a connection are all that it has to send, and the path drops those with
 /// marks: it does not wait for ten of them.
 #[test]
 fn a_short_request_over_a_path_that_drops_marks() {

@@ -1,4 +1,4 @@
-//! Receivers that lie in FEEDBACK frames: whatever they say in whatever order, no packet counts
+//! Receivers that lie in FEEDBACK frames: whatever they report in whatever order, no packet counts
 //! twice, and none that was not sent.
 
 use std::sync::Arc;

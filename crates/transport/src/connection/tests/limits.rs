@@ -1,4 +1,4 @@
-//! Limits that a peer runs into, and deadlines that follow from what it said.
+//! Limits that a peer runs into, and deadlines that follow from its parameters.
 
 use std::net::SocketAddr;
 
@@ -68,7 +68,7 @@ fn unread_tokens_are_bounded() {
     assert_eq!(client.error(), None);
 }
 
-/// By what the peer said, and by what it was asked for as soon as it may have heard of that.
+/// By the peer's parameter, and by ACK_FREQUENCY as soon as the peer may have received it.
 #[test]
 fn probes_wait_as_long_as_the_peer_may_delay_its_acknowledgements() {
     let delay = |pair: &mut Pair| {
@@ -143,7 +143,7 @@ fn a_window_of_less_than_a_datagram_lets_one_through_in_a_round_trip() {
     at_rest(setup).upload(20_000, Duration::from_secs(2));
 }
 
-/// A controller hears once that its flow was idle, and not while packets are in flight.
+/// A controller is notified once that its flow was idle, and not while packets are in flight.
 #[test]
 fn a_flow_restarts_after_a_pause_alone() {
     let mut pair = at_rest(Setup::default());

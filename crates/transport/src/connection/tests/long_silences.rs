@@ -1,4 +1,4 @@
-//! Silences: how long each side waits for the other, whatever that one says.
+//! Silences: how long each side waits for the other, whatever that one reports.
 
 use super::inject::{frames, packet};
 use super::pair::{Pair, Setup};

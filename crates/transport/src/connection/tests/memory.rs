@@ -394,7 +394,7 @@ fn gaps_in_packet_numbers_take_of_the_shared_memory() {
     pair.down.faults.loss = 1_000_000;
     every_second_number(&mut pair, 6000);
     assert_eq!((room_for_ranges(&mut pair), alone.held()), (4096, 61_440));
-    // Once the client acknowledges an ACK that came with data, it has heard of all of them.
+    // Once the client acknowledges an ACK that came with data, it has an ACK for all of them.
     pair.down.faults.loss = 0;
     let id = pair.server.get().streams().open(Dir::Uni).unwrap();
     for _ in 0..10 {

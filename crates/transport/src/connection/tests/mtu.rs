@@ -175,7 +175,7 @@ fn shims(pair: &Pair) -> (usize, usize) {
     (probes.len(), others.len())
 }
 
-/// A probe that is lost because it is too large says nothing of shims: three others are tried.
+/// A probe that is lost because it is too large proves nothing of shims: three others are tried.
 #[test]
 fn probes_that_are_lost_are_no_trial_of_shims() {
     let mut pair = before_a_trial_of_shims();

@@ -58,7 +58,7 @@ impl Default for Setup {
     }
 }
 
-/// One end: a connection and what it has said so far.
+/// One end: a connection and what it has sent so far.
 pub(crate) struct Host {
     pub(crate) connection: Option<Box<Connection>>,
     pub(crate) address: SocketAddr,

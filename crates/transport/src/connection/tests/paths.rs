@@ -84,7 +84,7 @@ fn a_client_migrates_with_an_id_of_its_own() {
     assert_eq!(pair.server.get().stats().migrations, 1);
 }
 
-/// A client that has nothing to say, and no sizes to probe, is followed all the same, and back.
+/// A client that has nothing to send, and no sizes to probe, is followed all the same, and back.
 #[test]
 fn an_idle_client_is_followed() {
     let mut setup = Setup::default();
@@ -101,7 +101,7 @@ fn an_idle_client_is_followed() {
     }
 }
 
-/// The system is to choose the address to move to. A late packet to the former one does not say
+/// The system is to choose the address to move to. A late packet to the former one does not show
 /// which that is: the client would go back there.
 #[test]
 fn a_late_packet_does_not_say_where_a_new_path_begins() {
@@ -332,8 +332,8 @@ fn the_old_path_is_challenged_and_the_return_is_warm() {
     pair.upload(50_000, Duration::from_secs(5));
 }
 
-/// A forged packet of a few bytes leaves no room for a challenge, and the client is not heard:
-/// validation ends all the same.
+/// A forged packet of a few bytes leaves no room for a challenge, and the client's packets are
+/// lost: validation ends all the same.
 #[test]
 fn validation_ends_although_no_challenge_could_be_sent() {
     let mut pair = Pair::connected(Setup::default());
@@ -365,8 +365,8 @@ fn validation_ends_although_no_challenge_could_be_sent() {
 }
 
 /// The amplification limit of a forged address stops the server's probe timeout. Back on the path
-/// that it knows it has nothing new to send, and hears nothing: what was lost goes out again by the
-/// probe timeout alone.
+/// that it knows it has nothing new to send, and receives nothing: what was lost goes out again by
+/// the probe timeout alone.
 #[test]
 fn a_limit_of_a_forged_address_does_not_stop_the_probe_timeout_of_the_old_path() {
     let mut pair = Pair::connected(Setup::default());

@@ -1,4 +1,4 @@
-//! What the controller hears of loss.
+//! Reports of loss to the controller.
 
 use std::cell::RefCell;
 use std::rc::Rc;

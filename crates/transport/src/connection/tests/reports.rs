@@ -40,7 +40,7 @@ fn how_far_it_has_come() {
     assert_eq!(progress(pair.client.get()), [false; 3]);
 }
 
-/// A side without room for another connection says so.
+/// A side without room for another connection refuses it by a close.
 #[test]
 fn a_connection_that_is_refused_is_over_for_the_client() {
     let mut pair = Pair::new();
@@ -157,7 +157,7 @@ fn which_router_bounds_the_flow() {
     assert!(client.path_report(now).clock_used);
 }
 
-/// RFC 9000 §10.2.2: who closes and hears that the peer closes too, drains.
+/// RFC 9000 §10.2.2: an endpoint in the closing state that receives a close drains.
 #[test]
 fn a_close_that_crosses_the_own_one_is_received() {
     let mut pair = Pair::connected(Setup::default());

@@ -102,7 +102,7 @@ fn room_for_ranges_shrinks_although_memory_is_short() {
     assert_eq!((room_for_ranges(&mut pair), memory.held()), (4096, 61_440));
     memory.set_limit(0);
     assert!(pair.server.get().streams().holds_all_it_may());
-    // Once the client acknowledges an ACK that came with data, it has heard of all of them.
+    // Once the client acknowledges an ACK that came with data, it has an ACK for all of them.
     pair.down.faults.loss = 0;
     let id = pair.server.get().streams().open(Dir::Uni).unwrap();
     for _ in 0..10 {

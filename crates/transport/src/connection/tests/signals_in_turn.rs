@@ -133,7 +133,7 @@ fn a_law_gets_the_signal_that_it_wants() {
     assert_eq!(feedback.kind(), Some(0));
 }
 
-/// What routers said of the path that was left says nothing of the new one.
+/// Feedback of routers on the path that was left is void on the new one.
 #[test]
 fn a_frame_about_the_path_before_tells_nothing() {
     let mut feedback = negotiated();

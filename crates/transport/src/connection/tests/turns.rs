@@ -240,13 +240,13 @@ fn a_nat_that_rebinds_costs_no_throughput() {
         let (lost, _) = interrupted(name, |pair, _| pair.down.cut());
         let (took, mut pair) = interrupted(name, |pair, n| {
             pair.client.address.set_port(1000 + n);
-            // The server hears of it with the next packet.
+            // The server learns of it with the next packet.
             pair.client.get().ping();
         });
         assert_eq!(pair.server.get().stats().migrations, 4);
         println!("{name}: {took:?}, {lost:?} where as much is lost");
-        // What leaves for the former port until the server hears of it is lost as well: less than a
-        // round trip each time.
+        // What leaves for the former port until the server learns of it is lost as well: less than
+        // a round trip each time.
         let most = lost + 4 * Duration::from_millis(40);
         assert!(took <= most, "{name}: {took:?} instead of {lost:?}");
     }

@@ -1,4 +1,4 @@
-//! What the controller hears of whether the window bounded the sender.
+//! Reports to the controller of whether the window bounded the sender.
 
 use super::fixed_window::fixed_window;
 use super::pair::{Pair, Setup};

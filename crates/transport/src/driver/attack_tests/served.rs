@@ -97,7 +97,7 @@ impl Served {
         kib.parse::<usize>().unwrap() * 1024
     }
 
-    /// Ends it; what it says of its endpoint.
+    /// Ends it; what it prints of its endpoint.
     pub(super) fn end(mut self) -> String {
         drop(self.child.stdin.take());
         let stats = Self::line(&mut self.output, "EndpointStats ");

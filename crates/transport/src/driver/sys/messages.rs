@@ -28,7 +28,7 @@ pub(in super::super) struct Messages {
     received: Vec<Received>,
 }
 
-/// What a call says of one message.
+/// What a call returns of one message.
 #[derive(Clone, Copy, Debug)]
 struct Received {
     len: usize,

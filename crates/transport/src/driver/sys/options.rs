@@ -100,7 +100,7 @@ pub(super) fn set(
     let length = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(0);
     #[expect(unsafe_code, reason = "setsockopt(2) takes a pointer")]
     // SAFETY: the descriptor is open, since it is borrowed; the pointer is to as many bytes as the
-    // length says, which the kernel reads during the call.
+    // length covers, which the kernel reads during the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

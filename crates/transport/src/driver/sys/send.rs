@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 const WORD: usize = size_of::<usize>();
 /// Bytes of a control message's header: length, level, type (cmsg(3)).
 const HEADER: usize = WORD + 2 * size_of::<c_int>();
-/// Bytes of `in6_pktinfo`, the longest that is said.
+/// Bytes of `in6_pktinfo`, the longest control message.
 const LONGEST: usize = 20;
 /// Room for three: type of service, size of segments, source address.
 const ROOM: usize = 3 * (HEADER + LONGEST.next_multiple_of(WORD));

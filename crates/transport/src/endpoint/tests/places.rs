@@ -60,7 +60,7 @@ fn few_hosts_keep_no_other_out(hosts: u8) {
     ));
     assert_eq!(endpoint.poll_evicted(), Some(first));
     assert_eq!(endpoint.poll_evicted(), None);
-    // It may say so to the client, and is forgotten.
+    // It may send the client a close, and is forgotten.
     connection.refuse(NOW);
     assert!(connection.poll_transmit(NOW, &mut [0; 1500], 1).is_some());
     assert!(!endpoint.update(NOW, first, &mut connection));

@@ -142,7 +142,7 @@ impl Two {
         &mut self.at_client.as_mut().unwrap().1
     }
 
-    /// The client says something, by which the server follows it to where it is.
+    /// The client sends a packet, by which the server follows it to where it is.
     fn follow(&mut self) {
         self.begun().ping();
         self.run();

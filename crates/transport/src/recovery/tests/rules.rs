@@ -281,8 +281,8 @@ fn another_path_starts_from_nothing() {
     assert_eq!(new.acked.map(|a| a.in_flight_before), Some(1200));
 }
 
-/// RFC 9002 section 7.8: an ACK says whether the window bounded the sender since it last could
-/// send.
+/// RFC 9002 section 7.8: an ACK's report shows whether the window bounded the sender since it last
+/// could send.
 #[test]
 fn what_bounded_the_sender_is_reported_with_each_ack() {
     let mut s = Sender::settled();

@@ -86,7 +86,7 @@ fn probes_come_several_times_within_an_idle_timeout() {
 }
 
 /// A client with nothing in flight must keep the server unblocked: its timer counts from whatever
-/// it sent or heard last, and from each probe.
+/// it sent or received last, and from each probe.
 #[test]
 fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
     let client = || {

@@ -281,7 +281,7 @@ fn what_comes_after_forgetting_all_is_kept_as_on_a_new_stream() {
     assert_eq!((buffer.memory() <= 1024, buffer.skip()), (true, 10_000));
 }
 
-/// What a stream says that it holds is what flow control goes by.
+/// Flow control goes by the memory that a stream reports.
 #[test]
 fn pieces_count_with_their_places() {
     let mut buffer = Reassembly::default();

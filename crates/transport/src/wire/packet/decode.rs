@@ -54,7 +54,7 @@ pub struct Protected {
     pub ty: PacketType,
     /// Whom it is for.
     pub dcid: ConnectionId,
-    /// Whom it is from; empty in short headers, which do not say.
+    /// Whom it is from; empty in short headers, which do not carry it.
     pub scid: ConnectionId,
     /// Where the token of an Initial lies; empty otherwise.
     pub token: Range<usize>,
