@@ -261,8 +261,7 @@ fn a_cloud_shows_to_the_first_router_behind_it() {
     assert_eq!(cloud(&bytes, 61), None);
 }
 
-/// Once a router has no estimate of a cloud, the packet reports so to its end, and so does the
-/// receiver.
+/// A cloud without an estimate at one router is reported by the packet, and by the receiver.
 #[test]
 fn an_unmeasured_cloud_is_reported() {
     let request = pathmark_cc::XcpRequest::default();

@@ -346,8 +346,7 @@ impl Endpoint {
         }
     }
 
-    /// Waits until all connections are over and their peers have been given time to receive the
-    /// close.
+    /// Waits until all connections are over and their peers have had time to receive the close.
     pub async fn wait_idle(&self) {
         let mut waiting = Idle {
             shared: &self.shared,

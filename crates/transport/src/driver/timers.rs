@@ -258,8 +258,7 @@ impl<A: Alarm> Future for TimerTask<A> {
             if state.over {
                 return Poll::Ready(());
             }
-            // Before it looks: a task that sets the timer from here on wakes it, if the alarm needs
-            // that.
+            // Before it looks: a task that sets the timer later wakes it, if the alarm needs that.
             if state
                 .task
                 .as_ref()
