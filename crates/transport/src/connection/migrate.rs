@@ -129,9 +129,7 @@ impl Connection {
             None => (AmplificationLimit::new(), Next::New),
         };
         let mut address = Address::new(now, received.remote, received.local, limit);
-        address
-            .limit
-            .on_received(self.take_unknown(received.remote));
+        address.limit.on_received(self.take_credit(received.remote));
         let probed = self.off_path.take_if(|off| off.remote == received.remote);
         let adopted = probed.is_some_and(|off| {
             if matches!(next, Next::New) {
@@ -192,7 +190,7 @@ impl Connection {
         if let Some(off) = probed {
             self.control.remote_ids.give_up(off.id.sequence);
         }
-        let bytes = self.take_unknown(received.remote);
+        let bytes = self.take_credit(received.remote);
         old.address.limit.on_received(bytes);
         let next = old.path.map_or(Next::Same, Next::Back);
         self.leave_by(now, old.address, next, on_purpose);
@@ -330,7 +328,7 @@ impl Connection {
     }
 
     /// Bytes of the datagram at hand, if it is from `remote` and no limit has been fed with it.
-    fn take_unknown(&mut self, remote: SocketAddr) -> u64 {
+    fn take_credit(&mut self, remote: SocketAddr) -> u64 {
         let source = self.unknown_source.take();
         source
             .filter(|(from, _)| *from == remote)
@@ -360,7 +358,7 @@ impl Connection {
             };
             self.tokens_moved = true;
             let mut limit = AmplificationLimit::new();
-            limit.on_received(self.take_unknown(received.remote));
+            limit.on_received(self.take_credit(received.remote));
             self.off_path = Some(OffPath {
                 remote: received.remote,
                 local: received.local,
