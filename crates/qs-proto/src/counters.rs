@@ -39,7 +39,7 @@ pub enum Implausible {
 }
 
 impl Implausible {
-    /// One line that says what is wrong.
+    /// One line with the cause.
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {

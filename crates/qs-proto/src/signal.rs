@@ -7,7 +7,7 @@ use pathmark_transport::{Arrived, BadFeedback, Breach, Counters, Meter, Signal};
 
 use crate::counters::{Implausible, Totals};
 
-/// TTL or hop limit that operating systems give to packets, unless told otherwise.
+/// TTL or hop limit of packets whose sender configured no other value.
 const USUAL_TTL: u8 = 64;
 
 /// Quick-Start in a shim: in front of the packets that ask, and of no others.
@@ -23,7 +23,8 @@ impl QuickStartSignal {
         Self { ttl: USUAL_TTL }
     }
 
-    /// The TTL that packets are sent with. Where it is not what IP says, nothing is approved.
+    /// The TTL that packets are sent with. Where it differs from the IP header's, nothing is
+    /// approved.
     #[must_use]
     pub const fn with_sent_ttl(mut self, ttl: u8) -> Self {
         self.ttl = ttl;
@@ -104,7 +105,7 @@ impl Signal for QuickStartSignal {
     }
 }
 
-/// Counts packets that brought a request; others say nothing.
+/// Counts packets that brought a request, and no others.
 #[derive(Debug, Default)]
 struct QuickStartMeter(Totals);
 
@@ -128,7 +129,7 @@ impl Meter for QuickStartMeter {
     }
 }
 
-/// What the transport is told of counters that cannot be.
+/// The error that the transport gets for counters that contradict what was sent.
 fn bad(implausible: Implausible) -> BadFeedback {
     BadFeedback {
         breach: match implausible {

@@ -11,7 +11,7 @@ use qs_proto::answer::{Outcome, answer_payload};
 use qs_proto::carried;
 use qs_proto::counters::Totals;
 
-/// Random inputs per target in `cargo test`, beside the corpus.
+/// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 200_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 256;

@@ -11,11 +11,11 @@
 //! ```
 //!
 //! A QUIC v1 packet always has one of the two top bits set, unless both sides agreed to grease the
-//! fixed bit (RFC 9287): whoever offers shims does not offer that.
+//! fixed bit (RFC 9287): an endpoint that offers shims does not offer that.
 
 use crate::Kind;
 
-/// What the first byte of a datagram says.
+/// The class of a datagram by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Datagram {
     /// Perhaps a shim of this kind: its prefix and check decide ([`crate::Framed::parse`]).

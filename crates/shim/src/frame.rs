@@ -12,13 +12,13 @@
 //!   check  16-bit cyclic redundancy check ([`crate::crc16`]) over everything before it
 //! ```
 //!
-//! This much holds for every kind and every version, so unknown ones can be recognised and stepped
+//! Every kind and every version has this prefix, so unknown ones can be recognised and stepped
 //! over.
 //!
 //! **False positives.** A router that looks into every UDP datagram takes foreign random bytes for
 //! a shim with probability 2⁻⁵ (first byte) · 2⁻⁴ (version) · 2⁻⁴ (the kind's length) · 2⁻¹⁶
-//! (magic) · 2⁻¹⁶ (check) = 2⁻⁴⁵. The check is against accidents. It is no authentication: whoever
-//! can write a datagram can write a valid check.
+//! (magic) · 2⁻¹⁶ (check) = 2⁻⁴⁵. The check detects accidents. It does not authenticate: any
+//! host that can write a datagram can write a valid check.
 
 use core::{error, fmt};
 

@@ -2,7 +2,7 @@
 //! rewrites.
 //!
 //! [`Layout::walk`] checks a packet's headers once; the layout holds no borrow, so that a router
-//! may keep it beside a queued packet and rewrite that later. Methods take the packet's bytes
+//! may store it next to a queued packet and rewrite that later. Methods take the packet's bytes
 //! again. Given other bytes than those walked they read what is there, or nothing, and never panic.
 
 mod hash;

@@ -78,12 +78,12 @@ impl Rate {
         }
     }
 
-    /// So many low bits of a nonce stay as they were sent while the rate is lowered to this one
+    /// Low bits of a nonce that a router leaves unchanged when it lowers the rate to this one
     /// (RFC 4782 §3.4).
     ///
     /// Each pair of bits belongs to an exponent, from 8 (2 Mbit/s) for the lowest pair to 31 for
-    /// the highest. Who lowers the rate draws all pairs of higher exponents anew, so a receiver
-    /// that says twice the rate that it got has to guess two bits.
+    /// the highest. The router draws all pairs of higher exponents again, so a receiver that
+    /// reports twice the rate that it got has to guess two bits.
     #[must_use]
     pub const fn nonce_bits(self) -> u32 {
         (2 * (self.0 >> 11).saturating_sub(7)) as u32

@@ -130,7 +130,7 @@ impl Datagram {
     }
 
     /// The checksum of the whole datagram, computed in full (0 written as 0xFFFF). Only for a
-    /// packet that is no fragment.
+    /// packet that is not a fragment.
     #[must_use]
     pub fn compute_checksum(&self, bytes: &[u8], ip: &Layout) -> u16 {
         let datagram = bytes.get(self.header..self.end).unwrap_or(&[]);

@@ -23,7 +23,7 @@ struct Flow {
     received: ReceivedRanges,
     /// Packets on their way.
     path: VecDeque<u64>,
-    /// Every so many packets one is lost; 0: none.
+    /// One packet in this many is lost; 0: none.
     lose_every: u64,
     next: u64,
     now: Instant,

@@ -1,4 +1,4 @@
-//! 1 GiB through send buffer, STREAM frames and reassembly, beside a copy of as many bytes.
+//! 1 GiB through send buffer, STREAM frames and reassembly, compared with a copy of as many bytes.
 //!
 //! Everything that a bulk transfer does outside of packet headers, encryption, recovery and
 //! sockets: the application hands over data, packets of 1,400 bytes are filled, taken apart,

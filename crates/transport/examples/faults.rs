@@ -118,7 +118,7 @@ fn read(file: &str) -> io::Result<Option<(u64, u64, Table)>> {
     }
 }
 
-/// A file that is there is whole: it is written beside it, then renamed.
+/// Writes the file whole: under another name first, which is then renamed.
 fn write(file: &str, from: u64, next: u64, table: &Table) -> io::Result<()> {
     let mut text = format!("{from} {next}\n");
     for row in table {
@@ -127,9 +127,9 @@ fn write(file: &str, from: u64, next: u64, table: &Table) -> io::Result<()> {
         }
         text.push('\n');
     }
-    let beside = format!("{file}.new");
-    fs::write(&beside, text)?;
-    fs::rename(beside, file)
+    let partial = format!("{file}.new");
+    fs::write(&partial, text)?;
+    fs::rename(partial, file)
 }
 
 /// What is asked for.

@@ -22,7 +22,7 @@ use process::{descriptors, resident};
 use rounds::{Soak, TASKS};
 use sys::allocated;
 
-/// Memory may grow by so much from the first round to the last.
+/// Most bytes by which memory may grow from the first round to the last.
 const GROWTH: u64 = 1 << 20;
 /// And to any between: buffers that wait to be used again are more where tasks run late.
 const GROWTH_BETWEEN: u64 = 2 << 20;

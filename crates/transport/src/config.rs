@@ -41,13 +41,13 @@ pub struct TransportConfig {
     /// Explicit-feedback protocols that this side can fill and read, the preferred first. Empty:
     /// not one byte differs from plain QUIC.
     pub signals: Vec<Arc<dyn Signal>>,
-    /// The connection ends when nothing is heard for so long (the lesser of both sides' rules).
+    /// The connection ends after this time without a packet (the lesser of both sides' rules).
     /// `None` or zero: never. Three probe timeouts of a slow path are waited in any case (RFC 9000
     /// §10.1), each of which counts as this timeout, or 20 s, at most.
     pub max_idle_timeout: Option<Duration>,
-    /// The connection ends if its handshake is not complete by then, whatever is heard meanwhile.
+    /// The connection ends if its handshake is not complete by then, whatever arrives meanwhile.
     pub handshake_timeout: Duration,
-    /// Say something after so long of silence, so that the connection outlives idle times. `None`:
+    /// Send a PING after this time of silence, so that the connection outlives idle times. `None`:
     /// do not.
     pub keep_alive: Option<Duration>,
     /// Largest datagram before path MTU discovery, bytes of UDP payload, shim included: what every
@@ -59,7 +59,7 @@ pub struct TransportConfig {
     /// Largest datagram that path MTU discovery tries, bytes of UDP payload, shim included. Not
     /// above [`initial_mtu`](Self::initial_mtu): no discovery. `None`: what the interface carries,
     /// as far as the driver knows it, but no more than 8972, which is a packet of 9000 bytes; 1472
-    /// where nobody knows.
+    /// where the interface's MTU is unknown.
     pub max_mtu: Option<u16>,
     /// Largest datagram that this side receives, bytes (`max_udp_payload_size`, RFC 9000 §18.2).
     pub max_udp_payload_size: u16,
@@ -74,24 +74,24 @@ pub struct TransportConfig {
     pub streams: StreamsConfig,
     /// Unreliable datagrams (RFC 9221): whether this side takes them, and its queues.
     pub datagrams: DatagramsConfig,
-    /// Longest time that this side delays an acknowledgement (RFC 9000 §13.2.1). The peer is told
-    /// of whole milliseconds, at least one.
+    /// Longest time that this side delays an acknowledgement (RFC 9000 §13.2.1). The transport
+    /// parameter advertises whole milliseconds, at least one.
     pub max_ack_delay: Duration,
     /// Ranges of packet numbers that an ACK frame of 1-RTT packets has at most, at least 1: the
-    /// newest are told. `None`: as many as there is reason for. Few serve studies of what
+    /// newest are reported. `None`: as many as there is reason for. Few serve studies of what
     /// selective acknowledgement is worth: what a receiver held back of an older range is never
     /// acknowledged, so its sender repeats it.
     pub max_ack_ranges: Option<usize>,
     /// Connection ids of the peer's that this side stores, at least 2.
     pub active_connection_id_limit: u64,
-    /// A client may change its address (RFC 9000 §9). Servers with false say
+    /// A client may change its address (RFC 9000 §9). Servers with false send
     /// `disable_active_migration`.
     pub migration: bool,
     /// The rate that paths to these peers are known to carry, in bytes of IP packets per second.
     /// Where the peer's address is validated, a law that asks routers for a starting rate asks for
-    /// this one before the handshake is complete: a server beside its first flight, a client beside
-    /// its own if it may send early data there (0-RTT) and the peer spoke the signal that asks the
-    /// last time. Nothing is sent at this rate without a grant. `None`: it asks with its first
+    /// this one before the handshake is complete: a server with its first flight, a client with its
+    /// own if it may send early data there (0-RTT) and the peer advertised the signal for questions
+    /// the last time. Nothing is sent at this rate without a grant. `None`: it asks with its first
     /// flight of data.
     pub known_rate: Option<u64>,
     /// 1-RTT packets after which the keys are updated; the cipher's own limits hold besides.
@@ -125,8 +125,8 @@ impl TransportConfig {
     }
 
     /// Size of the datagrams that begin connections, which prove that a path carries QUIC: 1200
-    /// bytes (RFC 9000 §14.1), or what every path is said to carry if that is less. A server drops
-    /// Initial packets in smaller ones.
+    /// bytes (RFC 9000 §14.1), or what every path is configured to carry if that is less. A server
+    /// drops Initial packets in smaller ones.
     pub(crate) fn full_datagram(&self) -> usize {
         MIN_INITIAL_DATAGRAM.min(self.initial_mtu.max(LEAST_BASE).into())
     }

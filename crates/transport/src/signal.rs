@@ -1,6 +1,6 @@
 //! What an explicit-feedback protocol adds to the transport.
 //!
-//! A `Signal` says how many bytes stand in front of a datagram, fills them from the controller's
+//! A `Signal` defines how many bytes stand in front of a datagram, fills them from the controller's
 //! request, makes a [`Meter`] that counts what arrives, and turns differences of the returned
 //! counters into the controller's [`Feedback`]. The transport carries the counters as opaque
 //! cumulative numbers.
@@ -159,7 +159,8 @@ pub trait Signal: Send + Sync + fmt::Debug {
         self.shim_len()
     }
 
-    /// The most that [`len_of`](Self::len_of) may say of any request on a path of IPv6, or of IPv4.
+    /// The most that [`len_of`](Self::len_of) may return for any request on a path of IPv6, or of
+    /// IPv4.
     fn longest(&self, ipv6: bool) -> usize {
         let _ = ipv6;
         self.shim_len()

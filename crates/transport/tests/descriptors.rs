@@ -15,7 +15,7 @@ const CONNECTIONS: usize = 300;
 /// Descriptors that the process may have.
 const DESCRIPTORS: u64 = 64;
 
-/// Sends `length` bytes there, and says how many came back.
+/// Sends `length` bytes there, and returns how many came back.
 async fn echo(connection: &Connection, length: usize) -> usize {
     let (mut send, mut recv) = connection.open_bi().await.unwrap();
     send.write_all(&vec![7; length]).await.unwrap();

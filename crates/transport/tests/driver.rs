@@ -290,7 +290,7 @@ async fn an_endpoint_outlives_what_icmp_says() {
     drop(place);
     let socket = std::net::UdpSocket::bind(loopback()).unwrap();
     socket.connect(address).unwrap();
-    // Nobody is there; the next call at this socket hears of it.
+    // The port is unused: the next call at this socket returns the error.
     socket.send(b"?").unwrap();
     let client = Endpoint::new(socket, None).unwrap();
     // The runtime asks the kernel what is ready: of its answers the endpoint's was due first.

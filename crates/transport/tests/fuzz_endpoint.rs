@@ -18,7 +18,7 @@ use pathmark_transport::endpoint::{
 use pathmark_transport::wire::ConnectionId;
 use pathmark_transport::{Duration, Ecn, Instant};
 
-/// Random inputs per target in `cargo test`, beside the corpus.
+/// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 50_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 1400;
@@ -29,8 +29,8 @@ fn client(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), port))
 }
 
-/// A token as it comes, and the same bytes sealed by our own key: whatever they say, there is an
-/// answer.
+/// A token as it comes, and the same bytes sealed by our own key: whatever they contain, there is
+/// an answer.
 fn open_token(input: &[u8]) {
     let key = NullEndpointKey::new(1);
     let dcid = ConnectionId::new(input.get(..8).unwrap_or(&[])).expect("short enough");
@@ -47,7 +47,7 @@ fn open_token(input: &[u8]) {
     let _ = token::open(&key, &sealed, client(1), &dcid, NOW);
 }
 
-/// Handshake bytes for a server and for a client, cut where the first byte says.
+/// Handshake bytes for a server and for a client, cut at the offset in the first byte.
 fn handshake(input: &[u8]) {
     let Some((&cut, bytes)) = input.split_first() else {
         return;

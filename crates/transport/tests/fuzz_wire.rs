@@ -10,7 +10,7 @@ use pathmark_transport::wire::{
     Frame, Frames, PartialDecode, Side, TransportParameters, Writer, varint,
 };
 
-/// Random inputs per target in `cargo test`, beside the corpus.
+/// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 200_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 512;

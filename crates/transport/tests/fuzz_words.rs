@@ -10,7 +10,7 @@ use pathmark_transport::path::{OneWayDelay, Returned, Sample};
 use pathmark_transport::wire::frame::feedback::TIME_MODULUS;
 use pathmark_transport::{BadFeedback, Breach, Counters, Duration, Instant, Meter, Signal};
 
-/// Random inputs in `cargo test`, beside the corpus.
+/// Random inputs in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 50_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 1024;
@@ -64,7 +64,7 @@ impl Signal for Counts {
     }
 }
 
-/// Words of 8 bytes: what the sender does, and what the peer says.
+/// Words of 8 bytes: what the sender does, and what the peer sends.
 fn words(input: &[u8]) {
     let mut returned = Returned::new();
     let mut clock = OneWayDelay::new();

@@ -1,7 +1,7 @@
 //! Flows over long fat paths, 1 Gbit/s × 400 ms and 10 Gbit/s × 720 ms, within a budget of the
 //! receiving endpoint: what they hold in memory on either side, how fast they are, and whether they
-//! say what limits them. Two connections under a virtual clock, and an allocator that counts whose
-//! memory it gives.
+//! report what limits them. Two connections under a virtual clock, and an allocator that counts
+//! whose memory it gives.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use pathmark_transport::streams::{Dir, ReceiveMemory, StreamId};
 use pathmark_transport::wire::PartialDecode;
 use pathmark_transport::{Duration, Instant, TransportConfig};
 
-/// What endpoints share among their connections unless they are told otherwise.
+/// Default memory that endpoints share among their connections.
 const DEFAULT: u64 = 512 << 20;
 /// Fill the path, and then some; what comes in the second half counts as its rate.
 const TIME: Duration = Duration::from_secs(8);
@@ -30,7 +30,7 @@ struct Link {
     delay: Duration,
     /// Largest datagram.
     mtu: u16,
-    /// One in so many of the sender's datagrams is lost.
+    /// One in this many of the sender's datagrams is lost.
     loses: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Link {
     }
 }
 
-/// Who runs: nobody, the sender, the receiver.
+/// Which side runs: 0 none, 1 the sender, 2 the receiver.
 static SIDE: AtomicUsize = AtomicUsize::new(0);
 /// Bytes that each holds, and the most that it ever did.
 static HELD: [AtomicIsize; 3] = [const { AtomicIsize::new(0) }; 3];
@@ -308,21 +308,21 @@ impl Path {
 
 /// What became of a flow.
 #[derive(Debug)]
-struct Outcome {
+struct FlowResult {
     /// The most that sender and receiver held, in bandwidth-delay products.
     most: [f64; 2],
     /// Share of the path's rate that the application got in the second half.
     rate: f64,
-    /// The receiver says that it limits the flow, at the end.
+    /// The receiver reports that it limits the flow, at the end.
     receive_limited: bool,
-    /// Share of its time that the sender says the peer's promise bounded it.
+    /// Share of its time for which the sender reports that the peer's credit bounded it.
     bounded_by_peer: f64,
     /// Packets that were not taken for want of memory.
     refused: u64,
 }
 
 /// A flow over `link` to a receiver whose endpoint has `memory` bytes for received data.
-fn flow(link: Link, memory: u64) -> Outcome {
+fn flow(link: Link, memory: u64) -> FlowResult {
     for side in 1..3 {
         HELD[side].store(0, Ordering::Relaxed);
         MOST[side].store(0, Ordering::Relaxed);
@@ -344,7 +344,7 @@ fn flow(link: Link, memory: u64) -> Outcome {
     }
     let [sender, receiver] = &path.ends;
     let per_second = read as f64 / (TIME / 2).as_secs_f64();
-    let outcome = Outcome {
+    let outcome = FlowResult {
         most: [1, 2].map(|side| MOST[side].load(Ordering::Relaxed) as f64 / link.bdp() as f64),
         rate: per_second / link.rate as f64,
         receive_limited: receiver.connection.path_report(path.now).receive_limited,
@@ -384,7 +384,7 @@ fn ten_gigabits_over_720_ms_have_their_rate_with_8_gib() {
     assert_eq!(outcome.refused, 0);
 }
 
-/// Both sides say why it is no faster, and the receiver keeps within its budget.
+/// Both sides report why it is no faster, and the receiver keeps within its budget.
 #[test]
 fn ten_gigabits_over_720_ms_are_limited_by_default_and_say_so() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! What connections cost in memory: at rest, and while strangers flood the server.
 //!
-//! The server is a process of its own, this program started anew, so that what it costs can be told
-//! from what its clients and attackers cost. Linux only: resident memory is read from `/proc`.
+//! The server is a process of its own, a second start of this program, so that its memory is
+//! measured without its clients' and attackers'. Linux only: resident memory is read from `/proc`.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader};
@@ -110,7 +110,7 @@ fn transport() -> Arc<TransportConfig> {
     Arc::new(config)
 }
 
-/// The server's part: says where it listens, sends every client as many bytes as it asks for, and
+/// The server's part: prints where it listens, sends every client as many bytes as it asks for, and
 /// ends when its standard input does.
 fn serve(retry: Option<RetryPolicy>) {
     runtime().block_on(async {
@@ -214,7 +214,7 @@ impl Server {
         resident(&self.child.id().to_string())
     }
 
-    /// Ends it; what it says of its endpoint.
+    /// Ends it; what it prints of its endpoint.
     fn end(mut self) -> String {
         self.input = None;
         let mut line = String::new();
@@ -243,7 +243,7 @@ async fn connect(endpoint: &Endpoint, config: &ClientConfig, server: SocketAddr)
     connecting.expect("begun").await.expect("connected")
 }
 
-/// Connections that have been used and say nothing now.
+/// Connections that have been used and are silent now.
 fn connections_at_rest_are_small() {
     let server = Server::start("server");
     runtime().block_on(async {
@@ -285,7 +285,7 @@ fn connections_at_rest_are_small() {
     server.end();
 }
 
-/// First packets of real clients, taken from the wire: handshakes that nobody will ever finish, and
+/// First packets of real clients, taken from the wire: handshakes that are never completed, and
 /// every second time the end of such a handshake, which fails a connection as soon as it has begun.
 fn first_packets(count: usize) -> Vec<Vec<u8>> {
     runtime().block_on(async {

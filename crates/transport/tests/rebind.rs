@@ -235,7 +235,7 @@ async fn accepted_connections_stay_and_new_ones_come_to_the_new_socket() {
     .await;
 }
 
-/// Once nobody is there any more, its port is free for others.
+/// Once no connection uses it any more, its port is free for others.
 #[tokio::test]
 async fn a_former_socket_is_let_go() {
     bounded(async {
@@ -354,7 +354,7 @@ async fn a_server_changes_its_certificate_while_it_runs() {
     .await;
 }
 
-/// An endpoint that only connected accepts, once it is told how.
+/// An endpoint that only connected accepts, once it has a server configuration.
 #[tokio::test]
 async fn a_client_becomes_a_server() {
     bounded(async {

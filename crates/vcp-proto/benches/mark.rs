@@ -1,4 +1,4 @@
-//! What marking a packet costs, beside a copy of that packet for scale.
+//! What marking a packet costs, with a copy of that packet for scale.
 //!
 //! `parse and rewrite` is the whole of what a router does to a shim: check it, combine the answer,
 //! renew its check and the UDP checksum, with the packet's layout known. `from the IP header` walks

@@ -28,7 +28,7 @@ fn transport() -> Result<Arc<TransportConfig>, Box<dyn Error>> {
 }
 
 /// Sends [`BYTES`] to a server in this process. Returns how many arrived, and what the client's
-/// connection says of its path.
+/// connection reports of its path.
 async fn transfer() -> Result<(usize, PathReport), Box<dyn Error>> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let key = made.signing_key.serialize_der().try_into()?;

@@ -16,9 +16,9 @@
 //! | 13 | load | of that packet, in 1/128 |
 //! | 14 | ttl | its IP TTL or hop limit plus 1; 0 if unknown |
 //!
-//! An unmarked LOW is no signal: senders stamp LOW themselves, so on a path without any VCP router
-//! all packets would say LOW. That is why a code counts only with a hop count of at least 1.
-//! The ECN carrier has no hop count; its codes count as they are and indices 9…13 stay 0.
+//! An unmarked LOW does not count: senders stamp LOW themselves, so on a path without any VCP
+//! router all packets would read as LOW. That is why a code counts only with a hop count of at
+//! least 1. The ECN carrier has no hop count; its codes count as they are and indices 9…13 stay 0.
 
 use core::{error, fmt, time::Duration};
 
@@ -30,7 +30,7 @@ use crate::header::{Packet, R_ONE};
 /// How many counters there are.
 pub const LEN: usize = 15;
 
-/// Totals stop here (the largest QUIC varint), and with them the feedback. Nobody lives to see it.
+/// Totals stop here (the largest QUIC varint), and with them the feedback. No flow gets this far.
 const CEILING: u64 = (1 << 62) - 1;
 /// r = 1 as the sum counts it.
 const ONE: u64 = 1 << 16;
@@ -56,7 +56,7 @@ pub enum Implausible {
 }
 
 impl Implausible {
-    /// One line that says what is wrong.
+    /// One line with the cause.
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
@@ -105,7 +105,7 @@ struct Latest {
 }
 
 impl Totals {
-    /// Counts a packet by its shim. `None`: the shim was not sound, so the packet says nothing.
+    /// Counts a packet by its shim. `None`: the shim was not sound, so the packet does not count.
     #[inline]
     pub fn count_shim(&mut self, shim: Option<&Packet<'_>>, bytes: u64, ttl: Option<u8>) {
         let Some(shim) = shim else {

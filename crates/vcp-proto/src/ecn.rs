@@ -9,9 +9,9 @@
 //! | 11 | CE | OVER |
 //!
 //! This redefines a field with a standard meaning (RFC 3168, RFC 9331), so it is for networks under
-//! one hand: both ends choose it, and a router is told by DSCP, port or prefix which packets mean
-//! VCP by it. The functions here trust that classification and must not be called for anything
-//! else. There is no hop count: an untouched 01 reads as LOW.
+//! one hand: both ends choose it, and a router's configuration names the DSCP, port or prefix of
+//! packets that mean VCP by it. The functions here trust that classification and must not be called
+//! for anything else. There is no hop count: an untouched 01 reads as LOW.
 
 use pathmark_cc::VcpCode;
 use pathmark_shim::ip::Layout;

@@ -171,7 +171,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// What a sender writes: LOW, and nothing that a router has said.
+    /// What a sender writes: LOW, and no field of a router.
     #[inline]
     #[must_use]
     pub fn initial(request: &Request, carries_r: bool) -> Self {

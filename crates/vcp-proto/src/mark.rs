@@ -1,6 +1,6 @@
 //! The marking rule: what a router writes into a VCP shim.
 //!
-//! Every field is combined with what the packet already says, so that the order of two routers
+//! Every field is combined with the packet's present one, so that the order of two routers
 //! matters only where both report the same load:
 //!
 //! | field | becomes |
@@ -168,7 +168,7 @@ pub fn mark_packet(
     }
 }
 
-/// A shim as it came in a packet, kept beside the packet while that waits: to mark it, nothing
+/// A shim as it came in a packet, stored next to the packet while that waits: to mark it, nothing
 /// needs to be fetched from memory again, only written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifted {
@@ -208,8 +208,8 @@ impl Lifted {
         self.at as usize
     }
 
-    /// [`mark_packet`] for the packet that the shim was found in, which nobody has changed since
-    /// then (but for its IP header).
+    /// [`mark_packet`] for the packet that the shim was found in, unchanged since then (but for
+    /// its IP header).
     #[inline]
     pub fn mark(
         &self,

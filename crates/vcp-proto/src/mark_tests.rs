@@ -80,7 +80,7 @@ fn three_routers() {
     assert_eq!(tie.router, 44, "of equal loads the later router is named");
 }
 
-/// Two ports declare 5 % each; one without a word of it leaves what it finds.
+/// Two ports declare 5 % each; one that declares no corruption leaves the field as it is.
 #[test]
 fn declared_corruption_adds_up() {
     let declares = |corruption_ppm| VcpAnswer {

@@ -9,7 +9,7 @@ use crate::{
     header::{self, Packet, Repr},
 };
 
-/// TTL or hop limit that operating systems give to packets, unless told otherwise.
+/// TTL or hop limit of packets whose sender configured no other value.
 const USUAL_TTL: u8 = 64;
 
 /// VCP in a shim.
@@ -37,7 +37,7 @@ impl VcpSignal {
         self
     }
 
-    /// The TTL that packets are sent with, so that hops which are no VCP router can be told.
+    /// The TTL that packets are sent with, so that hops without a VCP router can be detected.
     /// `None`: not known.
     #[must_use]
     pub const fn with_sent_ttl(mut self, ttl: Option<u8>) -> Self {
@@ -188,7 +188,7 @@ fn difference(
     }
 }
 
-/// What the transport is told of counters that cannot be.
+/// The error that the transport gets for counters that contradict what was sent.
 fn bad(implausible: Implausible) -> BadFeedback {
     BadFeedback {
         breach: match implausible {

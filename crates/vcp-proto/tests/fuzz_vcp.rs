@@ -12,7 +12,7 @@ use vcp_proto::{
     mark::{self, Outcome},
 };
 
-/// Random inputs per target in `cargo test`, beside the corpus.
+/// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 200_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 256;

@@ -56,7 +56,7 @@ fn first_mark() -> VcpAnswer {
     }
 }
 
-/// So many packets, as their sender knows them.
+/// What the sender knows of `packets` packets.
 fn sent(packets: u64) -> Countable {
     Countable {
         packets,

@@ -11,7 +11,7 @@
 //! | 3 | sum | of the stamped headers' changes of rate, in 2⁻¹⁶ bytes/s, modulo 2⁶² |
 //! | 4 | xcp_ttl | of the latest of these packets |
 //! | 5 | ttl | its IP TTL or hop limit plus 1; 0 if unknown |
-//! | 6 | router | that it says bounds the flow |
+//! | 6 | router | that it names as the one that bounds the flow |
 //! | 7 | flags | of the latest of these packets, as below; left out while 0 |
 //!
 //! Flags: bits 0 to 2 are the class of the loss by corruption that its routers declare, or those of
@@ -19,7 +19,7 @@
 //! law; bit 4: a router found a cloud of which it knows nothing.
 //!
 //! A header that no router has stamped returns its sender's own wish, and counts for nothing. A
-//! packet whose IP ECN field says "congestion experienced" adds only what is negative. Each header
+//! packet whose IP ECN field is "congestion experienced" adds only what is negative. Each header
 //! counts for at most 2⁵⁶ either way (1 TB/s): differences are exact up to 31 headers even if all
 //! of them lie.
 
@@ -33,7 +33,7 @@ use crate::header::{Body, Format, Packet};
 /// How many counters there are, and one more where flags are set.
 pub const LEN: usize = 7;
 
-/// Totals stop here (the largest QUIC varint), and with them the feedback. Nobody lives to see it.
+/// Totals stop here (the largest QUIC varint), and with them the feedback. No flow gets this far.
 const CEILING: u64 = (1 << 62) - 1;
 /// Bits of the sum.
 const SUM_BITS: u32 = 62;
@@ -60,7 +60,7 @@ pub enum Implausible {
 }
 
 impl Implausible {
-    /// One line that says what is wrong.
+    /// One line with the cause.
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
@@ -176,8 +176,8 @@ impl Counted {
 }
 
 impl Latest {
-    /// A cloud that was found, but of which nothing is known, is to its sender as one that nobody
-    /// found.
+    /// A cloud that was found but not measured is reported to its sender like one that
+    /// was not found.
     const fn uncount(&mut self) {
         self.uncounted = true;
         if let Some(ttl) = self.ttl

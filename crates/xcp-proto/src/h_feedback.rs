@@ -10,8 +10,8 @@
 //!
 //! From 2⁻¹² packets up to 268 369 920 and down to −268 435 456 (the paper's 2²⁸ is reached on the
 //! negative side only), with a relative error below 1/256 from 1/16 packet on. Written values are
-//! rounded down, so that nobody gives more than he has, and with the least exponent that fits; zero
-//! is word 0.
+//! rounded down, so that no router grants more than it has, and with the least exponent that fits;
+//! zero is word 0.
 
 /// Most that a mantissa can be, and least.
 const MANTISSA: core::ops::RangeInclusive<i64> = -4096..=4095;

@@ -14,7 +14,7 @@
 //!   ffff     format, 4 bits: 1 standard, 2 minimal (routers leave it alone), 3 standard, but behind a cloud that the
 //!            feedback knows nothing of (full form); 5 and 7 are 1 and 3 where the router named runs another law and says
 //!            in XCP's rates what that would tell; others are not XCP to this version
-//!   S        stamped: an XCP router has had its say
+//!   S        stamped: an XCP router has written its feedback
 //!   k        full form, three bits: class of the loss by corruption that routers declare ([`corruption`]), the sum over XCP
 //!            routers; the compact form has no room for it
 //!   c        compact form, three bits: covers − 1
@@ -190,7 +190,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// True once an XCP router has had its say.
+    /// True once an XCP router has stamped it.
     #[inline]
     #[must_use]
     pub const fn stamped(&self) -> bool {
@@ -291,7 +291,7 @@ impl LastRouter {
 pub struct Repr {
     /// What it is for.
     pub format: Format,
-    /// An XCP router has had its say.
+    /// An XCP router has stamped it.
     pub stamped: bool,
     /// The router that bounds the flow runs another law. Not in the minimal format.
     pub translated: bool,

@@ -12,12 +12,12 @@ use crate::header::{Body, LastRouter, Packet};
 /// Bytes of the headers of IPv4 and UDP, and of IPv6 and UDP, in front of a UDP payload.
 const HEADERS_V4: u32 = 28;
 const HEADERS_V6: u32 = 48;
-/// No header stands for more packets than so many.
+/// Most packets that one header stands for.
 const MOST_COVERS: u64 = 64;
 
 /// The virtual routers of a host for the hops between the last XCP routers and itself, where these
-/// hops are no XCP routers (XCP-i paper, section III-B). All its connections share them, and
-/// somebody who [measures](Self::tell) these hops.
+/// hops are no XCP routers (XCP-i paper, section III-B). All its connections share them, and so
+/// does the program that [measures](Self::tell) these hops.
 #[derive(Clone, Debug, Default)]
 pub struct HostClouds(Arc<Mutex<ReceiverClouds>>);
 
@@ -89,7 +89,7 @@ impl Arrivals {
     }
 }
 
-/// The cloud that a packet came out of, what its header says, and the IP bytes that it stands for,
+/// The cloud that a packet came out of, its header's fields, and the IP bytes that it stands for,
 /// `packets` packets at most. `None` if a router sent it straight here, or if the header cannot
 /// tell which.
 fn through(

@@ -93,8 +93,8 @@ fn estimate(available: i64) -> CloudEstimate {
     }
 }
 
-/// Two hops behind the last router: nothing is given while an estimate is awaited, then the sender
-/// is told of a hop that nobody counts, and once there is an estimate, no more than it leaves.
+/// Two hops behind the last router: nothing is granted while an estimate is awaited, then the
+/// sender learns of an unmeasured hop, and once there is an estimate, gets no more than it leaves.
 #[test]
 fn what_goes_back_is_what_the_cloud_leaves() {
     for (available, given) in [(None, ASKED), (Some(1 << 40), ASKED), (Some(0), 0)] {

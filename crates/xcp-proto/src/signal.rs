@@ -8,7 +8,7 @@ use crate::counters::{Counted, Implausible, Totals};
 use crate::header::{Form, Packet, Repr};
 use crate::host::{Arrivals, HostClouds};
 
-/// TTL or hop limit that operating systems give to packets, unless told otherwise.
+/// TTL or hop limit of packets whose sender configured no other value.
 const USUAL_TTL: u8 = 64;
 
 /// XCP in a shim.
@@ -38,8 +38,8 @@ impl XcpSignal {
         self
     }
 
-    /// The TTL that packets are sent with. Where it is not what IP says, hops that are no XCP
-    /// router cannot be told.
+    /// The TTL that packets are sent with. Where it differs from the IP header's, hops without an
+    /// XCP router cannot be detected.
     #[must_use]
     pub const fn with_sent_ttl(mut self, ttl: u8) -> Self {
         self.ttl = ttl;
@@ -146,7 +146,7 @@ impl Signal for XcpSignal {
     }
 }
 
-/// Counts packets that brought a header; others say nothing.
+/// Counts packets that brought a header, and no others.
 #[derive(Debug)]
 struct XcpMeter {
     totals: Totals,
@@ -182,7 +182,7 @@ impl Meter for XcpMeter {
     }
 }
 
-/// What the transport is told of counters that cannot be.
+/// The error that the transport gets for counters that contradict what was sent.
 fn bad(implausible: Implausible) -> BadFeedback {
     BadFeedback {
         breach: match implausible {

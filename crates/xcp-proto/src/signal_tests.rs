@@ -61,7 +61,10 @@ fn a_header_goes_round() {
         let first = meter.counters().unwrap();
         let feedback = xcp(signal.difference(None, &first, &sent(1)).unwrap());
         assert_eq!((feedback.packets, feedback.stamped), (1, 0));
-        assert_eq!(feedback.delta, 0, "nobody has granted what was asked");
+        assert_eq!(
+            feedback.delta, 0,
+            "no router has granted what was requested"
+        );
         assert_eq!(feedback.unmarked_hop, Some(true));
 
         let answer = pathmark_cc::XcpAnswer {

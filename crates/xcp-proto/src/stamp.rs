@@ -124,7 +124,7 @@ const fn outcome(stamped: bool) -> Outcome {
     }
 }
 
-/// The form that the length field tells; any, if there is no shim.
+/// The form that the length field implies; any, without a shim.
 #[inline]
 fn form(payload: &[u8]) -> Form {
     match payload.get(1).map(|byte| usize::from(byte & 0x0F) * 4) {
@@ -173,7 +173,8 @@ fn full<const N: usize, const A: usize>(
     Some(new)
 }
 
-/// Hides the cloud before this router from those behind it, and says if it is not accounted for.
+/// Hides the cloud before this router from those behind it, and marks it if it is not accounted
+/// for.
 #[inline]
 fn pass_cloud<const N: usize>(shim: &mut [u8; N], xcp_ttl: u8, cloud: CloudAnswer) {
     let (hops, known) = match cloud {
@@ -187,7 +188,7 @@ fn pass_cloud<const N: usize>(shim: &mut [u8; N], xcp_ttl: u8, cloud: CloudAnswe
     }
 }
 
-/// Says beside the router's identity whether it runs another law.
+/// Writes, with the router's identity, whether it runs another law.
 #[inline]
 fn name_law<const N: usize>(shim: &mut [u8; N], translated: bool) {
     if let Some(first) = shim.get_mut(4) {

@@ -261,9 +261,9 @@ fn a_cloud_shows_to_the_first_router_behind_it() {
     assert_eq!(cloud(&bytes, 61), None);
 }
 
-/// Once a router knew nothing of a cloud, the packet says so to its end, and so does the receiver.
+/// A cloud without an estimate at one router is reported by the packet, and by the receiver.
 #[test]
-fn a_cloud_that_nobody_counts_is_told() {
+fn an_unmeasured_cloud_is_reported() {
     let request = pathmark_cc::XcpRequest::default();
     let mut bytes = shim(&Repr::initial(Form::V4, Some(&request), 64));
     for (cloud, xcp_ttl) in [

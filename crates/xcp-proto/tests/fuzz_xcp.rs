@@ -11,7 +11,7 @@ use xcp_proto::header::{Body, Format};
 use xcp_proto::stamp::{self, Outcome};
 use xcp_proto::{Form, Identity, Packet, Repr, carried, h_feedback};
 
-/// Random inputs per target in `cargo test`, beside the corpus.
+/// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 200_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 256;

@@ -5,7 +5,7 @@ use super::{Fragment, Layout, Version};
 impl Layout {
     /// A hash of the packet's flow: addresses, protocol, and ports where every packet of the flow
     /// shows them. Fragments hash without ports, so that those of one datagram stay together.
-    /// Whoever does not know `seed` cannot aim for collisions cheaply.
+    /// A sender without `seed` cannot aim for collisions cheaply.
     #[inline]
     #[must_use]
     pub fn flow_hash(&self, bytes: &[u8], seed: u64) -> u32 {
@@ -28,7 +28,7 @@ impl Layout {
         folded(hash)
     }
 
-    /// A hash of where the packet says that it comes from: its IPv4 address, or the 64 bits of its
+    /// A hash of the packet's source: its IPv4 address, or the 64 bits of its
     /// IPv6 prefix, in which a host may take any address.
     #[must_use]
     pub fn source_hash(&self, bytes: &[u8], seed: u64) -> u32 {

@@ -15,7 +15,7 @@ const MAX_EXTENSIONS: usize = 8;
 pub enum WalkError {
     /// No byte at all, or a version that is neither 4 nor 6.
     Version,
-    /// Fewer bytes than a header or than the packet's own length says.
+    /// Fewer bytes than a header or than the packet's own length field.
     Truncated,
     /// IPv4 header length below 20 bytes, or beyond the packet's total length.
     HeaderLength,

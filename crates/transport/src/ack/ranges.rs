@@ -116,7 +116,7 @@ impl ReceivedRanges {
     }
 
     /// Forgets what is at or below `number`: the peer knows that these arrived, since it
-    /// acknowledged an ACK that said so (RFC 9000 §13.2.4).
+    /// acknowledged an ACK with them (RFC 9000 §13.2.4).
     pub fn prune(&mut self, number: u64) {
         self.floor = self.floor.max(number.saturating_add(1));
         while let Some((first, last)) = self.ranges.front_mut() {

@@ -97,7 +97,7 @@ impl RemoteIds {
         if self.current.id.is_empty() {
             return error(
                 TransportErrorCode::PROTOCOL_VIOLATION,
-                "new connection id beside one of length zero",
+                "NEW_CONNECTION_ID from a peer with an id of length zero",
             );
         }
         if new.id.is_empty() || retire_prior_to > new.sequence {

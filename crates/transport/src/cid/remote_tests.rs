@@ -307,7 +307,7 @@ fn a_retirement_is_queued_once_and_not_after_its_acknowledgement() {
 }
 
 /// The frame of one retirement was taken for lost, went out again, and both packets were
-/// acknowledged: that counts once, and does not hide another retirement that nobody acknowledged.
+/// acknowledged: that counts once, and does not hide another retirement without acknowledgement.
 #[test]
 fn a_retirement_that_was_sent_twice_counts_once() {
     for copies in [1, 2, 3] {
@@ -367,7 +367,7 @@ proptest! {
 
 /// The id of a preferred address has sequence number 1, which no NEW_CONNECTION_ID frame brings.
 #[test]
-fn ids_go_on_beside_that_of_a_preferred_address() {
+fn ids_go_on_after_that_of_a_preferred_address() {
     let id = |n: u64| ConnectionId::new(&n.to_be_bytes()).unwrap();
     let token = |n: u64| ResetToken::new([n as u8; 16]);
     for preferred in [false, true] {

@@ -1,4 +1,4 @@
-//! What became of our packets: acknowledgements and losses, told to the parts whose frames they
+//! Fates of our packets: acknowledgements and losses, reported to the parts whose frames they
 //! carried and to the path's controller.
 
 use pathmark_cc::{Acked, Feedback as Difference};
@@ -18,9 +18,9 @@ use crate::wire::frame::{Ack, feedback, types};
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
-/// What the frames of one packet have to tell the controller.
+/// What the frames of one packet report to the controller.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct AckReport {
     pub(super) feedback: Option<Difference>,
     /// The answer to a question for a starting rate.
     pub(super) answer: Option<Difference>,
@@ -31,14 +31,14 @@ pub(super) struct Heard {
     outcome: Option<AckOutcome>,
     /// New CE marks.
     marked: u64,
-    /// The path was found to swallow shims.
+    /// The path was found to drop shims.
     turned_plain: bool,
     /// The path was found to mark all packets with CE.
     misled: bool,
 }
 
-/// The parts that hear of the fate of what they had sent.
-struct Owners<'a> {
+/// The parts whose frames a sent packet carried.
+struct FrameOwners<'a> {
     now: Instant,
     space: SpaceId,
     streams: &'a mut Streams,
@@ -53,7 +53,7 @@ struct Owners<'a> {
     mtu_changed: bool,
 }
 
-impl Owners<'_> {
+impl FrameOwners<'_> {
     fn resolve(&mut self, fate: Fate, number: u64, packet: &SentPacket<Carried>) {
         match fate {
             Fate::Acked => self.on_acked(number, packet),
@@ -127,8 +127,8 @@ impl Connection {
         &mut self,
         now: Instant,
         space: SpaceId,
-    ) -> (&mut crate::recovery::Recovery<Carried>, Owners<'_>) {
-        let owners = Owners {
+    ) -> (&mut crate::recovery::Recovery<Carried>, FrameOwners<'_>) {
+        let owners = FrameOwners {
             now,
             space,
             streams: &mut self.streams,
@@ -152,7 +152,7 @@ impl Connection {
         space: SpaceId,
         generation: u64,
         ack: &Ack<'_>,
-        heard: &mut Heard,
+        report: &mut AckReport,
     ) -> Result<(), TransportError> {
         if space == SpaceId::Data
             && let Some(keys) = &mut self.keys.one_rtt
@@ -191,11 +191,11 @@ impl Connection {
             let below = outcome.newly.largest.map(|(number, ..)| number);
             let tells = probed || below.is_none_or(|number| number < ack.largest);
             if tells && outcome.newly.advanced && outcome.loss.packets > 0 {
-                // A probe, or a packet that asked for nothing, is acknowledged, and tells what was
+                // A probe, or a packet that asked for nothing, is acknowledged, and shows what was
                 // refused before it.
                 self.streams.serve_lowest_first();
             }
-            self.after_data_ack(now, ack, &outcome, mtu_changed, heard);
+            self.after_data_ack(now, ack, &outcome, mtu_changed, report);
         }
         if let Some(rtt) = outcome.rtt {
             self.stats.rtt.record(rtt);
@@ -204,8 +204,8 @@ impl Connection {
         if self.recovery.pto_count() == 0 {
             self.probes = [0; 3];
         }
-        heard.outcome = Some(outcome);
-        heard.delay = delay;
+        report.outcome = Some(outcome);
+        report.delay = delay;
         Ok(())
     }
 
@@ -215,11 +215,11 @@ impl Connection {
         ack: &Ack<'_>,
         outcome: &AckOutcome,
         mtu_changed: bool,
-        heard: &mut Heard,
+        report: &mut AckReport,
     ) {
         let newly = &outcome.newly;
         if newly.advanced && self.feedback.signal().is_none_or(|s| s.ecn().is_none()) {
-            let told = EcnAck {
+            let ecn_ack = EcnAck {
                 ect0: newly.ect0,
                 ect1: newly.ect1,
                 counts: ack.ecn,
@@ -228,25 +228,25 @@ impl Connection {
             };
             let all_ce = EcnState::Failed(EcnFailure::AllCe);
             let before = self.route.ecn.state();
-            heard.marked = self.route.ecn.on_ack(now, &told);
-            heard.misled |= before != all_ce && self.route.ecn.state() == all_ce;
+            report.marked = self.route.ecn.on_ack(now, &ecn_ack);
+            report.misled |= before != all_ce && self.route.ecn.state() == all_ce;
         }
         let narrower = self.route.mtud.settle();
         self.stats.mtu_black_holes += u64::from(narrower);
         if mtu_changed || narrower {
             self.route.on_mtu_change(now);
         }
-        heard.turned_plain |= self.route.plain.settle(now);
+        report.turned_plain |= self.route.plain.settle(now);
         self.recovery
             .set_max_ack_delay(self.ack_request.max_ack_delay());
         self.stats.packets_spurious += newly.spurious;
     }
 
-    /// Tells the controller what one ACK frame and the feedback beside it said, in the order that
-    /// it expects. It hears of 1-RTT packets alone: packet numbers of the handshake are others, and
-    /// its few packets count towards bytes in flight all the same.
-    pub(super) fn settle(&mut self, now: Instant, space: SpaceId, heard: &mut Heard) {
-        let Heard {
+    /// Passes one ACK frame and the feedback that came with it to the controller, in the order that
+    /// it expects. The controller gets reports of 1-RTT packets alone: packet numbers of the
+    /// handshake are others, and its few packets count towards bytes in flight all the same.
+    pub(super) fn settle(&mut self, now: Instant, space: SpaceId, report: &mut AckReport) {
+        let AckReport {
             feedback,
             answer,
             peer_time,
@@ -255,9 +255,9 @@ impl Connection {
             marked,
             turned_plain,
             misled,
-        } = core::mem::take(heard);
-        let told = [feedback, answer];
-        if space != SpaceId::Data || (told == [None; 2] && outcome.is_none()) {
+        } = core::mem::take(report);
+        let received = [feedback, answer];
+        if space != SpaceId::Data || (received == [None; 2] && outcome.is_none()) {
             return;
         }
         let mut acked = outcome.and_then(|o| o.acked);
@@ -265,7 +265,7 @@ impl Connection {
             acked.forward_delay = self.forward_delay(now, acked, peer_time, delay);
         }
         let controller = &mut self.route.controller;
-        for feedback in told.into_iter().flatten() {
+        for feedback in received.into_iter().flatten() {
             let nothing = Acked {
                 bytes: 0,
                 packets: 0,
@@ -313,8 +313,8 @@ impl Connection {
     }
 
     /// How long the packet that gave the RTT sample queued on its way; `time` is the peer's clock
-    /// as it sent the ACK frame, if it told, `held` after that packet arrived. A part of the RTT,
-    /// whatever the peer says; all that the RTT grew by, if its clock cannot be used.
+    /// as it sent the ACK frame, if a FEEDBACK frame carried it, `held` after that packet arrived.
+    /// At most the RTT, whatever `time` is; all that the RTT grew by, if the clock is unusable.
     fn forward_delay(
         &mut self,
         now: Instant,

@@ -6,23 +6,23 @@
 //!   server, address is validated    Initial, Handshake …    shim + 1-RTT [PING, padding]
 //! ```
 //!
-//! A client asks a server that spoke the signal when the session began which it resumes, a server a
+//! A client asks a server that advertised the signal when the resumed session began, a server a
 //! client whose ClientHello names it. Both answer with the handshake's next flight.
 
 use pathmark_cc::{KnownPath, Request};
 
 use super::building::Contents;
-use super::feedback::Rider;
+use super::feedback::ShimUse;
 use super::{Connection, Transmit};
 use crate::wire::{Frame, SpaceId, Writer};
 use crate::{Ecn, Instant};
 
 /// What a connection knows of its path beforehand, and leaves to later ones.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct RememberedPath {
     known: Option<KnownPath>,
-    /// What is left to later ones was told.
-    told: bool,
+    /// [`ShownPath`] was handed out.
+    reported: bool,
 }
 
 /// What a connection has shown of its path, for later ones between the same addresses.
@@ -35,19 +35,19 @@ pub struct ShownPath {
 }
 
 impl Connection {
-    /// What is known of the path from an earlier connection; what the configuration says counts
+    /// What is known of the path from an earlier connection; the configured rate counts
     /// before it. Call it before the first [`poll_transmit`](Self::poll_transmit).
     pub const fn set_known_path(&mut self, known: Option<KnownPath>) {
-        self.memory.known = known;
+        self.remembered_path.known = known;
     }
 
-    /// What the connection has shown of its path: once, when it closes after its handshake. Nothing
-    /// of an address that is not validated, which may be anybody's.
+    /// What the connection has measured of its path: once, when it closes after its handshake.
+    /// Nothing of an address that is not validated: the peer may have forged it.
     pub fn poll_shown_path(&mut self) -> Option<ShownPath> {
-        if self.memory.told || self.close.is_open() || !self.is_complete() {
+        if self.remembered_path.reported || self.close.is_open() || !self.is_complete() {
             return None;
         }
-        self.memory.told = true;
+        self.remembered_path.reported = true;
         self.address.limit.is_validated().then(|| ShownPath {
             path: self.route.arrivals.known(),
             asked: self.route.asked,
@@ -58,11 +58,11 @@ impl Connection {
     fn known_path(&self) -> Option<KnownPath> {
         let configured = self.config.known_rate;
         let configured = configured.map(|rate| KnownPath { rate, rtt: None });
-        configured.or(self.memory.known)
+        configured.or(self.remembered_path.known)
     }
 
-    /// True if a question may leave before the handshake is complete. An address that is not
-    /// validated may be anybody's: no router is asked for a path to it.
+    /// True if a question may leave before the handshake is complete. No router is asked for a path
+    /// to an address that is not validated: the peer may have forged it.
     fn may_ask_ahead(&self) -> bool {
         let keys = match self.side.is_client() {
             true => self.keys.zero_rtt.is_some(),
@@ -119,7 +119,7 @@ impl Connection {
         let contents = Contents {
             eliciting: true,
             padded: true,
-            shim: Rider::Question(len),
+            shim: ShimUse::Question(len),
             ecn,
             ..Contents::default()
         };

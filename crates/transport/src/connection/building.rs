@@ -1,7 +1,7 @@
 //! A datagram and a packet while they are being built.
 
 use super::carried::Carried;
-use super::feedback::Rider;
+use super::feedback::ShimUse;
 use super::transmit::Permit;
 use crate::Ecn;
 use crate::wire::packet::Started;
@@ -16,7 +16,7 @@ pub(super) struct Building<'a> {
     pub(super) w: Writer<'a>,
     pub(super) permit: Permit,
     /// The shim at its front.
-    pub(super) shim: Rider,
+    pub(super) shim: ShimUse,
     /// It has an Initial packet that wants it to be of full size (RFC 9000 §14.1).
     pub(super) initial: bool,
     /// It has a packet with a long header.
@@ -32,7 +32,7 @@ impl<'a> Building<'a> {
         Self {
             w: Writer::new(room),
             permit,
-            shim: Rider::Nothing,
+            shim: ShimUse::Nothing,
             initial: false,
             long: false,
             eliciting: false,
@@ -63,6 +63,6 @@ pub(super) struct Contents {
     pub(super) padded: bool,
     pub(super) mtu_probe: bool,
     pub(super) off_path: bool,
-    pub(super) shim: Rider,
+    pub(super) shim: ShimUse,
     pub(super) ecn: Ecn,
 }

@@ -12,7 +12,7 @@ pub(super) struct Carried {
     /// Frames of the streams.
     pub(super) streams: SentFrames,
     /// The largest number that its ACK frame acknowledged: with the packet's own acknowledgement,
-    /// the peer is known to have heard of all up to there.
+    /// the peer is known to have an acknowledgement of all up to there.
     pub(super) acked: Option<u64>,
     rest: Option<Box<Rest>>,
 }

@@ -9,8 +9,8 @@ use crate::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// The peer broke the protocol, or the handshake failed on this side; this side told the peer
-    /// so.
+    /// The peer broke the protocol, or the handshake failed on this side; the close that this side
+    /// sent carries the reason.
     #[error("{0}")]
     Transport(TransportError),
     /// The peer's transport closed the connection (CONNECTION_CLOSE of type 0x1c).
@@ -40,8 +40,8 @@ pub enum ConnectionError {
     /// The peer knows nothing of the connection any more (RFC 9000 §10.3).
     #[error("reset by the peer")]
     Reset,
-    /// Nothing was heard for the idle timeout.
-    #[error("timed out: nothing heard from the peer")]
+    /// No packet of the peer arrived within the idle timeout.
+    #[error("timed out: no packet from the peer")]
     TimedOut,
     /// The handshake was not complete in time.
     #[error("timed out: the handshake did not complete in time")]
@@ -53,11 +53,11 @@ pub enum ConnectionError {
     /// `ConnectionRefused`: no socket has the port.
     #[error("{}", unreachable_text(*.0))]
     Unreachable(std::io::ErrorKind),
-    /// The server speaks none of the versions that this side speaks.
+    /// The server supports none of the versions that this side supports.
     #[error("the server does not speak QUIC version 1")]
     VersionMismatch,
-    /// The server's Retry has a token of so many bytes. Each Initial packet is to carry it (RFC
-    /// 9000 §8.1.2), and would have no room for the handshake.
+    /// The server's Retry has a token of this many bytes. Each Initial packet carries it (RFC 9000
+    /// §8.1.2), and would have no room for the handshake.
     #[error("the server's Retry token has {0} bytes: no room is left for the handshake")]
     TokenTooLong(usize),
 }
@@ -79,7 +79,7 @@ fn reason_text(reason: &Bytes) -> String {
     }
 }
 
-/// What a CONNECTION_CLOSE says.
+/// The contents of a CONNECTION_CLOSE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CloseReason {
     Transport(TransportError),
@@ -87,7 +87,7 @@ pub(super) enum CloseReason {
 }
 
 impl CloseReason {
-    /// As it may be said in Initial and Handshake packets, which must not show the application's
+    /// As it may be sent in Initial and Handshake packets, which must not show the application's
     /// state (RFC 9000 §10.2.3).
     pub(super) fn before_one_rtt(&self) -> TransportError {
         match self {
@@ -137,8 +137,8 @@ impl CloseState {
         matches!(self, Self::Gone)
     }
 
-    /// Nothing that arrives is of use: all is forgotten, or the peer has said its last word.
-    pub(super) const fn hears_nothing(&self) -> bool {
+    /// True once the peer has closed, or all is forgotten: received packets are ignored.
+    pub(super) const fn ignores_input(&self) -> bool {
         matches!(self, Self::Draining | Self::Gone)
     }
 

@@ -204,7 +204,7 @@ fn write_close(space: SpaceId, reason: &CloseReason, w: &mut Writer<'_>) {
             .encode(w)
         }
     };
-    // A code beyond 2^62 cannot be said; that the connection is over can.
+    // A code beyond 2^62 cannot be encoded; the close itself can.
     if written.is_err() && space == SpaceId::Data {
         let _ = Frame::ApplicationClose(ApplicationClose {
             error_code: 0,

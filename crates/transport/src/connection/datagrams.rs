@@ -17,7 +17,7 @@ const LONG: usize = 4 + 1 + 1 + 2;
 impl Connection {
     /// The longest datagram that can be sent now, bytes: by the path's MTU, what stands in front of
     /// its packets, and the peer's limit. It changes with the path. `None`: the peer takes none, or
-    /// has not said so yet.
+    /// its parameters have not arrived.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
         let peer = match (&self.parameters.peer, self.zero_rtt.remembered()) {
@@ -86,7 +86,7 @@ impl Connection {
         let before = self.datagrams.unread_bytes();
         let data = self.datagrams.read();
         let after = self.datagrams.unread_bytes();
-        self.streams.on_kept_beside(before, after);
+        self.streams.on_other_memory(before, after);
         data
     }
 
@@ -103,7 +103,7 @@ impl Connection {
         let scarce = self.streams.holds_all_it_may();
         let first = self.datagrams.on_datagram(data, scarce);
         let after = self.datagrams.unread_bytes();
-        self.streams.on_kept_beside(before, after);
+        self.streams.on_other_memory(before, after);
         if first && !self.events.contains(&Event::DatagramReceived) {
             self.events.push_back(Event::DatagramReceived);
         }

@@ -17,10 +17,10 @@ const MOST_BYTES: usize = 15_000;
 
 /// Datagrams that came too early. Most connections never have any.
 #[derive(Debug, Default)]
-pub(super) struct Early(Option<Box<Kept>>);
+pub(super) struct Early(Option<Box<EarlyDatagrams>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct EarlyDatagrams {
     datagrams: VecDeque<(Received, Vec<u8>)>,
     bytes: usize,
 }

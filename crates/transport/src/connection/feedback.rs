@@ -18,32 +18,32 @@ use crate::wire::frame::{Feedback as Frame, feedback};
 use crate::wire::{Writer, varint};
 use crate::{Arrived, Instant, Signal};
 
-/// What stands in front of a datagram that arrived.
+/// The bytes in front of the packets of a received datagram.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Front<'a> {
+pub(super) enum ShimPrefix<'a> {
     /// Nothing.
     Plain,
     /// A sound shim.
     Shim { kind: u8, bytes: &'a [u8] },
-    /// A shim that is not to be believed.
+    /// A shim whose check failed.
     Bad,
 }
 
 /// Takes a shim off. The bytes behind one whose check failed are a packet still, and can be read.
 #[inline]
-pub(super) fn strip(datagram: &mut [u8]) -> (Front<'_>, &mut [u8]) {
+pub(super) fn strip(datagram: &mut [u8]) -> (ShimPrefix<'_>, &mut [u8]) {
     let Ok(len) = declared_len(datagram) else {
-        return (Front::Plain, datagram);
+        return (ShimPrefix::Plain, datagram);
     };
     let (shim, rest) = datagram.split_at_mut(len);
-    let front = match Framed::parse(shim) {
-        Ok(framed) => Front::Shim {
+    let prefix = match Framed::parse(shim) {
+        Ok(framed) => ShimPrefix::Shim {
             kind: framed.kind().number(),
             bytes: framed.bytes(),
         },
-        Err(_) => Front::Bad,
+        Err(_) => ShimPrefix::Bad,
     };
-    (front, rest)
+    (prefix, rest)
 }
 
 /// The signal in front of our data, and what the peer returned of it.
@@ -60,19 +60,19 @@ struct Incoming {
     counting: Counting,
 }
 
-/// What stands in front of one of our datagrams.
+/// The shim in front of one of our datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Rider {
+pub(super) enum ShimUse {
     /// Nothing, or the signal in the ECN field.
     #[default]
     Nothing,
-    /// The controller's request, in so many bytes.
+    /// The controller's request; the shim's length in bytes.
     Request(usize),
-    /// Its question for a starting rate, in so many bytes.
+    /// Its question for a starting rate; the shim's length in bytes.
     Question(usize),
 }
 
-impl Rider {
+impl ShimUse {
     /// Bytes of the shim.
     #[inline]
     pub(super) const fn len(self) -> usize {
@@ -146,7 +146,7 @@ impl Feedback {
         }
     }
 
-    /// Client: the peer spoke `kinds` the last time, so the one that asks may go in front of early
+    /// Client: the peer advertised `kinds` the last time, so the question may go in front of early
     /// data. `None`: early data was refused, and nothing of it counts.
     pub(super) fn remember(&mut self, kinds: Option<&[u8]>) {
         let kinds = kinds.unwrap_or(&[]);
@@ -189,7 +189,7 @@ impl Feedback {
         true
     }
 
-    /// From packet `next` on, a signal that speaks `wanted` goes in front of our data, if both
+    /// From packet `next` on, a signal for `wanted` goes in front of our data, if both
     /// sides named one.
     #[inline]
     pub(super) fn choose(&mut self, wanted: Explicit, next: u64) {
@@ -222,7 +222,7 @@ impl Feedback {
         self.outgoing.get(self.used)
     }
 
-    /// All that went in front of our data, and what asks.
+    /// All signals that went in front of our data, and the one for questions.
     fn all(&self) -> impl Iterator<Item = &Outgoing> {
         self.outgoing.iter().chain(&self.asking)
     }
@@ -278,7 +278,7 @@ impl Feedback {
         self.asking.as_ref().map_or(0, |o| o.signal.shim_len())
     }
 
-    /// Fills the room in front of a datagram that asks.
+    /// Fills the room in front of a datagram with a question.
     pub(super) fn fill_question(&self, request: &Request, shim: &mut [u8]) {
         if let Some(asking) = &self.asking {
             asking.signal.fill(request, shim);
@@ -287,10 +287,10 @@ impl Feedback {
 
     /// Packet `number` left with the signal or a question, in a datagram of `bytes`.
     #[inline]
-    pub(super) fn on_sent(&mut self, rider: Rider, number: u64, bytes: u64) {
-        let outgoing = match rider {
-            Rider::Question(_) => self.asking.as_mut(),
-            Rider::Nothing | Rider::Request(_) => self.outgoing.get_mut(self.used),
+    pub(super) fn on_sent(&mut self, shim: ShimUse, number: u64, bytes: u64) {
+        let outgoing = match shim {
+            ShimUse::Question(_) => self.asking.as_mut(),
+            ShimUse::Nothing | ShimUse::Request(_) => self.outgoing.get_mut(self.used),
         };
         if let Some(outgoing) = outgoing {
             outgoing.returned.on_sent(number, bytes);
@@ -312,20 +312,20 @@ impl Feedback {
     /// A 1-RTT packet with something ack-eliciting opened for the first time, first of its
     /// datagram, on the current path. True if a shim counted.
     #[inline]
-    pub(super) fn on_packet(&mut self, front: Front<'_>, arrived: Arrived<'_>) -> bool {
+    pub(super) fn on_packet(&mut self, prefix: ShimPrefix<'_>, arrived: Arrived<'_>) -> bool {
         for incoming in &mut self.incoming {
             // A shim that is not believed still was a packet with a signal.
             let shimless = incoming.signal.shim_len() == 0;
-            if shimless || matches!(front, Front::Bad) {
+            if shimless || matches!(prefix, ShimPrefix::Bad) {
                 incoming.counting.on_packet(&arrived);
             }
         }
-        self.count_shim(front, arrived)
+        self.count_shim(prefix, arrived)
     }
 
     #[inline]
-    fn count_shim(&mut self, front: Front<'_>, arrived: Arrived<'_>) -> bool {
-        let Front::Shim { kind, bytes } = front else {
+    fn count_shim(&mut self, prefix: ShimPrefix<'_>, arrived: Arrived<'_>) -> bool {
+        let ShimPrefix::Shim { kind, bytes } = prefix else {
             return false;
         };
         let Some(incoming) = self.counting(kind) else {
@@ -336,9 +336,9 @@ impl Feedback {
         true
     }
 
-    /// True if what stands in front of a datagram asks, in a way that this side reads.
-    pub(super) fn is_question(&self, front: Front<'_>) -> bool {
-        let Front::Shim { kind, .. } = front else {
+    /// True if the shim in front of a datagram is a question of a kind that this side reads.
+    pub(super) fn is_question(&self, prefix: ShimPrefix<'_>) -> bool {
+        let ShimPrefix::Shim { kind, .. } = prefix else {
             return false;
         };
         self.own.iter().any(|s| s.kind() == kind && s.asks_once())
@@ -346,9 +346,9 @@ impl Feedback {
 
     /// The same as [`on_packet`](Self::on_packet) for a packet of early data: a question in front
     /// of it counts, and nothing else does.
-    pub(super) fn on_early_packet(&mut self, front: Front<'_>, arrived: Arrived<'_>) -> bool {
-        let named = matches!(front, Front::Shim { kind, .. } if self.peer.contains(&kind));
-        named && self.is_question(front) && self.count_shim(front, arrived)
+    pub(super) fn on_early_packet(&mut self, prefix: ShimPrefix<'_>, arrived: Arrived<'_>) -> bool {
+        let named = matches!(prefix, ShimPrefix::Shim { kind, .. } if self.peer.contains(&kind));
+        named && self.is_question(prefix) && self.count_shim(prefix, arrived)
     }
 
     /// Writes FEEDBACK frames for counters that moved, as far as they fit.
@@ -375,7 +375,7 @@ impl Feedback {
         returned.on_frame(number, frame.epoch, &frame.counters(), &**signal)
     }
 
-    /// The epoch that the peer counts in, as far as it has told.
+    /// The epoch in which the peer counts, by its last FEEDBACK frame.
     #[cfg(test)]
     pub(super) fn epoch(&self) -> Option<u64> {
         self.in_use()?.returned.epoch()
@@ -395,14 +395,14 @@ impl Feedback {
         }
     }
 
-    /// A challenge of our path was sent, at which the peer counts anew.
+    /// A challenge of our path was sent: the peer's counters start again from 0.
     pub(super) fn on_challenge_sent(&mut self) {
         for outgoing in self.all_mut() {
             outgoing.returned.on_challenge();
         }
     }
 
-    /// The peer's datagrams take another path, as far as we can tell: count anew.
+    /// The peer's datagrams take another path, as far as this side can see: counters start from 0.
     pub(super) fn on_new_incoming_path(&mut self) {
         for incoming in &mut self.incoming {
             incoming.counting = Counting::new(&*incoming.signal);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::acknowledged::Heard;
+use super::acknowledged::AckReport;
 use super::keys::OpenedPacket;
 use super::receive::Carrier;
 use super::{Connection, ConnectionError, Event, of};
@@ -95,11 +95,11 @@ impl Connection {
             carrier.received.ecn,
             bytes,
         );
-        // Whoever asks while the handshake runs waits for the answer to send at all.
+        // Acknowledge a Quick-Start request during the handshake at once: the peer waits for it.
         let question = carrier.first
             && summary.ack_eliciting
             && !self.handshake.is_confirmed()
-            && self.feedback.is_question(carrier.front);
+            && self.feedback.is_question(carrier.prefix);
         if summary.immediate_ack || question {
             received.on_immediate_ack(now);
         }
@@ -133,9 +133,9 @@ impl Connection {
                 number: opened.number,
             };
             let counted = if early {
-                self.feedback.on_early_packet(carrier.front, arrived)
+                self.feedback.on_early_packet(carrier.prefix, arrived)
             } else {
-                self.feedback.on_packet(carrier.front, arrived)
+                self.feedback.on_packet(carrier.prefix, arrived)
             };
             self.stats.shims_received += u64::from(counted);
         }
@@ -148,7 +148,7 @@ impl Connection {
         let received = of(&mut self.received, SpaceId::Data);
         if limit < received.room_for_ranges() || !self.streams.holds_all_it_may() {
             let (before, after) = received.set_ranges(limit);
-            self.streams.on_kept_beside(before, after);
+            self.streams.on_other_memory(before, after);
         }
     }
 
@@ -162,7 +162,7 @@ impl Connection {
             probing: true,
             ..Summary::default()
         };
-        let mut heard = Heard::default();
+        let mut report = AckReport::default();
         for frame in Frames::new(payload) {
             let frame = frame?;
             if !frame.allowed_in(at.ty) || !frame.allowed_from(self.side.peer()) {
@@ -173,9 +173,9 @@ impl Connection {
             summary.probing &= frame.is_probing();
             match &frame {
                 Frame::Ack(ack) => {
-                    // The controller hears of one ACK frame at a time.
-                    self.settle(now, at.ty.space(), &mut heard);
-                    self.on_ack(now, at.ty.space(), at.opened.generation, ack, &mut heard)?;
+                    // The controller gets the report of one ACK frame at a time.
+                    self.settle(now, at.ty.space(), &mut report);
+                    self.on_ack(now, at.ty.space(), at.opened.generation, ack, &mut report)?;
                 }
                 Frame::Feedback(frame) => {
                     if !self.feedback.offered() {
@@ -189,7 +189,7 @@ impl Connection {
                         &mut heard.feedback
                     };
                     *heard_of = heard_of.or(difference);
-                    heard.peer_time = heard.peer_time.or(Some(frame.time));
+                    report.peer_time = report.peer_time.or(Some(frame.time));
                 }
                 Frame::ImmediateAck => summary.immediate_ack = true,
                 Frame::Stream(frame) => {
@@ -201,7 +201,7 @@ impl Connection {
                 break;
             }
         }
-        self.settle(now, at.ty.space(), &mut heard);
+        self.settle(now, at.ty.space(), &mut report);
         Ok(summary)
     }
 
@@ -239,7 +239,7 @@ impl Connection {
                 self.streams.on_streams_blocked(frame.dir, frame.limit);
             }
             Frame::NewToken(token) => {
-                // Whoever reads no events needs no tokens.
+                // Drop tokens if the event queue is full.
                 if self.events.len() < MAX_EVENTS {
                     self.events
                         .push_back(Event::NewToken(Bytes::copy_from_slice(token)));
@@ -269,7 +269,7 @@ impl Connection {
                     self.issue_ids();
                 }
             }
-            // Nobody moves before the handshake is confirmed (RFC 9000 §9).
+            // No endpoint migrates before the handshake is confirmed (RFC 9000 §9).
             Frame::PathChallenge(_)
                 if at.ty == PacketType::ZeroRtt
                     && !self

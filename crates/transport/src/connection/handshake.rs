@@ -12,7 +12,7 @@ use crate::wire::{SpaceId, TransportError, TransportErrorCode, Writer};
 /// Client certificates and long chains fit.
 const MAX_BUFFERED: u64 = 64 * 1024;
 
-/// Packets of the client's for which a flight is repeated before a probe timeout says so: RFC 9002
+/// Packets of the client's for which a flight is repeated before a probe timeout: RFC 9002
 /// §6.2.3 asks for a bound. These are the probes of four timeouts.
 const REPEATS: u8 = 8;
 
@@ -93,7 +93,7 @@ impl Handshake {
         self.progress == Progress::Confirmed
     }
 
-    /// The session says that it is complete: true once.
+    /// The session reports that it is complete: true once.
     pub(super) fn complete_now(&mut self) -> bool {
         let now = self.progress == Progress::Running && !self.session.is_handshaking();
         if now {

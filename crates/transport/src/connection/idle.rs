@@ -1,9 +1,9 @@
-//! When silence ends a connection, and what is said to prevent it (RFC 9000 §10.1).
+//! When silence ends a connection, and what is sent to prevent it (RFC 9000 §10.1).
 
 use super::timers::{Timer, Timers};
 use crate::{Duration, Instant};
 
-/// A probe timeout of so much is believed, however short the idle timeout is: a path with a queue
+/// A probe timeout up to this is believed, however short the idle timeout is: a path with a queue
 /// of seconds has one.
 const SLOW: Duration = Duration::from_secs(20);
 /// What stands for the idle timeout of a side that has none.

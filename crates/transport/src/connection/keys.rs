@@ -83,7 +83,7 @@ impl LevelKeys {
         }
     }
 
-    /// What packets with long headers are sealed with.
+    /// The keys that seal packets with long headers.
     fn local(&self, space: SpaceId) -> Option<&DirectionalKeys> {
         match space {
             SpaceId::Initial => self.initial.as_ref().map(|keys| &keys.local),
@@ -92,7 +92,7 @@ impl LevelKeys {
         }
     }
 
-    /// What packets with long headers are opened with.
+    /// The keys that open packets with long headers.
     fn remote(&self, ty: PacketType) -> Option<&DirectionalKeys> {
         match ty {
             PacketType::Initial => self.initial.as_ref().map(|keys| &keys.remote),

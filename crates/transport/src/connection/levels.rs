@@ -138,7 +138,7 @@ impl Connection {
     }
 
     /// Server: the client still sends Initial packets that ask for an answer, so it may lack some
-    /// of ours: they are sent again before a probe timeout says so (RFC 9002 §6.2.3), behind what
+    /// of ours: they are sent again before a probe timeout (RFC 9002 §6.2.3), behind what
     /// the amplification limit has held back. All of them once for a round trip, the oldest
     /// otherwise: a client's probes come in pairs, and also where nothing is lost but a round trip
     /// takes longer than its first probe timeout. What is due again already counts for nothing.

@@ -29,7 +29,7 @@ fn initial_window(mtu: u16) -> u64 {
 
 impl Connection {
     /// Client: from now on datagrams leave from another address of ours (the driver has rebound its
-    /// socket). The path is validated anew, with a controller of its own. False if that is not
+    /// socket). The path is validated again, with a controller of its own. False if that is not
     /// possible: the handshake is not confirmed, or the server forbids it (RFC 9000 §9.1).
     pub fn migrate(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
         let moves = self.leave_for(now, local, false).is_some();
@@ -40,9 +40,9 @@ impl Connection {
         moves
     }
 
-    /// The same while the former address is still ours: if nobody answers at the new one, the
+    /// The same while the former address is still ours: if the new one gets no answer, the
     /// connection goes on at the last that worked, where it stood; if none is known to work, at the
-    /// one before. If nobody answers there either, both are tried by turns.
+    /// one before. If that gets no answer either, both are tried by turns.
     pub fn try_address(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
         let is_new = self.fallback.is_none() || self.address.validation.is_none();
         let Some((mut address, path)) = self.leave_for(now, local, is_new) else {
@@ -83,8 +83,8 @@ impl Connection {
         Some(left)
     }
 
-    /// True if this side must never [`migrate`](Self::migrate): it is a server, or its server said
-    /// so, as far as that is known (RFC 9000 §9, §18.2).
+    /// True if this side must never [`migrate`](Self::migrate): it is a server, or its server sent
+    /// `disable_active_migration`, as far as that is known (RFC 9000 §9, §18.2).
     #[must_use]
     pub fn is_migration_forbidden(&self) -> bool {
         let peer = self.parameters.peer.as_ref();
@@ -129,7 +129,7 @@ impl Connection {
             None => (AmplificationLimit::new(), Next::New),
         };
         let mut address = Address::new(now, received.remote, received.local, limit);
-        address.limit.on_received(self.take_stray(received.remote));
+        address.limit.on_received(self.take_credit(received.remote));
         let probed = self.off_path.take_if(|off| off.remote == received.remote);
         let adopted = probed.is_some_and(|off| {
             if matches!(next, Next::New) {
@@ -190,7 +190,7 @@ impl Connection {
         if let Some(off) = probed {
             self.control.remote_ids.give_up(off.id.sequence);
         }
-        let bytes = self.take_stray(received.remote);
+        let bytes = self.take_credit(received.remote);
         old.address.limit.on_received(bytes);
         let next = old.path.map_or(Next::Same, Next::Back);
         self.leave_by(now, old.address, next, on_purpose);
@@ -260,7 +260,7 @@ impl Connection {
         self.recovery.set_amplification_blocked(now, false);
         self.events.push_back(Event::PathChanged);
         // A server follows packets with more than probing frames in them (RFC 9000 §9.2): here is
-        // one, also where there is nothing to say.
+        // one, also where there is nothing to send.
         self.control.ping |= self.side.is_client();
         (left, path)
     }
@@ -287,8 +287,8 @@ impl Connection {
         })
     }
 
-    /// The path was found to swallow shims. Their losses were no sign of congestion, of a path that
-    /// drops ECN marks or of too large a datagram: all this is learnt anew, from plain packets.
+    /// The path was found to drop shims. Their losses were no sign of congestion, of a path that
+    /// drops ECN marks or of too large a datagram: plain packets measure all three again.
     pub(super) fn begin_plain(&mut self, now: Instant) {
         let mut fresh = Route::new(now, &self.config);
         self.bound_mtu(&mut fresh.mtud);
@@ -323,14 +323,14 @@ impl Connection {
         {
             off.limit.on_received(bytes);
         } else {
-            self.stray = Some((received.remote, bytes));
+            self.unknown_source = Some((received.remote, bytes));
         }
     }
 
     /// Bytes of the datagram at hand, if it is from `remote` and no limit has been fed with it.
-    fn take_stray(&mut self, remote: SocketAddr) -> u64 {
-        let stray = self.stray.take();
-        stray
+    fn take_credit(&mut self, remote: SocketAddr) -> u64 {
+        let source = self.unknown_source.take();
+        source
             .filter(|(from, _)| *from == remote)
             .map_or(0, |(_, bytes)| bytes)
     }
@@ -341,7 +341,7 @@ impl Connection {
         let full_size = bytes >= self.full_datagram();
         if self.address.is(received.remote, received.local) {
             self.address.responses.on_challenge(data, full_size);
-            // Whoever sends by a new path challenges it: from here on its shims tell of that one.
+            // A peer that sends by a new path challenges it: its later shims describe that path.
             self.feedback.on_new_incoming_path();
             return;
         }
@@ -358,7 +358,7 @@ impl Connection {
             };
             self.tokens_moved = true;
             let mut limit = AmplificationLimit::new();
-            limit.on_received(self.take_stray(received.remote));
+            limit.on_received(self.take_credit(received.remote));
             self.off_path = Some(OffPath {
                 remote: received.remote,
                 local: received.local,
@@ -401,7 +401,7 @@ impl Connection {
         }
     }
 
-    /// A path that nobody answers on is given up for the last one that worked.
+    /// A path without an answer is given up for the last one that worked.
     pub(super) fn check_validation(&mut self, now: Instant) {
         let failed = |validation: &mut PathValidation| validation.failed(now);
         if self.address.validation.take_if(failed).is_none() {

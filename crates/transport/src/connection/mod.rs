@@ -11,9 +11,9 @@
 //!  deadlines ─► timeout ─► the part whose time has come
 //! ```
 //!
-//! [`Connection`] owns the parts and passes what one says to the other; no part knows the whole. It
-//! is driven with datagrams, time and the application's calls, and asked for datagrams, events and
-//! its next deadline; it reads no clock and does no I/O. After any call, ask
+//! [`Connection`] owns the parts and passes results of one to the other; no part knows the whole.
+//! It is driven with datagrams, time and the application's calls, and asked for datagrams, events
+//! and its next deadline; it reads no clock and does no I/O. After any call, ask
 //! [`poll_transmit`](Connection::poll_transmit) until it has nothing, take the events, and wait for
 //! [`deadline`](Connection::deadline).
 
@@ -44,9 +44,9 @@ mod receive;
 mod received;
 mod refused;
 mod report;
-mod riders;
 mod route;
 mod rtt_histogram;
+mod shim_use;
 mod start;
 mod stats;
 mod timeout;
@@ -164,14 +164,14 @@ pub struct Connection {
     /// Another path, over which the peer probes.
     off_path: Option<OffPath>,
     /// The last datagram from an address that is on neither: who sent it, and its bytes.
-    stray: Option<(SocketAddr, u64)>,
+    unknown_source: Option<(SocketAddr, u64)>,
     /// What overtook the end of the handshake.
     early: early::Early,
     zero_rtt: ZeroRtt,
-    memory: ahead::Memory,
+    remembered_path: ahead::RememberedPath,
     /// Our connection id that the peer's packets on the current path carry.
     local_id_in_use: ConnectionId,
-    /// Ack-eliciting packets still to be sent as probes, whatever the window says.
+    /// Ack-eliciting packets still to be sent as probes, whatever the window is.
     probes: [u8; 3],
     /// The last probe timeout of a handshake: of which space, and whether its second probe is the
     /// next to leave there.
@@ -186,7 +186,7 @@ pub struct Connection {
     timers: Timers,
     /// When poll_transmit was last asked.
     polled_at: Instant,
-    /// What routers last said.
+    /// The latest feedback of routers.
     last_feedback: Option<pathmark_cc::Feedback>,
     bounds: Bounds,
     stats: Stats,
@@ -198,7 +198,7 @@ pub struct Connection {
     tokens_moved: bool,
 }
 
-/// Largest datagram that is tried unless configuration says otherwise: packets of 9000 bytes over
+/// Largest datagram that is tried by default: packets of 9000 bytes over
 /// IPv4. Segmentation offload takes seven of them at a time.
 const LARGEST_MTU: u16 = 8972;
 
@@ -260,9 +260,9 @@ impl Connection {
         self.routing.pop_front()
     }
 
-    /// A datagram that comes from such an address, ends with the token beside it and is for no
+    /// A datagram that comes from such an address, ends with the token listed with it and is for no
     /// connection resets this one (RFC 9000 §10.3.1): the tokens of the peer's ids that are in use,
-    /// each with where the peer is that was sent to by it.
+    /// each with the address to which packets with that id were sent.
     pub fn reset_tokens(&self) -> impl Iterator<Item = (SocketAddr, ResetToken)> {
         let current = self.control.remote_ids.current().token;
         let old = self.fallback.as_ref().map(|old| {
@@ -374,7 +374,7 @@ impl Connection {
     }
 
     /// The peer has closed the connection: until then what is under way may still arrive, and
-    /// nothing is sent (RFC 9000 §10.2.2). The connection may go before, if somebody else drops
+    /// nothing is sent (RFC 9000 §10.2.2). The connection may go before, if the endpoint drops
     /// what arrives for it.
     #[must_use]
     pub fn drains_until(&self) -> Option<Instant> {
@@ -394,7 +394,7 @@ impl Connection {
         self.handshake.session().handshake_data()
     }
 
-    /// Fills `out` with keying material that both sides share and nobody else knows, for `label`
+    /// Fills `out` with keying material that only the two sides have, for `label`
     /// and `context` (RFC 8446 §7.5, RFC 5705): the same at both ends if these are.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use core::ops::Range;
 use super::building::{Building, Contents, MIN_PACKET_ROOM, Open};
 use super::carried::Carried;
 use super::control::ControlFrame;
-use super::feedback::Rider;
+use super::feedback::ShimUse;
 use super::keys::unsealed;
 use super::parameters::ACK_DELAY_EXPONENT;
 use super::transmit::Permit;
@@ -17,8 +17,8 @@ use crate::wire::{ConnectionId, Frame, PacketType, SpaceId, Writer};
 use crate::{Ecn, Instant};
 use pathmark_cc::{PacketState, Sent};
 
-/// The packet number to be left out after `number`: any of as many as were sent, so that nobody can
-/// guess it. Gaps come about twice as far apart each time: found early, and cost little.
+/// The packet number to be left out after `number`: any of as many as were sent, so that no peer
+/// can guess it. Gaps come about twice as far apart each time: found early, and cost little.
 fn next_skipped(number: u64, random: &mut Random) -> u64 {
     number + 1 + random.below(number.max(64))
 }
@@ -64,7 +64,7 @@ impl Connection {
         self.write_acks(now, space, &mut building.w, all, &mut contents);
         if all {
             self.write_eliciting(now, space, &mut building.w, &mut contents);
-            if !contents.eliciting && (probe.is_some() || building.shim != Rider::Nothing) {
+            if !contents.eliciting && (probe.is_some() || building.shim != ShimUse::Nothing) {
                 contents.eliciting = Frame::Ping.encode(&mut building.w).is_ok();
             }
         }
@@ -167,7 +167,7 @@ impl Connection {
         self.control.handshake_id
     }
 
-    /// ACK and, beside it, FEEDBACK.
+    /// ACK and, with it, FEEDBACK.
     fn write_acks(
         &mut self,
         now: Instant,
@@ -180,7 +180,7 @@ impl Connection {
         if !received.has_news(now) {
             return;
         }
-        // Beside data, half the packet has to do.
+        // With data in the packet, the two frames get half of it.
         let limit = if more_to_come && space == SpaceId::Data {
             w.remaining() / 2
         } else {
@@ -271,7 +271,7 @@ impl Connection {
         let full = MIN_INITIAL_DATAGRAM.min(open.end) - open.tag_len;
         let missing = if building.initial || contents.padded {
             full.saturating_sub(w.position())
-        } else if matches!(building.shim, Rider::Question(_)) {
+        } else if matches!(building.shim, ShimUse::Question(_)) {
             // As long as the packets whose rate it asks for.
             w.remaining()
         } else if open.space == SpaceId::Data
@@ -330,7 +330,7 @@ impl Connection {
             ecn,
         } = contents;
         let size = u16::try_from(len + shim.len()).unwrap_or(u16::MAX);
-        let shimmed = shim != Rider::Nothing;
+        let shimmed = shim != ShimUse::Nothing;
         let in_flight = (eliciting || padded) && !off_path;
         // Where a signal claims the field, there is nothing to validate.
         let claimed = self.feedback.signal().is_some_and(|s| s.ecn().is_some());
@@ -346,7 +346,7 @@ impl Connection {
                 () if mtu_probe => Probe::Mtu,
                 () if mark != Ecn::NotEct && self.route.ecn.is_tried() => Probe::Ecn,
                 () if shimmed && self.route.plain.is_tried() => Probe::Shim,
-                () if matches!(shim, Rider::Question(_)) => Probe::Question,
+                () if matches!(shim, ShimUse::Question(_)) => Probe::Question,
                 () => Probe::Nothing,
             },
             path: if off_path {

@@ -14,7 +14,7 @@ use crate::wire::{StreamId, varint};
 /// Unit of ACK delays that we send: 2^3 µs, the default.
 pub(super) const ACK_DELAY_EXPONENT: u8 = 3;
 
-/// What a server says of the ids that led to it, and a client does not.
+/// Ids that led to the server, in its parameters alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerIds {
     pub(super) original_destination: ConnectionId,
@@ -70,7 +70,7 @@ impl Parameters {
 
 /// Bytes that each Initial packet of a client keeps for frames: CRYPTO, and an ACK before it.
 const INITIAL_ROOM: usize = 64;
-/// Bytes of an Initial packet beside token and frames, at most: first byte, version, both ids with
+/// Bytes of an Initial packet without token and frames, at most: first byte, version, both ids with
 /// their lengths (the server chooses one of any length), two lengths, packet number, tag.
 const INITIAL_OVERHEAD: usize = 1 + 4 + (1 + MAX_LEN) + (1 + LOCAL_ID_LEN) + 2 + 2 + 4 + TAG_LEN;
 
@@ -81,7 +81,7 @@ pub(super) fn longest_token(config: &TransportConfig) -> usize {
     datagram.saturating_sub(INITIAL_OVERHEAD + INITIAL_ROOM)
 }
 
-/// What this side says.
+/// The parameters that this side sends.
 ///
 /// # Errors
 /// TRANSPORT_PARAMETER_ERROR, if the configuration holds a value that cannot be sent.
@@ -137,11 +137,11 @@ pub(super) fn local(
 /// §3).
 pub(super) const MIN_ACK_DELAY: core::time::Duration = core::time::Duration::from_millis(1);
 
-/// The shortest and the longest idle timeout that can be said: zero is none (RFC 9000 §18.2).
+/// The shortest and the longest idle timeout that can be encoded: zero is none (RFC 9000 §18.2).
 const SHORTEST_IDLE: core::time::Duration = core::time::Duration::from_millis(1);
 const LONGEST_IDLE: core::time::Duration = core::time::Duration::from_millis(varint::MAX);
 
-/// The idle timeout of this side, which the peer is told of; `None`: none.
+/// The idle timeout of this side, as its transport parameters advertise it; `None`: none.
 pub(super) fn idle_timeout(config: &TransportConfig) -> Option<core::time::Duration> {
     let timeout = config.max_idle_timeout.filter(|timeout| !timeout.is_zero());
     timeout.map(|timeout| timeout.clamp(SHORTEST_IDLE, LONGEST_IDLE))

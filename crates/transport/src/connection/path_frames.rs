@@ -71,9 +71,9 @@ impl Connection {
         1 + self.control.remote_ids.current().id.len() + 4 + PATH_FRAME + TAG_LEN
     }
 
-    /// True if a challenge is due of an address that is not validated. That may get so little that
-    /// there is room for nothing beside it: it comes before acknowledgements, what they tell of
-    /// shims, and a shim. Without an answer nothing else will ever have room there.
+    /// True if a challenge is due of an address that is not validated. That may get so few bytes
+    /// that the challenge alone fits: it comes before acknowledgements, feedback on shims, and a
+    /// shim. Without an answer nothing else will ever have room there.
     pub(super) fn challenges_first(&self, now: Instant) -> bool {
         let validation = self.address.validation.as_ref();
         !self.address.limit.is_validated() && validation.is_some_and(|v| v.wants_challenge(now))

@@ -1,6 +1,6 @@
 //! Datagrams in: the shim off, coalesced packets opened in place, each handed to the frames.
 
-use super::feedback::{Front, strip};
+use super::feedback::{ShimPrefix, strip};
 use super::keys::{OpenedPacket, Unopened};
 use super::{Connection, ConnectionError, Received, of, parameters};
 use crate::Instant;
@@ -14,7 +14,7 @@ use crate::wire::{PacketType, PartialDecode, SpaceId, TransportError, TransportE
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Carrier<'a> {
     pub(super) received: Received,
-    pub(super) front: Front<'a>,
+    pub(super) prefix: ShimPrefix<'a>,
     /// Bytes of UDP payload, shim included.
     pub(super) bytes: usize,
     /// The packet is the first of its datagram.
@@ -24,7 +24,7 @@ pub(super) struct Carrier<'a> {
 impl Connection {
     /// Takes a datagram for this connection. Its bytes are decrypted in place.
     pub fn handle_datagram(&mut self, now: Instant, received: Received, datagram: &mut [u8]) {
-        if self.close.hears_nothing() || self.is_from_a_stranger(&received) {
+        if self.close.ignores_input() || self.is_from_a_stranger(&received) {
             return;
         }
         if !self.is_complete()
@@ -36,17 +36,17 @@ impl Connection {
         // Opening a packet destroys it, and a stateless reset looks like one.
         let reset = ResetToken::at_end_of(datagram);
         self.note_received_bytes(now, &received, bytes);
-        let (front, mut rest) = if self.feedback.offered() {
+        let (prefix, mut rest) = if self.feedback.offered() {
             strip(datagram)
         } else {
-            (Front::Plain, datagram)
+            (ShimPrefix::Plain, datagram)
         };
-        if matches!(front, Front::Bad) {
+        if matches!(prefix, ShimPrefix::Bad) {
             self.stats.shims_bad += 1;
         }
         let mut carrier = Carrier {
             received,
-            front,
+            prefix,
             bytes,
             first: true,
         };
@@ -253,7 +253,7 @@ impl Connection {
             return;
         }
         if token.len() > parameters::longest_token(&self.config) {
-            // What is sent without it is answered with another Retry.
+            // Packets without it are answered with another Retry.
             self.lose(now, ConnectionError::TokenTooLong(token.len()));
             return;
         }

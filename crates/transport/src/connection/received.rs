@@ -11,7 +11,7 @@ use crate::{Duration, Ecn, Instant};
 const RANGES: usize = 64;
 /// Times that a range is reported at least, where there are more.
 const REPEATS: usize = 4;
-/// Of the bytes received, so many times as many are acknowledged for each that ACK frames take.
+/// ACK frames take at most one byte per this many bytes received.
 const SHARE: usize = 4;
 /// Bytes that an ACK frame may take in any case: one range, with every field as long as it can be
 /// (RFC 9000 §19.3). Seven fields of 8 bytes, type and count of ranges.
@@ -45,7 +45,7 @@ pub(super) struct Received {
     /// True for the space in which the peer may go on for ever.
     bounded: bool,
     /// Ranges that an ACK frame has at most.
-    told: usize,
+    max_ranges: usize,
     postponed: u64,
     /// [`ASKS`]: the next packet beyond those that were refused is acknowledged at once. Else one
     /// more than the number of such a packet: each packet holds an ACK until the peer has one up to
@@ -57,8 +57,8 @@ pub(super) struct Received {
 }
 
 impl Received {
-    /// `told` bounds the ranges of an ACK frame of 1-RTT packets.
-    pub(super) fn new(space: SpaceId, max_ack_delay: Duration, told: Option<usize>) -> Self {
+    /// `max_ranges` bounds the ranges of an ACK frame of 1-RTT packets.
+    pub(super) fn new(space: SpaceId, max_ack_delay: Duration, max_ranges: Option<usize>) -> Self {
         let delay = match space {
             SpaceId::Initial | SpaceId::Handshake => AckDelay::immediate(),
             SpaceId::Data => AckDelay::new(max_ack_delay),
@@ -71,8 +71,8 @@ impl Received {
             begun: 0,
             credit: MAX_CREDIT / 16,
             bounded: space == SpaceId::Data,
-            told: match space {
-                SpaceId::Data => told.map_or(usize::MAX, |told| told.max(1)),
+            max_ranges: match space {
+                SpaceId::Data => max_ranges.map_or(usize::MAX, |most| most.max(1)),
                 SpaceId::Initial | SpaceId::Handshake => usize::MAX,
             },
             postponed: 0,
@@ -147,7 +147,7 @@ impl Received {
         self.refused.end() > reported
     }
 
-    /// What was refused has a place now: the peer is to hear of a later packet, as soon as there is
+    /// What was refused has a place now: a later packet is to be acknowledged, as soon as there is
     /// one.
     pub(super) fn ask_for_refused(&mut self, now: Instant) {
         self.answer = ASKS;
@@ -213,9 +213,9 @@ impl Received {
         self.ranges.limit()
     }
 
-    /// Makes room for so many ranges; the bytes that were kept for them before, and those now.
-    /// Where there is room for fewer than come, the oldest are forgotten: what they are made of
-    /// counts as received, and is acknowledged no more.
+    /// Makes room for `limit` ranges; returns the bytes that the ranges took before, and take now.
+    /// If more ranges exist, the oldest are forgotten: their packets count as received, and no
+    /// later ACK contains them.
     pub(super) fn set_ranges(&mut self, limit: usize) -> (usize, usize) {
         let before = self.ranges.limit();
         self.ranges.set_limit(limit);
@@ -232,7 +232,7 @@ impl Received {
     }
 
     /// Writes an ACK frame of at most `limit` bytes, and no more than a quarter of what was
-    /// received warrants; the largest number in it. `None`: nothing to say, or no room.
+    /// received warrants; the largest number in it. `None`: nothing to report, or no room.
     #[inline]
     pub(super) fn write_ack(
         &mut self,
@@ -252,9 +252,9 @@ impl Received {
             (usize::MAX, limit)
         };
         let start = w.position();
-        // Where the peer knows of all that arrived, the largest says that this side lives.
+        // Where the peer knows of all that arrived, the largest shows that this side lives.
         let last = self.ranges.is_empty().then_some(largest..=largest);
-        let most = most.min(self.told);
+        let most = most.min(self.max_ranges);
         let ranges = self.ranges.descending().take(most).chain(last);
         ack::encode(w, ranges, delay, ecn, limit).ok()?;
         let written = w.position() - start;

@@ -1,4 +1,4 @@
-//! What an ACK frame says, when it is due, and how much all of them may take.
+//! What an ACK frame contains, when it is due, and how much all of them may take.
 
 use core::ops::RangeInclusive;
 
@@ -7,10 +7,10 @@ use crate::wire::Frame;
 use crate::wire::frame::Frames;
 
 /// What stands in a packet before its ACK frame.
-const FRONT: usize = 20;
+const BEFORE_ACK: usize = 20;
 
 /// An ACK frame as the peer reads it.
-struct Told {
+struct AckFields {
     ranges: Vec<RangeInclusive<u64>>,
     delay: u64,
     bytes: usize,
@@ -29,14 +29,14 @@ fn get(received: &mut Received, now: Instant, number: u64, bytes: usize) {
     received.on_packet(now, number, true, Ecn::NotEct, bytes);
 }
 
-fn ack(received: &mut Received, now: Instant, exponent: u8) -> Told {
+fn ack(received: &mut Received, now: Instant, exponent: u8) -> AckFields {
     let mut room = [0; 1200];
     let mut w = Writer::new(&mut room);
-    w.put_zeros(FRONT).unwrap();
+    w.put_zeros(BEFORE_ACK).unwrap();
     received.write_ack(now, &mut w, exponent, 1100).unwrap();
-    let frame = &w.written()[FRONT..];
+    let frame = &w.written()[BEFORE_ACK..];
     match Frames::new(frame).next() {
-        Some(Ok(Frame::Ack(ack))) => Told {
+        Some(Ok(Frame::Ack(ack))) => AckFields {
             ranges: ack.ranges().collect(),
             delay: ack.delay,
             bytes: frame.len(),
@@ -70,12 +70,12 @@ fn an_ack_tells_how_long_its_largest_packet_was_held_back() {
     for (exponent, delay) in [(0, 8000), (3, 1000), (10, 7)] {
         let mut received = receiver();
         get(&mut received, at(100), 5, 1200);
-        let told = ack(&mut received, at(108), exponent);
-        assert_eq!((told.ranges, told.delay), (vec![5..=5], delay));
+        let frame = ack(&mut received, at(108), exponent);
+        assert_eq!((frame.ranges, frame.delay), (vec![5..=5], delay));
     }
 }
 
-/// RFC 9000 §13.2.1: a mark of congestion is told at once, and nothing else of a single packet.
+/// RFC 9000 §13.2.1: a mark of congestion is acknowledged at once, another single packet is not.
 #[test]
 fn a_mark_of_congestion_is_acknowledged_at_once() {
     for (ecn, at_once) in [
@@ -90,13 +90,13 @@ fn a_mark_of_congestion_is_acknowledged_at_once() {
     }
 }
 
-/// At most 64 ranges, or four times as many as began since the last ACK: so each is told four times
-/// where there are more.
+/// At most 64 ranges, or four times as many as began since the last ACK: where there are more, four
+/// ACKs contain each.
 #[test]
-fn ranges_that_began_lately_are_told_four_times() {
+fn ranges_that_began_lately_are_reported_four_times() {
     let mut received = receiver();
     let (mut number, now) = (0, at(100));
-    for (gaps, told) in [(150, 151), (20, 80), (17, 68), (16, 64), (5, 64)] {
+    for (gaps, reported) in [(150, 151), (20, 80), (17, 68), (16, 64), (5, 64)] {
         // Packets in a row begin no range, but for the first.
         for _ in 0..100 {
             get(&mut received, now, number, 1200);
@@ -108,7 +108,7 @@ fn ranges_that_began_lately_are_told_four_times() {
             number += 1;
         }
         let ranges = ack(&mut received, now, 3).ranges;
-        assert_eq!(ranges.len(), told, "after {gaps} gaps");
+        assert_eq!(ranges.len(), reported, "after {gaps} gaps");
         assert_eq!(*ranges[0].end(), number - 1);
     }
 }
@@ -164,7 +164,7 @@ fn acks_may_take_a_quarter_of_what_came_and_do() {
     }
 }
 
-/// Nobody's acknowledgements wait where packets have the usual size.
+/// No acknowledgement waits where packets have the usual size.
 #[test]
 fn acks_of_full_packets_are_never_postponed() {
     let mut received = receiver();

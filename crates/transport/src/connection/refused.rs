@@ -1,6 +1,6 @@
 //! Packets that were opened and are not acknowledged, since there was no memory for their data.
 //!
-//! Nobody must deal with them twice (RFC 9000 §12.3): a copy would deliver an unreliable datagram
+//! No packet may be processed twice (RFC 9000 §12.3): a copy would deliver an unreliable datagram
 //! again, and keep a connection alive whose peer is gone. The latest are remembered by number; what
 //! is older than those counts as one of them, and the peer sends it again in another packet.
 

@@ -33,11 +33,11 @@ pub struct PathReport {
     pub min_rtt: Option<Duration>,
     /// Largest datagram, bytes of UDP payload, shim included.
     pub mtu: u16,
-    /// Kind of the signal in front of our data, if both sides speak one.
+    /// Kind of the signal in front of our data, if both sides advertised one.
     pub signal: Option<u8>,
-    /// False once the path was found to swallow datagrams with a shim.
+    /// False once the path was found to drop datagrams with a shim.
     pub passes_shims: bool,
-    /// What routers last said, as far as the peer has returned it.
+    /// The latest feedback of routers, as far as the peer has returned it.
     pub feedback: Option<Feedback>,
     /// Identity of the router that bounds the flow by that feedback: the one with the highest load
     /// (VCP), the last one that lowered what was asked (XCP).

@@ -152,8 +152,8 @@ impl Route {
         self.pacer.set_mtu(now, mtu);
     }
 
-    /// Another path is used from now on. What becomes of packets under way here is told to nobody:
-    /// whatever waits for one of them asks anew, should the connection come back.
+    /// Another path is used from now on. Fates of packets in flight on this path are no longer
+    /// reported: what waits for one of them starts again if the connection comes back.
     pub(super) const fn on_left(&mut self) {
         self.mtud.forget_probe();
         self.ecn.test_again();

@@ -116,7 +116,7 @@ struct Parts {
 
 impl Connection {
     /// Begins a connection to a server; the first datagram is ready at once. It comes in a box: it
-    /// has nearly 10 kB, which would be copied by whoever hands it on.
+    /// has nearly 10 kB, which each move would copy.
     ///
     /// # Errors
     /// [`ConnectError`] if the server's name or a configuration is unusable.
@@ -258,10 +258,10 @@ impl Connection {
             interface_mtu: None,
             fallback: None,
             off_path: None,
-            stray: None,
+            unknown_source: None,
             early: Default::default(),
             zero_rtt,
-            memory: Default::default(),
+            remembered_path: Default::default(),
             local_id_in_use: parts.local_id,
             probes: [0; 3],
             probed: (SpaceId::Initial, false),

@@ -65,7 +65,7 @@ pub struct Stats {
     pub shims_received: u64,
     /// Shims whose check failed.
     pub shims_bad: u64,
-    /// FEEDBACK frames that told the controller something.
+    /// FEEDBACK frames with news for the controller.
     pub feedback_received: u64,
     /// FEEDBACK frames whose counters cannot be.
     pub feedback_bad: u64,

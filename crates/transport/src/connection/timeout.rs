@@ -1,4 +1,4 @@
-//! What is due, and what is waited for.
+//! Timers: what is due, and the next deadline.
 
 use super::carried::Carried;
 use super::timers::Timer;
@@ -121,14 +121,14 @@ impl Connection {
         }
         *of(&mut self.probes, space) = 1;
         self.probed.1 = self.probed.0 == space;
-        if let Some(other) = self.beside(space) {
+        if let Some(other) = self.same_datagram(space) {
             *of(&mut self.probes, other) = 1;
         }
     }
 
     /// What a probe of the Data space is to carry. A client's holds a PING in any case: where a NAT
     /// has rebound, a server follows no packet that has probing frames alone (RFC 9000 §9.1), as
-    /// repeats of NEW_CONNECTION_ID are, and its answers go to where nobody gets them.
+    /// repeats of NEW_CONNECTION_ID are, and its answers go to the address before.
     fn fill_data_probe(&mut self, now: Instant) {
         if self.handshake.can_send(SpaceId::Data) {
             return;
@@ -146,7 +146,7 @@ impl Connection {
 
     /// The other packet number space of the handshake, if what is missing of both fits into one
     /// datagram, as it did when it was sent first (RFC 9002 §6.2.4).
-    fn beside(&self, space: SpaceId) -> Option<SpaceId> {
+    fn same_datagram(&self, space: SpaceId) -> Option<SpaceId> {
         let other = match space {
             SpaceId::Initial => SpaceId::Handshake,
             _ => SpaceId::Initial,
@@ -174,7 +174,7 @@ impl Connection {
     /// Each probe of a handshake carries what is missing, also if another has just carried it: the
     /// handshake cannot go on without, and a server may refuse a client whose first packet to
     /// arrive has no CRYPTO frame. That is one datagram, and two for each timeout (RFC 9002
-    /// §6.2.4): of a flight of several packets the second probe carries the second, and beside it
+    /// §6.2.4): of a flight of several packets the second probe carries the second, together with
     /// what is missing of the other packet number space.
     pub(super) fn fill_probe(&mut self, space: SpaceId) {
         if space != SpaceId::Data

@@ -10,9 +10,9 @@ use crate::Instant;
 pub(super) enum Timer {
     /// The pacer lets the next packet go (RFC 9002 §7.7).
     Pacing,
-    /// Nothing heard for too long (RFC 9000 §10.1).
+    /// No packet arrived for too long (RFC 9000 §10.1).
     Idle,
-    /// Something must be said lest the peer or a NAT forgets us (RFC 9000 §10.1.2).
+    /// A packet must be sent lest the peer or a NAT forgets us (RFC 9000 §10.1.2).
     KeepAlive,
     /// The closing or draining period ends (RFC 9000 §10.2).
     Close,

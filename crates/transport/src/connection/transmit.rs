@@ -69,7 +69,7 @@ impl Connection {
     }
 
     fn batch(&mut self, now: Instant, buffer: &mut [u8], max_segments: usize) -> Option<Transmit> {
-        // A receiver is asked after each datagram and has seldom anything to say.
+        // A receiver is polled after each datagram and has seldom anything to send.
         if !SpaceId::ALL
             .iter()
             .any(|space| self.wants(now, *space, Permit::All))
@@ -203,8 +203,8 @@ impl Connection {
     /// What the window and the pacer allow a datagram of `size` bytes.
     fn permit(&mut self, now: Instant, size: usize) -> Permit {
         // Handshake data does not wait for room: what fills the window may be 1-RTT packets that
-        // nobody can acknowledge before it has arrived, and no probe timeout runs for those (RFC
-        // 9002 §6.2.1).
+        // the peer cannot acknowledge before it has arrived, and no probe timeout runs for those
+        // (RFC 9002 §6.2.1).
         let handshake = [SpaceId::Initial, SpaceId::Handshake];
         // A client's challenge does not wait either: an outage leaves the window full, and the path
         // may answer again. Each attempt sends three at most. A server's waits, for its peer
@@ -233,7 +233,7 @@ impl Connection {
         Permit::All
     }
 
-    /// True if `space` has something to put into a packet. What is said here is then written.
+    /// True if `space` has something to put into a packet. Whatever makes it true is then written.
     fn wants(&mut self, now: Instant, space: SpaceId, permit: Permit) -> bool {
         let may = match space {
             SpaceId::Data => self.may_send_data(),

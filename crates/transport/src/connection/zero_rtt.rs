@@ -30,7 +30,7 @@ pub enum EarlyData {
     /// none, or it was refused.
     #[default]
     None,
-    /// Client: it is sent; the server has not said what it makes of it.
+    /// Client: it is sent; the server's decision has not arrived.
     Offered,
     /// The server takes it.
     Accepted,
@@ -42,11 +42,11 @@ pub enum EarlyData {
 #[derive(Debug, Default)]
 pub(super) struct ZeroRtt {
     state: EarlyData,
-    /// Client, while the server has not said: the limits that early data keeps to.
+    /// Client, before the server's decision: the limits that early data keeps to.
     pub(super) remembered: Option<Box<EarlyLimits>>,
     /// Client: packets below this number were early data that was refused.
     refused_below: u64,
-    /// Server: the ClientHello that says whether early data is taken is not read.
+    /// Server: the ClientHello that decides on early data is not read.
     undecided: bool,
     /// Server: 0-RTT packets that came before that.
     kept: Early,
@@ -210,7 +210,7 @@ impl Connection {
     }
 
     /// Client: a probe timeout of the handshake. What was lost with its packets is best sent again
-    /// beside the probes (RFC 9002 §6.2.4).
+    /// with the probes (RFC 9002 §6.2.4).
     pub(super) fn repeat_early_data(&mut self) {
         if self.side.is_server() || self.keys.zero_rtt.is_none() {
             return;

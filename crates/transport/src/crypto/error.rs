@@ -25,7 +25,7 @@ pub enum HandshakeError {
     Tls {
         /// The TLS alert that tells the peer (RFC 8446 §6).
         alert: u8,
-        /// What the TLS library says.
+        /// The TLS library's text.
         reason: String,
     },
 }
@@ -50,7 +50,7 @@ impl HandshakeError {
     }
 }
 
-/// Why a certificate was refused, in words that say what to do.
+/// Why a certificate was refused, in words that name the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateProblem {

@@ -311,7 +311,7 @@ impl OneRttKeys {
     }
 
     /// The first packet of the current phase arrived: from here the previous key has three PTOs to
-    /// live, and so long we begin no other update (RFC 9001 §6.5).
+    /// live, and for that time we begin no other update (RFC 9001 §6.5).
     fn on_peer_followed(&mut self, now: Instant, pto: Duration, pn: u64) {
         self.first_received = Some(pn);
         let until = now + pto.saturating_mul(3);

@@ -30,8 +30,8 @@ pub(super) fn tls_provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(provider)
 }
 
-/// Seals session tickets under keys that nobody else has and that change every six hours; a ticket
-/// is good for twice as long.
+/// Seals session tickets under keys that only this program has and that change every six hours; a
+/// ticket is good for twice as long.
 ///
 /// # Errors
 /// If the library has no randomness.
@@ -43,7 +43,7 @@ pub(super) fn ticketer() -> Result<Arc<dyn rustls::server::ProducesTickets>, rus
 /// time.
 #[cfg(feature = "tokio")]
 pub(crate) fn gather_entropy() {
-    // Whoever needs randomness next hears of a failure.
+    // The next caller that needs randomness gets the failure.
     let _ = tls::default_provider().secure_random.fill(&mut [0]);
 }
 

@@ -1,7 +1,7 @@
 //! What every session must do, whatever protects it.
 
 use super::null::NullCrypto;
-use super::testing::{Outcome, handshake};
+use super::testing::{HandshakeResult, handshake};
 use super::*;
 
 const NAME: &str = "server.test";
@@ -29,7 +29,7 @@ fn both(run: impl Fn(Make<'_, dyn ClientCrypto>, Make<'_, dyn ServerCrypto>)) {
     run(&|p| Arc::new(client(p)), &|p| Arc::new(server(p)));
 }
 
-fn completed(outcome: &Outcome) {
+fn completed(outcome: &HandshakeResult) {
     assert_eq!(outcome.failure, None);
     assert_eq!(outcome.flights, 3);
     for (end, parameters) in [

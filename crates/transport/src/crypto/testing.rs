@@ -55,12 +55,12 @@ impl End {
 }
 
 /// How far a handshake came.
-pub(crate) struct Outcome {
+pub(crate) struct HandshakeResult {
     pub(crate) client: End,
     pub(crate) server: End,
     /// Flights in alternating directions, the client's first.
     pub(crate) flights: usize,
-    /// What the end that failed said.
+    /// The error of the end that failed.
     pub(crate) failure: Option<HandshakeError>,
 }
 
@@ -70,8 +70,8 @@ pub(crate) fn handshake(
     server: &dyn ServerCrypto,
     name: &str,
     piece: usize,
-) -> Outcome {
-    let mut outcome = Outcome {
+) -> HandshakeResult {
+    let mut outcome = HandshakeResult {
         client: End::new(client.start(name, b"from client".to_vec(), 1).unwrap()),
         server: End::new(server.start(b"from server".to_vec(), 2).unwrap()),
         flights: 0,

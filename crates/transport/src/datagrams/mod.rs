@@ -46,7 +46,7 @@ impl Default for DatagramsConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatagramError {
-    /// The peer takes no DATAGRAM frames, or has not said so yet.
+    /// The peer takes no DATAGRAM frames, or its parameters have not arrived.
     #[error("the peer takes no datagrams")]
     Unsupported,
     /// It is longer than this, which is what the path and the peer take now.

@@ -73,7 +73,7 @@ async fn an_endpoint_takes_its_configuration() {
 /// A connection is known by its number and its address, and a weak handle leads to it as long as it
 /// is open.
 #[tokio::test]
-async fn a_connection_is_told_from_others_and_found_by_weak_handles() {
+async fn a_connection_differs_from_others_and_is_found_by_weak_handles() {
     let endpoint = Endpoint::client(loopback()).unwrap();
     let (near, far) = connected_from(&endpoint, transport()).await;
     let (other, _far) = connected_from(&endpoint, transport()).await;
@@ -175,7 +175,7 @@ async fn datagrams_that_wait_for_room_are_not_dropped() {
     assert_eq!(refused, Err(SendDatagramError::ConnectionLost(over)));
 }
 
-/// A task that waits for room hears of the end.
+/// A task that waits for room gets the error at the end.
 #[tokio::test]
 async fn waiting_for_room_ends_with_the_connection() {
     let mut transport = transport();

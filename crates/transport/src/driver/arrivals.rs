@@ -1,4 +1,5 @@
-//! What arrives at a socket: many datagrams by one system call, each with what IP said about it.
+//! What arrives at a socket: many datagrams by one system call, each with the fields of its IP
+//! header.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -33,7 +34,7 @@ pub(super) struct Incoming<'a> {
 }
 
 impl Incoming<'_> {
-    /// What IP said of it.
+    /// Fields of its IP header.
     pub(super) fn received(&self) -> Received {
         Received {
             remote: self.from,
@@ -86,7 +87,7 @@ impl Batch {
         batch.poll_fill(cx, socket)
     }
 
-    /// Messages of the batch that the kernel could not say everything about.
+    /// Messages of the batch whose control messages were cut off.
     pub(super) fn cut_off(&self) -> usize {
         self.system.as_ref().map_or(0, ReceiveBatch::cut_off)
     }
@@ -113,7 +114,7 @@ mod linux {
             Self::with_control_room(CONTROL)
         }
 
-        /// With less room for what the kernel says beside each message.
+        /// With less room for the control messages of each datagram.
         pub(in super::super) fn with_control_room(bytes: usize) -> Self {
             Self(Messages::new(RECEIVE_BUFFER, bytes))
         }
@@ -131,7 +132,7 @@ mod linux {
             self.0.is_last()
         }
 
-        /// Messages of the batch that the kernel could not say everything about.
+        /// Messages of the batch whose control messages were cut off.
         pub(in super::super) fn cut_off(&self) -> usize {
             self.0.cut_off()
         }
@@ -211,7 +212,7 @@ mod other {
             false
         }
 
-        /// Not told here.
+        /// Not reported here.
         pub(in super::super) fn cut_off(&self) -> usize {
             0
         }
@@ -258,7 +259,7 @@ mod tests {
 
     /// Sends `bytes` in segments of `segment` with ECT(0) from a socket bound to `from`, which has
     /// been `prepared`, to one bound to `at`, by its address `to`; what arrives, and how many
-    /// messages the kernel said too much about.
+    /// messages whose control messages were cut off.
     async fn pass(
         from: &str,
         at: &str,
@@ -355,7 +356,7 @@ mod tests {
             seen.iter()
                 .all(|s| s.ecn == Ecn::NotEct && s.ttl.is_none() && s.to.is_none())
         );
-        // No room for that either: nobody knows where one ends and the next begins.
+        // No room for that either: where one ends and the next begins is unknown.
         let (_, seen, cut_off) = pass(loopback, loopback, loopback, (30_100, 1000), 16).await;
         assert_eq!((seen.len(), cut_off), (0, 1));
     }

@@ -49,15 +49,15 @@ impl ServerConfig {
         self
     }
 
-    /// Half-open handshakes at a time; beyond them a new client gets the place of one of whoever
-    /// holds the most
+    /// Half-open handshakes at a time; beyond them a new client gets a place from the IPv4 address
+    /// or IPv6 prefix with the most
     /// ([`EndpointConfig::max_half_open`](crate::endpoint::EndpointConfig::max_half_open)).
     pub fn max_half_open(&mut self, handshakes: usize) -> &mut Self {
         self.max_half_open = Some(handshakes);
         self
     }
 
-    /// What connections are accepted with.
+    /// The configuration with which connections are accepted.
     pub(super) fn into_core(self) -> core::ServerConfig {
         core::ServerConfig {
             transport: self.transport,
@@ -67,7 +67,7 @@ impl ServerConfig {
 
     /// Tokens of later connections whose use is remembered for a day, so that none is used twice
     /// ([`EndpointConfig::remembered_tokens`](crate::endpoint::EndpointConfig::remembered_tokens)).
-    /// Beyond them clients prove their address anew. What an endpoint begins with stays.
+    /// Beyond them clients validate their address again. What an endpoint begins with stays.
     pub fn remembered_tokens(&mut self, tokens: usize) -> &mut Self {
         self.remembered_tokens = Some(tokens);
         self

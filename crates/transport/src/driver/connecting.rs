@@ -14,7 +14,7 @@ use crate::connection::{ConnectionError, EarlyData};
 /// A connection whose handshake is under way: a future of the connection, or of why there is none.
 ///
 /// Once the handshake is complete the connection is handed over even if the peer has closed it
-/// since; its calls then fail, and [`Connection::closed`] says why.
+/// since; its calls then fail, and [`Connection::closed`] gives the reason.
 #[derive(Debug)]
 pub struct Connecting {
     connection: Option<Connection>,
@@ -30,18 +30,18 @@ impl Connecting {
     }
 
     /// The connection before its handshake is complete, where early data (0-RTT) is possible, and
-    /// beside it what becomes of that; `Err` gives this back where it is not.
+    /// with it the result for that data; `Err` gives this back where it is not.
     ///
     /// At a client: it resumes a session whose ticket allows early data, and its configuration
-    /// says that it offers some (`TlsClientConfig::with_early_data`). What is written now leaves
-    /// with the client's first packet. **Whoever records it can send it to a server again**: write
-    /// nothing that does harm twice before [`ZeroRtt`] says that the handshake is complete. If the
+    /// offers it (`TlsClientConfig::with_early_data`). What is written now leaves
+    /// with the client's first packet. **An observer can send it to a server again**: write
+    /// nothing that does harm twice before [`ZeroRtt`] reports a complete handshake. If the
     /// server refuses it, the streams stay, and all of it is sent again after the handshake; early
     /// datagrams are lost like any others.
     ///
     /// At a server: it takes early data of this client (`TlsServerConfig::with_early_data`), whose
-    /// first packet is here. What is read before [`ZeroRtt`] says that the handshake is complete
-    /// can come from somebody who recorded it, although no session is resumed twice: act upon
+    /// first packet is here. What is read before [`ZeroRtt`] reports a complete handshake
+    /// can be a replay by an observer, although no session is resumed twice: act upon
     /// nothing that does harm twice. Answers leave at once. A server that awaits the handshake
     /// instead reads early data after it, when the client has proved that it is there.
     ///
@@ -52,7 +52,7 @@ impl Connecting {
             let shared = connection.shared();
             let is_undecided = shared.lock().core.may_take_early_data();
             if is_undecided {
-                // What the client sent first says it, and may wait to be opened still.
+                // The client's first packet shows it, and may still wait to be opened.
                 shared.open_all(clock::now());
             }
             let state = shared.lock();
@@ -99,12 +99,12 @@ impl Future for Connecting {
         };
         let mut state = connected.shared().lock();
         // What ends right after its handshake, perhaps by a packet of the same batch, was connected
-        // all the same: whoever waits for the handshake learns of the end by the connection.
+        // all the same: the task that awaits the handshake learns of the end by the connection.
         if !state.core.has_completed_handshake() {
             if let Some(error) = state.lost() {
                 return Poll::Ready(Err(error));
             }
-            // A handshake that has failed is not over until the task has said so.
+            // A failed handshake is not over until the task has sent its close.
             state.wait(Awaited::Progress, place, cx);
             return Poll::Pending;
         }
@@ -117,11 +117,11 @@ impl Future for Connecting {
     }
 }
 
-/// Waits until the handshake is complete and says whether the server took early data. At a server
-/// it says true: the client has proved that it is there, and that what came early is its own.
+/// Waits until the handshake is complete; true if the server took early data. At a server it is
+/// always true: the client has proved that it is there, and that what came early is its own.
 /// Dropped, it changes nothing.
 #[derive(Debug)]
-#[must_use = "early data is anybody's before the handshake is complete"]
+#[must_use = "early data may be a replay before the handshake is complete"]
 pub struct ZeroRtt {
     shared: Arc<Shared>,
     place: Place,

@@ -52,7 +52,7 @@ impl Connection {
         self.shared.close(code, Bytes::copy_from_slice(reason));
     }
 
-    /// Waits until the connection is over, and says why.
+    /// Waits until the connection is over, and returns the reason.
     pub async fn closed(&self) -> ConnectionError {
         let mut waiting = self.shared.waiting(Awaited::Progress);
         poll_fn(|cx| {
@@ -167,7 +167,7 @@ impl Connection {
         self.shared.lock().core.peer_certificates()
     }
 
-    /// Fills `out` with keying material that both sides share and nobody else knows, for `label`
+    /// Fills `out` with keying material that only the two sides have, for `label`
     /// and `context` (RFC 8446 §7.5, RFC 5705): the same at both ends if these are.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl Connection {
         state.core.export_keying_material(out, label, context)
     }
 
-    /// How the path is doing: the controller's state, what the routers said last, and what bounds
+    /// How the path is doing: the controller's state, the routers' last feedback, and what bounds
     /// this side.
     #[must_use]
     pub fn path_report(&self) -> PathReport {

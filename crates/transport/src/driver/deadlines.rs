@@ -10,13 +10,13 @@ use crate::Instant;
 #[derive(Debug)]
 pub(super) struct Deadlines<T> {
     /// By key.
-    slots: Slab<Slot<T>>,
+    registered: Slab<Registered<T>>,
     /// A heap, the earliest first, with the key of each.
     heap: Vec<(Instant, usize)>,
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct Registered<T> {
     /// Where in the heap, if there is a deadline.
     at: Option<usize>,
     item: Option<T>,
@@ -25,7 +25,7 @@ struct Slot<T> {
 impl<T> Default for Deadlines<T> {
     fn default() -> Self {
         Self {
-            slots: Slab::new(),
+            registered: Slab::new(),
             heap: Vec::new(),
         }
     }
@@ -34,7 +34,7 @@ impl<T> Default for Deadlines<T> {
 impl<T> Deadlines<T> {
     /// A key for a deadline that can be set; to be [removed](Self::remove).
     pub(super) fn add(&mut self) -> usize {
-        self.slots.insert(Slot {
+        self.registered.insert(Registered {
             at: None,
             item: None,
         })
@@ -42,16 +42,16 @@ impl<T> Deadlines<T> {
 
     pub(super) fn remove(&mut self, key: usize) {
         self.clear(key);
-        self.slots.try_remove(key);
+        self.registered.try_remove(key);
     }
 
     /// Sets or replaces the deadline of `key`.
     pub(super) fn set(&mut self, key: usize, deadline: Instant, item: T) {
-        let Some(slot) = self.slots.get_mut(key) else {
+        let Some(known) = self.registered.get_mut(key) else {
             return;
         };
-        slot.item = Some(item);
-        let at = match slot.at {
+        known.item = Some(item);
+        let at = match known.at {
             Some(at) => {
                 if let Some(entry) = self.heap.get_mut(at) {
                     entry.0 = deadline;
@@ -68,11 +68,11 @@ impl<T> Deadlines<T> {
 
     /// Forgets the deadline of `key`, which may be set again.
     pub(super) fn clear(&mut self, key: usize) {
-        let Some(slot) = self.slots.get_mut(key) else {
+        let Some(known) = self.registered.get_mut(key) else {
             return;
         };
-        slot.item = None;
-        if let Some(at) = slot.at.take() {
+        known.item = None;
+        if let Some(at) = known.at.take() {
             self.take_out(at);
         }
     }
@@ -89,19 +89,19 @@ impl<T> Deadlines<T> {
             return None;
         }
         self.take_out(0);
-        let slot = self.slots.get_mut(key)?;
-        slot.at = None;
-        slot.item.take()
+        let known = self.registered.get_mut(key)?;
+        known.at = None;
+        known.item.take()
     }
 
     /// Takes what belongs to all deadlines, which may be set again.
     pub(super) fn take_all(&mut self) -> Vec<T> {
         self.heap.clear();
-        let slots = self.slots.iter_mut().map(|(_, slot)| slot);
-        slots
-            .filter_map(|slot| {
-                slot.at = None;
-                slot.item.take()
+        let registered = self.registered.iter_mut().map(|(_, known)| known);
+        registered
+            .filter_map(|known| {
+                known.at = None;
+                known.item.take()
             })
             .collect()
     }
@@ -153,9 +153,9 @@ impl<T> Deadlines<T> {
     /// Tells the entry at `at` where it is.
     fn note(&mut self, at: usize) {
         if let Some((_, key)) = self.heap.get(at)
-            && let Some(slot) = self.slots.get_mut(*key)
+            && let Some(known) = self.registered.get_mut(*key)
         {
-            slot.at = Some(at);
+            known.at = Some(at);
         }
     }
 }
@@ -225,7 +225,7 @@ mod tests {
                     _ => {}
                 }
                 prop_assert_eq!(deadlines.first(), known.values().min().copied());
-                prop_assert_eq!(deadlines.slots.len(), keys.len());
+                prop_assert_eq!(deadlines.registered.len(), keys.len());
             }
         }
     }

@@ -17,7 +17,7 @@ const LENGTH: usize = 1200;
 
 const CODES: [Ecn; 4] = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce];
 
-/// Bytes of which each datagram says the number of its train.
+/// Bytes with which each datagram carries the number of its train.
 fn train(number: u16) -> Vec<u8> {
     let datagram: Vec<u8> = number
         .to_be_bytes()
@@ -30,7 +30,7 @@ fn train(number: u16) -> Vec<u8> {
 
 /// What a router may write between two hosts arrives with each datagram, coalesced or not: trains
 /// that carry another code than those around them do not mix, and none loses its own. The DSCP of
-/// the socket beside it changes nothing of that.
+/// the other socket changes none of them.
 #[tokio::test]
 async fn each_datagram_arrives_with_the_code_that_it_carried() {
     for (at, from) in [
@@ -46,7 +46,7 @@ async fn each_datagram_arrives_with_the_code_that_it_carried() {
         let mut sender = sending.sender();
         let mut arrived = 0;
         for number in 0..400u16 {
-            // Each code beside each other one.
+            // Each code next to each other one.
             let code = |number: u16| CODES[usize::from((number ^ number >> 2) & 3)];
             let bytes = train(number);
             let outgoing = Outgoing {

@@ -30,7 +30,7 @@ use crate::crypto::{Random, SharedEndpointKey, gather_entropy};
 use crate::endpoint::{self as core, EndpointConfig, EndpointStats};
 use crate::{Instant, VarInt};
 
-/// The cryptography library was told to gather entropy.
+/// The cryptography library has gathered entropy.
 static ENTROPY: Once = Once::new();
 
 /// A connection could not be begun.
@@ -235,7 +235,7 @@ impl Endpoint {
         let prepared = state.core.client(clock::now(), connect)?;
         state.tokens.remove(server_name);
         drop(state);
-        // Without the endpoint's lock: nobody need wait for the key exchange to be prepared.
+        // Without the endpoint's lock: no other task waits while the key exchange is prepared.
         let started = prepared.start(clock::now());
         let mut connection = started.map_err(core::ConnectError::from)?;
         if let Some(bytes) = interface {
@@ -306,8 +306,8 @@ impl Endpoint {
         self.shared.socket().buffers()
     }
 
-    /// Counters of the endpoint: datagrams for no connection, what the kernel did not say, and how
-    /// many datagrams connections' own tasks opened.
+    /// Counters of the endpoint: datagrams for no connection, control messages that were cut off,
+    /// and how many datagrams connections' own tasks opened.
     #[must_use]
     pub fn stats(&self) -> EndpointStats {
         let state = self.shared.lock();
@@ -346,7 +346,7 @@ impl Endpoint {
         }
     }
 
-    /// Waits until all connections are over and their peers have been given time to hear of it.
+    /// Waits until all connections are over and their peers have had time to receive the close.
     pub async fn wait_idle(&self) {
         let mut waiting = Idle {
             shared: &self.shared,

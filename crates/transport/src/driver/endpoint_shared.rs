@@ -56,12 +56,12 @@ pub(super) struct ReceivedCount {
 }
 
 impl ReceivedCount {
-    /// So many have come.
+    /// `datagrams` more have arrived.
     pub(super) fn count(&self, datagrams: usize) {
         self.all.fetch_add(datagrams as u64, Ordering::Relaxed);
     }
 
-    /// A connection's task has opened so many.
+    /// A connection's task has opened `datagrams` of them.
     pub(super) fn count_handed_over(&self, datagrams: usize) {
         self.handed_over
             .fetch_add(datagrams as u64, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl fmt::Debug for EndpointShared {
 }
 
 impl EndpointState {
-    /// Hands a client to whoever accepts next, who is to be woken once the state is free: a task
+    /// Hands a client to the task that accepts next, which is woken once the state is free: a task
     /// may end, and drop what it holds of the endpoint, as it is woken.
     fn push_incoming(&mut self, incoming: core::Incoming, socket: &Arc<Socket>) -> Wakers {
         if self.incoming.len() >= self.incoming.capacity() {
@@ -121,7 +121,7 @@ impl EndpointState {
             .collect()
     }
 
-    /// Accepts nobody any more. Who waits for a client is to be woken once the state is free.
+    /// Accepts no client any more. Tasks that wait for one are to be woken once the state is free.
     pub(super) fn stop_accepting(&mut self) -> Wakers {
         self.closed = true;
         self.core.set_server(None);
@@ -166,13 +166,13 @@ impl EndpointShared {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True once no connection is left, and nobody who could begin one.
+    /// True once no connection is left, and no handle that could begin one.
     pub(super) fn is_over(&self, state: &EndpointState) -> bool {
-        // Closed as well: whoever gives up the last handle has the lock only after that counts.
+        // Closed as well: the user of the last handle has the lock only after that counts.
         state.closed && state.alive == 0 && self.users.load(Ordering::Acquire) == 0
     }
 
-    /// Ends the endpoint's own tasks, once nobody needs them.
+    /// Ends the endpoint's own tasks, once no handle or connection needs them.
     pub(super) fn end_if_over(&self, state: &mut EndpointState) {
         if self.is_over(state) {
             state.receiving.wake();
@@ -195,8 +195,8 @@ impl EndpointShared {
         } = begun;
         let shared = Shared::new(connection, Arc::clone(self), &socket, handle, server_name);
         if !Arc::ptr_eq(&socket, &state.socket) {
-            // It was replaced while the connection was started. Nobody knows that yet, so its lock
-            // is free.
+            // It was replaced while the connection was started. No other task knows the connection
+            // yet, so its lock is free.
             shared.lock().next_socket = Some(Arc::clone(&state.socket));
         }
         if state.connections.len() <= handle.0 {
@@ -209,7 +209,7 @@ impl EndpointShared {
         let mut refused = None;
         if !datagrams.is_empty() {
             // Most of a handshake's work, which the connection's own task does, on any core. Before
-            // anybody can find the connection: what comes next stands behind it.
+            // the connection can be found: what comes next stands behind it.
             let mut group = self.groups.take();
             for (received, datagram) in &datagrams {
                 group.add(*received, datagram);
@@ -256,7 +256,7 @@ impl EndpointShared {
         Some(self.remove(state, handle))
     }
 
-    /// The task of a connection is gone with its runtime, or panicked: nobody drives it any more.
+    /// The task of a connection is gone with its runtime, or panicked: no task drives it any more.
     pub(super) fn abandon(&self, handle: ConnectionHandle) {
         let mut state = self.lock();
         state.core.remove(handle);
@@ -264,7 +264,7 @@ impl EndpointShared {
         idle.for_each(Waker::wake);
     }
 
-    /// Who waits for the end of the last connection, if this was it, is to be woken.
+    /// Tasks that wait for the end of the last connection, if this was it, are to be woken.
     fn remove(&self, mut state: MutexGuard<'_, EndpointState>, handle: ConnectionHandle) -> Wakers {
         if let Some(slot) = state.connections.get_mut(handle.0)
             && slot.take().is_some()
@@ -346,7 +346,7 @@ impl EndpointShared {
                 let connection = state.connections.get(handle.0);
                 return match connection.cloned().flatten() {
                     Some(connection) => Found::Connection(connection),
-                    None => Found::Nobody,
+                    None => Found::NoConnection,
                 };
             }
             DatagramEvent::Incoming(incoming) => {
@@ -367,7 +367,7 @@ impl EndpointShared {
             }
             DatagramEvent::Nothing => {}
         }
-        Found::Nobody
+        Found::NoConnection
     }
 }
 
@@ -376,15 +376,15 @@ pub(super) enum Found {
     Connection(Arc<Shared>),
     /// A client's first packet, which is not opened yet.
     First(core::FirstPacket),
-    /// Nobody, or it is dealt with.
-    Nobody,
+    /// No connection, or the datagram is dealt with.
+    NoConnection,
 }
 
 impl Found {
     pub(super) fn connection(self) -> Option<Arc<Shared>> {
         match self {
             Self::Connection(connection) => Some(connection),
-            Self::First(_) | Self::Nobody => None,
+            Self::First(_) | Self::NoConnection => None,
         }
     }
 }

@@ -18,7 +18,7 @@ fn worked() -> i64 {
 }
 
 #[test]
-#[ignore = "a part of the test beside it, which starts it as a process of its own"]
+#[ignore = "a part of the test in this file, which starts it as a process of its own"]
 fn first_randomness() {
     let Ok(role) = std::env::var(ROLE) else {
         return;

@@ -1,4 +1,4 @@
-//! Floods of frames from one peer over real sockets, with an honest one beside it.
+//! Floods of frames from one peer over real sockets, while an honest one uploads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::wire::frame::{ResetStream, StopSending, Stream};
 use crate::wire::{Dir, Frame, Side, SpaceId, StreamId};
 use crate::{Ecn, Instant, TransportConfig};
 
-/// What an honest peer sends, and for how long it may have to do so beside a flood. Alone it takes
+/// What an honest peer sends, and for how long it may have to do so during a flood. Alone it takes
 /// a tenth of a second.
 const HONEST: usize = 4 << 20;
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
@@ -88,7 +88,7 @@ async fn flood(
 /// packets enough, and as much as `enough` wants to see between two counts; what was sent, and what
 /// the server counted of the flood before and after. On a busy machine the honest peer may be
 /// served before the flood has had a turn.
-async fn beside_an_honest_peer(
+async fn with_an_honest_peer(
     payload: impl Fn(&mut core::Connection, u64) -> Vec<u8>,
     enough: impl Fn(&Stats, &Stats) -> bool,
 ) -> (u64, Stats, Stats) {
@@ -158,14 +158,14 @@ async fn challenges() {
     let payload =
         |_: &mut core::Connection, n: u64| inject::frames(&[Frame::PathChallenge(n.to_be_bytes())]);
     let enough = |_: &Stats, now: &Stats| now.path_challenges > 0;
-    let flooded = beside_an_honest_peer(payload, enough).await;
+    let flooded = with_an_honest_peer(payload, enough).await;
     in_proportion(&flooded, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledgements_asked_for() {
     let payload = |_: &mut core::Connection, _| inject::frames(&[Frame::Ping, Frame::ImmediateAck]);
-    in_proportion(&beside_an_honest_peer(payload, |_, _| true).await, 1);
+    in_proportion(&with_an_honest_peer(payload, |_, _| true).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -183,7 +183,7 @@ async fn pieces_of_one_byte_beyond_gaps() {
         let all: Vec<_> = (0..50).map(piece).collect();
         inject::frames(&all)
     };
-    in_proportion(&beside_an_honest_peer(payload, |_, _| true).await, 1);
+    in_proportion(&with_an_honest_peer(payload, |_, _| true).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -193,7 +193,7 @@ async fn ids_that_come_and_go() {
         inject::frames(&[Frame::Ping])
     };
     let enough = |before: &Stats, now: &Stats| now.id_frames > before.id_frames + 100;
-    let flooded = beside_an_honest_peer(payload, enough).await;
+    let flooded = with_an_honest_peer(payload, enough).await;
     in_proportion(&flooded, 2);
 }
 
@@ -204,7 +204,7 @@ async fn an_id_retired_again_and_again() {
         inject::frames(&all)
     };
     let enough = |before: &Stats, now: &Stats| now.id_frames > before.id_frames + 1000;
-    let flooded = beside_an_honest_peer(payload, enough).await;
+    let flooded = with_an_honest_peer(payload, enough).await;
     in_proportion(&flooded, 1);
 }
 
@@ -229,7 +229,7 @@ async fn streams_opened_and_given_up() {
         inject::frames(&all)
     };
     let enough = |before: &Stats, now: &Stats| now.streams_given_up > before.streams_given_up + 100;
-    let flooded = beside_an_honest_peer(payload, enough).await;
+    let flooded = with_an_honest_peer(payload, enough).await;
     in_proportion(&flooded, 2);
 }
 
@@ -240,7 +240,7 @@ async fn key_updates_without_end() {
         inject::frames(&[Frame::Ping])
     };
     let enough = |before: &Stats, now: &Stats| now.key_updates > before.key_updates;
-    let flooded = beside_an_honest_peer(payload, enough).await;
+    let flooded = with_an_honest_peer(payload, enough).await;
     let updates = flooded.2.key_updates - flooded.1.key_updates;
     // One needs an acknowledgement of the one before.
     assert!(updates > 0 && updates < flooded.0 / 4, "{updates}");

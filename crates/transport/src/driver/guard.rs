@@ -6,9 +6,9 @@ use std::task::Waker;
 
 use super::shared::State;
 
-/// The state, locked. Whom its user wakes is woken once it is free again, and wakers of whoever
-/// stops waiting are dropped then: a task may end, and drop what it holds of the connection, as it
-/// is woken or forgotten.
+/// The state, locked. Tasks that its user wakes are woken once it is free again, and wakers of
+/// tasks that stop waiting are dropped then: a task may end, and drop what it holds of the
+/// connection, as it is woken or forgotten.
 pub(super) struct Guard<'a> {
     state: MutexGuard<'a, State>,
     /// Behind the state, so that it goes after that.
@@ -28,7 +28,7 @@ impl Later {
         self.woken.extend(wakers);
     }
 
-    /// Drops a waker of whoever waits no longer.
+    /// Drops a waker of a task that waits no longer.
     pub(super) fn forget(&mut self, waker: Option<Waker>) {
         self.forgotten.extend(waker);
     }
@@ -99,22 +99,22 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::driver::woken::Woken as Told;
+    use crate::driver::woken::Woken as WakeFlag;
 
     /// All are woken, and one alone costs no allocation: it is so after most packets.
     #[test]
     fn one_waker_takes_no_memory_and_many_are_all_woken() {
         for count in [0, 1, 2, 50] {
-            let told: Vec<_> = (0..count).map(|_| Arc::new(Told::default())).collect();
+            let flags: Vec<_> = (0..count).map(|_| Arc::new(WakeFlag::default())).collect();
             let mut woken = Woken::default();
-            for told in &told {
-                woken.extend(Some(Waker::from(Arc::clone(told))));
+            for flag in &flags {
+                woken.extend(Some(Waker::from(Arc::clone(flag))));
                 woken.extend(None);
             }
             assert_eq!(woken.others.capacity() == 0, count <= 1, "{count}");
-            assert!(!told.iter().any(|told| told.take()));
+            assert!(!flags.iter().any(|flag| flag.take()));
             drop(woken);
-            assert!(told.iter().all(|told| told.take()), "{count}");
+            assert!(flags.iter().all(|flag| flag.take()), "{count}");
         }
     }
 }

@@ -119,7 +119,7 @@ impl Incoming {
         }
         let mut state = self.shared.lock();
         if state.closed {
-            // Meanwhile: nobody would receive for it, or end it.
+            // Closed meanwhile: no task would receive for it, or end it.
             state.core.ignore(incoming);
             return Err(AcceptError::NoServer);
         }

@@ -119,7 +119,7 @@ async fn trains_of_segments_go_on_where_an_interface_becomes_narrower() {
 }
 
 #[test]
-#[ignore = "a part of the tests beside it: they start it as a process of its own"]
+#[ignore = "a part of the tests in this file: they start it as a process of its own"]
 fn uploading_client() {
     let Ok(at) = std::env::var(ROLE) else {
         return;

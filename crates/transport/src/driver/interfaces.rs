@@ -46,8 +46,8 @@ struct Answer {
 }
 
 impl Interfaces {
-    /// What [`interface_mtu`] says of the way to a peer of `socket`, or said within the last
-    /// second. `None` also for a socket of the application's own: no interface is its way.
+    /// What [`interface_mtu`] returns for the way to a peer of `socket`, or returned within the
+    /// last second. `None` also for a socket of the application's own: no interface is its way.
     pub(super) fn mtu(
         &self,
         now: Instant,
@@ -78,7 +78,7 @@ impl Interfaces {
         if let Some(on_ask) = *self.on_ask.lock().unwrap() {
             on_ask();
         }
-        // Nobody waits for the system but who asks.
+        // Only the task that asks waits for the system.
         let mtu = ask();
         let mut known = self.lock();
         if known.len() >= REMEMBERED && !known.contains_key(&way) {
@@ -91,7 +91,7 @@ impl Interfaces {
         mtu
     }
 
-    /// Has the system asked anew from here on.
+    /// Discards the answers: the system is asked again from here on.
     pub(super) fn forget(&self) {
         self.lock().clear();
     }
@@ -113,7 +113,7 @@ impl Answer {
 }
 
 /// The largest datagram that the interface to `to` carries, bytes of UDP payload, from the address
-/// `from` if that is known. `None`: the system does not say, or no more than Ethernet does.
+/// `from` if that is known. `None`: the system has no value, or none above Ethernet's.
 pub(super) fn interface_mtu(to: SocketAddr, from: Option<IpAddr>) -> Option<u16> {
     #[cfg(target_os = "linux")]
     {

@@ -36,7 +36,7 @@ async fn connected(transport: TransportConfig) -> (Connection, Connection, Endpo
     (near, far, server)
 }
 
-/// A task of a simple executor that is gone: nobody will run it.
+/// A task of a simple executor that is gone: no thread will run it.
 struct Waits {
     future: Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
@@ -45,7 +45,7 @@ impl Wake for Waits {
     fn wake(self: Arc<Self>) {}
 }
 
-/// Polls `future` once, as a task that nobody else holds than whom it waits for.
+/// Polls `future` once, as a task that only the resource it waits for holds.
 fn leave_waiting(future: impl Future<Output = ()> + Send + 'static) {
     let task = Arc::new(Waits {
         future: Mutex::new(Box::pin(future)),
@@ -133,7 +133,7 @@ fn forget_waker(held: impl Any + Send, future: impl Future, replaced: bool) {
     }
 }
 
-/// A waker may be the last that holds a task also as another takes its place, or as nobody waits
+/// A waker may be the last that holds a task also as another takes its place, or as no task waits
 /// any more: a stream or an endpoint then goes with it.
 #[test]
 fn a_task_may_end_as_its_waker_is_forgotten() {
@@ -173,8 +173,8 @@ fn ends(what: &str, test: impl Future<Output = ()> + Send + 'static) {
     assert!(is_done.recv_timeout(limit).is_ok(), "stands still: {what}");
 }
 
-/// Paths were said to carry more than the kernel takes: less is tried. Loopback interfaces carry
-/// packets of 65,536 bytes: datagrams of 65,507 over IPv4, but not over IPv6.
+/// Paths are configured to carry more than the kernel takes: less is tried. Loopback interfaces
+/// carry packets of 65,536 bytes: datagrams of 65,507 over IPv4, but not over IPv6.
 #[tokio::test]
 async fn what_the_kernel_refuses_as_too_long_leaves_as_less() {
     for (mtu, at) in [
@@ -191,7 +191,7 @@ async fn what_the_kernel_refuses_as_too_long_leaves_as_less() {
         tokio::spawn(async move {
             let far = accepting.accept().await?.accept().ok()?.await.ok()?;
             let read = far.accept_uni().await.ok()?.read_to_end(10_000_000).await;
-            // A connection that nobody holds ends at once, perhaps before the last acknowledgement.
+            // A connection without a handle ends at once, perhaps before the last acknowledgement.
             far.closed().await;
             read.ok()
         });
@@ -241,7 +241,7 @@ async fn the_kernel_takes_the_largest_batch() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// An error of an earlier datagram says nothing of segmentation offload.
+/// An error of an earlier datagram does not concern segmentation offload.
 #[tokio::test]
 async fn an_error_that_passes_switches_no_offload_off() {
     let sending = UdpSocket::bind("127.0.0.1:0").unwrap();

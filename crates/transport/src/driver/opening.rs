@@ -111,7 +111,7 @@ fn poll_open(
 impl Connection {
     /// Opens a bidirectional stream, once the peer allows one.
     ///
-    /// The peer hears of it with the first bytes that are written.
+    /// The peer learns of it from the first bytes that are written.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection is over.

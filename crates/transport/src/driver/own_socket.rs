@@ -49,8 +49,8 @@ pub trait DatagramSocket: Debug + Send + Sync + 'static {
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Receives one datagram into `buffer`, which holds the largest UDP payload: its length, and
-    /// what IP says of it. A length beyond the buffer counts as the buffer's. Only the waker of the
-    /// last call is woken.
+    /// the fields of its IP header. A length beyond the buffer counts as the buffer's. Only the
+    /// waker of the last call is woken.
     ///
     /// # Errors
     /// If nothing will arrive any more; each later call returns an error, too. The connections at

@@ -17,7 +17,7 @@ use crate::path::EcnState;
 
 /// Datagrams of one sender that may be under way.
 const ROOM: usize = 20;
-/// Every so many datagrams one is lost, and one is said to be longer than any buffer.
+/// Of `LOST` datagrams one is lost; of `LIE` one is reported as longer than any buffer.
 const LOST: u64 = 50;
 const LIE: u64 = 61;
 
@@ -215,7 +215,7 @@ async fn connections_share_a_network_in_memory() {
     assert!(near.path_report().validated);
 }
 
-/// ECN fields travel as the socket says.
+/// ECN fields are those that the socket reports.
 #[tokio::test]
 async fn an_own_socket_carries_ecn() {
     let network = Arc::new(Network::default());

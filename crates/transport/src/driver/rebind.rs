@@ -15,7 +15,7 @@ use super::socket::Socket;
 impl Endpoint {
     /// From now on connections begin at `socket`, and connections to servers move there, each as
     /// soon as its handshake is confirmed (RFC 9000 §9). What is under way arrives: the former
-    /// socket is read until nobody has used it for some seconds.
+    /// socket is read until no connection has used it for some seconds.
     ///
     /// A connection stays at its socket if it was accepted here (servers do not move), if its
     /// server forbids to move, or if `socket` cannot reach its server by the form of address that
@@ -66,7 +66,7 @@ impl Endpoint {
 impl Connection {
     /// Client: from now on this connection's datagrams leave from `local`, an address of this host
     /// that the endpoint's socket can send from, or from whichever the system chooses. The new path
-    /// is validated and begins with a congestion controller of its own; if nobody answers there,
+    /// is validated and begins with a congestion controller of its own; if no answer arrives there,
     /// the connection is back on the last that worked after some seconds. An IPv4 address may be
     /// IPv4-mapped (RFC 4291, section 2.5.5.2) or not. False, and nothing changed, if that is not
     /// possible: the handshake is not confirmed, the server forbids it, has given no connection id
@@ -101,8 +101,8 @@ fn source_for(remote: SocketAddr, local: IpAddr) -> Option<IpAddr> {
 }
 
 impl State {
-    /// Moves to the next socket if there is one and the connection may: returns it. The connection
-    /// is then to be told what the interface there carries.
+    /// Moves to the next socket if there is one and the connection may: returns it. The caller then
+    /// sets what the interface there carries.
     pub(super) fn take_next_socket(&mut self) -> Option<Arc<Socket>> {
         let next = self.next_socket.take()?;
         let remote = self.core.remote_address();

@@ -4,7 +4,7 @@
 //! batch is for (of those for which nothing waits), and leaves the rest to the tasks of the other
 //! connections: so the packets of one connection are not copied, and those of many are decrypted on
 //! all cores. What is for a handshake it leaves to the connection's task in any case, which signs
-//! and checks signatures as it opens that: nobody else waits for it.
+//! and checks signatures as it opens that: no other connection waits for it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -37,8 +37,8 @@ const STRANGERS_PER_TURN: usize = 64;
 /// was under way to there has arrived.
 const LINGER: Duration = Duration::from_secs(3);
 
-/// The task that receives at one socket, for all connections of an endpoint. It ends when nobody
-/// can use it any more.
+/// The task that receives at one socket, for all connections of an endpoint. It ends when no
+/// connection or handle can use it any more.
 pub(super) struct ReceiveTask {
     batch: Batch,
     /// Where in the batch the next turn goes on; `None`: all of it is dealt with.
@@ -48,7 +48,7 @@ pub(super) struct ReceiveTask {
     shares: Shares,
     /// Another thread may open packets meanwhile.
     hands_over: bool,
-    /// What a stranger is answered.
+    /// The answer to a stranger.
     answer: Vec<u8>,
     place: Place,
     /// Once the socket was replaced.
@@ -77,7 +77,7 @@ impl Replaced {
         }
     }
 
-    /// True once nobody has used `socket` for a while.
+    /// True once `socket` has been unused for [`LINGER`].
     fn is_over(&mut self, socket: &Arc<Socket>, cx: &Context<'_>) -> bool {
         loop {
             let now = clock::now();
@@ -234,7 +234,7 @@ struct Shares {
     owners: Vec<Option<usize>>,
 }
 
-/// What of a batch is for one connection.
+/// The datagrams of a batch for one connection.
 struct Share {
     connection: Arc<Shared>,
     datagrams: usize,

@@ -2,7 +2,7 @@
 //!
 //! Linux reports them to an unconnected socket by its error queue, if that is switched on
 //! (`IP_RECVERR`, ip(7)). A socket has it on while handshakes of clients run at it: an attempt that
-//! has heard nothing of its server ends with the first report that its address refuses. Once a
+//! has received nothing from its server ends with the first report that its address refuses. Once a
 //! packet of the server has opened, and on established connections, no report changes anything:
 //! ICMP is not authenticated.
 
@@ -108,7 +108,7 @@ impl Drop for Listening {
     }
 }
 
-/// Ends the handshake of `shared` with the first ICMP error that says its server is out of reach.
+/// Ends the handshake of `shared` with the first ICMP error that reports its server out of reach.
 pub(super) fn watch(shared: Arc<Shared>, socket: Arc<Socket>) {
     // The caller may be outside any runtime.
     let runtime = shared.endpoint.runtime();
@@ -162,8 +162,8 @@ fn apply(endpoint: &EndpointShared, socket: &Arc<Socket>, error: &QueuedError) {
     }
 }
 
-/// What the errors that Linux makes of ICMP (net/ipv4/icmp.c, net/ipv6/icmp.c) say of the way to a
-/// server; `None` for those about a single datagram.
+/// The kind of error for a server's address by the number that Linux derives from ICMP
+/// (net/ipv4/icmp.c, net/ipv6/icmp.c); `None` for those about a single datagram.
 fn refusal(number: i32) -> Option<io::ErrorKind> {
     match number {
         libc::ECONNREFUSED | libc::ENOPROTOOPT => Some(io::ErrorKind::ConnectionRefused),

@@ -1,4 +1,4 @@
-//! Calls outside a runtime, and what each side hears where the other one fails.
+//! Calls outside a runtime, and the error of each side where the other one fails.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl Controller for Panics {
     }
 }
 
-/// A controller that panics ends its connection: the peer hears of it at once, by INTERNAL_ERROR.
+/// A controller that panics ends its connection: the peer gets INTERNAL_ERROR at once.
 #[tokio::test]
 async fn the_peer_of_a_connection_that_panics_hears_of_it() {
     for receiving in [false, true] {
@@ -160,7 +160,7 @@ async fn codes_of_62_bits_reach_the_peer() {
 /// A writer that waits for the peer's credit learns in the same `select!` that the peer stops it;
 /// the future of the end outlives its part and resolves for all that wait.
 #[tokio::test]
-async fn the_end_of_a_part_is_awaited_beside_writes_and_after_it() {
+async fn the_end_of_a_part_is_awaited_during_writes_and_after_it() {
     let mut transport = transport();
     transport.streams.initial_stream_window = 1000;
     transport.streams.max_window = 1000;

@@ -56,7 +56,7 @@ impl SendStream {
         self.id
     }
 
-    /// Writes some of `data` and says how much, once there is room in the send buffer.
+    /// Writes some of `data` and returns how much, once there is room in the send buffer.
     ///
     /// # Errors
     /// [`WriteError`].

@@ -1,4 +1,4 @@
-//! What leaves a socket, and what an application hears of it.
+//! What leaves a socket, and which errors an application gets.
 
 use std::future::poll_fn;
 use std::net::{SocketAddr, UdpSocket};
@@ -61,7 +61,7 @@ pub(super) async fn upload((from, to): &(Connection, Connection), bytes: usize) 
 }
 
 #[tokio::test]
-async fn what_the_kernel_refuses_to_send_is_the_reason_that_is_told() {
+async fn what_the_kernel_refuses_to_send_is_the_reason_that_is_reported() {
     let mut transport = transport();
     transport.handshake_timeout = Duration::from_millis(200);
     let endpoint = Endpoint::client("0.0.0.0:0".parse().unwrap()).unwrap();
@@ -90,7 +90,7 @@ async fn datagrams_grow_to_what_the_interface_carries() {
     }
 }
 
-/// Old studies used packets of less than 1200 bytes: ends that are both told so speak.
+/// Old studies used packets of less than 1200 bytes: two ends with such a path configured connect.
 #[tokio::test]
 async fn ends_that_know_of_a_narrow_path_connect_over_it() {
     let mut transport = transport();
@@ -187,9 +187,9 @@ mod linux {
         assert_eq!(traffic_class("127.0.0.1:0", 64 + 46).await, 46 << 2);
     }
 
-    /// ECN marks go on beside DSCP, also in trains of segments.
+    /// ECN marks are sent together with a DSCP, also in trains of segments.
     #[tokio::test]
-    async fn ecn_goes_on_beside_dscp() {
+    async fn ecn_is_sent_together_with_dscp() {
         for loopback in ["127.0.0.1:0", "[::1]:0"] {
             let mut transport = transport();
             transport.dscp = 46;
@@ -202,7 +202,7 @@ mod linux {
 }
 
 /// As a reader of bytes sees it, the end may be read again and again, also when the connection is
-/// over since: nothing is missing. Where something is, each read says so.
+/// over since: nothing is missing. Where something is, each read returns the error.
 #[tokio::test]
 async fn the_end_of_a_stream_stays_its_end() {
     async fn read(stream: &mut RecvStream) -> Result<usize, std::io::ErrorKind> {

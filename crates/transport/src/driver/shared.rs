@@ -28,7 +28,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) endpoint: Arc<EndpointShared>,
     pub(super) handle: ConnectionHandle,
-    /// What arrived and is not opened yet.
+    /// Datagrams that arrived and are not opened yet.
     pub(super) inbox: Inbox,
     /// Client: what the server was called.
     pub(super) server_name: Option<String>,
@@ -69,7 +69,7 @@ pub(super) struct State {
     pub(super) later: Later,
 }
 
-/// What one waits for.
+/// The event that a task waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Awaited {
     Progress,
@@ -147,7 +147,7 @@ impl Shared {
         Guard::new(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Somebody has the lock.
+    /// True if the lock is held.
     #[cfg(test)]
     pub(super) fn is_locked(&self) -> bool {
         self.state.try_lock().is_err()
@@ -167,7 +167,7 @@ impl Shared {
         self.state.is_poisoned()
     }
 
-    /// Ends a broken connection: its peer is to hear of it at once, not by its idle timeout.
+    /// Ends a broken connection: its peer gets a close at once, not its idle timeout.
     pub(super) fn end_broken(&self, socket: &Socket, dscp: u8) {
         let mut buffer = self.endpoint.take_buffer();
         // The half of the connection that this uses may be the one that panicked.
@@ -189,7 +189,7 @@ impl Shared {
         self.lock().settle(&ConnectionError::Panicked);
     }
 
-    /// The handshake is not complete: whoever has the lock perhaps signs, or checks signatures.
+    /// The handshake is not complete: the holder of the lock perhaps signs, or checks signatures.
     /// That takes long, and the task that receives for all does not wait for it.
     pub(super) fn is_handshaking(&self) -> bool {
         self.handshaking.load(Ordering::Relaxed)
@@ -211,7 +211,7 @@ impl Shared {
         });
     }
 
-    /// Opens all that has arrived and waits, for whoever needs to know now what is in it.
+    /// Opens all that has arrived and waits, for a caller that needs to know now what is in it.
     pub(super) fn open_all(&self, now: Instant) {
         if self.inbox.is_empty() {
             return;
@@ -228,7 +228,7 @@ impl Shared {
         if self.is_broken() {
             return;
         }
-        // Nobody uses the state after a panic: the lock is poisoned by it.
+        // The state is unused after a panic: the lock is poisoned by it.
         let opened = catch_unwind(AssertUnwindSafe(move || {
             let mut state = state;
             open(&mut state);
@@ -239,8 +239,8 @@ impl Shared {
         }
     }
 
-    /// Opens the group of datagrams that has waited longest, and says how many it held; `None` if
-    /// no group waits.
+    /// Opens the group of datagrams that has waited longest, and returns how many it held; `None`
+    /// if no group waits.
     pub(super) fn open_next(&self, state: &mut State, now: Instant) -> Option<usize> {
         let group = self.inbox.pop()?;
         let datagrams = group.len();
@@ -338,7 +338,7 @@ impl State {
         self.later.forget(replaced);
     }
 
-    /// Whoever has `place` waits no longer.
+    /// The task with `place` waits no longer.
     pub(super) fn leave(&mut self, awaited: Awaited, place: &mut Place) {
         let waiting = self.waiting(awaited);
         let forgotten = waiting.leave(place);
@@ -351,7 +351,7 @@ impl State {
         self.later.forget(forgotten);
     }
 
-    /// Nobody waits to read any more.
+    /// No task waits to read any more.
     pub(super) fn forget_reader(&mut self, id: StreamId) {
         let forgotten = self.readers.remove(&id);
         self.later.forget(forgotten);
@@ -373,7 +373,7 @@ impl State {
         self.later.wake(self.driver.take());
     }
 
-    /// The same, if reading has made credit that the peer should hear of.
+    /// The same, if reading has made credit that the peer should get.
     pub(super) fn wake_driver_for_credit(&mut self) {
         if self.driver.is_some() && self.core.streams().wants_to_send() {
             self.wake_driver();
@@ -428,7 +428,7 @@ impl State {
                     && id.initiator() != self.core.side()
                     && id.index() >= self.accepted
                 {
-                    // Whoever accepts it is to hear of that.
+                    // The task that accepts it must learn of that.
                     self.senders.entry(id).or_default();
                 }
                 self.wake_sender(id, Some(Some(code)));
@@ -444,10 +444,10 @@ impl State {
         }
     }
 
-    /// The connection is over: everyone who waits hears of it.
+    /// The connection is over: all tasks that wait are woken.
     pub(super) fn settle(&mut self, error: &ConnectionError) {
         let error = match (error, self.send_error) {
-            // Nothing is heard where nothing can be sent.
+            // Nothing arrives where nothing can be sent.
             (ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut, Some(kind)) => {
                 ConnectionError::Socket(kind)
             }

@@ -1,5 +1,5 @@
-//! What takes long, and that nobody waits for it who has other things to do: signatures and their
-//! checks, and what the system is asked.
+//! Slow work, for which only the tasks that need it wait: signatures and their checks, and calls
+//! of the system.
 
 use std::cell::RefCell;
 use std::net::{SocketAddr, UdpSocket};
@@ -51,7 +51,7 @@ impl Gate {
         }
     }
 
-    /// Waits until so many sessions are at it.
+    /// Waits until `sessions` sessions are at it.
     async fn reached(&self, sessions: usize) {
         let all = async {
             while self.reached.load(Ordering::Relaxed) < sessions {
@@ -235,8 +235,8 @@ async fn goes_on(endpoint: &Endpoint, server: &Endpoint) {
     soon("others", async { tokio::join!(uploading, reading) }).await;
 }
 
-/// Whoever accepts clients does so for all, and signs for none: also where the first packet says
-/// whether early data is taken.
+/// The task that accepts clients does so for all, and signs for none: also where the first packet
+/// decides whether early data is taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_accepts_does_not_sign() {
     for tls in [tls(), tls().with_early_data(10)] {
@@ -352,7 +352,8 @@ thread_local! {
     static FREE: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The system is asked what interfaces carry: nobody who wants the connection waits for the answer.
+/// The system is asked what interfaces carry: no task that wants the connection waits for the
+/// answer.
 #[tokio::test]
 async fn a_connection_that_moves_asks_the_system_without_its_lock() {
     let (server, _) = server(tls(), 0, 0);

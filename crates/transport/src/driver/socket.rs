@@ -77,7 +77,7 @@ pub(super) struct Socket {
     local: SocketAddr,
     /// An IPv6 socket for IPv4 packets, too.
     both_versions: bool,
-    /// Messages that the kernel could not say everything about, at this socket and those that it
+    /// Messages whose control messages were cut off, at this socket and those that it
     /// replaced.
     cut_off: Arc<AtomicU64>,
     /// Segments that one send may hold: 1 once segmentation offload was refused.
@@ -222,7 +222,7 @@ impl Socket {
         self.buffers
     }
 
-    /// Messages so far that the kernel could not say everything about.
+    /// Messages so far whose control messages were cut off.
     pub(super) fn cut_off(&self) -> u64 {
         self.cut_off.load(Ordering::Relaxed)
     }
@@ -470,7 +470,7 @@ fn not_sent(outgoing: &Outgoing<'_>, error: &io::Error) -> Sent {
     }
 }
 
-/// Error numbers of the system that say something of one datagram. Systems that are neither Unix
+/// Error numbers of the system that concern one datagram. Systems that are neither Unix
 /// nor Windows have none.
 mod numbers {
     #[cfg(unix)]
@@ -489,7 +489,7 @@ mod numbers {
     pub(super) const TOO_LONG: &[i32] = &[];
 }
 
-/// What kernels and interfaces say that segment nothing.
+/// Errors of kernels and interfaces without segmentation.
 fn is_unsupported(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     number.is_some_and(|number| numbers::UNSUPPORTED.contains(&number))

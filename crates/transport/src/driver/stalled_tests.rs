@@ -41,7 +41,7 @@ async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Sends to nobody until the kernel has no room.
+/// Sends to an address without a host until the kernel has no room.
 fn fill(socket: &UdpSocket, to: SocketAddr) {
     for _ in 0..1_000_000 {
         match socket.send_to(&[0; 1200], to) {
@@ -69,14 +69,14 @@ async fn deadlines_hold_where_nothing_leaves() {
     let socket = host.udp("10.0.0.1:0".parse().unwrap()).unwrap();
     let filler = socket.try_clone().unwrap();
     let endpoint = Endpoint::new(socket, None).unwrap();
-    let nobody = "10.0.0.2:9".parse().unwrap();
-    fill(&filler, nobody);
+    let unused = "10.0.0.2:9".parse().unwrap();
+    fill(&filler, unused);
     let mut transport = transport();
     transport.handshake_timeout = Duration::from_millis(500);
     let connect = |transport: &TransportConfig| {
         let config = client(transport.clone());
         endpoint
-            .connect_with(config, nobody, "server.test")
+            .connect_with(config, unused, "server.test")
             .unwrap()
     };
     let (first, second) = (connect(&transport), connect(&transport));
@@ -87,7 +87,7 @@ async fn deadlines_hold_where_nothing_leaves() {
     drop(second);
     soon("wait_idle", endpoint.wait_idle()).await;
     assert!(matches!(
-        filler.send_to(&[0; 1200], nobody),
+        filler.send_to(&[0; 1200], unused),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock
     ));
 }
@@ -121,7 +121,7 @@ fn runtime() -> Runtime {
 }
 
 /// A connection whose task is in another runtime than its endpoint ends with the endpoint's, at
-/// whichever socket it is: nobody receives for it there, or keeps its deadlines.
+/// whichever socket it is: no task receives for it there, or keeps its deadlines.
 #[test]
 fn connections_end_with_the_runtime_of_their_endpoint() {
     for rebinds in [false, true] {
@@ -198,9 +198,10 @@ impl Controller for Panics {
 }
 
 /// One connection's controller panics, as its task sends or as the endpoint's receives: everybody
-/// who waits for that connection hears of it, the endpoint forgets it, and the others go on.
+/// tasks that wait for that connection get the error, the endpoint forgets it, and the others go
+/// on.
 #[tokio::test]
-async fn a_panic_leaves_nobody_waiting() {
+async fn a_panic_leaves_no_task_waiting() {
     for receiving in [true, false] {
         panicking(receiving).await;
     }
@@ -235,7 +236,7 @@ async fn panicking(receiving: bool) {
     assert_eq!(endpoint.shared.lock().core.connections(), 0);
 }
 
-/// What a connection of [`many`] is told to do.
+/// The role of a connection of [`many`] that downloads and closes.
 const HONEST: u8 = 2;
 /// What each downloads.
 const BYTES: usize = 1_000_000;
@@ -247,19 +248,19 @@ async fn many(server: Endpoint) {
         tokio::spawn(async move {
             let connection = incoming.accept().unwrap().await.unwrap();
             let (mut send, mut recv) = connection.accept_bi().await.unwrap();
-            let told = recv.read_to_end(1).await.unwrap();
-            if told != [HONEST] {
-                let receiving = told == [1];
+            let role = recv.read_to_end(1).await.unwrap();
+            if role != [HONEST] {
+                let receiving = role == [1];
                 let factory = move |_: Instant, _: u16| -> Box<dyn Controller> {
                     Box::new(Panics { receiving })
                 };
                 connection.set_controller(Arc::new(factory));
             }
-            let _ = send.write_all(&[told[0]; BYTES]).await;
+            let _ = send.write_all(&[role[0]; BYTES]).await;
             let _ = send.finish();
             let reason = connection.closed().await;
             let was_closed = matches!(reason, ConnectionError::PeerApplication { .. });
-            assert_eq!(was_closed, told == [HONEST], "{reason}");
+            assert_eq!(was_closed, role == [HONEST], "{reason}");
         });
     }
 }
@@ -274,7 +275,7 @@ async fn panics_on_several_threads_end_their_connections_alone() {
     let serving = tokio::spawn(many(server.clone()));
     let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     let mut config = transport();
-    // The server has forgotten those that panicked, and says so if it is asked.
+    // The server has forgotten those that panicked, and answers their packets with a reset.
     config.keep_alive = Some(Duration::from_millis(50));
     let downloads: Vec<_> = (0..48)
         .map(|n: u8| {
@@ -282,11 +283,11 @@ async fn panics_on_several_threads_end_their_connections_alone() {
             let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
             tokio::spawn(async move {
                 let connection = connecting.unwrap().await.unwrap();
-                let told = [0, 1, HONEST][usize::from(n % 3)];
+                let role = [0, 1, HONEST][usize::from(n % 3)];
                 let (mut send, mut recv) = connection.open_bi().await.unwrap();
-                send.write_all(&[told]).await.unwrap();
+                send.write_all(&[role]).await.unwrap();
                 send.finish().unwrap();
-                if told == HONEST {
+                if role == HONEST {
                     let all = recv.read_to_end(BYTES).await.unwrap();
                     assert!(all.len() == BYTES && all.iter().all(|byte| *byte == HONEST));
                     connection.close(0, b"thanks");

@@ -68,7 +68,7 @@ impl ClientCrypto for Closing<TlsClientConfig> {
 }
 
 #[tokio::test]
-async fn a_server_that_is_closed_while_a_session_starts_accepts_nobody() {
+async fn a_server_that_is_closed_while_a_session_starts_accepts_no_client() {
     let crypto = Closing::new(testing::server("server", &[b"test"]));
     let config = ServerConfig::new(
         Arc::clone(&crypto) as Arc<dyn ServerCrypto>,
@@ -89,7 +89,7 @@ async fn a_server_that_is_closed_while_a_session_starts_accepts_nobody() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_closed_while_a_session_starts_connects_to_nobody() {
+async fn a_client_that_is_closed_while_a_session_starts_does_not_connect() {
     let crypto = Closing::new(testing::client(Trust::Anyone, &[b"test"]));
     let endpoint = Endpoint::client(loopback()).unwrap();
     crypto.endpoint.set(endpoint.clone()).unwrap();
@@ -97,9 +97,9 @@ async fn a_client_that_is_closed_while_a_session_starts_connects_to_nobody() {
         Arc::clone(&crypto) as Arc<dyn ClientCrypto>,
         Arc::new(transport()),
     );
-    let nobody = "127.0.0.1:9".parse().unwrap();
+    let unused = "127.0.0.1:9".parse().unwrap();
     let error = endpoint
-        .connect_with(config, nobody, "server.test")
+        .connect_with(config, unused, "server.test")
         .unwrap_err();
     assert!(matches!(error, ConnectError::Closed), "{error}");
     endpoint.wait_idle().await;

@@ -1,4 +1,4 @@
-//! First packets that come many in one message, beside tasks that want their turn.
+//! First packets that come many in one message, while other tasks want their turn.
 
 use std::future::poll_fn;
 use std::net::{SocketAddr, UdpSocket};

@@ -111,7 +111,7 @@ pub struct RecvStream {
     shared: Arc<Shared>,
     id: StreamId,
     end: Option<End>,
-    /// A waker of whoever polled last is kept for it.
+    /// A waker of the task that polled last is kept for it.
     waits: bool,
 }
 

@@ -23,14 +23,14 @@ const BATCHES_PER_TURN: usize = 16;
 /// Groups of datagrams that one turn of the task opens before it sends: their ACKs are due.
 const GROUPS_PER_TURN: usize = 4;
 
-/// Connections that are over are forgotten at multiples of this: nobody waits for it, and one
+/// Connections that are over are forgotten at multiples of this: no task waits for it, and one
 /// wake-up serves all that are due.
 const FORGETTING: Duration = Duration::from_millis(10);
 
 /// While the socket has no room, what is due is looked at after this time at the earliest, and
 /// after twice as long each time, since some deadlines only sending can meet …
 const FULL: Duration = Duration::from_millis(10);
-/// … up to so many times as long.
+/// … up to this many times as long.
 const LONGEST_FULL: u32 = 64;
 
 /// Why a turn of sending ended.
@@ -45,7 +45,7 @@ enum Turn {
 }
 
 /// The task that sends what a connection has to send, keeps its deadlines and passes its events on.
-/// It ends when the connection is over and its peer has been given time to hear of it.
+/// It ends when the connection is over and its peer has been given time to receive the close.
 pub(super) struct ConnectionTask {
     shared: Arc<Shared>,
     socket: Arc<Socket>,
@@ -173,7 +173,7 @@ impl ConnectionTask {
             let mtu = interfaces.mtu(clock::now(), &next, remote, bound(next.local_address()));
             let mtu = mtu.unwrap_or(ETHERNET_MTU);
             self.shared.lock().core.set_interface_mtu(mtu);
-            // What the former socket had no room for is lost, like any datagram.
+            // A datagram for which the former socket had no room is lost, like any datagram.
             if let Some((buffer, _)) = self.unsent.take() {
                 self.shared.endpoint.give_buffer(buffer);
             }
@@ -194,7 +194,8 @@ impl ConnectionTask {
                 self.failing = true;
                 let mut state = self.shared.lock();
                 state.send_error = Some(kind);
-                // What is sent elsewhere, as answers to a probe, says nothing of the path in use.
+                // An error of a datagram to elsewhere, as an answer to a probe, is not of the path
+                // in use.
                 let in_use = state.core.local_address();
                 if transmit.local.is_some() && transmit.local == in_use && is_address_gone(kind) {
                     // Perhaps another address leads there. Without one, this is not tried again.
@@ -225,7 +226,7 @@ fn next_forgetting(deadline: Instant) -> Instant {
     deadline + FORGETTING.saturating_sub(Duration::from_nanos(over))
 }
 
-/// What the kernel says of a source address that is none of this host's any more: Linux EINVAL or
+/// Errors of the kernel for a source address that this host no longer has: Linux EINVAL or
 /// ENETUNREACH.
 fn is_address_gone(kind: io::ErrorKind) -> bool {
     matches!(
@@ -236,7 +237,7 @@ fn is_address_gone(kind: io::ErrorKind) -> bool {
     )
 }
 
-/// What the kernel says of a destination that it does not send to: no route, none from this
+/// Errors of the kernel for a destination that it does not send to: no route, none from this
 /// address, not allowed (Linux ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, EINVAL, EACCES, EPERM).
 fn is_lasting(kind: io::ErrorKind) -> bool {
     is_address_gone(kind)
@@ -268,7 +269,7 @@ impl ConnectionTask {
     /// One turn of the task.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let this = self;
-        // Whoever changes the connection from here on wakes this task again.
+        // A change of the connection from here on wakes this task again.
         this.shared.lock().driver = Some(cx.waker().clone());
         if this.shared.is_broken() || this.timer.is_gone() {
             // As after the end of its runtime.
@@ -303,7 +304,8 @@ impl ConnectionTask {
                 this.over = true;
                 state.wake_later(idle);
                 if state.lost().is_none() {
-                    // It has had to make room, and is refused only after this: who waits hears it.
+                    // It has had to make room, and is refused only after this: the tasks that wait
+                    // get the reason.
                     state.core.refuse(now);
                     let refused = state.core.error().cloned();
                     state.settle(&refused.unwrap_or(ConnectionError::LocallyClosed));
@@ -339,7 +341,7 @@ impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.shared.inbox.close();
         if !self.over {
-            // Its runtime has ended, or it panicked: tasks elsewhere that wait hear of it, and the
+            // Its runtime has ended, or it panicked: tasks elsewhere that wait are woken, and the
             // endpoint lets go of the connection, which would hold it in turn.
             self.shared.lock().settle(&ConnectionError::RuntimeEnded);
             self.shared.endpoint.abandon(self.shared.handle);

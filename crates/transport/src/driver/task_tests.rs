@@ -1,4 +1,4 @@
-//! What a connection's task does for others, and what it makes of what the kernel says. The tests
+//! What a connection's task does for others, and how it handles the kernel's errors. The tests
 //! poll a task of their own for the connection, once.
 
 use std::future::Future;
@@ -74,7 +74,7 @@ async fn a_task_that_is_busy_for_long_wakes_those_that_are_due() {
     let mut due = Timer::new(&endpoint.shared.timers);
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
-    // From here on nobody else has a turn.
+    // From here on no other task has a turn.
     let data = vec![7; 8 << 20];
     let written = pin!(stream.write_all(&data)).poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(written, Poll::Ready(Ok(())));
@@ -91,7 +91,7 @@ async fn a_task_that_is_busy_for_long_wakes_those_that_are_due() {
     assert!(woken.take());
 }
 
-/// What is sent from elsewhere, as the answer to a probe, says nothing of the path in use: the
+/// An error of a datagram from elsewhere, as the answer to a probe, is not of the path in use: the
 /// kernel refuses a source address that is none of this host's, and the connection stays.
 #[tokio::test]
 async fn an_answer_that_cannot_leave_moves_no_connection() {

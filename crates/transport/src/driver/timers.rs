@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A deadline that moves back, as most do with each packet, costs no system call: the kernel's
-//! timer stays as it is, and is set anew when it fires. Whoever sets it holds no lock meanwhile:
-//! others who want it set leave that to the one who is at it.
+//! timer stays as it is, and is set again when it fires. The task that sets it holds no lock
+//! meanwhile: others that want it set leave that to this task.
 //!
 //! A runtime whose threads are all busy looks at the kernel's timer only after many turns of its
 //! tasks. So the tasks that may be busy for long [wake those due](Timers::wake_due) themselves.
@@ -23,11 +23,11 @@ use super::deadlines::Deadlines;
 use super::sys::{Alarm, SystemAlarm};
 use crate::Instant;
 
-/// Nobody sets the kernel's timer.
-const NOBODY: u8 = 0;
-/// Somebody does.
+/// No task sets the kernel's timer.
+const UNSET: u8 = 0;
+/// A task sets it.
 const SETTING: u8 = 1;
-/// And is to do it once more.
+/// A task sets it, and then sets it once more.
 const AGAIN: u8 = 2;
 
 /// The deadlines of an endpoint's connections.
@@ -38,8 +38,8 @@ pub(super) struct Timers<A = SystemAlarm> {
     /// lock that nothing is due. Changed under the lock.
     first: AtomicU64,
     alarm: A,
-    /// [`NOBODY`], [`SETTING`] or [`AGAIN`]; others than whoever sets the timer change it under the
-    /// lock.
+    /// [`UNSET`], [`SETTING`] or [`AGAIN`]; tasks other than the one that sets the timer change it
+    /// under the lock.
     setting: AtomicU8,
     /// The task is gone before its time, and with it the kernel's timer: no deadline passes any
     /// more. Changed under the lock.
@@ -56,7 +56,7 @@ struct State {
     armed: Option<Instant>,
     /// The task that waits for it.
     task: Option<Waker>,
-    /// Nobody will need a timer any more.
+    /// No task will need a timer any more.
     over: bool,
 }
 
@@ -68,7 +68,7 @@ impl<A: Alarm> Timers<A> {
             state: Mutex::default(),
             first: AtomicU64::new(u64::MAX),
             alarm: A::new()?,
-            setting: AtomicU8::new(NOBODY),
+            setting: AtomicU8::new(UNSET),
             gone: AtomicBool::new(false),
             #[cfg(test)]
             on_set: Mutex::default(),
@@ -106,7 +106,7 @@ impl<A: Alarm> Timers<A> {
             let due = state.deadlines.take_due(now);
             self.note_first(&state);
             drop(state);
-            // The kernel's timer fires for nothing then, and is set anew.
+            // The kernel's timer fires for nothing then, and is set again.
             match due {
                 Some(waker) => waker.wake(),
                 None => return,
@@ -125,7 +125,7 @@ impl<A: Alarm> Timers<A> {
         state.armed = Some(first);
         // What is written here is read under the lock: the order of other memory does not matter.
         let order = Ordering::Relaxed;
-        if self.setting.swap(AGAIN, order) != NOBODY {
+        if self.setting.swap(AGAIN, order) != UNSET {
             return;
         }
         loop {
@@ -142,7 +142,7 @@ impl<A: Alarm> Timers<A> {
             if let Some(task) = task {
                 task.wake();
             }
-            let done = self.setting.compare_exchange(SETTING, NOBODY, order, order);
+            let done = self.setting.compare_exchange(SETTING, UNSET, order, order);
             if done.is_ok() {
                 return;
             }
@@ -178,7 +178,7 @@ impl<A: Alarm> Timer<A> {
         }
     }
 
-    /// True if it wakes nobody any more.
+    /// True if it wakes no task any more.
     pub(super) fn is_gone(&self) -> bool {
         self.timers.are_gone()
     }
@@ -258,7 +258,7 @@ impl<A: Alarm> Future for TimerTask<A> {
             if state.over {
                 return Poll::Ready(());
             }
-            // Before it looks: whoever sets the timer from here on wakes it, where it needs that.
+            // Before it looks: a task that sets the timer later wakes it, if the alarm needs that.
             if state
                 .task
                 .as_ref()
@@ -320,7 +320,7 @@ mod tests {
     }
 
     fn set_other(timers: &Timers) {
-        let armed = timers.state.try_lock().expect("nobody has the lock").armed;
+        let armed = timers.state.try_lock().expect("the lock is free").armed;
         SET.with_borrow_mut(|set| set.push(armed));
         if let Some((mut other, at)) = OTHER.take() {
             poll(&mut other, at);
@@ -333,7 +333,7 @@ mod tests {
         assert!(timer.poll(&cx, clock::now(), Some(at)).is_pending());
     }
 
-    /// Whoever sets the kernel's timer holds nobody up, and sets it once more if an earlier
+    /// The task that sets the kernel's timer blocks no other, and sets it once more if an earlier
     /// deadline comes meanwhile; later ones cost no system call.
     #[tokio::test]
     async fn the_lock_is_free_while_the_kernels_timer_is_set() {
@@ -355,7 +355,7 @@ mod tests {
 
     /// Many tasks on several threads set deadlines near and far, and each passes.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn each_deadline_passes_whoever_sets_the_timer() {
+    async fn each_deadline_passes_whichever_task_sets_the_timer() {
         each_deadline_passes::<SystemAlarm>().await;
     }
 
@@ -426,8 +426,8 @@ mod tests {
         assert_eq!(timers.first.load(Ordering::Relaxed), u64::MAX);
     }
 
-    /// A timer that sees what is set by the next poll only, and to which somebody sets a deadline
-    /// just after it was polled.
+    /// A timer that sees what is set by the next poll only, and to which a deadline is set just
+    /// after it was polled.
     #[derive(Debug, Default)]
     struct Overtaken {
         /// What was set since the last poll.

@@ -21,7 +21,7 @@ const SPARE: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Group {
     bytes: Vec<u8>,
-    /// What IP said of each, and its length.
+    /// Fields of each one's IP header, and its length.
     datagrams: Vec<(Received, usize)>,
 }
 
@@ -145,7 +145,7 @@ impl Inbox {
         waits && self.has_opened.load(Ordering::Relaxed)
     }
 
-    /// Has a group wait. It is given back if too much waits already: whoever has it opens all that
+    /// Has a group wait. It is given back if too much waits already: the caller opens all that
     /// waits, and then this. With the task's end everything is dropped.
     ///
     /// # Errors
@@ -208,7 +208,7 @@ impl Inbox {
         }
     }
 
-    /// The task has ended: nobody opens any more.
+    /// The task has ended: no task opens them any more.
     pub(super) fn close(&self) {
         let mut queue = self.lock();
         queue.closed = true;
@@ -320,7 +320,7 @@ mod tests {
             fill(inbox);
         });
         assert!(groups.held() >= ENDPOINT && groups.held() < ENDPOINT + size);
-        // Tiny datagrams are counted with what is kept beside them.
+        // Tiny datagrams are counted with their bookkeeping.
         let before = groups.held();
         inboxes.first().unwrap().close();
         first.push(group(&groups, 0, &[1; 1000])).unwrap();

@@ -18,7 +18,7 @@ fn server() -> Endpoint {
     server_with_places(64)
 }
 
-/// For so many handshakes at once.
+/// For `handshakes` handshakes at once.
 fn server_with_places(handshakes: usize) -> Endpoint {
     let crypto = Arc::new(testing::server("server", &[b"test"]));
     let mut config = ServerConfig::new(crypto, Arc::new(transport()));
@@ -121,7 +121,7 @@ async fn packets_of_many_connections_are_opened_by_their_tasks() {
 /// The task of one connection does not run. What waits for it is bounded, the task that receives
 /// opens the rest, and others go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_that_does_not_run_holds_up_nobody() {
+async fn a_task_that_does_not_run_holds_up_no_other() {
     let server = server();
     let address = server.local_address();
     let endpoint = Endpoint::client(loopback()).unwrap();
@@ -132,7 +132,7 @@ async fn a_task_that_does_not_run_holds_up_nobody() {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build().unwrap();
         let accepted = runtime.block_on(async { incoming.accept().unwrap().await.unwrap() });
-        // From here on nobody runs its task.
+        // From here on its task does not run.
         (accepted, runtime)
     })
     .join()
@@ -196,10 +196,10 @@ fn hold(shared: &Arc<Shared>) -> (std::sync::mpsc::Sender<()>, std::thread::Join
     (release, holder)
 }
 
-/// Somebody holds the lock of a connection in its handshake, as its task does while it signs. What
-/// arrives for it waits, and others go on.
+/// The lock of a connection in its handshake is held, as by its task while it signs. What arrives
+/// for it waits, and others go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_connection_at_work_holds_up_nobody() {
+async fn a_connection_at_work_holds_up_no_other() {
     let server = server();
     let address = server.local_address();
     let endpoint = Endpoint::client(loopback()).unwrap();

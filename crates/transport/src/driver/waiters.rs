@@ -7,7 +7,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-/// When somebody came, counted in waiters.
+/// When a waiter came, counted in waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticket(u64);
 
@@ -250,9 +250,9 @@ mod tests {
         assert_eq!(Arc::strong_count(&count), 2);
     }
 
-    /// A place of somebody who was woken is not that of whoever came next.
+    /// A place of a waiter that was woken is not that of the one that came next.
     #[test]
-    fn a_woken_waiter_that_leaves_takes_nobody_along() {
+    fn a_woken_waiter_that_leaves_removes_no_other() {
         let waiters = Arc::new(Waiters::default());
         let (count, waker) = counting();
         let mut woken = Waiter::new(&waiters);

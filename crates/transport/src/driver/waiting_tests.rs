@@ -106,9 +106,10 @@ async fn a_connection_that_ends_before_it_is_looked_at_is_handed_over() {
     );
 }
 
-/// A peer asks to stop before the stream is accepted: whoever accepts it hears of it.
+/// A peer asks to stop before the stream is accepted: the application that accepts it gets the
+/// reason.
 #[tokio::test]
-async fn a_stop_that_comes_before_its_stream_is_accepted_is_heard() {
+async fn a_stop_that_comes_before_its_stream_is_accepted_is_reported() {
     let (ours, theirs) = connected().await;
     let (mut send, mut recv) = ours.open_bi().await.unwrap();
     send.write_all(b"a question").await.unwrap();
@@ -121,7 +122,7 @@ async fn a_stop_that_comes_before_its_stream_is_accepted_is_heard() {
     let (stopped, _question) = theirs.accept_bi().await.unwrap();
     let limit = Duration::from_secs(10);
     let end = tokio::time::timeout(limit, stopped.stopped()).await;
-    assert_eq!(end.expect("it is heard"), Ok(Some(9)));
+    assert_eq!(end.expect("the stop is reported"), Ok(Some(9)));
     drop((stopped, send));
     assert!(theirs.shared().lock().senders.is_empty());
 }
@@ -218,7 +219,7 @@ async fn a_future_that_is_dropped_leaves_no_waker_behind() {
     let config = ServerConfig::new(Arc::new(server), Arc::clone(&transport));
     let loopback = "127.0.0.1:0".parse().unwrap();
     let endpoint = Endpoint::server(config, loopback).unwrap();
-    // Nobody answers there.
+    // This socket never answers.
     let silent = std::net::UdpSocket::bind(loopback).unwrap();
     let crypto = Arc::new(testing::client(Trust::Anyone, &[b"test"]));
     let config = ClientConfig::new(crypto, transport);

@@ -9,7 +9,7 @@ use std::task::Wake;
 pub(super) struct Woken(AtomicBool);
 
 impl Woken {
-    /// True if it was woken since the last time that somebody asked.
+    /// True if it was woken since the last call.
     pub(super) fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Which clients are heard: from a first packet to an [`Incoming`].
+//! Which clients are admitted: from a first packet to an [`Incoming`].
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ const WAITING_TIME: Duration = Duration::from_secs(10);
 /// The shortest Destination Connection ID of a client's first Initial (RFC 9000 §7.2).
 const MIN_INITIAL_DCID: usize = 8;
 
-/// A client's first packet that is to be [opened](Self::open), which takes nothing of the endpoint:
-/// whoever guards it with a lock does not hold that meanwhile.
+/// A client's first packet that is to be [opened](Self::open), which needs nothing of the endpoint:
+/// a caller that guards the endpoint with a lock does not hold that meanwhile.
 #[derive(Debug)]
 pub struct FirstPacket {
     found: Protected,
@@ -48,7 +48,7 @@ impl OpenedFirst {
     }
 }
 
-/// Why a client is not heard.
+/// Why a client is not admitted.
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
     /// It has to prove its address first.
@@ -143,7 +143,7 @@ impl Endpoint {
             keys,
         } = opened;
         if self.config.server.is_none() {
-            // Clients are not heard any more.
+            // No client is admitted any more.
             return self.foreign();
         }
         if let Some(handle) = self.demux.by_initial(&found.dcid, received.remote) {
@@ -293,7 +293,7 @@ impl Endpoint {
         });
     }
 
-    /// Forgets clients that nobody accepted in time.
+    /// Forgets clients that were not accepted in time.
     fn expire(&mut self, now: Instant) {
         while let Some((handle, serial)) = self.waiting.front().copied() {
             match self.slots.get(handle.0) {

@@ -1,4 +1,4 @@
-//! What an endpoint says to strangers, and how often.
+//! Datagrams of an endpoint to strangers, and how often.
 
 use super::{DatagramEvent, Endpoint, respond};
 use crate::Instant;

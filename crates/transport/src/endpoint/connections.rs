@@ -256,7 +256,7 @@ impl Endpoint {
         })
     }
 
-    /// Refuses a connection: the client is told CONNECTION_REFUSED with what is put into `answer`,
+    /// Refuses a connection: CONNECTION_REFUSED goes to the client with what is put into `answer`,
     /// if the event is [`DatagramEvent::Respond`].
     #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
     pub fn refuse(

@@ -137,7 +137,7 @@ impl World {
                 let (_, _, connection) = self.honest.as_mut().unwrap();
                 connection.handle_datagram(self.now, received, &mut datagram.bytes);
             } else if let Ok(PartialDecode::Retry(retry)) = PartialDecode::new(&datagram.bytes, 8) {
-                // Slow clients prove their address, and say no more.
+                // Slow clients prove their address, and send no more.
                 self.begun += 1;
                 let token = &datagram.bytes[retry.token.clone()];
                 let bytes = initial(&*crypto(), &retry.scid, &id(self.begun), token, 1200);

@@ -192,11 +192,11 @@ mod tests {
     }
 
     fn room(half_open: &mut HalfOpen, now: Instant, address: &str) -> Option<usize> {
-        room_beside(&[], half_open, now, address)
+        room_with_unread(&[], half_open, now, address)
     }
 
     /// Where packets of these are not read yet.
-    fn room_beside(
+    fn room_with_unread(
         unread: &[usize],
         half_open: &mut HalfOpen,
         now: Instant,
@@ -276,17 +276,23 @@ mod tests {
         let greedy = (0..3).map(|_| "192.0.2.1".to_owned());
         let mut half_open = filled(greedy.chain(["192.0.2.2".to_owned()]));
         let other = "192.0.2.9";
-        // The next one of the same address goes instead, and nobody else's.
-        assert_eq!(room_beside(&[0], &mut half_open, NOW, other), Some(1));
-        assert_eq!(room_beside(&[0, 1, 2], &mut half_open, NOW, other), None);
-        // What is read is kept no longer.
-        assert_eq!(room_beside(&[1], &mut half_open, NOW, other), Some(0));
+        // The next one of the same address goes instead, and none of another address.
+        assert_eq!(room_with_unread(&[0], &mut half_open, NOW, other), Some(1));
+        assert_eq!(
+            room_with_unread(&[0, 1, 2], &mut half_open, NOW, other),
+            None
+        );
+        // A packet that is read keeps the place no longer.
+        assert_eq!(room_with_unread(&[1], &mut half_open, NOW, other), Some(0));
         // From the first time on, whatever comes meanwhile.
         let before = NOW + KEPT_UNREAD.saturating_sub(Duration::from_nanos(1));
-        assert_eq!(room_beside(&[0, 1, 2], &mut half_open, before, other), None);
+        assert_eq!(
+            room_with_unread(&[0, 1, 2], &mut half_open, before, other),
+            None
+        );
         let later = NOW + KEPT_UNREAD;
         assert_eq!(
-            room_beside(&[0, 1, 2], &mut half_open, later, other),
+            room_with_unread(&[0, 1, 2], &mut half_open, later, other),
             Some(0)
         );
     }

@@ -8,7 +8,7 @@ use crate::crypto::{DirectionalKeys, EndpointKey, InitialCrypto, Keys, SAMPLE_LE
 use crate::wire::ConnectionId;
 use crate::wire::packet::{PlainHeader, Protected};
 
-/// What an Initial's token says about its client.
+/// What an Initial's token proves of its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     /// Destination id of the client's very first Initial.
@@ -17,8 +17,8 @@ pub(super) struct Origin {
     pub(super) retry_scid: Option<ConnectionId>,
     /// The client receives what is sent to its address.
     pub(super) validated: bool,
-    /// The token from an earlier connection that says so; to be spent once the packet has proved to
-    /// be the client's.
+    /// The token from an earlier connection that proves it; to be spent once the packet has proved
+    /// to be the client's.
     pub(super) token: Option<u64>,
 }
 
@@ -29,7 +29,7 @@ pub(super) enum TokenRead {
     None,
     /// One that is good unless it was used before.
     Good(Token),
-    /// One that says nothing.
+    /// One that proves nothing.
     Worthless,
 }
 
@@ -57,7 +57,7 @@ impl TokenRead {
 }
 
 impl Origin {
-    /// What the token of an Initial to `dcid` says; false beside it if it brought one of no worth.
+    /// The contents of an Initial's token, sent to `dcid`; with `false` if the token is invalid.
     pub(super) fn new(
         token: TokenRead,
         used: &ReplayFilter,
@@ -97,8 +97,8 @@ impl Origin {
     }
 }
 
-/// The keys that open the Initial that `found` describes, if it opens: whoever made it knows the
-/// protocol and saw to it that it arrived whole. `packet` is a copy, which this destroys.
+/// The keys that open the Initial that `found` describes, if it opens: then its sender knows the
+/// protocol, and it arrived whole. `packet` is a copy, which this destroys.
 pub(super) fn keys_that_open(
     crypto: &dyn InitialCrypto,
     found: &Protected,

@@ -145,7 +145,7 @@ mod tests {
         };
         assert_eq!(learn(0, None, false), None);
         assert_eq!(learn(0, Some(5), false), path(5));
-        // A short connection beside it says nothing of the path.
+        // A short connection at the same time measures nothing of the path.
         assert_eq!(learn(1, Some(3), false), path(5));
         assert_eq!(learn(1, None, false), path(5));
         assert_eq!(learn(2, Some(7), false), path(7));

@@ -13,7 +13,7 @@
 //! Retry, stateless reset, refusal), and holds nothing for a client whose first packet does not
 //! open. All state is bounded by the number of connections and of half-open handshakes
 //! ([`EndpointConfig`]). Where those are all under way, a new client's may take the place of one of
-//! whoever holds the most ([`Endpoint::poll_evicted`]).
+//! the prefix that holds the most ([`Endpoint::poll_evicted`]).
 //!
 //! A shim in front of a datagram is stepped over here to find the id behind it; the connection
 //! takes it off.
@@ -115,7 +115,7 @@ enum Slot {
         /// The serial number of a client's handshake that is not over yet.
         half_open: Option<u64>,
     },
-    /// A connection that had to go, until its driver hears of it.
+    /// A connection that had to go, until its driver has taken the event.
     Evicted,
 }
 
@@ -132,7 +132,7 @@ pub struct Endpoint {
     /// [`Slot::Waiting`] in the order in which they expire, with their serial numbers.
     waiting: VecDeque<(ConnectionHandle, u64)>,
     next_serial: u64,
-    /// Connections whose drivers have to hear that they are [`Slot::Evicted`].
+    /// Connections that are [`Slot::Evicted`], for their drivers to take.
     evicted: VecDeque<ConnectionHandle>,
     /// For data that connections received.
     memory: Arc<ReceiveMemory>,
@@ -418,7 +418,7 @@ impl Endpoint {
     }
 }
 
-/// What the tables say of a datagram.
+/// What the tables contain for a datagram.
 #[inline]
 fn known(handle: ConnectionHandle) -> DatagramEvent {
     match handle {

@@ -19,7 +19,7 @@ pub enum RetryPolicy {
     },
 }
 
-/// Handshakes must have been few for so long before the server trusts addresses again: about how
+/// Handshakes must have been few for this time before the server trusts addresses again: about how
 /// long a flood's last handshakes and their retransmissions linger.
 const CALM: Duration = Duration::from_secs(10);
 

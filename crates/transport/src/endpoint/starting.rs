@@ -9,8 +9,9 @@ use crate::connection::{self, ClientStart, Connection, ServerStart};
 use crate::crypto::Keys;
 use crate::streams::ReceiveMemory;
 
-/// A connection to a server that is to be [started](Self::start), which takes nothing of the
-/// endpoint and most of the time: whoever guards it with a lock does not hold that meanwhile.
+/// A connection to a server that is to be [started](Self::start), which needs nothing of the
+/// endpoint and takes the most time: a caller that guards the endpoint with a lock does not hold
+/// that meanwhile.
 #[derive(Debug)]
 pub struct ClientToStart {
     pub(super) start: ClientStart,

@@ -35,9 +35,9 @@ pub struct EndpointStats {
     /// Packets some of whose data had no room in
     /// [`receive_memory`](super::EndpointConfig::receive_memory). They are sent again.
     pub refused_for_memory: u64,
-    /// Messages from the kernel, of one datagram or a train of them, beside which not all fitted
-    /// that was to be said: their TTL, ECN field or destination are not known, and trains of
-    /// unknown segments were dropped. From the driver; 0 without it.
+    /// Messages from the kernel, of one datagram or a train of them, whose control messages were
+    /// cut off: their TTL, ECN field or destination are not known, and trains of unknown segments
+    /// were dropped. From the driver; 0 without it.
     pub cut_off: u64,
     /// Datagrams for connections. From the driver; 0 without it.
     pub received: u64,
@@ -48,6 +48,6 @@ pub struct EndpointStats {
     pub answers_withheld: u64,
     /// Tokens of clients that were forged, expired, of another address, or used before.
     pub tokens_refused: u64,
-    /// Connections that nobody accepted or refused in time.
+    /// Connections that were neither accepted nor refused in time.
     pub expired: u64,
 }

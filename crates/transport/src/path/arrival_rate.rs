@@ -6,7 +6,7 @@ use crate::{Duration, Instant};
 
 /// IPv4 and UDP headers of a packet: known rates count them.
 const HEADERS: u64 = 28;
-/// A rate is measured over a smoothed round trip, and over so long at least.
+/// A rate is measured over a smoothed round trip, and over at least this time.
 const LEAST: Duration = Duration::from_millis(20);
 /// A rate with which less arrives within a round trip is not worth keeping: about an initial window
 /// (RFC 9002 §7.2) and a handshake arrive in any case.

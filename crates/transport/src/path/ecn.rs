@@ -48,7 +48,7 @@ pub enum EcnFailure {
     /// Fewer marks arrived than packets: the path clears the field.
     #[error("ECN marks are cleared on the path")]
     Bleached,
-    /// Marks arrived that nobody sent.
+    /// Marks arrived that were not sent.
     #[error("ECN marks are rewritten on the path")]
     Remarked,
     /// Counts ran backwards.
@@ -65,7 +65,7 @@ pub enum EcnFailure {
 /// Where validation stands (RFC 9000 Appendix A.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnState {
-    /// Nothing is marked: [`TransportConfig::ecn`](crate::TransportConfig::ecn) says so.
+    /// Nothing is marked: [`TransportConfig::ecn`](crate::TransportConfig::ecn) is false.
     Off,
     /// The first packets are sent with marks.
     Testing,
@@ -169,7 +169,7 @@ pub struct EcnValidation {
     /// The number after the last packet.
     next: u64,
     /// One of those was acknowledged.
-    heard: bool,
+    acked: bool,
     counts: EcnCounts,
     ce: CeRun,
     trial: Trial,
@@ -192,7 +192,7 @@ impl EcnValidation {
             open: 0,
             since: 0,
             next: 0,
-            heard: false,
+            acked: false,
             counts: EcnCounts {
                 ect0: 0,
                 ect1: 0,
@@ -212,8 +212,8 @@ impl EcnValidation {
         self.counts = before.counts;
     }
 
-    /// Nobody will be told what becomes of the marks under way: those of a test that has no result
-    /// yet are sent again.
+    /// Fates of the marks under way will not be reported: those of a test that has no result yet
+    /// are sent again.
     pub const fn test_again(&mut self) {
         self.forget_open();
         if matches!(self.state, EcnState::Testing | EcnState::Unknown) {
@@ -228,7 +228,7 @@ impl EcnValidation {
     const fn forget_open(&mut self) {
         self.open = 0;
         self.since = self.next;
-        self.heard = false;
+        self.acked = false;
     }
 
     /// The codepoint of the next packet that asks for an acknowledgement. Others leave without a
@@ -289,7 +289,7 @@ impl EcnValidation {
     pub fn on_acked(&mut self, number: u64, mark: Ecn) {
         if mark != Ecn::NotEct && number >= self.since {
             self.open = self.open.saturating_sub(1);
-            self.heard = true;
+            self.acked = true;
             self.test_on();
         }
     }
@@ -320,7 +320,7 @@ impl EcnValidation {
         if !awaited || self.open > 0 {
             return;
         }
-        match self.heard {
+        match self.acked {
             true => self.test_on(),
             false => self.fail(now, EcnFailure::Dropped),
         }
@@ -332,7 +332,7 @@ impl EcnValidation {
         let marks = matches!(self.state, EcnState::Testing | EcnState::Capable);
         if count >= SILENT_TIMEOUTS && marks && self.open > 0 {
             self.state = EcnState::Unknown;
-            self.heard = false;
+            self.acked = false;
         }
     }
 
@@ -370,7 +370,7 @@ impl EcnValidation {
             return 0;
         }
         if marked {
-            self.heard = true;
+            self.acked = true;
             self.trial = Trial::None;
             self.state = EcnState::Capable;
         }

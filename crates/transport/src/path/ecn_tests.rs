@@ -103,7 +103,7 @@ fn counts_go_on_over_a_change_of_path() {
         send(&mut new, Ecn::Ect0);
     }
     assert_eq!(new.state(), EcnState::Unknown);
-    // Two of the old path's arrive late, beside three of the new one's.
+    // Two of the old path's arrive late, with three of the new one's.
     assert_eq!(ack(&mut new, 3, 0, counts(11, 0, 2)), 1);
     assert_eq!(new.state(), EcnState::Capable);
 
@@ -188,7 +188,7 @@ fn marks_that_arrive_after_all_go_on() {
     // Without a marked packet under way marks are not to blame.
     v.on_probe_timeout(9);
     assert_eq!(v.state(), EcnState::Capable);
-    // An ACK frame that says nothing of marks, since it raised nothing, is no result.
+    // An ACK frame that raises no largest number has no counts to check: no result.
     send(&mut v, Ecn::Ect0);
     v.on_probe_timeout(3);
     v.on_acked(v.next - 1, Ecn::Ect0);

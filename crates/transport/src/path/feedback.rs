@@ -217,7 +217,7 @@ impl Returned {
         if self.newest.is_some_and(|n| number <= n) || epoch < least {
             return None;
         }
-        // An answer that was sent again says nothing new.
+        // An answer that was sent again contains nothing new.
         if signal.asks_once() && self.last == Some((epoch, *counters)) {
             return None;
         }
@@ -295,9 +295,9 @@ impl Returned {
         self.last.as_ref().map(|(epoch, _)| *epoch)
     }
 
-    /// True if something has come back on this path.
+    /// True if a FEEDBACK frame has arrived for this path.
     #[must_use]
-    pub const fn heard(&self) -> bool {
+    pub const fn has_feedback(&self) -> bool {
         self.last.is_some()
     }
 }

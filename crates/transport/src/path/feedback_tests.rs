@@ -128,7 +128,10 @@ fn newest_frame_wins_and_impossible_ones_are_counted() {
     let mut returned = Returned::new();
     assert_eq!(returned.on_frame(0, 0, &totals(1), &Plain), None);
     assert_eq!(
-        (returned.disbelieved().unsent_epochs, returned.heard()),
+        (
+            returned.disbelieved().unsent_epochs,
+            returned.has_feedback()
+        ),
         (1, false),
         "nothing was sent"
     );
@@ -186,9 +189,9 @@ fn an_epoch_begins_once_for_each_change_of_ours() {
     assert_eq!(returned.on_frame(6, 0, &totals(7), &Plain), None, "over");
     assert_eq!(returned.on_frame(7, 8, &totals(1), &Plain), None);
     assert_eq!(returned.disbelieved().uncalled_epochs, 2);
-    // The sender moves: what was counted on the old path says nothing any more.
+    // The sender moves: what was counted on the old path is void.
     returned.on_path_change(10);
-    assert!(!returned.heard());
+    assert!(!returned.has_feedback());
     returned.on_sent(10, SIZE);
     assert_eq!(returned.on_frame(8, 7, &totals(3), &Plain), None);
     assert_eq!(
@@ -238,7 +241,7 @@ fn only_news_is_returned() {
     assert_eq!(counting.poll(), Some((3, totals(3))));
 }
 
-/// An answer is what one frame says. Some of several get through, and count once.
+/// An answer is the content of one frame. Some of several get through, and count once.
 #[test]
 fn an_answer_goes_back_several_times_and_counts_once() {
     let mut counting = Counting::new(&Asking);
@@ -287,27 +290,27 @@ proptest! {
         prop_assert_eq!(returned.disbelieved().total(), 0);
     }
 
-    /// Whatever a peer says, in every order: each packet counts once at most, and only in an epoch
-    /// that it was sent in.
+    /// Whatever a peer reports, in every order: each packet counts once at most, and only in an
+    /// epoch that it was sent in.
     #[test]
-    fn no_packet_counts_twice(words in prop::collection::vec(word(), 1..300)) {
+    fn no_packet_counts_twice(words in prop::collection::vec(sender_event(), 1..300)) {
         let mut returned = Returned::new();
         let (mut next, mut sent, mut accepted) = (0, 0, 0);
         for (number, word) in words.into_iter().enumerate() {
             match word {
-                Word::Sent(numbers) => {
+                SenderEvent::Sent(numbers) => {
                     // Not every packet bears the signal.
                     next += numbers;
                     returned.on_sent(next, SIZE);
                     next += 1;
                     sent += 1;
                 }
-                Word::Moved => {
+                SenderEvent::Moved => {
                     returned.on_path_change(next);
                     (sent, accepted) = (0, 0);
                 }
-                Word::Challenged => returned.on_challenge(),
-                Word::Claimed(back, claim, late) => {
+                SenderEvent::Challenged => returned.on_challenge(),
+                SenderEvent::Claimed(back, claim, late) => {
                     let epoch = next.saturating_sub(back);
                     let number = (number as u64).saturating_sub(late);
                     let frame = returned.on_frame(number, epoch, &totals(claim), &Plain);
@@ -324,22 +327,22 @@ proptest! {
 
 /// What happens to a sender.
 #[derive(Clone, Copy, Debug)]
-enum Word {
-    /// A packet with the signal, after so many without.
+enum SenderEvent {
+    /// A packet with the signal, after this many without.
     Sent(u64),
     Moved,
     Challenged,
-    /// A frame: its epoch is so far behind the next packet, it claims so many packets, and comes so
-    /// late.
+    /// A frame: its epoch counted back from the next packet, the packets that it claims, and the
+    /// steps by which it is late.
     Claimed(u64, u64, u64),
 }
 
-fn word() -> impl Strategy<Value = Word> {
+fn sender_event() -> impl Strategy<Value = SenderEvent> {
     prop_oneof![
-        8 => (0..3u64).prop_map(Word::Sent),
-        1 => Just(Word::Moved),
-        1 => Just(Word::Challenged),
-        8 => (0..20u64, 0..30u64, 0..2u64).prop_map(|(e, n, l)| Word::Claimed(e, n, l)),
+        8 => (0..3u64).prop_map(SenderEvent::Sent),
+        1 => Just(SenderEvent::Moved),
+        1 => Just(SenderEvent::Challenged),
+        8 => (0..20u64, 0..30u64, 0..2u64).prop_map(|(e, n, l)| SenderEvent::Claimed(e, n, l)),
     ]
 }
 
@@ -370,9 +373,9 @@ fn what_was_not_believed_stays_counted_on_another_path() {
     assert_eq!((before.packets, before.total()), (1, 1));
     returned.on_path_change(1);
     assert_eq!(*returned.disbelieved(), before);
-    // It is heard of anew.
+    // Frames count again from here.
     returned.on_sent(1, SIZE);
-    assert!(!returned.heard());
+    assert!(!returned.has_feedback());
     assert!(returned.on_frame(2, 1, &totals(1), &Plain).is_some());
-    assert!(returned.heard());
+    assert!(returned.has_feedback());
 }

@@ -1,6 +1,6 @@
 //! One network path: validation, MTU, ECN, amplification limit, feedback.
 //!
-//! Each part is told of packets by number and fate, and asked what to do; none knows the others.
+//! Each part gets packets by number and fate, and decides what to do; none knows the others.
 
 mod amplification;
 mod arrival_rate;

@@ -49,7 +49,7 @@ struct Suspicion {
 /// A binary search, which tries the upper bound first: most paths are as wide as their ends. Probes
 /// are extra packets, so nothing but the probe is lost when one is too large.
 ///
-/// A black hole (the path has become narrower) is told from random loss and from congestion by
+/// A black hole (the path has become narrower) differs from random loss and from congestion in
 /// this: over three rounds nothing larger than the base gets through, while smaller packets do. One
 /// large packet acknowledged clears the suspicion. So that there are smaller ones, repeated PTO
 /// probes are limited to [`probe_limit`](Self::probe_limit).
@@ -196,7 +196,7 @@ impl Mtud {
         self.probe = Some(Probe { number, size });
     }
 
-    /// Nobody will be told what becomes of the probe that is out, if one is.
+    /// The fate of the probe that is out, if one is, will not be reported.
     pub const fn forget_probe(&mut self) {
         self.probe = None;
     }
@@ -305,7 +305,7 @@ impl Mtud {
     }
 
     /// An ACK frame, with what it acknowledged and what it made lost, has been dealt with. True if
-    /// the path has become narrower: the MTU is back at the base and the search begins anew below
+    /// the path has become narrower: the MTU is back at the base and the search starts again below
     /// what no longer works.
     pub fn settle(&mut self) -> bool {
         let hole = self.suspicion.is_some_and(|s| {

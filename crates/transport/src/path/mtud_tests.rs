@@ -137,7 +137,7 @@ fn the_system_refuses() {
     assert!(path.search(9000, || false) < found);
 }
 
-/// What every path is said to carry, and this one does not.
+/// The size that every path is configured to carry, and this one does not.
 #[test]
 fn the_system_refuses_the_base() {
     let mut mtud = Mtud::with_base(u16::MAX, u16::MAX);

@@ -14,7 +14,7 @@
 use crate::wire::frame::feedback::TIME_MODULUS;
 use crate::{Duration, Instant};
 
-/// Clocks of honest hosts drift apart by 200 ppm at most: a nanosecond in so many microseconds. The
+/// Clocks of honest hosts drift apart by 200 ppm at most: a nanosecond in `DRIFT` microseconds. The
 /// base is raised that fast, so that drift is not taken for a queue. A standing queue of 20 ms is
 /// forgotten in 100 s.
 const DRIFT: u64 = 5;
@@ -27,18 +27,18 @@ const WIDEN: u64 = 5;
 /// trip too long. Bounds may contradict each other by as much, or by the length of the path, before
 /// that is a step …
 const STANDING: Duration = Duration::from_millis(50);
-/// … once so many round trips were seen; until then, by as much as the way back is believed to
+/// … once this many round trips were seen; until then, by as much as the way back is believed to
 /// hold.
 const SEEN: u32 = 64;
 
-/// A clock that stepped so often …
+/// A clock that stepped this number of times …
 const MOST_STEPS: usize = 3;
-/// … within so long is not used any more. (One that was set right, or a machine that was paused,
+/// … within this time is not used any more. (One that was set right, or a machine that was paused,
 /// steps once.)
 const STEPS_WITHIN: Duration = Duration::from_secs(600);
 
 /// The way back is believed to hold as much of a round trip as the path is long twice, or this. A
-/// round trip that grew by more than that queues on the way there, whatever the clock says.
+/// round trip that grew by more than that queues on the way there, whatever the clock shows.
 const MOST_ON_THE_WAY_BACK: Duration = Duration::from_millis(200);
 
 /// A packet that was acknowledged.

@@ -31,16 +31,16 @@ impl<A: Fn(u64) -> u64, B: Fn(u64) -> u64, C: Fn(u64) -> i64> Path<A, B, C> {
             .map(|n| {
                 let sent = 1_000_000 + n * self.every * 1000;
                 let arrived = sent + WAY * 1000 + (self.there)(n);
-                let heard = arrived + WAY * 1000 + (self.back)(n);
-                least = least.min(heard - sent);
+                let returned = arrived + WAY * 1000 + (self.back)(n);
+                least = least.min(returned - sent);
                 let shown = (self.clock)(arrived).rem_euclid(i64::from(TIME_MODULUS));
                 let sample = Sample {
                     sent_at: Instant::from_micros(sent),
                     arrived: u32::try_from(shown).unwrap(),
-                    rtt: Duration::from_micros(heard - sent),
+                    rtt: Duration::from_micros(returned - sent),
                     min_rtt: Duration::from_micros(least),
                 };
-                let queued = one_way.on_sample(Instant::from_micros(heard), &sample);
+                let queued = one_way.on_sample(Instant::from_micros(returned), &sample);
                 queued.map(|queued| u64::try_from(queued.as_micros()).unwrap())
             })
             .collect()
@@ -225,7 +225,7 @@ proptest! {
         }
     }
 
-    /// Whatever a clock says: no panic, never more than the round trip grew, and never less than
+    /// Whatever a clock shows: no panic, never more than the round trip grew, and never less than
     /// the way back can hold.
     #[test]
     fn any_clock(

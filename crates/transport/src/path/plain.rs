@@ -37,8 +37,8 @@ enum State {
     Trial { outstanding: bool, lost: u32 },
 }
 
-/// How many packets got through of late, and how many did not, whatever they bore. Shims lost since
-/// the last one that got through are not among them.
+/// How many recent packets got through, and how many did not, whatever they carried. Shims lost
+/// since the last one that got through are not among them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usual {
     passed: u32,
@@ -79,7 +79,7 @@ pub struct PlainPath {
     /// Shims lost since the last one that got through.
     lost_shims: u32,
     retry: Duration,
-    /// Largest number among acknowledged packets with a shim: losses from before it say nothing.
+    /// Largest number among acknowledged packets with a shim: losses from before it do not count.
     largest_acked: Option<u64>,
     /// First packet with a shim: plain ones from before it (the handshake's) prove nothing.
     first_shim: Option<u64>,
@@ -161,7 +161,7 @@ impl PlainPath {
         }
     }
 
-    /// Nobody will be told what becomes of the packet that is out for a trial, if one is.
+    /// The fate of the packet that is out for a trial, if one is, will not be reported.
     pub const fn forget_trial(&mut self) {
         if let State::Trial { outstanding, .. } = &mut self.state {
             *outstanding = false;

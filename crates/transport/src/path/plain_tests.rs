@@ -93,7 +93,7 @@ fn plain_paths_are_tried_again_ever_more_rarely() {
     assert!(path.plain.passes_shims());
 }
 
-/// While one shim tries the path, what is lost without one says nothing of it.
+/// While one shim tries the path, losses of packets without one do not count against it.
 #[test]
 fn plain_packets_that_are_lost_end_no_trial() {
     let mut path = Path::new();
@@ -151,7 +151,7 @@ fn late_news_of_earlier_packets_is_ignored() {
 }
 
 #[test]
-fn shims_lost_beside_many_plain_packets_prove_nothing() {
+fn shims_lost_with_many_plain_packets_prove_nothing() {
     // One shim in eight packets, each round: all shims are lost, and of the plain packets those for
     // which `lost` holds.
     let rounds = |lost: fn(u64) -> bool| {

@@ -101,8 +101,8 @@ impl PathValidation {
         self.ends_at
     }
 
-    /// True if nobody answered for three periods (RFC 9000 §8.2.4): the path is not usable. Also if
-    /// no challenge could be sent: an address that sent next to nothing gets next to nothing.
+    /// True after three periods without an answer (RFC 9000 §8.2.4): the path is not usable. Also
+    /// if no challenge could be sent: an address that sent next to nothing gets next to nothing.
     #[must_use]
     pub fn failed(&self, now: Instant) -> bool {
         now >= self.ends_at
@@ -225,7 +225,7 @@ mod tests {
         assert!(!v.failed(Instant::from_millis(2999)));
     }
 
-    /// A fourth, which nobody should send, is none of those that are answered.
+    /// A response to a fourth challenge, which the sender should not send, does not count.
     #[test]
     fn more_challenges_than_three_are_not_remembered() {
         let now = Instant::ZERO;

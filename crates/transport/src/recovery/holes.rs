@@ -162,7 +162,7 @@ impl<T> Holes<T> {
         self.join(top, sweep.cursor);
     }
 
-    /// All holes of `bottom..top` are taken: whoever comes by again jumps over them at once.
+    /// All holes of `bottom..top` are taken: a later walk jumps over them at once.
     fn join(&mut self, top: usize, bottom: usize) {
         let mut index = top;
         while index > bottom {

@@ -18,8 +18,8 @@ use crate::{Duration, Instant};
 /// the oldest holes: a queue replaces the scan over all packets in flight. A retransmission is a
 /// packet like any other and is found lost as early as any other.
 ///
-/// Questions for a starting rate stand beside that queue. They may be under way in another queue
-/// than all other packets: time alone tells that one is lost, and none tells of others' loss.
+/// Questions for a starting rate are kept apart from that queue. They may be under way in another
+/// queue than all other packets: time alone shows the loss of one, and none shows others' loss.
 #[derive(Debug)]
 pub struct LossDetector<F> {
     sent: SentPackets<F>,
@@ -176,7 +176,7 @@ impl<F> LossDetector<F> {
         for number in (first.max(from).max(self.sent.base())..end).rev() {
             match self.sent.get(number) {
                 None => continue,
-                // Nobody waits for it: neither the window nor a retransmission.
+                // Neither the window nor a retransmission waits for it.
                 Some(packet) if self.sent.is_forgettable(packet) => {
                     self.sent.remove(number);
                     continue;

@@ -1,4 +1,4 @@
-//! Which acknowledged packets say that an earlier one with a shim is lost.
+//! Which acknowledged packets show that an earlier one with a shim is lost.
 //!
 //! Ports that obey shims may keep what carries them in a queue of its own, where a packet without
 //! one, such as a mere ACK, overtakes it. As long as most packets bear shims, only those tell of
@@ -9,7 +9,7 @@
 
 use super::{Probe, SentPacket};
 
-/// So many packets with data but without a shim in a row, and few bear shims.
+/// After this many packets in a row with data but without a shim, shims count as few.
 const FEW_SHIMS: u32 = 16;
 
 /// What was acknowledged, with shims and without.
@@ -22,13 +22,13 @@ pub(super) struct Overtaking {
 }
 
 impl Overtaking {
-    /// The largest acknowledged packet that is no question.
+    /// The largest acknowledged packet other than questions.
     #[inline]
     pub(super) const fn largest(&self) -> Option<u64> {
         self.largest
     }
 
-    /// `number` was acknowledged, which is no question's.
+    /// `number`, which is not a question's, was acknowledged.
     #[inline]
     pub(super) fn raise(&mut self, number: u64) {
         self.largest = self.largest.max(Some(number));

@@ -191,7 +191,7 @@ mod tests {
         pacer.set(at, 0, None, Some(1_000_000));
         assert_eq!(pacer.available(at), 1000);
         assert_eq!(pacer.available(Instant::from_millis(11)), 2000);
-        // Time that nobody asked about counts before what is sent.
+        // Time without a call counts before what is sent.
         pacer.on_sent(Instant::from_millis(12), 3000);
         assert_eq!(pacer.available(Instant::from_millis(12)), 0);
         let later = Instant::from_millis(60_000);

@@ -36,7 +36,7 @@ impl ProbeTimeout {
         }
     }
 
-    /// The connection ends after so long of silence; `None`: never.
+    /// The connection ends after `timeout` of silence; `None`: never.
     pub fn set_idle_timeout(&mut self, timeout: Option<Duration>) {
         let share = timeout.map_or(LONGEST, |timeout| timeout / IDLE_SHARE);
         self.longest = share.clamp(SHORTEST, LONGEST);

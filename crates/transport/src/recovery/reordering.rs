@@ -14,7 +14,7 @@ const INITIAL_PACKETS: u64 = 3;
 const MAX_PACKETS: u64 = 1 << 15;
 /// RFC 9002 §6.1.2: kTimeThreshold is 9/8, one eighth over the RTT.
 const INITIAL_EIGHTHS: u32 = 1;
-/// A question for a starting rate is lost no sooner than so many eighths over the RTT: within the
+/// A question for a starting rate is lost no sooner than this many eighths over the RTT: within the
 /// two round trips for which its sender waits for the answer.
 const QUESTION_EIGHTHS: u32 = 4;
 /// RFC 8985 §6.2 bounds the reordering window by one smoothed RTT.

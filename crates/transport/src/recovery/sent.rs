@@ -6,8 +6,7 @@ use pathmark_cc::PacketState;
 
 use crate::{Ecn, Instant};
 
-/// What a packet is to find out about the path. The loss of one that is to find out anything says
-/// nothing about congestion.
+/// What a packet probes of the path. The loss of a probe shows nothing about congestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Probe {
     /// Nothing.
@@ -39,7 +38,7 @@ pub struct SentPacket<F> {
     pub in_flight: bool,
     /// A shim stood in front of it.
     pub shim: bool,
-    /// What it is to find out.
+    /// What it probes.
     pub probe: Probe,
     /// The path that it went over: that of a packet that is inserted is the current one, or
     /// [`PathNumber::OTHER`]; of one that comes out, neither RTT nor congestion follow from the
@@ -87,7 +86,7 @@ impl<F> SentPacket<F> {
 
 /// A path that was left and that the connection may return to.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct LeftPath {
     path: PathNumber,
     bytes_in_flight: u64,
 }
@@ -110,7 +109,7 @@ pub struct SentPackets<F> {
     path: PathNumber,
     bytes_in_flight: u64,
     /// The path before, with what is in flight there.
-    kept: Option<Kept>,
+    kept: Option<LeftPath>,
     ack_eliciting: u64,
     /// Longest the ring was since it was last empty, to give memory back after a burst.
     peak: usize,
@@ -120,8 +119,8 @@ pub struct SentPackets<F> {
 
 /// Slots of a ring that is never cut.
 const UNCUT: usize = 128;
-/// A ring is cut where it has more than so many slots for each packet that asks for an
-/// acknowledgement: a mere receiver sends ACKs for hours that nobody acknowledges, and a peer that
+/// A ring is cut where it has more than this many slots for each packet that asks for an
+/// acknowledgement: a mere receiver sends ACKs for hours without acknowledgement, and a peer that
 /// acknowledges nothing at all must not make them stay.
 const SLOTS_PER_PACKET: u64 = 4;
 /// Ring capacity that is never worth giving back.
@@ -241,7 +240,7 @@ impl<F> SentPackets<F> {
     /// True if `packet` counts towards bytes in flight, here or on the path that is kept.
     #[inline]
     fn is_counted(&self, packet: &SentPacket<F>) -> bool {
-        let is_kept = |kept: &Kept| kept.path == packet.path;
+        let is_kept = |kept: &LeftPath| kept.path == packet.path;
         packet.in_flight && (packet.path == self.path || self.kept.as_ref().is_some_and(is_kept))
     }
 
@@ -345,7 +344,7 @@ impl<F> SentPackets<F> {
     /// bytes in flight are kept in place of those of the path kept before. A peer may change its
     /// address with every packet, so no packet is touched.
     pub fn change_path(&mut self, path: PathNumber, keep: bool) {
-        let left = Kept {
+        let left = LeftPath {
             path: self.path,
             bytes_in_flight: self.bytes_in_flight,
         };

@@ -46,7 +46,7 @@ pub enum Timeout {
     /// Packets were lost by time.
     Lost(LossOutcome),
     /// A probe timeout: send [`PROBES`](Recovery::PROBES) ack-eliciting packets in this space,
-    /// whatever the window says, with new data or what the oldest unresolved packets carried (RFC
+    /// whatever the window is, with new data or what the oldest unresolved packets carried (RFC
     /// 9002 §6.2.4). Nothing is lost yet.
     Probe(SpaceId),
 }
@@ -141,8 +141,8 @@ impl<F> Recovery<F> {
         self.peer_validated = true;
     }
 
-    /// The connection ends after so long of silence (`None`: never): probes are sent several times
-    /// within it.
+    /// The connection ends after `timeout` of silence (`None`: never): probes are sent several
+    /// times within it.
     pub fn set_idle_timeout(&mut self, timeout: Option<Duration>) {
         self.pto.set_idle_timeout(timeout);
     }
@@ -162,8 +162,8 @@ impl<F> Recovery<F> {
         self.window_use.limited();
     }
 
-    /// Something else keeps the sender from sending: the next [`Acked`] says so, unless the window
-    /// did, too, since the one before.
+    /// Something else keeps the sender from sending: the next [`Acked`] reports it, unless the
+    /// window did, too, since the one before.
     #[inline]
     pub const fn note_not_window_limited(&mut self) {
         self.window_use.otherwise();
@@ -440,8 +440,8 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// The fate of what is in flight says nothing of the path any more: it counts no longer, though
-    /// it is still acknowledged or lost. The RTT stands.
+    /// The fate of what is in flight does not concern the path any more: it counts no longer,
+    /// though it is still acknowledged or lost. The RTT stands.
     pub fn disown_in_flight(&mut self) {
         self.path = self.unused_path();
         for space in &mut self.spaces {

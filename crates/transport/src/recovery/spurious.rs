@@ -155,7 +155,7 @@ mod tests {
         assert!(!losses.push(at(1), 10, CAUSE, 30), "the last of them");
         assert!(losses.push(at(2), 11, CAUSE, 30));
         assert_eq!(losses.len(), 4);
-        // Those of the event before say nothing of this one.
+        // Those of the event before do not concern this one.
         assert!(!acked(&mut losses, &[10, 5, 3]));
         assert!(acked(&mut losses, &[11]));
         // Which is over; what follows begins one of its own.

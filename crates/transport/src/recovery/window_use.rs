@@ -2,13 +2,13 @@
 
 /// What bounded the sender since it last could send.
 ///
-/// ACKs often come in batches: several are read before anything is sent. Each of them then speaks
-/// of the same window in use, so the answer stands until the sender has had its turn.
+/// ACKs often come in batches: several are read before anything is sent. Each of them then concerns
+/// the same window in use, so the answer stands until the sender has had its turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WindowUse {
     limited: bool,
-    /// An ACK has been told; what comes next is about the time after it.
-    told: bool,
+    /// An ACK has taken the report; what comes next is about the time after it.
+    reported: bool,
 }
 
 impl WindowUse {
@@ -16,16 +16,16 @@ impl WindowUse {
     #[inline]
     pub(super) const fn limited(&mut self) {
         self.limited = true;
-        self.told = false;
+        self.reported = false;
     }
 
     /// Something else does.
     #[inline]
     pub(super) const fn otherwise(&mut self) {
-        if self.told {
+        if self.reported {
             *self = Self {
                 limited: false,
-                told: false,
+                reported: false,
             };
         }
     }
@@ -33,7 +33,7 @@ impl WindowUse {
     /// For an ACK: true if the window did at some point since the sender last had its turn.
     #[inline]
     pub(super) const fn report(&mut self) -> bool {
-        self.told = true;
+        self.reported = true;
         self.limited
     }
 }

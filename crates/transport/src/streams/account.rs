@@ -8,7 +8,7 @@ use crate::wire::StreamId;
 /// do not count, so loss needs no more.
 const WINDOWS: u64 = 2;
 
-/// Buffer beside that: what the application may be ahead while the window is small.
+/// Buffer in addition to that: what the application may be ahead while the window is small.
 const AHEAD: u64 = 128 * 1024;
 
 /// What each stream may buffer however full the rest is, so that a stream that waits for its peer's
@@ -74,7 +74,7 @@ impl SendAccount {
     }
 
     /// True unless it looks as if the application had nothing more than what is buffered: a writer
-    /// waits, or so much is buffered that none needs to have written the rest yet.
+    /// waits, or the buffer is so full that none needs to have written the rest yet.
     pub(super) fn has_more(&self) -> bool {
         self.writers_wait() || self.unacked > self.limit / 2
     }
@@ -85,7 +85,7 @@ impl SendAccount {
         shared.max(STREAM_FLOOR.saturating_sub(own))
     }
 
-    /// True once there is so much room that waking writers is worth it.
+    /// True once an eighth of the limit is free, for which waking writers is worth it.
     pub(super) fn has_worthwhile_room(&self) -> bool {
         self.unacked <= self.limit - self.limit / 8
     }

@@ -24,7 +24,7 @@ impl Streams {
         Ok(id)
     }
 
-    /// True while the application waits to open a stream, as [`OpenError::Limit`] told it to.
+    /// True while the application waits to open a stream, after [`OpenError::Limit`].
     #[must_use]
     pub fn waits_to_open(&self) -> bool {
         self.local.iter().any(super::LocalStreams::is_blocked)
@@ -150,7 +150,7 @@ impl Streams {
     }
 
     /// Copies received data into `out`; returns how much, at least one byte unless `out` is empty.
-    /// `None` at the end of the stream, which is told once.
+    /// `None` at the end of the stream, which is reported once.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -165,7 +165,7 @@ impl Streams {
     }
 
     /// The next piece of received data, at most `max` bytes, without copying it. `None` at the end
-    /// of the stream, which is told once.
+    /// of the stream, which is reported once.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -179,10 +179,10 @@ impl Streams {
         self.after_read(id, result)
     }
 
-    /// Drops all received data that can be read, and returns how much: for who measures and needs
-    /// no byte of it. From then on data is not kept where that is not needed to count it, so that
+    /// Drops all received data that can be read, and returns how much: for measurements without
+    /// use for the bytes. From then on data is not kept where that is not needed to count it, and
     /// [`read`](Self::read) and [`read_chunk`](Self::read_chunk) fail. `None` at the end of the
-    /// stream, which is told once.
+    /// stream, which is reported once.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -196,7 +196,7 @@ impl Streams {
         self.after_read(id, result)
     }
 
-    /// The application error code with which the peer reset a stream: told once, as by
+    /// The application error code with which the peer reset a stream: reported once, as by
     /// [`read`](Self::read), and the receiving part is done. After `None`,
     /// [`StreamEvent::Readable`] says when to ask again, also where only data arrived.
     ///

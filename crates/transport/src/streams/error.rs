@@ -58,8 +58,8 @@ pub enum ReadError {
     /// try again.
     #[error("nothing to read yet; wait until the stream is readable")]
     Blocked,
-    /// The peer reset the stream with this application error code. Told once; the receiving part is
-    /// done.
+    /// The peer reset the stream with this application error code. Reported once; the receiving
+    /// part is done.
     #[error("the peer reset the stream with code {0}")]
     Reset(u64),
     /// The stream was stopped by this side, was read to its end before, was skipped, or is not ours

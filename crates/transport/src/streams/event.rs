@@ -1,11 +1,12 @@
-//! What the streams tell the driver.
+//! Events of the streams, for the driver.
 
 use super::{Dir, StreamId};
 
 /// Something that an application may be waiting for.
 ///
-/// An event comes again only after the application was told to wait again, so a driver that takes
-/// events before it calls finds the queue bounded by the number of streams.
+/// An event comes again only after another call that found nothing to do (`Blocked`, or
+/// [`OpenError::Limit`](super::OpenError::Limit)). So a driver that takes events before it calls
+/// finds the queue bounded by the number of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamEvent {

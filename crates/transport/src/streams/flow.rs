@@ -106,7 +106,7 @@ impl SendCredit {
         new
     }
 
-    /// True if a BLOCKED frame with the present limit still says the truth.
+    /// True if a BLOCKED frame with the present limit still holds.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.blocked_at == Some(self.limit) && self.available() == 0
@@ -136,7 +136,7 @@ pub struct ReceiveWindow {
     earned: Lately,
     /// It was reading that earned most of it.
     by_reading: bool,
-    /// The peer said that it waits: announce whatever there is.
+    /// The peer reported that it waits: announce whatever there is.
     peer_waits: bool,
     rate: Rate,
     /// Received bytes at which to look at the rate again.
@@ -271,7 +271,7 @@ impl ReceiveWindow {
         self.consumed = self.consumed.saturating_add(bytes).min(self.received);
     }
 
-    /// The peer says that it is held up by a limit of `limit`.
+    /// The peer reports that it is blocked by a limit of `limit`.
     pub fn on_peer_blocked(&mut self, limit: u64) {
         self.peer_waits |= limit >= self.promised;
     }

@@ -112,7 +112,7 @@ pub struct RemoteStreams {
     concurrent: u64,
     /// The highest limit announced.
     promised: u64,
-    /// The peer said that it waits: announce whatever there is.
+    /// The peer reported that it waits: announce whatever there is.
     peer_waits: bool,
 }
 
@@ -175,7 +175,7 @@ impl RemoteStreams {
         self.concurrent = concurrent.min(StreamId::MAX_STREAMS);
     }
 
-    /// The peer says that it is held up by a limit of `limit`.
+    /// The peer reports that it is blocked by a limit of `limit`.
     pub fn on_peer_blocked(&mut self, limit: u64) {
         self.peer_waits |= limit >= self.promised;
     }
@@ -241,7 +241,7 @@ mod tests {
         assert!(local.raise(3) && !local.block_due());
         assert!(!local.raise(3) && !local.raise(4));
         assert_eq!((local.open(), local.open()), (Some(3), None));
-        // Who waits goes on waiting, and hears of it where there is room at once.
+        // A waiting opener goes on waiting, and gets an event where there is room at once.
         assert!(!local.start_over(4) && local.block_due());
         assert!(local.raise(5) && local.open() == Some(4));
         assert!(!local.start_over(5) && !local.block_due());
@@ -255,7 +255,7 @@ mod tests {
 
     /// RFC 9001 §4.6.2: streams that were opened for a server that allows fewer wait for it.
     #[test]
-    fn streams_beyond_a_lower_limit_are_told_of_though_none_waits_to_be_opened() {
+    fn streams_beyond_a_lower_limit_are_reported_though_none_waits_to_be_opened() {
         let mut local = LocalStreams::default();
         local.raise(2);
         while local.opened() < 2 {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_complained_about_anew() {
+    fn a_limit_is_reported_again_after_each_raise() {
         let mut local = LocalStreams::default();
         for limit in 1..4 {
             assert_eq!(local.open(), None);
@@ -293,7 +293,7 @@ mod tests {
         remote.announce();
         remote.on_closed();
         assert!(!remote.update_due());
-        // What was promised is never taken back, and nothing is said meanwhile.
+        // Promised credit is never taken back, and nothing is announced meanwhile.
         remote.set_concurrent(0);
         assert!(!remote.update_due());
         assert_eq!(remote.announce(), 81);

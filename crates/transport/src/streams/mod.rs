@@ -8,8 +8,8 @@
 //!  application ◄─read── RecvPart ─ Reassembly ◄── on_stream ◄─ packet
 //! ```
 //!
-//! [`Streams`] composes the parts for one connection. It holds no clock and no packet: what went
-//! into a packet is told by a [`SentFrames`] record that the connection keeps and hands back. What
+//! [`Streams`] composes the parts for one connection. It holds no clock and no packet: the contents
+//! of a packet are in a [`SentFrames`] record that the connection keeps and hands back. What
 //! the peer can make it hold is bounded by the limits that it was promised; a stream that is done
 //! leaves nothing but counters.
 

@@ -63,7 +63,7 @@ pub struct Reassembly {
     last_burst: u64,
     /// Bytes of memory that the blocks hold.
     held: usize,
-    /// Nobody reads any more what arrives, it is counted: see [`skip`](Self::skip).
+    /// Arrivals are counted and not read any more: see [`skip`](Self::skip).
     counted: bool,
 }
 

@@ -6,7 +6,7 @@ use super::{
     Dir, ReceiveWindow, RecvError, RecvPart, SendPart, StreamEvent, StreamId, Streams,
     account::{STREAM_FLOOR, mostly_gone},
     record::{Record, Turn},
-    recv::Kept,
+    recv::Buffered,
     slot,
 };
 use crate::wire::{
@@ -330,7 +330,7 @@ impl Streams {
         }
         if record.recv.as_ref().is_some_and(RecvPart::is_done) {
             record.end_wait(&mut self.asking.readers);
-            let before = record.recv.take().map_or(Kept::default(), |r| r.kept());
+            let before = record.recv.take().map_or(Buffered::default(), |r| r.kept());
             self.readable = self.readable.saturating_sub(before.readable);
             self.memory.change(before.memory, 0, self.window.earned());
         }

@@ -43,7 +43,7 @@ pub(super) struct Record {
     pub(super) due: Due,
     pub(super) in_control: bool,
     pub(super) turn: Turn,
-    /// The application waits to write (or to read) and has not been told that it can.
+    /// The application waits to write (or to read), and no event has reported that it can.
     pub(super) writer_waits: bool,
     pub(super) reader_waits: bool,
     /// It has tried to read, and there was nothing.
@@ -67,7 +67,7 @@ impl Record {
             writer_waits: false,
             in_waiting: false,
             in_parked: false,
-            // The first data is news even if nobody has tried to read.
+            // The first data causes an event even without an attempt to read.
             reader_waits: true,
             read_blocked: false,
             stalled: false,

@@ -6,9 +6,9 @@ use pathmark_cc::{Duration, Instant};
 use super::{ReadError, Reassembly, ReceiveWindow, error::ClosedStream, record::Record};
 use crate::wire::StreamId;
 
-/// Bytes that a stream takes beside what is buffered of it: its record, a place in the table of
+/// Bytes that a stream takes in addition to its buffered data: its record, a place in the table of
 /// streams that is half empty after it grew, and what the allocator adds to five allocations.
-const BESIDE: usize = size_of::<Record>() + 2 * size_of::<(StreamId, Box<Record>)>() + 5 * 16;
+const BOOKKEEPING: usize = size_of::<Record>() + 2 * size_of::<(StreamId, Box<Record>)>() + 5 * 16;
 
 /// States of a receiving part (RFC 9000 §3.2, figure 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum RecvState {
     DataRead,
     /// The peer reset the stream.
     ResetRecvd,
-    /// The application was told so.
+    /// The application has received the reset.
     ResetRead,
 }
 
@@ -49,13 +49,13 @@ enum Reader {
     Stopped(u64),
     /// It read everything.
     AtEnd,
-    /// It was told of the reset.
+    /// It received the reset.
     KnowsReset,
 }
 
 /// What a part keeps of received data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct Buffered {
     /// Bytes of memory, bookkeeping included.
     pub(super) memory: usize,
     /// Bytes that can be read.
@@ -125,13 +125,13 @@ impl RecvPart {
     }
 
     /// What is kept of received data.
-    pub(super) fn kept(&self) -> Kept {
+    pub(super) fn kept(&self) -> Buffered {
         let held = self.buffer.memory();
         let is_empty = self.buffer.base() == self.buffer.highest();
-        Kept {
-            // Who sends one byte on each of many streams is charged for the streams too. Those at
-            // rest are bounded by their number.
-            memory: held + if is_empty { 0 } else { BESIDE },
+        Buffered {
+            // A peer that sends one byte on each of many streams is charged for the streams too.
+            // Those at rest are bounded by their number.
+            memory: held + if is_empty { 0 } else { BOOKKEEPING },
             readable: self.buffer.readable(),
         }
     }
@@ -212,7 +212,7 @@ impl RecvPart {
         Ok(())
     }
 
-    /// Copies data into `out`; `None` at the end of the stream, told once.
+    /// Copies data into `out`; `None` at the end of the stream, reported once.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -231,7 +231,7 @@ impl RecvPart {
     }
 
     /// The next piece of at most `max` bytes, without copying; `None` at the end of the stream,
-    /// told once.
+    /// reported once.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -249,8 +249,8 @@ impl RecvPart {
         Ok(Some(chunk))
     }
 
-    /// Drops all data that can be read and returns how much; `None` at the end of the stream, told
-    /// once. Who has called this cannot read any more.
+    /// Drops all data that can be read and returns how much; `None` at the end of the stream,
+    /// reported once. After this call the part cannot be read any more.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -263,7 +263,7 @@ impl RecvPart {
         Ok(Some(len))
     }
 
-    /// Code of the peer's RESET_STREAM, which is thereby told to the application; `None` while one
+    /// Code of the peer's RESET_STREAM, which this reports to the application; `None` while one
     /// may still come.
     ///
     /// # Errors
@@ -339,8 +339,8 @@ impl RecvPart {
         offset <= self.buffer.frontier()
     }
 
-    /// True if some of `len` bytes at `offset` would be kept: somebody reads, and they are not all
-    /// there already.
+    /// True if some of `len` bytes at `offset` would be kept: the application reads, and they are
+    /// not all there already.
     #[must_use]
     pub fn keeps(&self, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
@@ -383,7 +383,7 @@ impl RecvPart {
         Ok(())
     }
 
-    /// Drops what is buffered and gives its credit back, for nobody will read it.
+    /// Drops what is buffered and gives its credit back, for the application will not read it.
     fn discard(&mut self, connection: &mut ReceiveWindow) {
         let left = self.highest - self.consumed;
         self.consumed = self.highest;

@@ -15,7 +15,7 @@ use super::ranges::RangeSet;
 /// Beyond this part of what a stream has sent, nothing more is sent twice.
 const SHARE: u64 = 8;
 
-/// What of a stream goes twice. All sets hold bytes that are not acknowledged.
+/// Data of a stream that goes in two packets. All sets hold bytes that are not acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     /// Lost again and not sent since.
@@ -24,7 +24,7 @@ pub(super) struct Repeats {
     second: RangeSet,
     /// On its way in two packets.
     both: RangeSet,
-    /// So many bytes went twice.
+    /// Bytes that went twice.
     bytes: u64,
 }
 
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(buffer.on_acked(0..600), 600);
         assert_eq!(buffer.take_lost(1000), Some(600..1000));
         assert_eq!(buffer.on_acked(0..1000), 400);
-        // The second packet is lost, and nobody misses it.
+        // The loss of the second packet has no effect.
         buffer.on_lost_again(600..1000);
         assert!(!buffer.has_lost());
     }

@@ -58,7 +58,7 @@ pub struct SendPart {
     /// Code of the peer's STOP_SENDING.
     stopped: Option<u64>,
     priority: i32,
-    /// Bytes that the application has said it will write in all; 0: it has said nothing.
+    /// Bytes that the application announced to write in all; 0: no announcement.
     announced: u64,
 }
 
@@ -113,7 +113,7 @@ impl SendPart {
         self.priority = priority;
     }
 
-    /// The application says that it will write about `bytes` more.
+    /// The application announces that it will write about `bytes` more.
     pub fn announce(&mut self, bytes: u64) {
         self.announced = self.buffer.end().saturating_add(bytes);
     }
@@ -222,7 +222,7 @@ impl SendPart {
         self.credit.block()
     }
 
-    /// The limit for a STREAM_DATA_BLOCKED frame, if it still says the truth.
+    /// The limit for a STREAM_DATA_BLOCKED frame, if it still holds.
     #[must_use]
     pub fn blocked_at(&self) -> Option<u64> {
         (self.reset.is_none() && self.is_stalled()).then(|| self.credit.limit())

@@ -59,7 +59,7 @@ impl ConnectionFrames {
 /// What [`Streams::write_frames`](super::Streams::write_frames) put into one packet, to be kept
 /// with it and handed back when the packet is acknowledged or lost.
 ///
-/// A packet with one STREAM frame, alone or beside frames of the connection as a whole (MAX_DATA
+/// A packet with one STREAM frame, alone or with frames of the connection as a whole (MAX_DATA
 /// and the like), needs no allocation; further frames spill into one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "without it the frames in the packet can be neither acknowledged nor sent again"]

@@ -2,7 +2,7 @@
 
 use pathmark_cc::Instant;
 
-use super::{StreamId, Streams, memory::FLOOR, recv::Kept, slot};
+use super::{StreamId, Streams, memory::FLOOR, recv::Buffered, slot};
 use crate::wire::frame::Stream;
 
 /// Memory of a small stream, for an estimate of how many are accepted next.
@@ -66,7 +66,7 @@ impl Streams {
     }
 
     /// A stream keeps `after` now and kept `before`.
-    pub(super) fn on_kept(&mut self, before: Kept, after: Kept) {
+    pub(super) fn on_kept(&mut self, before: Buffered, after: Buffered) {
         let earned = self.window.earned();
         self.readable = (self.readable + after.readable).saturating_sub(before.readable);
         self.memory.change(before.memory, after.memory, earned);
@@ -109,9 +109,8 @@ impl Streams {
         self.memory.is_scarce(self.window.earned())
     }
 
-    /// What the connection keeps of arrivals beside streams' data takes `after` bytes, and took
-    /// `before`.
-    pub fn on_kept_beside(&mut self, before: usize, after: usize) {
+    /// Arrivals that the connection keeps outside of streams take `after` bytes, and took `before`.
+    pub fn on_other_memory(&mut self, before: usize, after: usize) {
         self.memory.change(before, after, self.window.earned());
     }
 }

@@ -52,7 +52,7 @@ impl Streams {
     }
 
     /// Streams that the peer allows now are sent on. No others are looked at, however often the
-    /// peer says what it allows.
+    /// peer's limits arrive.
     pub(super) fn release_held(&mut self, dir: Dir) {
         while let Some(&id) = self.held.get(slot(dir)).and_then(VecDeque::front)
             && self.is_allowed(id)

@@ -16,7 +16,7 @@ use crate::wire::{
 /// of memory as can be.
 const IN_ORDER: u8 = 32;
 
-/// Acknowledged data of one stream, one piece beside the other: see [`Streams::gather_acked`].
+/// Acknowledged data of one stream, in adjacent pieces: see [`Streams::gather_acked`].
 #[derive(Debug, Default)]
 #[must_use = "what is in it has to be settled"]
 pub struct AckedRun(Option<(StreamId, Range<u64>, bool)>);

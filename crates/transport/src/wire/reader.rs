@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a varint and as many bytes as it says.
+    /// Reads a varint and as many bytes as its value.
     ///
     /// # Errors
     /// [`UnexpectedEnd`] if either is cut.

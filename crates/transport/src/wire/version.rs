@@ -61,7 +61,7 @@ impl<'a> VersionNegotiation<'a> {
         })
     }
 
-    /// The versions that the server speaks.
+    /// The versions that the server supports.
     pub fn versions(&self) -> impl Iterator<Item = u32> + 'a {
         let (versions, _) = self.versions.as_chunks::<4>();
         versions.iter().map(|version| u32::from_be_bytes(*version))

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// A client's addresses as others see them, the last first used. It sends from each and hears at
+/// A client's addresses as others see them, the last first used. It sends from each and receives at
 /// each; a NAT changes their ports.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
@@ -44,7 +44,7 @@ impl Addresses {
         self.at(local).0.set_port(port);
     }
 
-    /// True if the client hears what is sent there.
+    /// True if the client receives what is sent there.
     pub(crate) fn has(&self, address: SocketAddr) -> bool {
         self.known.iter().any(|(known, _)| *known == address)
     }

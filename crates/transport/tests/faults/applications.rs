@@ -18,7 +18,7 @@ struct Part {
     /// Bytes of the whole, and those written or read.
     total: u64,
     at: u64,
-    /// Give up once so much is written or read.
+    /// Bytes written or read, after which to give up.
     gives_up_at: Option<u64>,
     /// The peer will give up.
     may_end_early: bool,

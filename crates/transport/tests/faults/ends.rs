@@ -30,9 +30,9 @@ pub(crate) struct End {
     pub(super) error: Option<ConnectionError>,
     pub(super) asleep_until: Option<Instant>,
     pub(super) dead: bool,
-    /// Its clock is ahead of the other's by so much.
+    /// By how much its clock is ahead of the other's.
     pub(super) ahead: Duration,
-    /// The peer has said what it makes of early data.
+    /// The peer has decided on early data.
     pub(super) early: bool,
 }
 

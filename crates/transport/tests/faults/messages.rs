@@ -8,7 +8,7 @@ use super::applications::byte;
 
 /// Longest that is tried, bytes: more than some paths carry.
 const LONGEST: u32 = 1400;
-/// Bytes that say which datagram it is.
+/// Bytes for the datagram's number.
 const INDEX: usize = 4;
 
 /// What one end sends and has got.
@@ -50,7 +50,7 @@ impl Messages {
     /// # Errors
     /// What was not sent so, or came twice.
     pub(crate) fn run(&mut self, connection: &mut Connection) -> Result<(), String> {
-        // Some at a time: beside streams, and after what happens meanwhile.
+        // Some at a time: among streams, and after what happens meanwhile.
         for _ in 0..3 {
             let Some(longest) = connection.max_datagram_size().filter(|max| *max >= INDEX) else {
                 break;

@@ -13,12 +13,12 @@ pub(crate) enum Incident {
     Rebinding,
     /// The client moves to another address of its own.
     Migration(Move),
-    /// The path carries nothing for so long.
+    /// The path carries nothing for this time.
     Outage(Duration),
-    /// The router dies with all that is under way. For so long the path carries nothing; then
+    /// The router dies with all that is under way. For this time the path carries nothing; then
     /// another router forwards, which marks packets (true), or knows nothing of shims.
     RouterKilled(Duration, bool),
-    /// An end (0: client, 1: server) stands still for so long: its clock jumps.
+    /// An end (0: client, 1: server) stands still for this time: its clock jumps.
     Sleep(usize, Duration),
     /// An end is gone for good.
     Death(usize),
@@ -255,7 +255,7 @@ impl Plan {
         ]
     }
 
-    /// True if nothing may be heard for a while.
+    /// True if nothing may arrive for a while.
     pub(crate) fn is_dark(&self) -> bool {
         let dark = |i: &Incident| {
             matches!(

@@ -1,7 +1,7 @@
 //! Transfers over faults that a seed draws: loss, duplication, reordering, corruption, truncation,
 //! rebinding, a path that dies for a while, a router that is killed, clocks that jump, an end that
 //! dies or forgets, a client that moves, memory that is short. Some resume a session with early
-//! data, or send datagrams beside their streams. Each seed leaves some kinds out; one in ten has
+//! data, or send datagrams as well as streams. Each seed leaves some kinds out; one in ten has
 //! TLS.
 //!
 //! Nothing may arrive that was not sent so, no connection may hang or panic, and every transfer
@@ -42,8 +42,8 @@ pub(crate) struct Report {
     pub(crate) marked: u64,
 }
 
-/// Runs what `seed` stands for, and says how often each kind of fault struck; `trace`: prints each
-/// datagram.
+/// Runs what `seed` stands for, and counts how often each kind of fault struck; `trace`: prints
+/// each datagram.
 ///
 /// # Errors
 /// What went wrong, for people.

@@ -28,11 +28,11 @@ fn timed_out(error: &ConnectionError) -> bool {
     [ConnectionError::TimedOut, ConnectionError::Reset].contains(error)
 }
 
-/// What no fault of a path is a reason for: one end says that the other breaks the rules.
+/// An error that no fault of a path causes: one end reports that the other breaks the rules.
 fn breaks_rules(error: &ConnectionError) -> bool {
     // An application's close that packets of the handshake tell (RFC 9000 §10.2.3).
     let closed = TransportErrorCode::APPLICATION_ERROR;
-    let early = matches!(error, ConnectionError::PeerTransport(told) if told.code == closed);
+    let early = matches!(error, ConnectionError::PeerTransport(close) if close.code == closed);
     !early
         && !matches!(
             error,
@@ -158,7 +158,7 @@ impl World {
         self.path.marked
     }
 
-    /// What both ends say of the path, for people.
+    /// What both ends report of the path, for people.
     fn reports(&self) -> [Option<String>; 2] {
         self.ends.each_ref().map(|end| {
             let (_, connection) = end.connection.as_ref()?;
@@ -278,7 +278,7 @@ impl World {
             end.application.run(connection.streams(), reads)?;
             end.messages.run(connection)?;
             // The client knows when both have everything: what it sent is acknowledged, what it
-            // wanted was read. Of a server that does not read at once it hears so elsewhere.
+            // wanted was read. For a server that reads late, `server_has_read` shows that.
             let open = connection.streams().open_streams();
             let all = end.application.is_done() && open == 0 && server_has_read;
             if side == CLIENT && all && connection.is_established() {

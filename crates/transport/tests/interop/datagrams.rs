@@ -47,7 +47,7 @@ async fn pass(from: &Connection, to: &Connection) -> usize {
             // A pace, so that no queue of either stack is full: full ones drop datagrams.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // The stream says that no more come, however much of them was lost.
+        // The stream's end shows that no more come, however much of them was lost.
         let mut stream = from.open_uni().await.unwrap();
         stream.write_all(b"all sent").await.unwrap();
         stream.finish().unwrap();
@@ -115,7 +115,7 @@ async fn what_a_path_loses_is_lost() {
     .await;
 }
 
-/// Ours says so when the other side takes none, and each of two readers gets its own.
+/// Ours returns an error when the other side takes none, and each of two readers gets its own.
 #[tokio::test]
 async fn two_may_read_and_one_may_give_up() {
     bounded(async {

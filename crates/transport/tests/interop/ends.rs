@@ -1,5 +1,5 @@
 //! Every way in which a half of a stream ends, and what each call on it then returns: one table,
-//! with quinn beside this library. Where the two differ on purpose the table says so.
+//! for quinn and this library. Where the two differ on purpose, the table has both results.
 
 use std::io;
 use std::time::Duration;
@@ -30,11 +30,11 @@ fn fault(fault: &Fault) -> String {
     }
 }
 
-fn told<T>(result: Result<T, Fault>, ok: impl FnOnce(T) -> String) -> String {
+fn describe<T>(result: Result<T, Fault>, ok: impl FnOnce(T) -> String) -> String {
     result.map_or_else(|error| fault(&error), ok)
 }
 
-fn io_told(result: io::Result<usize>) -> String {
+fn describe_io(result: io::Result<usize>) -> String {
     match result {
         Ok(bytes) => format!("{bytes} bytes"),
         Err(error) => format!("{:?}", error.kind()),
@@ -58,16 +58,16 @@ const SENDING: [&str; 7] = [
 
 async fn send(call: &str, half: &mut Sender) -> String {
     match call {
-        "write" => told(half.write(b"more").await, |n| format!("{n} bytes")),
-        "write of nothing" => told(half.write(b"").await, |n| format!("{n} bytes")),
-        "finish" => told(half.finish(), |()| "ok".to_owned()),
-        "reset" => told(half.reset(9), |()| "ok".to_owned()),
-        "stopped" => told(half.stopped().await, code),
-        "AsyncWrite" => io_told(match half {
+        "write" => describe(half.write(b"more").await, |n| format!("{n} bytes")),
+        "write of nothing" => describe(half.write(b"").await, |n| format!("{n} bytes")),
+        "finish" => describe(half.finish(), |()| "ok".to_owned()),
+        "reset" => describe(half.reset(9), |()| "ok".to_owned()),
+        "stopped" => describe(half.stopped().await, code),
+        "AsyncWrite" => describe_io(match half {
             Sender::Ours(half) => AsyncWriteExt::write(half, b"more").await,
             Sender::Quinn(half) => AsyncWriteExt::write(half, b"more").await,
         }),
-        _ => io_told(
+        _ => describe_io(
             match half {
                 Sender::Ours(half) => half.shutdown().await,
                 Sender::Quinn(half) => half.shutdown().await,
@@ -230,19 +230,19 @@ const RECEIVING: [&str; 8] = [
 async fn receive(call: &str, half: &mut Receiver) -> String {
     let bytes = |read: Option<usize>| read.map_or("end".to_owned(), |n| format!("{n} bytes"));
     match call {
-        "read" => told(half.read(&mut [0; 10]).await, bytes),
-        "read of nothing" => told(half.read(&mut []).await, bytes),
+        "read" => describe(half.read(&mut [0; 10]).await, bytes),
+        "read of nothing" => describe(half.read(&mut []).await, bytes),
         "read_chunk" => {
             let chunk = half.read_chunk().await;
-            told(chunk, |chunk| bytes(chunk.map(|chunk| chunk.len())))
+            describe(chunk, |chunk| bytes(chunk.map(|chunk| chunk.len())))
         }
-        "read_to_end" => told(half.read_to_end().await, |all| {
+        "read_to_end" => describe(half.read_to_end().await, |all| {
             format!("{} bytes", all.len())
         }),
-        "stop" => told(half.stop(9), |()| "ok".to_owned()),
-        "received_reset" => told(half.received_reset().await, code),
-        "AsyncRead" => io_told(half.read_io(&mut [0; 10]).await),
-        _ => io_told(half.read_io(&mut []).await),
+        "stop" => describe(half.stop(9), |()| "ok".to_owned()),
+        "received_reset" => describe(half.received_reset().await, code),
+        "AsyncRead" => describe_io(half.read_io(&mut [0; 10]).await),
+        _ => describe_io(half.read_io(&mut []).await),
     }
 }
 
@@ -274,7 +274,7 @@ const RECEIVED: [(&str, [&str; 8]); 8] = [
         ],
     ),
     (
-        "reset and told",
+        "reset and reported",
         [
             "reset 8",
             "0 bytes",
@@ -349,14 +349,14 @@ async fn receiver(state: &str, subject: &Connection, peer: &Connection) -> (Rece
         }
         "complete and unread" => {
             other.finish().unwrap();
-            // Its acknowledgement says that all has arrived.
+            // Its acknowledgement shows that all has arrived.
             assert_eq!(other.stopped().await, Ok(None));
         }
         "reset and read" => {
             other.reset(8).unwrap();
             while half.read_chunk().await != Err(Fault::Reset(8)) {}
         }
-        "reset and told" => {
+        "reset and reported" => {
             other.reset(8).unwrap();
             assert_eq!(half.received_reset().await, Ok(Some(8)));
         }
@@ -396,11 +396,11 @@ const OTHERWISE: [(&str, &str, &str); 27] = [
     ("reset and read", "read_to_end", "0 bytes"),
     ("reset and read", "AsyncRead", "0 bytes"),
     // The code is reported once.
-    ("reset and told", "read", "closed"),
-    ("reset and told", "read_chunk", "closed"),
-    ("reset and told", "read_to_end", "closed"),
-    ("reset and told", "received_reset", "none"),
-    ("reset and told", "AsyncRead", "NotConnected"),
+    ("reset and reported", "read", "closed"),
+    ("reset and reported", "read_chunk", "closed"),
+    ("reset and reported", "read_to_end", "closed"),
+    ("reset and reported", "received_reset", "none"),
+    ("reset and reported", "AsyncRead", "NotConnected"),
     // Its own stop looks like a clean end, too.
     ("stopped here", "read", "end"),
     ("stopped here", "read_chunk", "end"),

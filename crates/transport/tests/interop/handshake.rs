@@ -33,7 +33,7 @@ async fn both_sides_agree_on_protocol_name_and_certificate() {
     .await;
 }
 
-/// What the two ends say of a handshake that fails.
+/// The errors of the two ends when a handshake fails.
 async fn failure(stacks: (Stack, Stack), client: &Options, server: &Options) -> (End, End) {
     let listening = Server::start(stacks.1, server);
     let connecting = Client::start(stacks.0);

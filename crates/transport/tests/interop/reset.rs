@@ -38,7 +38,7 @@ async fn a_server_that_forgot_resets_the_connection() {
 
             let second = Server::start(stacks.1, &options);
             proxy.set_server(second.address());
-            // Its success says nothing: the reset may be quicker.
+            // Its success proves nothing: the reset may be quicker.
             let _ = sender.write_all(&[2; 5000]).await;
             assert_eq!(pair.client.closed().await, End::Reset, "{stacks:?}");
             if let Server::Ours(endpoint) = &second {

@@ -39,7 +39,7 @@ async fn clients_prove_their_address_and_go_on() {
                     let stats = endpoint.stats();
                     assert_eq!((stats.retries_sent, stats.incoming), (1, 1), "{stats:?}");
                 }
-                // Its own loop lets in nobody unproved.
+                // Its own loop accepts no client without a token.
                 Server::Quinn { .. } => {}
             }
         }
@@ -74,7 +74,7 @@ async fn a_token_from_before_spares_the_retry() {
             for _ in 0..2 {
                 let (ours, theirs) = tokio::join!(connect(), server.accept());
                 let (ours, theirs) = (ours, theirs.unwrap());
-                // The token comes after the handshake; data sent after it say that it is there.
+                // The token comes after the handshake; data sent after it show that it is there.
                 talk(&theirs, &ours).await;
                 talk(&ours, &theirs).await;
             }

@@ -50,7 +50,7 @@ pub(crate) async fn print(
     }
 }
 
-/// What the table says of a case.
+/// The table's entry for a case.
 async fn cell(name: &'static str, stacks: Stacks, can: bool) -> String {
     if !can {
         return "not run".to_owned();
@@ -62,7 +62,7 @@ async fn cell(name: &'static str, stacks: Stacks, can: bool) -> String {
     )
 }
 
-/// How long the case took; `None` if it failed, which it says itself.
+/// How long the case took; `None` if it failed, which it prints itself.
 #[expect(clippy::disallowed_methods, reason = "it measures real time")]
 async fn passes(name: &'static str, stacks: Stacks) -> Option<Duration> {
     let began = Instant::now();

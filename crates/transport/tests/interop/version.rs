@@ -1,4 +1,4 @@
-//! Versions that one side does not speak (RFC 9000 §6, RFC 8999).
+//! Versions that one side does not support (RFC 9000 §6, RFC 8999).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -46,7 +46,7 @@ async fn quinn_hears_that_its_early_data_is_refused() {
         let (taken, accepted) = tokio::join!(taken, other.accept());
         assert!(!taken);
         drop((connection, accepted));
-        // The session was taken by nobody: another one is as good as ever.
+        // No server resumed the session: another one is as good as ever.
         visit(&client, &server).await;
         assert!(fetch(&client, &server, server.address()).await);
     })
@@ -142,7 +142,7 @@ async fn a_server_that_asks_for_it_answers_before_the_handshake_is_complete() {
 }
 
 #[tokio::test]
-async fn early_data_to_nobody_ends_like_any_connection() {
+async fn early_data_to_an_unused_address_ends_like_any_connection() {
     bounded(async {
         let server = Server::start(Stack::Ours, &options());
         let returning = Returning::new(Stack::Ours, &options());

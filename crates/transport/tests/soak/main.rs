@@ -15,7 +15,7 @@ use sys::allocated;
 /// Connections of a round, and rounds after the first. A hundredth of the whole.
 const CONNECTIONS: u64 = 5_000;
 const ROUNDS: u64 = 1;
-/// Memory may grow by so much over all rounds after the first.
+/// Most bytes by which memory may grow over all rounds after the first.
 const GROWTH: u64 = 1 << 20;
 
 #[test]

@@ -229,7 +229,7 @@ async fn live(
             tokio::spawn(async move { talk(&connection, random, &counts).await })
         })
         .collect();
-    // Futures that nobody waits for to the end.
+    // Futures that are dropped before they complete.
     if random.below(4) == 0 {
         let pause = Duration::from_micros(random.below(5_000));
         let all = async {
@@ -261,7 +261,7 @@ async fn live(
                 Err(ConnectionError::PeerApplication { code: 9, .. }) => {
                     count(&counts.closed_by_server);
                 }
-                // Its close was lost, and is said again only to who says something soon.
+                // Its close was lost, and is repeated only if the peer sends something soon.
                 Err(ConnectionError::TimedOut | ConnectionError::Reset) => {
                     count(&counts.unheard);
                 }

@@ -1,4 +1,4 @@
-//! Counts what is allocated. The process's size says less: what is freed it keeps for later, in
+//! Counts what is allocated. The process's size shows less: it keeps what is freed for later, in
 //! pieces.
 #![expect(
     unsafe_code,

@@ -17,7 +17,7 @@ fn gaps_make_no_acknowledgements_larger_than_a_quarter_of_what_came() {
     pair.run(Duration::from_millis(500));
     let before = pair.server.get().stats().clone();
     for _ in 0..4000 {
-        // One that nobody gets, one that arrives.
+        // One that is lost, one that arrives.
         let ping = super::inject::frames(&[Frame::Ping]);
         let now = pair.now;
         packet(pair.client.get(), now, SpaceId::Data, &ping);

@@ -15,7 +15,7 @@ use crate::{Duration, Ecn, Instant, Signal};
 const START: Instant = Instant::from_millis(1);
 const RATE: u64 = 7_000_000;
 
-/// Both ends speak `kinds`, the server is met for the second time, and has the client's address
+/// Both ends advertise `kinds`, the server is met for the second time, and has the client's address
 /// validated.
 fn known(kinds: &[u8]) -> Setup {
     let mut setup = Setup::default();
@@ -29,19 +29,19 @@ fn known(kinds: &[u8]) -> Setup {
 
 fn client_asks(mut setup: Setup) -> Pair {
     setup.client.known_rate = Some(RATE);
-    asks(&setup.client_told);
+    asks(&setup.client_log);
     begin(setup)
 }
 
 fn server_asks(mut setup: Setup) -> Pair {
     setup.server.known_rate = Some(RATE);
-    asks(&setup.server_told);
+    asks(&setup.server_log);
     begin(setup)
 }
 
-fn asks(told: &std::sync::Mutex<super::fixed_window::Told>) {
-    let mut told = told.lock().unwrap();
-    (told.asks, told.asks_again) = (true, true);
+fn asks(log: &std::sync::Mutex<super::fixed_window::ControllerLog>) {
+    let mut log = log.lock().unwrap();
+    (log.asks, log.asks_again) = (true, true);
 }
 
 fn begin(setup: Setup) -> Pair {
@@ -62,7 +62,7 @@ fn questions(host: &Host) -> Vec<usize> {
 fn answered(pair: &mut Pair, client: bool) -> Duration {
     let done = pair.run_until(Duration::from_secs(5), |pair| {
         let host = if client { &pair.client } else { &pair.server };
-        host.told().answers == 1
+        host.log().answers == 1
     });
     assert!(done);
     pair.now - START
@@ -77,7 +77,7 @@ fn connects_unasked(mut pair: Pair) -> Pair {
 }
 
 #[test]
-fn a_client_asks_beside_its_first_packet_and_has_the_answer_with_the_servers() {
+fn a_client_asks_with_its_first_packet_and_has_the_answer_with_the_servers() {
     let mut pair = client_asks(known(&[KIND]));
     assert_eq!(answered(&mut pair, true), Duration::from_millis(20));
     // Behind the packet that begins the connection, in a datagram of its own and of full length.
@@ -89,7 +89,7 @@ fn a_client_asks_beside_its_first_packet_and_has_the_answer_with_the_servers() {
         [PacketType::ZeroRtt]
     );
     assert_eq!(question.len(), 1200);
-    assert_eq!(pair.client.told().known_rate, Some(RATE));
+    assert_eq!(pair.client.log().known_rate, Some(RATE));
     pair.connect();
     pair.upload(100_000, Duration::from_secs(5));
     assert_eq!(questions(&pair.client), [1]);
@@ -102,7 +102,7 @@ fn a_client_asks_beside_its_first_packet_and_has_the_answer_with_the_servers() {
 }
 
 #[test]
-fn a_server_asks_beside_its_first_flight_and_has_the_answer_with_the_clients_next() {
+fn a_server_asks_with_its_first_flight_and_has_the_answer_with_the_clients_next() {
     for early in [true, false] {
         let mut setup = known(&[0, KIND]);
         if !early {
@@ -115,7 +115,7 @@ fn a_server_asks_beside_its_first_flight_and_has_the_answer_with_the_clients_nex
         let question = &pair.server.sent[questions(&pair.server)[0]];
         let behind = &question[super::signal::LEN..];
         assert_eq!((question.len(), behind[0] & 0xc0), (1200, 0x40));
-        assert_eq!(pair.server.told().known_rate, Some(RATE));
+        assert_eq!(pair.server.log().known_rate, Some(RATE));
         pair.connect();
         pair.upload(100_000, Duration::from_secs(5));
         let stats = pair.server.get().stats();
@@ -126,16 +126,16 @@ fn a_server_asks_beside_its_first_flight_and_has_the_answer_with_the_clients_nex
 
 /// A first packet under a false address moves no router.
 #[test]
-fn a_server_asks_for_nobody_whose_address_is_not_validated() {
+fn a_server_asks_no_router_before_the_address_is_validated() {
     let mut setup = known(&[KIND]);
     setup.validated = false;
     let pair = connects_unasked(server_asks(setup));
-    assert_eq!(pair.server.told().questions, 0);
+    assert_eq!(pair.server.log().questions, 0);
 }
 
 #[test]
-fn nobody_asks_a_peer_that_did_not_say_that_it_answers() {
-    // A server that spoke no such signal the last time, and none that can be sent early data.
+fn a_peer_that_did_not_advertise_answers_is_not_asked() {
+    // A server that advertised no such signal the last time, and none that can be sent early data.
     let mut setup = known(&[0, KIND]);
     setup.client_crypto = Arc::new(NullCrypto::new(&[b"test"]).with_early_data(&[0]));
     connects_unasked(client_asks(setup));
@@ -148,8 +148,8 @@ fn nobody_asks_a_peer_that_did_not_say_that_it_answers() {
     connects_unasked(server_asks(setup));
     // Nothing is known of the path.
     let setup = known(&[KIND]);
-    asks(&setup.client_told);
-    asks(&setup.server_told);
+    asks(&setup.client_log);
+    asks(&setup.server_log);
     connects_unasked(begin(setup));
 }
 
@@ -160,11 +160,11 @@ fn a_server_that_takes_no_early_data_is_asked_with_the_first_flight() {
     let mut pair = client_asks(setup);
     pair.connect();
     assert_eq!(pair.now - START, Duration::from_millis(40));
-    assert_eq!(pair.client.told().questions_lost, 1);
+    assert_eq!(pair.client.log().questions_lost, 1);
     pair.upload(100_000, Duration::from_secs(5));
     pair.run(Duration::from_millis(200));
-    let told = pair.client.told();
-    assert_eq!((told.questions, told.answers, told.lost), (2, 1, 0));
+    let log = pair.client.log();
+    assert_eq!((log.questions, log.answers, log.lost), (2, 1, 0));
     let stats = pair.client.get().stats();
     assert_eq!((stats.packets_lost, stats.feedback_bad), (0, 0));
 }
@@ -192,10 +192,10 @@ fn a_question_that_is_dropped_holds_nothing_up() {
         } else {
             &mut pair.server
         };
-        let told = host.told();
-        assert_eq!((told.answers, told.lost), (0, 0));
-        assert!(told.questions_lost > 0);
-        assert_eq!(host.get().stats().packets_lost, told.questions_lost);
+        let log = host.log();
+        assert_eq!((log.answers, log.lost), (0, 0));
+        assert!(log.questions_lost > 0);
+        assert_eq!(host.get().stats().packets_lost, log.questions_lost);
         assert_eq!(host.get().error(), None);
     }
 }
@@ -214,18 +214,18 @@ fn a_question_that_comes_before_the_handshake_is_kept_and_answered() {
     let later = answered(&mut pair, false);
     assert!(later > Duration::from_millis(100), "{later:?}");
     pair.connect();
-    let told = pair.server.told();
-    assert_eq!((told.questions, told.questions_lost), (1, 0));
+    let log = pair.server.log();
+    assert_eq!((log.questions, log.questions_lost), (1, 0));
     assert_eq!(pair.client.get().stats().shims_received, 1);
 }
 
-/// The server that spoke the signal when the session began does not any more: nothing is put in
-/// front of 1-RTT packets, which it would drop.
+/// The server that advertised the signal when the session began does not any more: nothing is put
+/// in front of 1-RTT packets, which it would drop.
 #[test]
 fn a_server_that_has_given_the_signal_up_sees_it_no_more() {
     let mut setup = known(&[KIND]);
     setup.server.signals = signals(&[]);
-    asks(&setup.client_told);
+    asks(&setup.client_log);
     let mut pair = begin(setup);
     pair.connect();
     pair.upload(100_000, Duration::from_secs(10));
@@ -255,7 +255,7 @@ fn a_question_belongs_to_the_path_that_it_was_asked_on() {
 fn a_question_leaves_if_the_window_has_room_for_it() {
     for (window, asked) in [(2399, vec![]), (2400, vec![1])] {
         let mut setup = known(&[KIND]);
-        (setup.client.controller, setup.client_told) = fixed_window(window);
+        (setup.client.controller, setup.client_log) = fixed_window(window);
         let mut pair = client_asks(setup);
         pair.flush();
         assert_eq!(questions(&pair.client), asked);

@@ -1,4 +1,4 @@
-//! What a connection that closes still says, how long it stays, and what it says no more.
+//! What a connection that closes still sends, how long it stays, and what it sends no more.
 
 use bytes::Bytes;
 
@@ -9,8 +9,8 @@ use crate::{Duration, Instant};
 
 const FULL: usize = 1200;
 
-/// Closes the client of a connection; what the server hears of it.
-fn heard(code: u64, reason: &[u8]) -> (u64, Bytes) {
+/// Closes the client of a connection; the code and reason that the server receives.
+fn received_close(code: u64, reason: &[u8]) -> (u64, Bytes) {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
     let now = pair.now;
@@ -26,14 +26,14 @@ fn heard(code: u64, reason: &[u8]) -> (u64, Bytes) {
 #[test]
 fn a_long_reason_is_cut_and_a_code_beyond_2_to_the_62_is_said_as_0() {
     let reason = [b'x'; 1000];
-    assert_eq!(heard(1, &reason[..256]).1, reason[..256]);
-    assert_eq!(heard(1, &reason).1, reason[..256]);
+    assert_eq!(received_close(1, &reason[..256]).1, reason[..256]);
+    assert_eq!(received_close(1, &reason).1, reason[..256]);
     let largest = (1 << 62) - 1;
     assert_eq!(
-        heard(largest, b"why"),
+        received_close(largest, b"why"),
         (largest, Bytes::from_static(b"why"))
     );
-    assert_eq!(heard(largest + 1, b"why"), (0, Bytes::new()));
+    assert_eq!(received_close(largest + 1, b"why"), (0, Bytes::new()));
 }
 
 /// A connection with data under way in both directions.
@@ -95,7 +95,7 @@ fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
     if let Ok(id) = id {
         let _ = pair.server.get().streams().write(id, b"more");
     }
-    // The server's own data that was under way makes the client say again that it is over.
+    // The server's own data that was under way makes the client repeat its close.
     while pair.now < until {
         assert_eq!(pair.server.get().deadline(), Some(until));
         if !pair.step() {
@@ -140,7 +140,7 @@ fn a_close_in_the_handshake_has_1200_bytes_or_waits_until_it_may() {
         let left = 3 * FULL - sent - if may { FULL } else { 0 };
         assert_eq!(server.address.limit.available(), left as u64);
         assert_eq!(server.stats().datagrams_sent, u64::from(may));
-        // It is said once.
+        // It is sent once.
         assert!(server.poll_transmit(now, &mut buffer, 1).is_none());
         if !may {
             server.address.limit.on_received(1);

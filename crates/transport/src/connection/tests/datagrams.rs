@@ -70,7 +70,7 @@ fn a_shorter_packet_ends_its_batch() {
 #[test]
 fn they_wait_for_the_window_in_a_queue_with_a_bound() {
     let mut setup = setup();
-    (setup.client.controller, setup.client_told) = fixed_window(12_000);
+    (setup.client.controller, setup.client_log) = fixed_window(12_000);
     setup.client.datagrams.send_bytes = 50 * 1064;
     let mut pair = Pair::connected(setup);
     pair.run(Duration::from_millis(200));
@@ -133,7 +133,7 @@ fn they_are_as_long_as_the_path_allows() {
 #[test]
 fn streams_and_datagrams_take_turns() {
     let mut setup = setup();
-    (setup.client.controller, setup.client_told) = fixed_window(24_000);
+    (setup.client.controller, setup.client_log) = fixed_window(24_000);
     setup.client.datagrams.send_bytes = 40_000;
     let mut pair = Pair::connected(setup);
     pair.run(Duration::from_millis(200));
@@ -185,7 +185,7 @@ fn a_peer_that_takes_little_gets_no_more() {
     }
 }
 
-/// What nobody reads takes no more memory than was set.
+/// Unread datagrams take no more memory than was configured.
 #[test]
 fn unread_ones_are_bounded() {
     let mut setup = setup();
@@ -227,9 +227,9 @@ fn those_too_long_for_a_new_path_do_not_hold_up_the_others() {
     assert_eq!(pair.client.get().stats().datagram_frames_unsent, 1);
 }
 
-/// Who reads no events is not told of each datagram.
+/// An application that reads no events gets one for several datagrams.
 #[test]
-fn datagrams_that_arrive_together_are_told_once() {
+fn datagrams_that_arrive_together_are_reported_once() {
     let mut pair = Pair::connected(setup());
     pair.run(Duration::from_millis(200));
     pair.server.events.clear();
@@ -238,8 +238,8 @@ fn datagrams_that_arrive_together_are_told_once() {
         pair.client.get().send_datagram(data).unwrap();
     }
     pair.run(Duration::from_millis(100));
-    let told = pair.server.events.iter();
-    let told = told.filter(|event| **event == Event::DatagramReceived);
-    assert_eq!(told.count(), 1);
+    let events = pair.server.events.iter();
+    let events = events.filter(|event| **event == Event::DatagramReceived);
+    assert_eq!(events.count(), 1);
     assert_eq!(read_all(pair.server.get()).len(), 3);
 }

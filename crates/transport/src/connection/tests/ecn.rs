@@ -28,11 +28,11 @@ fn marks_survive_a_clean_path() {
             .take(3)
             .all(|b| b.ecn == Ecn::Ect0)
     );
-    assert_eq!(pair.client.told().congestion_experienced, 0);
+    assert_eq!(pair.client.log().congestion_experienced, 0);
 }
 
 #[test]
-fn marks_are_believed_anew_on_each_path() {
+fn marks_are_validated_again_on_each_path() {
     let mut pair = Pair::connected(Setup::default());
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(100));
@@ -59,7 +59,7 @@ fn congestion_experienced_reaches_the_controller() {
     pair.upload(50_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(100));
     assert_eq!(state(&mut pair), EcnState::Capable);
-    assert!(pair.client.told().congestion_experienced > 0);
+    assert!(pair.client.log().congestion_experienced > 0);
     assert!(pair.client.get().stats().congestion_experienced > 0);
 }
 
@@ -81,7 +81,7 @@ fn bleached_and_rewritten_marks_are_given_up() {
                 .take(3)
                 .all(|b| b.ecn == Ecn::NotEct)
         );
-        assert_eq!(pair.client.told().congestion_experienced, 0);
+        assert_eq!(pair.client.log().congestion_experienced, 0);
     }
 }
 
@@ -158,7 +158,7 @@ fn marks_that_all_become_ce_are_given_up() {
         assert!(took <= most, "{took:?} instead of {plain:?}");
         assert!(pair.client.get().stats().congestion_experienced >= 7);
         // Trials that come back with CE change nothing, and cost nothing.
-        let told = pair.client.get().stats().congestion_experienced;
+        let counted = pair.client.get().stats().congestion_experienced;
         for _ in 0..100 {
             pair.upload(1000, Duration::from_secs(5));
             pair.run(Duration::from_secs(1));
@@ -167,7 +167,7 @@ fn marks_that_all_become_ce_are_given_up() {
             super::ecn::state(&mut pair),
             EcnState::Failed(EcnFailure::AllCe)
         );
-        assert_eq!(pair.client.get().stats().congestion_experienced, told);
+        assert_eq!(pair.client.get().stats().congestion_experienced, counted);
         fault(&mut pair, false);
         for _ in 0..130 {
             pair.upload(1000, Duration::from_secs(5));
@@ -177,7 +177,7 @@ fn marks_that_all_become_ce_are_given_up() {
     }
 }
 
-/// The first few packets of a connection are all that it has to say, and the path drops those with
+/// The first few packets of a connection are all that it has to send, and the path drops those with
 /// marks: it does not wait for ten of them.
 #[test]
 fn a_short_request_over_a_path_that_drops_marks() {

@@ -173,7 +173,7 @@ fn a_handshake_that_goes_on_for_ever_ends_also_without_an_idle_timeout() {
     setup.client.handshake_timeout = Duration::from_secs(10);
     setup.server.handshake_timeout = Duration::from_secs(5);
     let mut pair = Pair::with(setup);
-    // The server hears the client again and again, and the client hears nothing.
+    // The server receives the client's packets, and the client receives none.
     pair.down.faults.loss = 1_000_000;
     assert!(pair.run_until(Duration::from_secs(1), |pair| {
         pair.server.connection.is_some()

@@ -46,9 +46,9 @@ fn what_routers_mark_reaches_the_controller_exactly() {
     pair.connect();
     pair.upload(300_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(200));
-    let told = pair.client.told();
+    let log = pair.client.log();
     let stats = pair.client.get().stats().clone();
-    assert_eq!(told.feedback.packets, [0, 0, stats.shims_sent, 0]);
+    assert_eq!(log.feedback.packets, [0, 0, stats.shims_sent, 0]);
     let bytes: usize = pair
         .client
         .sent
@@ -56,10 +56,10 @@ fn what_routers_mark_reaches_the_controller_exactly() {
         .filter(|d| has_shim(d))
         .map(Vec::len)
         .sum();
-    assert_eq!(told.feedback.bytes[2], bytes as u64);
+    assert_eq!(log.feedback.bytes[2], bytes as u64);
     assert!(stats.shims_sent > 200);
     assert_eq!(pair.server.get().stats().shims_received, stats.shims_sent);
-    assert_eq!(told.feedback_before_ack, told.feedbacks);
+    assert_eq!(log.feedback_before_ack, log.feedbacks);
     let now = pair.now;
     let report = pair.client.get().path_report(now);
     assert_eq!((report.signal, report.router), (Some(0), Some(77)));
@@ -120,18 +120,18 @@ fn each_nth_packet_bears_a_shim_and_the_others_its_room() {
     pair.record = true;
     pair.client.sent.clear();
     pair.client.batches.clear();
-    pair.client.told.lock().unwrap().signal_every = 8;
-    let before = pair.client.told();
+    pair.client.log.lock().unwrap().signal_every = 8;
+    let before = pair.client.log();
     pair.upload(1_000_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(100));
-    let told = pair.client.told();
+    let log = pair.client.log();
     let mtu = usize::from(pair.client.get().mtu());
     let sent = &pair.client.sent;
     let shims: Vec<_> = (0..sent.len()).filter(|&i| has_shim(&sent[i])).collect();
     assert!((sent.len() / 9..=sent.len() / 7).contains(&shims.len()));
     assert!(shims.iter().zip(&shims[1..]).all(|(a, b)| b - a <= 8));
-    assert_eq!(told.signals - before.signals, shims.len() as u64);
-    let counted = told.feedback.packets[1] - before.feedback.packets[1];
+    assert_eq!(log.signals - before.signals, shims.len() as u64);
+    let counted = log.feedback.packets[1] - before.feedback.packets[1];
     assert_eq!(counted, shims.len() as u64);
     // Batches are as long as ever, and all full datagrams alike, with a shim or without.
     let whole = |batch: &&crate::connection::Transmit| batch.len == 10 * mtu;
@@ -149,11 +149,11 @@ fn without_a_common_kind_not_one_byte_differs() {
         pair.upload(100_000, Duration::from_secs(10));
         assert_eq!(pair.client.get().stats().shims_sent, 0);
         assert_eq!(pair.server.get().stats().shims_sent, 0);
-        assert_eq!(pair.client.told().feedbacks, 0);
+        assert_eq!(pair.client.log().feedbacks, 0);
         (pair.client.sent.clone(), pair.server.sent.clone())
     };
     assert_eq!(run(&[], &[]), run(&[], &[]));
-    // Whoever offers nothing says nothing of it: datagrams of such a side are those of plain QUIC.
+    // A side that offers no signal sends no parameter for it: its datagrams are plain QUIC.
     let (_, plain) = run(&[], &[]);
     let (_, offered) = run(&[0], &[]);
     assert_eq!(plain.len(), offered.len());
@@ -189,8 +189,8 @@ fn lost_acknowledgements_lose_no_feedback() {
     pair.client.get().ping();
     pair.run(Duration::from_secs(1));
     let shims = pair.server.get().stats().shims_received;
-    let told = pair.client.told();
-    assert_eq!(told.feedback.packets, [0, shims, 0, 0]);
+    let log = pair.client.log();
+    assert_eq!(log.feedback.packets, [0, shims, 0, 0]);
     assert_eq!(pair.client.get().stats().feedback_bad, 0);
 }
 
@@ -212,9 +212,9 @@ fn a_damaged_shim_is_not_believed_and_its_packet_still_read() {
     pair.run(Duration::from_millis(100));
     let stats = pair.server.get().stats().clone();
     assert!(stats.shims_bad > 30, "{stats:?}");
-    let told = pair.client.told();
+    let log = pair.client.log();
     assert_eq!(
-        told.feedback.packets,
+        log.feedback.packets,
         [stats.shims_bad, 0, 0, stats.shims_received]
     );
     assert_eq!(pair.client.get().stats().packets_lost, 0);
@@ -229,15 +229,15 @@ fn a_path_that_eats_shims_becomes_plain_within_a_few_round_trips() {
     pair.upload(100_000, Duration::from_secs(10));
     let now = pair.now;
     assert!(!pair.client.get().path_report(now).passes_shims);
-    // What the shims' losses told of congestion, ECN and datagram size is void.
-    let told = pair.client.told();
-    assert_eq!((told.built, told.wrong_states), (2, 0));
+    // What the shims' losses implied for congestion, ECN and datagram size is void.
+    let log = pair.client.log();
+    assert_eq!((log.built, log.wrong_states), (2, 0));
     pair.upload(1_000_000, Duration::from_secs(10));
     let report = pair.client.get().path_report(pair.now);
     assert!(!report.passes_shims);
     assert_eq!(report.ecn, EcnState::Capable);
     assert!(report.mtu > 1400, "{}", report.mtu);
-    assert_eq!(pair.client.told().lost, told.lost);
+    assert_eq!(pair.client.log().lost, log.lost);
     // Later trials cost a retransmission, not the window.
     let shims = pair.client.get().stats().shims_sent;
     for _ in 0..10 {
@@ -246,7 +246,7 @@ fn a_path_that_eats_shims_becomes_plain_within_a_few_round_trips() {
     }
     let stats = pair.client.get().stats();
     assert!(stats.shims_sent >= shims + 3, "{stats:?}");
-    assert_eq!(pair.client.told().lost, told.lost);
+    assert_eq!(pair.client.log().lost, log.lost);
 }
 
 #[test]
@@ -264,16 +264,16 @@ fn the_ecn_field_carries_a_signal_without_a_shim() {
     pair.up.faults.ecn = Some(Ecn::Ce);
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(100));
-    let told = pair.client.told();
-    assert!(told.feedback.packets[1] > 60, "{told:?}");
-    assert!(told.feedback.packets[3] > 60, "{told:?}");
-    assert_eq!(told.congestion_experienced, 0, "the field is the signal's");
+    let log = pair.client.log();
+    assert!(log.feedback.packets[1] > 60, "{log:?}");
+    assert!(log.feedback.packets[3] > 60, "{log:?}");
+    assert_eq!(log.congestion_experienced, 0, "the field is the signal's");
     assert_eq!(pair.client.get().stats().feedback_bad, 0);
     assert_eq!(pair.client.get().stats().shims_sent, 0);
 }
 
 #[test]
-fn a_new_path_counts_anew() {
+fn counters_of_a_new_path_start_from_zero() {
     let mut pair = Pair::with(setup(&[0], &[0]));
     pair.tap = Some(Box::new(move |_, datagram| {
         mark(&mut datagram.bytes, 1, 9);
@@ -285,13 +285,13 @@ fn a_new_path_counts_anew() {
     pair.client.address = "10.0.0.9:2000".parse().unwrap();
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_secs(1));
-    let before = pair.client.told().feedback.packets[1];
+    let before = pair.client.log().feedback.packets[1];
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_secs(1));
-    let after = pair.client.told().feedback.packets[1];
+    let after = pair.client.log().feedback.packets[1];
     assert!(after - before > 60, "{before} {after}");
     // Data of the server's, whose path changed without the client's knowledge.
-    let told = pair.server.told();
+    let log = pair.server.log();
     let id = pair
         .server
         .get()
@@ -319,8 +319,8 @@ fn a_new_path_counts_anew() {
         got.len() == data.len()
     }));
     pair.run(Duration::from_secs(1));
-    let heard = pair.server.told().feedback.packets[1] - told.feedback.packets[1];
-    assert!(heard > 60, "{heard}");
+    let counted = pair.server.log().feedback.packets[1] - log.feedback.packets[1];
+    assert!(counted > 60, "{counted}");
     assert_eq!(pair.server.get().stats().feedback_bad, 0);
 }
 

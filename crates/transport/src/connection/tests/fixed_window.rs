@@ -1,4 +1,4 @@
-//! A controller with a window that nothing moves, which writes down what it is told.
+//! A controller with a constant window, which logs its calls.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,9 +10,9 @@ use pathmark_cc::{
 use crate::config::ControllerFactory;
 use crate::{Duration, Instant};
 
-/// What the controllers of one factory were told.
+/// Calls that the controllers of one factory received.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct ControllerLog {
     pub(crate) built: u32,
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
@@ -52,87 +52,87 @@ pub(crate) struct Told {
 #[derive(Debug)]
 struct FixedWindow {
     window: u64,
-    told: Arc<Mutex<Told>>,
+    log: Arc<Mutex<ControllerLog>>,
 }
 
 /// Builds controllers whose window is `window` bytes.
-pub(crate) fn fixed_window(window: u64) -> (Arc<dyn ControllerFactory>, Arc<Mutex<Told>>) {
-    let told = Arc::new(Mutex::new(Told::default()));
-    let seen = Arc::clone(&told);
+pub(crate) fn fixed_window(window: u64) -> (Arc<dyn ControllerFactory>, Arc<Mutex<ControllerLog>>) {
+    let log = Arc::new(Mutex::new(ControllerLog::default()));
+    let seen = Arc::clone(&log);
     let factory = move |_now: Instant, mtu: u16| -> Box<dyn Controller> {
-        let mut told = seen.lock().unwrap();
-        told.built += 1;
-        told.mtu = mtu;
-        drop(told);
+        let mut log = seen.lock().unwrap();
+        log.built += 1;
+        log.mtu = mtu;
+        drop(log);
         Box::new(FixedWindow {
             window,
-            told: Arc::clone(&seen),
+            log: Arc::clone(&seen),
         })
     };
-    (Arc::new(factory), told)
+    (Arc::new(factory), log)
 }
 
 impl Controller for FixedWindow {
     fn on_sent(&mut self, _: Instant, sent: &Sent) -> PacketState {
-        let mut told = self.told.lock().unwrap();
-        told.sent += 1;
-        told.sent_bytes += sent.bytes;
-        told.signals += u64::from(sent.signal);
+        let mut log = self.log.lock().unwrap();
+        log.sent += 1;
+        log.sent_bytes += sent.bytes;
+        log.signals += u64::from(sent.signal);
         PacketState(sent.packet_number + 1)
     }
 
     fn on_ack(&mut self, _: Instant, acked: &Acked) {
-        let mut told = self.told.lock().unwrap();
-        told.acked += acked.packets;
-        told.acked_bytes += acked.bytes;
-        told.window_limited_acks += u64::from(acked.window_limited);
+        let mut log = self.log.lock().unwrap();
+        log.acked += acked.packets;
+        log.acked_bytes += acked.bytes;
+        log.window_limited_acks += u64::from(acked.window_limited);
         // Handshake packets are numbered apart and have a state of their own number.
-        told.wrong_states += u64::from(acked.state.0 != acked.largest + 1);
-        if std::mem::take(&mut told.last_was_feedback) {
-            told.feedback_before_ack += 1;
+        log.wrong_states += u64::from(acked.state.0 != acked.largest + 1);
+        if std::mem::take(&mut log.last_was_feedback) {
+            log.feedback_before_ack += 1;
         }
     }
 
     fn on_feedback(&mut self, _: Instant, feedback: &Feedback, _: &Acked) {
-        let mut told = self.told.lock().unwrap();
-        told.feedbacks += 1;
-        told.last_was_feedback = true;
+        let mut log = self.log.lock().unwrap();
+        log.feedbacks += 1;
+        log.last_was_feedback = true;
         if let Feedback::Vcp(vcp) = feedback {
             for code in 0..4 {
-                told.feedback.packets[code] += vcp.packets[code];
-                told.feedback.bytes[code] += vcp.bytes[code];
+                log.feedback.packets[code] += vcp.packets[code];
+                log.feedback.bytes[code] += vcp.bytes[code];
             }
-            told.feedback.router = vcp.router;
+            log.feedback.router = vcp.router;
         }
-        told.answers += u64::from(matches!(feedback, Feedback::QuickStart(_)));
+        log.answers += u64::from(matches!(feedback, Feedback::QuickStart(_)));
     }
 
     fn on_loss(&mut self, _: Instant, lost: &Lost) {
-        self.told.lock().unwrap().lost += lost.packets;
+        self.log.lock().unwrap().lost += lost.packets;
     }
 
     fn on_congestion_experienced(&mut self, _: Instant, _: Instant, _: u64) {
-        self.told.lock().unwrap().congestion_experienced += 1;
+        self.log.lock().unwrap().congestion_experienced += 1;
     }
 
     fn on_probe_timeout(&mut self, _: Instant) {
-        self.told.lock().unwrap().probe_timeouts += 1;
+        self.log.lock().unwrap().probe_timeouts += 1;
     }
 
     fn on_persistent_congestion(&mut self, _: Instant) {
-        self.told.lock().unwrap().persistent_congestions += 1;
+        self.log.lock().unwrap().persistent_congestions += 1;
     }
 
     fn on_spurious_loss(&mut self, _: Instant) {
-        self.told.lock().unwrap().spurious += 1;
+        self.log.lock().unwrap().spurious += 1;
     }
 
     fn on_restart(&mut self, _: Instant, _: Duration) {
-        self.told.lock().unwrap().restarts += 1;
+        self.log.lock().unwrap().restarts += 1;
     }
 
     fn on_mtu(&mut self, mtu: u16) {
-        self.told.lock().unwrap().mtu = mtu;
+        self.log.lock().unwrap().mtu = mtu;
     }
 
     fn window(&self) -> u64 {
@@ -144,18 +144,18 @@ impl Controller for FixedWindow {
     }
 
     fn asks(&self) -> bool {
-        let told = self.told.lock().unwrap();
-        let lost = if told.asks_again {
-            told.questions_lost
+        let log = self.log.lock().unwrap();
+        let lost = if log.asks_again {
+            log.questions_lost
         } else {
             0
         };
-        told.asks && told.questions == lost
+        log.asks && log.questions == lost
     }
 
     fn ask(&mut self, _: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
         (limits.least() > 10_000).then(|| {
-            self.told.lock().unwrap().questions += 1;
+            self.log.lock().unwrap().questions += 1;
             QuickStartRequest {
                 rate: 1_000_000,
                 purpose: QuickStartPurpose::Start,
@@ -172,16 +172,16 @@ impl Controller for FixedWindow {
         random: u64,
         known: &KnownPath,
     ) -> Option<QuickStartRequest> {
-        self.told.lock().unwrap().known_rate = Some(known.rate);
+        self.log.lock().unwrap().known_rate = Some(known.rate);
         self.ask(now, random, &Limits::NONE)
     }
 
     fn on_question_lost(&mut self, _: Instant, _: u64) {
-        self.told.lock().unwrap().questions_lost += 1;
+        self.log.lock().unwrap().questions_lost += 1;
     }
 
     fn signal_every(&self) -> u32 {
-        self.told.lock().unwrap().signal_every
+        self.log.lock().unwrap().signal_every
     }
 
     fn metrics(&self) -> Metrics {

@@ -1,5 +1,5 @@
-//! Floods of frames that a peer may send, but not so many: what they cost is in proportion, and
-//! counted.
+//! Floods of frames that a peer may send, in too large a number: what they cost is in proportion,
+//! and counted.
 
 use super::inject::{From, frames, replace_ids, send};
 use super::pair::{Pair, Setup};

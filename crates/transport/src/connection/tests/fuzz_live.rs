@@ -1,5 +1,5 @@
 //! Fuzz target of a live connection's state: frames that are sealed with the peer's own keys, in
-//! every order, beside data, acknowledgements and time.
+//! every order, with data, acknowledgements and time between them.
 //!
 //! `cargo test` runs it over a bounded number of random inputs; `fuzz/run` for as long as one
 //! likes.
@@ -21,7 +21,7 @@ const MAX_LEN: usize = 256;
 /// Memory of both servers for received data, bytes.
 const MEMORY: u64 = 1 << 20;
 
-/// Types of frames (RFC 9000 §19), of extensions, and one that nobody knows.
+/// Types of frames (RFC 9000 §19), of extensions, and an unassigned one.
 const TYPES: [u64; 40] = [
     0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f,
     0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f,

@@ -17,11 +17,11 @@ fn id(index: u64) -> StreamId {
 
 /// A client with a window of `window` bytes, and its first stream.
 fn pair(seed: u64, window: u64, latency: Duration) -> Pair {
-    let (client, client_told) = fixed_window(window);
+    let (client, client_log) = fixed_window(window);
     Pair::connected(Setup {
         seed,
         client: TransportConfig::new(client),
-        client_told,
+        client_log,
         latency,
         ..Setup::default()
     })
@@ -62,9 +62,9 @@ fn a_flight_with_losses_is_not_held_up_by_the_receive_window() {
             latency: Duration::from_millis(275),
             ..Setup::default()
         };
-        let (client, client_told) = fixed_window(11 << 20);
+        let (client, client_log) = fixed_window(11 << 20);
         setup.client = TransportConfig::new(client);
-        setup.client_told = client_told;
+        setup.client_log = client_log;
         if let Some(window) = initial {
             setup.server.streams.initial_connection_window = window;
             setup.server.streams.initial_stream_window = window;
@@ -96,7 +96,7 @@ fn far_offsets_grow_no_window_while_the_application_waits() {
 }
 
 #[test]
-fn a_gap_in_a_stream_that_nobody_reads_grows_no_window() {
+fn a_gap_in_an_unread_stream_grows_no_window() {
     let mut pair = pair(1, 1 << 20, Duration::from_millis(10));
     pair.client.get().streams().open(Dir::Uni).unwrap();
     let initial = window(&mut pair);
@@ -141,15 +141,15 @@ fn gaps_that_stay_hold_bounded_memory_and_an_honest_peer_goes_on() {
     let mut alone = pair(7, 1 << 20, Duration::from_millis(10));
     let server = honest.server.get();
     server.streams().share_memory(Arc::clone(&memory));
-    let [beside, alone] = [&mut honest, &mut alone].map(|pair| {
+    let [together, alone] = [&mut honest, &mut alone].map(|pair| {
         pair.up.faults.loss = 10_000;
         let begun = pair.now;
         pair.upload(8 << 20, Duration::from_secs(10));
         pair.now - begun
     });
     assert!(
-        beside <= alone + Duration::from_secs(1),
-        "{beside:?} {alone:?}"
+        together <= alone + Duration::from_secs(1),
+        "{together:?} {alone:?}"
     );
     drop(hostile);
     drop(honest);

@@ -281,7 +281,7 @@ fn a_retry_that_breaks_a_rule_is_ignored() {
 
 /// A Retry's token goes into each Initial packet (RFC 9000 §8.1.2), and none may take more than
 /// its datagram. With one that leaves enough room the handshake's messages go in small pieces; with
-/// a longer one the connection ends at once and says why.
+/// a longer one the connection ends at once, with the reason.
 #[test]
 fn a_token_that_leaves_no_room_for_the_handshake_ends_it_at_once() {
     for id in [8, 20] {
@@ -298,7 +298,7 @@ fn a_token_that_leaves_no_room_for_the_handshake_ends_it_at_once() {
                 assert!(longest < len);
                 let sent = pair.client.sent.len();
                 pair.run(Duration::from_secs(5));
-                assert_eq!(pair.client.sent.len(), sent, "there is nobody to tell");
+                assert_eq!(pair.client.sent.len(), sent, "there is no peer to notify");
                 assert!(pair.client.get().is_drained());
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Receivers that lie in FEEDBACK frames: whatever they say in whatever order, no packet counts
+//! Receivers that lie in FEEDBACK frames: whatever they report in whatever order, no packet counts
 //! twice, and none that was not sent.
 
 use std::sync::Arc;
@@ -29,8 +29,8 @@ fn pair() -> Pair {
     pair
 }
 
-/// The server says that in this epoch so many packets of so many bytes came, all LOW, and what its
-/// clock shows.
+/// A FEEDBACK frame of the server reports `packets` packets with `bytes` bytes in this epoch, all
+/// LOW, and `time` as its clock.
 fn claim(pair: &mut Pair, epoch: u64, packets: u64, bytes: u64, time: u32) {
     let mut counters = Counters::new();
     for value in [0, packets, 0, 0, 0, bytes, 0, 0, 9] {
@@ -50,23 +50,23 @@ fn next(pair: &mut Pair) -> u64 {
     recovery.space(SpaceId::Data).sent().next_number()
 }
 
-/// Packets and bytes that the client's controller heard of, and those that the client sent with the
-/// signal.
-fn heard_and_sent(pair: &Pair) -> ([u64; 2], [u64; 2]) {
-    let told = pair.client.told().feedback;
+/// Packets and bytes that the client's controller got reports of, and those that the client sent
+/// with the signal.
+fn reported_and_sent(pair: &Pair) -> ([u64; 2], [u64; 2]) {
+    let log = pair.client.log().feedback;
     let shims = pair.client.sent.iter().filter(|d| d[0] & 0xf8 == 8);
     let sent = shims.fold([0, 0], |[packets, bytes], d| {
         [packets + 1, bytes + d.len() as u64]
     });
-    ([told.packets.iter().sum(), told.bytes.iter().sum()], sent)
+    ([log.packets.iter().sum(), log.bytes.iter().sum()], sent)
 }
 
 #[track_caller]
 fn believed_within_reason(pair: &Pair) {
-    let (heard, sent) = heard_and_sent(pair);
+    let (reported, sent) = reported_and_sent(pair);
     assert!(
-        heard[0] <= sent[0] && heard[1] <= sent[1],
-        "{heard:?} of {sent:?}"
+        reported[0] <= sent[0] && reported[1] <= sent[1],
+        "{reported:?} of {sent:?}"
     );
 }
 
@@ -104,7 +104,7 @@ fn each_kind_of_lie_is_counted_by_its_kind() {
     pair.run(Duration::from_millis(100));
     let next_number = next(&mut pair);
     let epoch = pair.client.get().feedback.epoch().unwrap();
-    let (before, sent) = heard_and_sent(&pair);
+    let (before, sent) = reported_and_sent(&pair);
     claim(&mut pair, epoch, sent[0] + 1000, sent[1], 0);
     claim(&mut pair, epoch, 1, 1200, 0);
     claim(&mut pair, epoch, before[0], 1 << 40, 0);
@@ -123,8 +123,8 @@ fn each_kind_of_lie_is_counted_by_its_kind() {
     // The truth goes on counting.
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(100));
-    let (heard, sent) = heard_and_sent(&pair);
-    assert_eq!(heard, sent);
+    let (reported, sent) = reported_and_sent(&pair);
+    assert_eq!(reported, sent);
 }
 
 proptest! {

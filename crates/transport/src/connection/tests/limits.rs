@@ -1,4 +1,4 @@
-//! Limits that a peer runs into, and deadlines that follow from what it said.
+//! Limits that a peer runs into, and deadlines that follow from its parameters.
 
 use std::net::SocketAddr;
 
@@ -52,9 +52,9 @@ fn answers_to_a_probe_keep_to_the_amplification_limit() {
     assert_eq!(sent, [1200, 1200, 1200, may - 3600]);
 }
 
-/// Whoever reads no events keeps no more than some tokens.
+/// The queue of a client that reads no events holds a bounded number of tokens.
 #[test]
-fn tokens_that_nobody_takes_are_bounded() {
+fn unread_tokens_are_bounded() {
     let mut pair = at_rest(Setup::default());
     let token = inject::frames(&[Frame::NewToken(&[7; 32])]);
     let (now, remote) = (pair.now, pair.server.address);
@@ -68,7 +68,7 @@ fn tokens_that_nobody_takes_are_bounded() {
     assert_eq!(client.error(), None);
 }
 
-/// By what the peer said, and by what it was asked for as soon as it may have heard of that.
+/// By the peer's parameter, and by ACK_FREQUENCY as soon as the peer may have received it.
 #[test]
 fn probes_wait_as_long_as_the_peer_may_delay_its_acknowledgements() {
     let delay = |pair: &mut Pair| {
@@ -107,7 +107,8 @@ fn probes_are_as_close_as_the_peers_idle_timeout_needs() {
     }
 }
 
-/// RFC 9000 §21.4: numbers are left out, so whoever acknowledges all there are has not seen them.
+/// RFC 9000 §21.4: numbers are left out, so a peer that acknowledges all there are has not received
+/// them.
 #[test]
 fn who_acknowledges_what_was_never_sent_is_caught() {
     let mut pair = at_rest(Setup::default());
@@ -142,14 +143,14 @@ fn a_window_of_less_than_a_datagram_lets_one_through_in_a_round_trip() {
     at_rest(setup).upload(20_000, Duration::from_secs(2));
 }
 
-/// A controller hears once that its flow was idle, and not while packets are in flight.
+/// A controller is notified once that its flow was idle, and not while packets are in flight.
 #[test]
 fn a_flow_restarts_after_a_pause_alone() {
     let mut pair = at_rest(Setup::default());
     for _ in 0..3 {
-        let before = pair.client.told().restarts;
+        let before = pair.client.log().restarts;
         pair.upload(500_000, Duration::from_secs(10));
-        assert_eq!(pair.client.told().restarts, before + 1);
+        assert_eq!(pair.client.log().restarts, before + 1);
         pair.run(Duration::from_secs(2));
     }
 }

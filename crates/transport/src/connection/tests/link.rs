@@ -40,7 +40,7 @@ pub(crate) struct Faults {
     pub(crate) mtu: usize,
     /// Datagrams whose first byte is a shim's vanish.
     pub(crate) eats_shims: bool,
-    /// Datagrams with a shim of this kind take so much longer.
+    /// Extra delay of datagrams with a shim of this kind.
     pub(crate) holds: Option<(u8, Duration)>,
     /// Datagrams with an ECN mark vanish.
     pub(crate) eats_marks: bool,

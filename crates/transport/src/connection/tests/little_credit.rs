@@ -8,7 +8,7 @@ use crate::streams::Dir;
 use crate::{Duration, Signal};
 
 /// A NAT rebinds below a client that only listens: from its new address come acknowledgements
-/// alone, with what routers said beside them. The first of them pays for a datagram of 48 bytes.
+/// and FEEDBACK alone. The first of them pays for a datagram of 48 bytes.
 #[test]
 fn a_nat_that_rebinds_below_a_download_is_followed_at_once() {
     for signal in [

@@ -274,8 +274,8 @@ pub(super) fn types(mut datagram: &[u8]) -> Vec<PacketType> {
     types
 }
 
-/// RFC 9000 §10.2.3, §14.1: who closes during the handshake says so at each level that the peer may
-/// read, in one datagram, and a client's is of full size.
+/// RFC 9000 §10.2.3, §14.1: an endpoint that closes during the handshake does so at each level that
+/// the peer may read, in one datagram, and a client's is of full size.
 #[test]
 fn a_close_during_the_handshake_is_said_at_every_level() {
     use PacketType::{Handshake, Initial, OneRtt};
@@ -302,9 +302,9 @@ fn a_close_during_the_handshake_is_said_at_every_level() {
 }
 
 /// A long Retry token leaves little room in an Initial packet: a reason is cut to what fits, the
-/// datagram is of full size, and the server hears why its client goes.
+/// datagram is of full size, and the server learns why its client goes.
 #[test]
-fn a_close_beside_a_long_token_is_still_one_that_an_initial_may_hold() {
+fn a_close_with_a_long_token_is_still_one_that_an_initial_may_hold() {
     for token in [800, 900, 1000, 1050, 1090] {
         let mut pair = answered();
         let client = pair.client.get();

@@ -1,4 +1,4 @@
-//! Silences: how long each side waits for the other, whatever that one says.
+//! Silences: how long each side waits for the other, whatever that one reports.
 
 use super::inject::{frames, packet};
 use super::pair::{Pair, Setup};
@@ -30,7 +30,7 @@ fn next_number(pair: &mut Pair) -> u64 {
     server.recovery.space(SpaceId::Data).sent().next_number()
 }
 
-/// A pair whose client acknowledged one packet so many seconds late, and was there all the time.
+/// A pair whose client acknowledged one packet `seconds` late, and was there all the time.
 fn stretched(seconds: u64) -> Pair {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_secs(1));

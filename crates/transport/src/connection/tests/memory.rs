@@ -38,13 +38,13 @@ fn pieces(stream: StreamId, from: u64, count: u64, gap: u64) -> Vec<u8> {
 }
 
 fn setup(seed: u64, window: u64) -> Setup {
-    let (client, client_told) = fixed_window(window);
+    let (client, client_log) = fixed_window(window);
     let mut server = TransportConfig::new(fixed_window(1 << 20).0);
     server.streams = server.streams.with_room_for_grants();
     Setup {
         seed,
         client: TransportConfig::new(client),
-        client_told,
+        client_log,
         server,
         ..Setup::default()
     }
@@ -82,15 +82,15 @@ fn tiny_pieces_of_many_peers_are_bounded_and_an_honest_peer_goes_on() {
     honest.up.faults.loss = 10_000;
     let begun = honest.now;
     honest.upload(8 << 20, Duration::from_secs(10));
-    let beside = honest.now - begun;
+    let together = honest.now - begun;
     let mut alone = Pair::connected(setup(7, 1 << 20));
     alone.up.faults.loss = 10_000;
     let begun = alone.now;
     alone.upload(8 << 20, Duration::from_secs(10));
     let alone = alone.now - begun;
     assert!(
-        beside <= alone + Duration::from_secs(1),
-        "{beside:?} {alone:?}"
+        together <= alone + Duration::from_secs(1),
+        "{together:?} {alone:?}"
     );
 
     drop(hostile);
@@ -166,7 +166,7 @@ fn a_refused_packet_is_dealt_with_once() {
     assert_eq!(again, 100);
 }
 
-/// The client moves while each of its packets is refused: it is followed, and told so.
+/// The client moves while each of its packets is refused: it is followed, and gets an answer.
 #[test]
 fn a_client_that_moves_while_memory_is_short_is_followed() {
     let memory = Arc::new(ReceiveMemory::new(1 << 20));
@@ -249,13 +249,13 @@ fn without_memory(streams: u64) -> (Pair, Arc<ReceiveMemory>) {
     let mut setup = setup(11, 1 << 20);
     setup.server.streams.max_uni_streams = streams;
     let mut pair = sharing(setup, &memory);
-    // What the client is told of them must not surprise it.
+    // Open all streams at the client: a frame for an unopened one would be an error.
     while pair.client.get().streams().open(Dir::Uni).is_ok() {}
     (pair, memory)
 }
 
 #[test]
-fn what_streams_begin_with_counts_although_nobody_reads() {
+fn first_bytes_of_unread_streams_count() {
     for len in [1, 20, 990] {
         let (mut pair, memory) = without_memory(256);
         beginnings(&mut pair, 0..256, len);
@@ -263,7 +263,7 @@ fn what_streams_begin_with_counts_although_nobody_reads() {
         // Twice what a connection may hold in any case, and one frame.
         let held = memory.held();
         assert!(held <= (32 << 10) + 2048, "{len} bytes each: {held}");
-        // Whoever reads gets it all, one after the other.
+        // The application reads them all, one after the other.
         for index in 0..256 {
             let got = pair.server.get().streams().read(id(index), &mut [0; 2048]);
             if got != Ok(Some(len)) {
@@ -277,7 +277,7 @@ fn what_streams_begin_with_counts_although_nobody_reads() {
 }
 
 #[test]
-fn what_is_waited_for_passes_beside_data_that_is_refused() {
+fn data_that_is_waited_for_passes_while_other_data_is_refused() {
     let (mut pair, memory) = without_memory(64);
     beginnings(&mut pair, 0..60, 990);
     assert!(pair.server.get().stats().packets_refused > 0);
@@ -394,7 +394,7 @@ fn gaps_in_packet_numbers_take_of_the_shared_memory() {
     pair.down.faults.loss = 1_000_000;
     every_second_number(&mut pair, 6000);
     assert_eq!((room_for_ranges(&mut pair), alone.held()), (4096, 61_440));
-    // Once the client acknowledges an ACK that came with data, it has heard of all of them.
+    // Once the client acknowledges an ACK that came with data, it has an ACK for all of them.
     pair.down.faults.loss = 0;
     let id = pair.server.get().streams().open(Dir::Uni).unwrap();
     for _ in 0..10 {

@@ -35,6 +35,7 @@ mod paths;
 mod probed;
 pub(crate) mod questions;
 mod recovery;
+mod reports;
 mod sealed;
 mod short_memory;
 mod signal;
@@ -44,7 +45,6 @@ mod soak;
 mod streams;
 #[cfg(feature = "rustls")]
 mod tls;
-mod told;
 mod turns;
 mod warm_return;
 mod window_limited;

@@ -30,7 +30,7 @@ fn the_largest_datagram_is_found() {
             mtu >= at_least && usize::from(mtu) <= path,
             "{mtu} of {path}"
         );
-        assert_eq!(pair.client.told().mtu, mtu);
+        assert_eq!(pair.client.log().mtu, mtu);
         let stats = pair.client.get().stats();
         assert_eq!(stats.packets_lost, 0, "probes are no losses: {stats:?}");
         assert_eq!(stats.mtu_black_holes, 0);
@@ -84,7 +84,7 @@ fn the_interface_bounds_the_search() {
 fn probes_keep_to_the_window() {
     for (bytes, probes) in [(100, true), (2300, false)] {
         let mut setup = Setup::default();
-        (setup.client.controller, setup.client_told) = fixed_window(3000);
+        (setup.client.controller, setup.client_log) = fixed_window(3000);
         setup.client.max_mtu = Some(1200);
         let mut pair = Pair::connected(setup);
         pair.run(Duration::from_millis(500));
@@ -175,7 +175,7 @@ fn shims(pair: &Pair) -> (usize, usize) {
     (probes.len(), others.len())
 }
 
-/// A probe that is lost because it is too large says nothing of shims: three others are tried.
+/// A probe that is lost because it is too large proves nothing of shims: three others are tried.
 #[test]
 fn probes_that_are_lost_are_no_trial_of_shims() {
     let mut pair = before_a_trial_of_shims();

@@ -87,7 +87,7 @@ fn an_idle_timeout_of_zero_is_none() {
     assert_eq!((pair.client.error(), pair.server.error()), (None, None));
 }
 
-/// What is shorter than the peer can be told of is no silence that never ends.
+/// A timeout too short for the transport parameter still ends the connection.
 #[test]
 fn an_idle_timeout_of_a_nanosecond_is_the_shortest_for_both() {
     let mut setup = Setup::default();

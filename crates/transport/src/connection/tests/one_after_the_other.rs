@@ -151,7 +151,7 @@ fn more_streams_than_are_open_at_once_are_read_without_memory() {
 
 /// Each peer holds what it can get, and its application reads nothing.
 #[test]
-fn a_reader_goes_on_beside_peers_that_leave_nothing() {
+fn a_reader_goes_on_while_other_peers_fill_the_memory() {
     let memory = Arc::new(ReceiveMemory::new(16 << 20));
     let hoards: Vec<Pair> = (0..30)
         .map(|_| {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use super::fixed_window::{Told, fixed_window};
+use super::fixed_window::{ControllerLog, fixed_window};
 use super::link::{Datagram, Link};
 use crate::config::TransportConfig;
 use crate::connection::{
@@ -22,8 +22,8 @@ pub(crate) struct Setup {
     pub(crate) server: TransportConfig,
     pub(crate) client_crypto: Arc<dyn ClientCrypto>,
     pub(crate) server_crypto: Arc<dyn ServerCrypto>,
-    pub(crate) client_told: Arc<Mutex<Told>>,
-    pub(crate) server_told: Arc<Mutex<Told>>,
+    pub(crate) client_log: Arc<Mutex<ControllerLog>>,
+    pub(crate) server_log: Arc<Mutex<ControllerLog>>,
     pub(crate) latency: Duration,
     pub(crate) server_name: &'static str,
     /// Most segments per batch.
@@ -39,16 +39,16 @@ pub(crate) const SERVER: &str = "10.0.0.2:443";
 
 impl Default for Setup {
     fn default() -> Self {
-        let (client, client_told) = fixed_window(1 << 20);
-        let (server, server_told) = fixed_window(1 << 20);
+        let (client, client_log) = fixed_window(1 << 20);
+        let (server, server_log) = fixed_window(1 << 20);
         Self {
             seed: 1,
             client: TransportConfig::new(client),
             server: TransportConfig::new(server),
             client_crypto: Arc::new(NullCrypto::new(&[b"test"])),
             server_crypto: Arc::new(NullCrypto::new(&[b"test"])),
-            client_told,
-            server_told,
+            client_log,
+            server_log,
             latency: Duration::from_millis(10),
             server_name: "server.test",
             segments: 10,
@@ -58,7 +58,7 @@ impl Default for Setup {
     }
 }
 
-/// One end: a connection and what it has said so far.
+/// One end: a connection and what it has sent so far.
 pub(crate) struct Host {
     pub(crate) connection: Option<Box<Connection>>,
     pub(crate) address: SocketAddr,
@@ -69,7 +69,7 @@ pub(crate) struct Host {
     /// Every datagram sent, if recording.
     pub(crate) sent: Vec<Vec<u8>>,
     pub(crate) batches: Vec<Transmit>,
-    pub(crate) told: Arc<Mutex<Told>>,
+    pub(crate) log: Arc<Mutex<ControllerLog>>,
 }
 
 impl Host {
@@ -85,8 +85,8 @@ impl Host {
         self.connection.as_ref().and_then(|c| c.error().cloned())
     }
 
-    pub(crate) fn told(&self) -> Told {
-        self.told.lock().unwrap().clone()
+    pub(crate) fn log(&self) -> ControllerLog {
+        self.log.lock().unwrap().clone()
     }
 
     fn collect(&mut self) {
@@ -149,7 +149,7 @@ impl Pair {
             },
         )
         .unwrap();
-        let host = |connection, address: &str, told: &Arc<Mutex<Told>>| Host {
+        let host = |connection, address: &str, log: &Arc<Mutex<ControllerLog>>| Host {
             connection,
             address: address.parse().unwrap(),
             events: Vec::new(),
@@ -157,12 +157,12 @@ impl Pair {
             unknown: Vec::new(),
             sent: Vec::new(),
             batches: Vec::new(),
-            told: Arc::clone(told),
+            log: Arc::clone(log),
         };
         Self {
             now,
-            client: host(Some(client), CLIENT, &setup.client_told),
-            server: host(None, SERVER, &setup.server_told),
+            client: host(Some(client), CLIENT, &setup.client_log),
+            server: host(None, SERVER, &setup.server_log),
             up: Link::new(setup.latency, setup.seed),
             down: Link::new(setup.latency, setup.seed ^ 0xdead_beef),
             retried: None,

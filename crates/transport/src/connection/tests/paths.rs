@@ -15,7 +15,7 @@ fn rebind(pair: &mut Pair, address: &str) {
 fn a_connection_outlives_a_nat_that_rebinds() {
     let mut pair = Pair::connected(Setup::default());
     pair.upload(50_000, Duration::from_secs(5));
-    let built = pair.server.told().built;
+    let built = pair.server.log().built;
     rebind(&mut pair, "10.0.0.9:2000");
     pair.upload(50_000, Duration::from_secs(5));
     pair.run(Duration::from_millis(100));
@@ -26,7 +26,7 @@ fn a_connection_outlives_a_nat_that_rebinds() {
     assert!(pair.server.has(|e| *e == Event::PathChanged));
     assert_eq!(pair.server.get().stats().migrations, 1);
     assert_eq!(
-        pair.server.told().built,
+        pair.server.log().built,
         built + 1,
         "a controller of its own"
     );
@@ -84,7 +84,7 @@ fn a_client_migrates_with_an_id_of_its_own() {
     assert_eq!(pair.server.get().stats().migrations, 1);
 }
 
-/// A client that has nothing to say, and no sizes to probe, is followed all the same, and back.
+/// A client that has nothing to send, and no sizes to probe, is followed all the same, and back.
 #[test]
 fn an_idle_client_is_followed() {
     let mut setup = Setup::default();
@@ -101,7 +101,7 @@ fn an_idle_client_is_followed() {
     }
 }
 
-/// The system is to choose the address to move to. A late packet to the former one does not say
+/// The system is to choose the address to move to. A late packet to the former one does not show
 /// which that is: the client would go back there.
 #[test]
 fn a_late_packet_does_not_say_where_a_new_path_begins() {
@@ -130,15 +130,15 @@ fn a_late_packet_does_not_say_where_a_new_path_begins() {
     assert_eq!(from_server(&mut pair, new), Some(new.parse().unwrap()));
 }
 
-/// Nobody answers where a client has moved: it is back where it was, with the controller that it
-/// had there. After an answer there is no way back.
+/// The address to which a client has moved gets no answer: the client is back at the one before,
+/// with the controller that it had there. After an answer there is no way back.
 #[test]
 fn a_client_returns_from_an_address_that_does_not_work() {
     for works in [false, true] {
         let mut pair = Pair::connected(Setup::default());
         pair.run(Duration::from_millis(200));
         pair.upload(20_000, Duration::from_secs(5));
-        let (now, built) = (pair.now, pair.client.told().built);
+        let (now, built) = (pair.now, pair.client.log().built);
         let before = pair.client.get().local_address();
         let new = Some("10.1.0.1".parse().unwrap());
         assert!(pair.client.get().try_address(now, new));
@@ -154,15 +154,15 @@ fn a_client_returns_from_an_address_that_does_not_work() {
         assert_eq!(pair.client.get().local_address(), expected);
         assert_eq!(pair.client.get().stats().migrations, 1);
         assert!(pair.client.get().fallback.is_none());
-        assert_eq!(pair.client.told().built, built + 1);
+        assert_eq!(pair.client.log().built, built + 1);
         pair.upload(50_000, Duration::from_secs(30));
     }
 }
 
-/// A client moves for good, and from there, before anybody has answered, tries an address that does
-/// not work: it is back where it was before.
+/// A client moves for good, and before an answer arrives there, tries an address that does not
+/// work: it is back where it was before.
 #[test]
-fn a_client_returns_to_an_address_that_nobody_has_answered_at_yet() {
+fn a_client_returns_to_an_address_without_an_answer_yet() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
     pair.upload(20_000, Duration::from_secs(5));
@@ -229,7 +229,7 @@ fn a_slow_path_is_given_the_time_that_it_takes() {
     assert_eq!(pair.client.get().stats().migrations, 1);
 }
 
-/// Nobody answers anywhere for a while, and then where the client has moved only.
+/// For a while no address gets an answer, then only the one to which the client has moved.
 #[test]
 fn a_client_tries_both_addresses_until_one_works() {
     let mut pair = Pair::connected(Setup::default());
@@ -260,7 +260,7 @@ fn a_client_tries_both_addresses_until_one_works() {
 fn a_forged_address_gets_little_and_the_connection_comes_back() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
-    // One datagram of the client's arrives from an address where nobody answers.
+    // One datagram of the client's arrives from an address without a host.
     let mut forged = false;
     pair.tap = Some(Box::new(move |_, datagram| {
         if !forged && datagram.from.port() == 1000 {
@@ -287,7 +287,7 @@ fn a_forged_address_gets_little_and_the_connection_comes_back() {
     pair.upload(20_000, Duration::from_secs(5));
 }
 
-/// The next datagram of the client's comes from where nobody is.
+/// The next datagram of the client's comes from an address without a host.
 fn forge_next(pair: &mut Pair) {
     let mut forged = false;
     pair.tap = Some(Box::new(move |_, datagram| {
@@ -312,7 +312,7 @@ fn the_old_path_is_challenged_and_the_return_is_warm() {
     });
     pair.upload(50_000, Duration::from_secs(5));
     pair.run(Duration::from_secs(1));
-    let built = pair.server.told().built;
+    let built = pair.server.log().built;
     forge_next(&mut pair);
     pair.client.get().ping();
     pair.run(Duration::from_millis(60));
@@ -322,7 +322,7 @@ fn the_old_path_is_challenged_and_the_return_is_warm() {
     assert_eq!(pair.server.get().remote_address(), home());
     assert_eq!(pair.client.get().stats().probe_timeouts, timeouts);
     assert_eq!(
-        pair.server.told().built,
+        pair.server.log().built,
         built + 1,
         "for the forged path alone"
     );
@@ -332,8 +332,8 @@ fn the_old_path_is_challenged_and_the_return_is_warm() {
     pair.upload(50_000, Duration::from_secs(5));
 }
 
-/// A forged packet of a few bytes leaves no room for a challenge, and the client is not heard:
-/// validation ends all the same.
+/// A forged packet of a few bytes leaves no room for a challenge, and the client's packets are
+/// lost: validation ends all the same.
 #[test]
 fn validation_ends_although_no_challenge_could_be_sent() {
     let mut pair = Pair::connected(Setup::default());
@@ -365,8 +365,8 @@ fn validation_ends_although_no_challenge_could_be_sent() {
 }
 
 /// The amplification limit of a forged address stops the server's probe timeout. Back on the path
-/// that it knows it has nothing new to send, and hears nothing: what was lost goes out again by the
-/// probe timeout alone.
+/// that it knows it has nothing new to send, and receives nothing: what was lost goes out again by
+/// the probe timeout alone.
 #[test]
 fn a_limit_of_a_forged_address_does_not_stop_the_probe_timeout_of_the_old_path() {
     let mut pair = Pair::connected(Setup::default());
@@ -497,12 +497,12 @@ fn a_path_is_known_for_a_minute() {
         rebind(&mut pair, "10.0.0.9:2000");
         pair.client.get().ping();
         pair.run(Duration::from_secs(away));
-        let built = pair.server.told().built;
+        let built = pair.server.log().built;
         rebind(&mut pair, "10.0.0.1:1000");
         pair.client.get().ping();
         pair.run(Duration::from_millis(11));
         assert_eq!(pair.server.get().remote_address(), home());
         assert_eq!(pair.server.get().address.limit.is_validated(), known);
-        assert_eq!(pair.server.told().built, built + u32::from(!known));
+        assert_eq!(pair.server.log().built, built + u32::from(!known));
     }
 }

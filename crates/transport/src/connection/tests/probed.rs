@@ -185,7 +185,7 @@ fn a_late_packet_does_not_move_the_connection_back() {
 }
 
 /// RFC 9000 §8.2.2: a response fills 1200 bytes if its challenge did, on the path in use and on any
-/// other; it is small otherwise, so that nobody has large datagrams sent for small ones.
+/// other; it is small otherwise, so that no small datagram causes a large one.
 #[test]
 fn responses_are_as_large_as_their_challenges() {
     for from in [HOME, AWAY] {

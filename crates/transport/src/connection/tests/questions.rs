@@ -1,4 +1,4 @@
-//! Questions for a starting rate: in front of one packet, beside whatever signal the others carry.
+//! Questions for a starting rate: in front of one packet, while the others carry another signal.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ fn asking(kinds: &[u8]) -> Pair {
     let mut setup = Setup::default();
     setup.client.signals = signals(kinds);
     setup.server.signals = signals(kinds);
-    setup.client_told.lock().unwrap().asks = true;
+    setup.client_log.lock().unwrap().asks = true;
     let mut pair = Pair::with(setup);
     pair.record = true;
     pair.connect();
@@ -98,9 +98,9 @@ fn it_rides_alone_in_one_datagram_of_full_length() {
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(200));
     assert_eq!(shims(&pair, KIND), [mtu]);
-    let told = pair.client.told();
-    assert_eq!((told.questions, told.signals), (1, 1));
-    assert_eq!((told.answers, told.feedbacks), (1, 1));
+    let log = pair.client.log();
+    assert_eq!((log.questions, log.signals), (1, 1));
+    assert_eq!((log.answers, log.feedbacks), (1, 1));
     let stats = pair.client.get().stats();
     assert_eq!((stats.shims_sent, stats.feedback_bad), (1, 0));
     assert_eq!(pair.server.get().stats().shims_received, 1);
@@ -114,12 +114,12 @@ fn it_takes_the_place_of_the_request_in_its_packet() {
     assert_eq!(shims(&pair, KIND).len(), 1);
     let requests = shims(&pair, 0);
     assert!(requests.len() > 60, "{}", requests.len());
-    let told = pair.client.told();
-    assert_eq!(told.answers, 1);
+    let log = pair.client.log();
+    assert_eq!(log.answers, 1);
     // The other signal counts its own packets.
-    let counted: u64 = told.feedback.packets.iter().sum();
+    let counted: u64 = log.feedback.packets.iter().sum();
     assert_eq!(counted, requests.len() as u64);
-    assert_eq!(told.signals, counted + 1);
+    assert_eq!(log.signals, counted + 1);
     assert_eq!(pair.client.get().stats().feedback_bad, 0);
 }
 
@@ -127,13 +127,13 @@ fn it_takes_the_place_of_the_request_in_its_packet() {
 fn it_is_not_asked_of_a_peer_that_does_not_know_it() {
     let mut setup = Setup::default();
     setup.client.signals = vec![Arc::new(Question(TestSignal::shim(KIND)))];
-    setup.client_told.lock().unwrap().asks = true;
+    setup.client_log.lock().unwrap().asks = true;
     let mut pair = Pair::with(setup);
     pair.record = true;
     pair.connect();
     pair.upload(100_000, Duration::from_secs(10));
     assert!(shims(&pair, KIND).is_empty());
-    assert_eq!(pair.client.told().questions, 0);
+    assert_eq!(pair.client.log().questions, 0);
 }
 
 /// A pair with a round trip of 20 ms, measured, that asks and whose datagrams with a question take
@@ -153,8 +153,8 @@ fn held(longer: u64) -> Pair {
 #[test]
 fn a_question_that_all_others_overtake_is_answered_and_not_lost() {
     let mut pair = held(8);
-    let told = pair.client.told();
-    assert_eq!((told.answers, told.questions_lost, told.lost), (1, 0, 0));
+    let log = pair.client.log();
+    assert_eq!((log.answers, log.questions_lost, log.lost), (1, 0, 0));
     let stats = pair.client.get().stats();
     assert_eq!((stats.packets_lost, stats.packets_spurious), (0, 0));
 }
@@ -163,8 +163,8 @@ fn a_question_that_all_others_overtake_is_answered_and_not_lost() {
 #[test]
 fn a_question_that_comes_a_second_later_is_lost_alone() {
     let pair = held(1000);
-    let told = pair.client.told();
-    assert_eq!((told.questions_lost, told.lost), (1, 0));
+    let log = pair.client.log();
+    assert_eq!((log.questions_lost, log.lost), (1, 0));
 }
 
 #[test]
@@ -177,12 +177,12 @@ fn a_question_that_a_hop_drops_is_no_congestion_and_costs_no_data() {
     }));
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(500));
-    let told = pair.client.told();
-    assert_eq!((told.answers, told.questions_lost, told.lost), (0, 1, 0));
+    let log = pair.client.log();
+    assert_eq!((log.answers, log.questions_lost, log.lost), (0, 1, 0));
     assert_eq!(pair.client.get().stats().packets_lost, 1);
 }
 
-/// An address that is not validated may be anybody's: no router is asked for a path to it.
+/// No router is asked for a path to an address that is not validated: it may be forged.
 #[test]
 fn it_waits_until_the_address_is_validated() {
     let mut setup = Setup::default();
@@ -201,15 +201,15 @@ fn it_waits_until_the_address_is_validated() {
     let id = pair.server.get().streams().open(Dir::Uni).unwrap();
     let written = pair.server.get().streams().write(id, &[2; 200_000]);
     assert!(written.unwrap() > 100_000);
-    pair.server.told.lock().unwrap().asks = true;
+    pair.server.log.lock().unwrap().asks = true;
     pair.flush();
     let server = pair.server.get();
     assert_eq!(server.remote_address(), pair.client.address);
     assert!(!server.address.limit.is_validated());
     assert!(server.stats().bytes_sent > sent + 20_000);
-    assert_eq!(pair.server.told().questions, 0);
+    assert_eq!(pair.server.log().questions, 0);
     pair.down.faults.loss = 0;
     pair.run(Duration::from_secs(5));
     assert!(pair.server.get().address.limit.is_validated());
-    assert_eq!(pair.server.told().questions, 1);
+    assert_eq!(pair.server.log().questions, 1);
 }

@@ -1,4 +1,4 @@
-//! What the controller hears of loss.
+//! Reports of loss to the controller.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,8 +16,8 @@ fn reordering_beyond_the_threshold_is_a_loss_taken_back() {
     pair.up.faults.reorder = 30_000;
     pair.upload(1 << 20, Duration::from_secs(30));
     pair.run(Duration::from_millis(200));
-    let told = pair.client.told();
-    assert!(told.lost > 0 && told.spurious > 0, "{told:?}");
+    let log = pair.client.log();
+    assert!(log.lost > 0 && log.spurious > 0, "{log:?}");
     let stats = pair.client.get().stats();
     assert!(stats.packets_spurious > 0 && stats.bytes_retransmitted > 0);
 }
@@ -28,13 +28,13 @@ fn counts_agree_with_the_controllers() {
     pair.up.faults.loss = 50_000;
     pair.upload(1 << 20, Duration::from_secs(60));
     pair.run(Duration::from_secs(2));
-    let told = pair.client.told();
+    let log = pair.client.log();
     let now = pair.now;
     assert_eq!(pair.client.get().path_report(now).in_flight, 0);
     let stats = pair.client.get().stats();
-    assert_eq!(told.lost, stats.packets_lost);
-    assert_eq!(told.lost + told.acked + stats.mtu_probes_lost, told.sent);
-    assert_eq!(told.wrong_states, 0);
+    assert_eq!(log.lost, stats.packets_lost);
+    assert_eq!(log.lost + log.acked + stats.mtu_probes_lost, log.sent);
+    assert_eq!(log.wrong_states, 0);
 }
 
 #[test]
@@ -50,9 +50,9 @@ fn a_long_blackout_is_persistent_congestion() {
     }
     pair.up.faults.loss = 0;
     pair.run(Duration::from_secs(5));
-    let told = pair.client.told();
-    assert!(told.probe_timeouts >= 3, "{told:?}");
-    assert_eq!(told.persistent_congestions, 1, "{told:?}");
+    let log = pair.client.log();
+    assert!(log.probe_timeouts >= 3, "{log:?}");
+    assert_eq!(log.persistent_congestions, 1, "{log:?}");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn what_one_end_sends_the_other_receives() {
 #[test]
 fn the_first_probes_carry_new_data_and_the_next_what_is_missing() {
     let mut setup = Setup::default();
-    (setup.client.controller, setup.client_told) = fixed_window(3000);
+    (setup.client.controller, setup.client_log) = fixed_window(3000);
     setup.client.max_mtu = Some(1200);
     let mut pair = Pair::connected(setup);
     pair.run(Duration::from_secs(1));

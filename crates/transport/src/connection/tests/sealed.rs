@@ -11,7 +11,7 @@ use crate::streams::Dir;
 use crate::wire::TransportErrorCode;
 use crate::{Duration, Signal};
 
-/// The first packets that the peer acknowledges would renew the keys. It is not heard.
+/// The first packets that the peer acknowledges would renew the keys. Its packets are lost.
 #[test]
 fn a_key_at_its_limit_seals_no_more_and_nothing_leaves_in_clear() {
     let crypto = Arc::new(NullCrypto::new(&[b"test"]).with_limits(40, 1 << 20));

@@ -11,9 +11,9 @@ use crate::Duration;
 use crate::streams::{Dir, ReceiveMemory};
 use crate::wire::{Frame, SpaceId};
 
-/// A receiver acknowledges no packet in which there is data that it has no memory for, also where
-/// it took the rest. So probes that carry new data, or what it waits for beside other data, would
-/// get no answer however often they are repeated.
+/// A receiver acknowledges no packet with data that it has no memory for, even if it took the rest.
+/// So probes with new data, or with data that it waits for and other data, would get no answer
+/// however often they are repeated.
 #[test]
 fn probes_bring_what_the_receiver_waits_for() {
     for seed in 0..50 {
@@ -33,8 +33,8 @@ fn probes_bring_what_the_receiver_waits_for() {
     }
 }
 
-/// Which stream the receiver waits for is its own affair: here one of low priority, behind much of
-/// a high one that nobody reads.
+/// Which stream the receiver waits for is its own affair: here one of low priority, behind much
+/// unread data of high priority.
 #[test]
 fn probes_bring_streams_of_low_priority_too() {
     let mut pair = Pair::connected(Setup::default());
@@ -76,7 +76,7 @@ fn gaps_are_closed_by_batches_although_memory_is_short() {
     pair.tap = Some(Box::new(move |_, datagram| {
         datagrams += usize::from(datagram.to == server);
         if (500..1000).contains(&datagrams) && datagrams % 2 == 0 {
-            // Nobody can open it.
+            // An empty datagram cannot be opened.
             datagram.bytes.clear();
         } else if datagrams == 1000 {
             memory.set_limit(0);
@@ -102,7 +102,7 @@ fn room_for_ranges_shrinks_although_memory_is_short() {
     assert_eq!((room_for_ranges(&mut pair), memory.held()), (4096, 61_440));
     memory.set_limit(0);
     assert!(pair.server.get().streams().holds_all_it_may());
-    // Once the client acknowledges an ACK that came with data, it has heard of all of them.
+    // Once the client acknowledges an ACK that came with data, it has an ACK for all of them.
     pair.down.faults.loss = 0;
     let id = pair.server.get().streams().open(Dir::Uni).unwrap();
     for _ in 0..10 {

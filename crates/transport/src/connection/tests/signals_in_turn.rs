@@ -7,7 +7,7 @@ use pathmark_cc::{Carrier, Explicit};
 
 use super::questions::{KIND, Question, signals};
 use super::signal::TestSignal;
-use crate::connection::feedback::{Feedback, Front, Rider};
+use crate::connection::feedback::{Feedback, ShimPrefix, ShimUse};
 use crate::wire::frame::feedback::{TIME_MODULUS, encode};
 use crate::wire::{Frame, Writer};
 use crate::{Arrived, Counters, Ecn, Instant, Signal};
@@ -82,7 +82,7 @@ fn a_signal_is_set_if_both_sides_named_its_kind() {
 /// What was sent with the same kind before goes on counting; of another, what is sent from then on.
 #[test]
 fn a_signal_that_is_set_again_goes_on_counting() {
-    for (kind, rider) in [(0, Rider::Request(12)), (KIND, Rider::Question(12))] {
+    for (kind, rider) in [(0, ShimUse::Request(12)), (KIND, ShimUse::Question(12))] {
         let mut feedback = negotiated();
         feedback.on_sent(rider, 3, 100);
         assert!(set(&mut feedback, kind, 5));
@@ -92,9 +92,9 @@ fn a_signal_that_is_set_again_goes_on_counting() {
     let own = signals(&[0, 1]);
     let mut feedback = Feedback::new(&own);
     feedback.negotiate(&[0, 1]);
-    feedback.on_sent(Rider::Request(12), 3, 100);
+    feedback.on_sent(ShimUse::Request(12), 3, 100);
     assert!(set(&mut feedback, 1, 5));
-    feedback.on_sent(Rider::Request(12), 6, 100);
+    feedback.on_sent(ShimUse::Request(12), 6, 100);
     assert!(!returned(&mut feedback, 1, 1, 3));
     assert!(returned(&mut feedback, 1, 2, 5));
 }
@@ -119,37 +119,37 @@ fn a_law_gets_the_signal_that_it_wants() {
     feedback.negotiate(&[1, 0, KIND]);
     feedback.choose(vcp, 2);
     assert_eq!(feedback.kind(), Some(0));
-    feedback.on_sent(Rider::Request(12), 3, 100);
+    feedback.on_sent(ShimUse::Request(12), 3, 100);
     feedback.choose(xcp, 4);
     assert_eq!(feedback.kind(), Some(1));
-    feedback.on_sent(Rider::Request(12), 4, 100);
+    feedback.on_sent(ShimUse::Request(12), 4, 100);
     assert!(!returned(&mut feedback, 1, 1, 3));
     assert!(returned(&mut feedback, 1, 2, 4));
     feedback.choose(vcp, 5);
     assert_eq!(feedback.kind(), Some(0));
     assert!(returned(&mut feedback, 0, 3, 3));
-    // Nobody speaks that.
+    // None of these signals carries Quick-Start.
     feedback.choose(Explicit::QuickStart, 6);
     assert_eq!(feedback.kind(), Some(0));
 }
 
-/// What routers said of the path that was left says nothing of the new one.
+/// Feedback of routers on the path that was left is void on the new one.
 #[test]
 fn a_frame_about_the_path_before_tells_nothing() {
     let mut feedback = negotiated();
-    feedback.on_sent(Rider::Request(12), 3, 100);
+    feedback.on_sent(ShimUse::Request(12), 3, 100);
     feedback.on_new_outgoing_path(5);
-    feedback.on_sent(Rider::Request(12), 5, 100);
+    feedback.on_sent(ShimUse::Request(12), 5, 100);
     assert!(!returned(&mut feedback, 0, 1, 3));
     assert!(returned(&mut feedback, 0, 2, 5));
 }
 
-/// The peer counts anew at a challenge, and at nothing else.
+/// The peer's counters start again from 0 at a challenge, and at no other frame.
 #[test]
 fn a_challenge_calls_for_an_epoch() {
     let mut feedback = negotiated();
     for number in 3..8 {
-        feedback.on_sent(Rider::Request(12), number, 100);
+        feedback.on_sent(ShimUse::Request(12), number, 100);
     }
     assert!(returned(&mut feedback, 0, 1, 3));
     assert!(!returned(&mut feedback, 0, 2, 5));
@@ -171,7 +171,7 @@ fn what_goes_back_is_what_the_peer_can_read() {
     for (peer, expected) in [(&[0][..], &[][..]), (&[0, 5], &[5])] {
         let mut feedback = Feedback::new(&own);
         feedback.negotiate(peer);
-        assert!(!feedback.on_packet(Front::Bad, arrived(1)));
+        assert!(!feedback.on_packet(ShimPrefix::Bad, arrived(1)));
         let kinds: Vec<_> = written(&mut feedback, Instant::ZERO)
             .iter()
             .map(|(kind, _)| *kind)
@@ -180,13 +180,13 @@ fn what_goes_back_is_what_the_peer_can_read() {
     }
 }
 
-/// The clock is in microseconds, and begins anew after some 18 minutes.
+/// The clock is in microseconds, and wraps after some 18 minutes.
 #[test]
 fn a_frame_tells_when_it_was_written() {
     let bytes = [0; 12];
     for micros in [1_234_567, u64::from(TIME_MODULUS) + 89] {
         let mut feedback = negotiated();
-        let front = Front::Shim {
+        let front = ShimPrefix::Shim {
             kind: 0,
             bytes: &bytes,
         };

@@ -1,5 +1,5 @@
-//! Paths that are said to carry less than 1200 bytes: nothing waits for a datagram of full size.
-//! What stands in datagrams that are small, or nearly full.
+//! Paths that are configured to carry less than 1200 bytes: nothing waits for a datagram of full
+//! size. What stands in datagrams that are small, or nearly full.
 
 use std::sync::Arc;
 

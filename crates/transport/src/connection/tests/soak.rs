@@ -100,7 +100,7 @@ fn whatever_happens_on_the_path_the_bytes_are_the_same() {
             setup.client.signals = vec![Arc::clone(&signal)];
             setup.server.signals = vec![signal];
         }
-        // Who only listens must speak now and then, lest its NAT's whims cut it off.
+        // A client that only receives must send now and then, lest its NAT cuts it off.
         setup.client.keep_alive = Some(Duration::from_secs(2));
         setup.client.key_update_after = 20 + rng.next() % 200;
         let mut pair = Pair::with(setup);

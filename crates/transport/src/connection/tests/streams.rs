@@ -11,7 +11,7 @@ fn a_megabyte_arrives() {
     let mut pair = Pair::connected(Setup::default());
     pair.upload(1 << 20, Duration::from_secs(30));
     assert_eq!(pair.client.get().stats().packets_lost, 0);
-    assert_eq!(pair.client.told().wrong_states, 0);
+    assert_eq!(pair.client.log().wrong_states, 0);
     let batch = pair.client.batches.iter().map(|b| b.len).max().unwrap();
     assert!(batch > 5000, "datagrams leave in batches: {batch}");
     for batch in &pair.client.batches {
@@ -155,9 +155,9 @@ fn the_limit_of_streams_bounds_a_sender_of_many_small_ones() {
 
 #[test]
 fn the_window_bounds_what_is_in_flight() {
-    let (controller, told) = super::fixed_window::fixed_window(12_000);
+    let (controller, log) = super::fixed_window::fixed_window(12_000);
     let mut setup = Setup {
-        client_told: told,
+        client_log: log,
         ..Setup::default()
     };
     setup.client.controller = controller;
@@ -167,8 +167,8 @@ fn the_window_bounds_what_is_in_flight() {
     // 12 000 bytes per round trip of 20 ms, headers included.
     let took = (pair.now - start).as_secs_f64();
     assert!((0.40..0.50).contains(&took), "{took}");
-    let told = pair.client.told();
-    assert!(told.window_limited_acks > 10, "{told:?}");
+    let log = pair.client.log();
+    assert!(log.window_limited_acks > 10, "{log:?}");
     let report = pair.client.get().path_report(pair.now);
     assert!(report.bounded_by.window > 0.7, "{report:?}");
 }
@@ -180,9 +180,9 @@ fn an_idle_sender_is_not_window_limited() {
         pair.upload(3000, Duration::from_secs(1));
         pair.run(Duration::from_millis(500));
     }
-    let told = pair.client.told();
-    assert_eq!(told.window_limited_acks, 0);
-    assert!(told.restarts >= 4, "{told:?}");
+    let log = pair.client.log();
+    assert_eq!(log.window_limited_acks, 0);
+    assert!(log.restarts >= 4, "{log:?}");
     let report = pair.client.get().path_report(pair.now);
     assert!(report.bounded_by.application > 0.9, "{report:?}");
 }

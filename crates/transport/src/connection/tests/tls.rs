@@ -74,8 +74,8 @@ fn a_certificate_that_is_no_good_ends_the_handshake_on_both_sides() {
     }
 }
 
-/// When the handshake with a server that has a chain of so many certificates, 500 bytes each, is
-/// complete at the client, over a path that nothing is lost on.
+/// When the handshake with a server that has a chain of `certificates`, 500 bytes each, is complete
+/// at the client, over a path without losses.
 fn over_a_long_path(certificates: usize, one_way: Duration) -> Duration {
     let chain = testing::SERVER_PEM.repeat(certificates);
     let key = include_bytes!("../../crypto/tls/testdata/server.key");

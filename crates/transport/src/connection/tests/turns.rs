@@ -240,13 +240,13 @@ fn a_nat_that_rebinds_costs_no_throughput() {
         let (lost, _) = interrupted(name, |pair, _| pair.down.cut());
         let (took, mut pair) = interrupted(name, |pair, n| {
             pair.client.address.set_port(1000 + n);
-            // The server hears of it with the next packet.
+            // The server learns of it with the next packet.
             pair.client.get().ping();
         });
         assert_eq!(pair.server.get().stats().migrations, 4);
         println!("{name}: {took:?}, {lost:?} where as much is lost");
-        // What leaves for the former port until the server hears of it is lost as well: less than a
-        // round trip each time.
+        // What leaves for the former port until the server learns of it is lost as well: less than
+        // a round trip each time.
         let most = lost + 4 * Duration::from_millis(40);
         assert!(took <= most, "{name}: {took:?} instead of {lost:?}");
     }
@@ -258,7 +258,7 @@ fn a_nat_that_rebinds_costs_no_throughput() {
 fn another_port_keeps_the_controller() {
     let mut pair = Pair::connected(Setup::default());
     pair.upload(50_000, Duration::from_secs(5));
-    let built = pair.server.told().built;
+    let built = pair.server.log().built;
     for port in [2000, 2001, 2000] {
         let rtt = |pair: &mut Pair| {
             let now = pair.now;
@@ -273,7 +273,7 @@ fn another_port_keeps_the_controller() {
         assert!(pair.server.get().path_report(now).validated);
         assert!(rtt(&mut pair) <= before && before.is_some());
     }
-    assert_eq!(pair.server.told().built, built);
+    assert_eq!(pair.server.log().built, built);
     assert!(pair.server.get().stats().migrations >= 2);
     pair.upload(50_000, Duration::from_secs(5));
 }

@@ -1,25 +1,25 @@
-//! What the controller hears of whether the window bounded the sender.
+//! Reports to the controller of whether the window bounded the sender.
 
 use super::fixed_window::fixed_window;
 use super::pair::{Pair, Setup};
 use crate::Duration;
 use crate::streams::Dir;
 
-/// How many of the ACKs of `bytes`, sent at once, told that the window bounded the sender.
+/// How many of the ACKs of `bytes`, sent at once, report that the window bounded the sender.
 fn limited(window: u64, bytes: usize) -> u64 {
     let mut setup = Setup::default();
-    (setup.client.controller, setup.client_told) = fixed_window(window);
+    (setup.client.controller, setup.client_log) = fixed_window(window);
     setup.client.max_mtu = Some(1200);
     let mut pair = Pair::connected(setup);
     pair.run(Duration::from_millis(500));
-    let before = pair.client.told();
+    let before = pair.client.log();
     let id = pair.client.get().streams().open(Dir::Uni).unwrap();
     let written = pair.client.get().streams().write(id, &vec![1; bytes]);
     assert_eq!(written, Ok(bytes));
     pair.run(Duration::from_millis(500));
-    let told = pair.client.told();
-    assert!(told.acked_bytes >= before.acked_bytes + bytes as u64);
-    told.window_limited_acks - before.window_limited_acks
+    let log = pair.client.log();
+    assert!(log.acked_bytes >= before.acked_bytes + bytes as u64);
+    log.window_limited_acks - before.window_limited_acks
 }
 
 /// Where no other packet has room it was full, also if there was nothing more to send.
@@ -51,7 +51,7 @@ fn the_handshake_is_no_limit_of_the_window() {
     pair.up.faults.loss = 0;
     pair.connect();
     pair.run(Duration::from_millis(500));
-    let told = pair.server.told();
-    assert!(told.acked_bytes > 3000);
-    assert_eq!(told.window_limited_acks, 0);
+    let log = pair.server.log();
+    assert!(log.acked_bytes > 3000);
+    assert_eq!(log.window_limited_acks, 0);
 }

@@ -30,7 +30,7 @@ pub(super) fn failure(alert: u8, reason: &str) -> HandshakeError {
     }
 }
 
-/// What TLS says beyond our fields: rustls with X25519, ECDSA P-256 and a certificate of 430 bytes.
+/// Bytes of TLS beyond our fields: rustls with X25519, ECDSA P-256 and a certificate of 430 bytes.
 const fn padding(kind: u8) -> usize {
     match kind {
         CLIENT_HELLO => 169,

@@ -61,7 +61,7 @@ impl NullCrypto {
     }
 
     /// With early data (0-RTT), as if each session were resumed: servers take it, and clients
-    /// remember of theirs that it speaks the signals of these `kinds`
+    /// remember of theirs that it advertised the signals of these `kinds`
     /// ([`TransportConfig::signals`](crate::TransportConfig::signals)), and that it has no room for
     /// streams before the handshake is complete.
     #[must_use]

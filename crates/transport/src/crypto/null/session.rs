@@ -8,8 +8,9 @@
 //!     Finished           Handshake►
 //! ```
 //!
-//! A client that sends early data says so in one more field of its ClientHello, and a server that
-//! takes it in one more of EncryptedExtensions. Its keys follow from the client's random number.
+//! A client that sends early data announces it in one more field of its ClientHello, and a server
+//! that takes it in one more of EncryptedExtensions. Its keys follow from the client's random
+//! number.
 
 use super::super::{
     DirectionalKeys, ExportError, HandshakeData, HandshakeError, KeyChange, Session, Side,
@@ -57,7 +58,7 @@ pub(super) struct NullSession {
     early_accepted: bool,
 }
 
-/// The field that says early data comes, or is taken.
+/// The field for early data: it follows, or is taken.
 const EARLY: &[u8] = &[1];
 
 impl NullSession {
@@ -137,7 +138,7 @@ impl NullSession {
         Digest::new(client).number(0x3e1).finish().0
     }
 
-    /// The last field of a message: none says what padding says.
+    /// The last field of a message: none has the value of padding.
     fn read_early(&self, mut body: &[u8]) -> bool {
         self.early.is_some() && message::field(&mut body).is_ok_and(|field| field == EARLY)
     }

@@ -54,8 +54,8 @@ impl TlsClientConfig {
 
     /// Offers early data (0-RTT, RFC 9001 §4.6) to servers whose sessions are resumed, if their
     /// tickets allow it: what is written before the handshake is complete leaves with its first
-    /// packet, for whoever asks for it (the driver's `Connecting::into_0rtt`). Off by default:
-    /// **whoever records early data can send it to a server again**, and a server that is not
+    /// packet, if the application asks for it (the driver's `Connecting::into_0rtt`). Off by
+    /// default: **an observer can send early data to a server again**, and a server that is not
     /// careful acts upon it twice. Send nothing early that does harm twice. Early data is in the
     /// application protocol of the earlier connection: offer one alone.
     #[must_use]

@@ -113,8 +113,8 @@ impl TlsServerConfig {
 
     /// Takes early data (0-RTT, RFC 9001 §4.6) of clients that resume a session of this
     /// configuration. Off by default. Tickets that need no memory could be used twice; so that
-    /// nobody makes the server take early data again by sending a client's first packets again,
-    /// the server keeps the last `sessions` sessions instead, two for each connection, and each is
+    /// a replay of a client's first packets does not make the server take early data again, the
+    /// server keeps the last `sessions` sessions instead, two for each connection, and each is
     /// resumed once (RFC 8446 §8.1), within a day. One takes some 300 bytes, more with a client
     /// certificate, and 4 KiB at most: larger ones get no ticket. Where more connections begin
     /// than that, old ones go, and their handshakes are full ones.
@@ -123,8 +123,8 @@ impl TlsServerConfig {
     /// is not known (used, too old, of another configuration, of before a restart) or a limit of
     /// the transport configuration was higher when it was given (RFC 9000 §7.4.1).
     ///
-    /// Early data is heard of before its client has proved to be there, by who asks for that (the
-    /// driver's `Connecting::into_0rtt`); whoever does not hears of it after the handshake.
+    /// The driver's `Connecting::into_0rtt` reads early data before its client has proved to be
+    /// there; an application that does not call it reads that data after the handshake.
     #[must_use]
     pub fn with_early_data(mut self, sessions: usize) -> Self {
         let config = Arc::make_mut(&mut self.config);

@@ -16,7 +16,7 @@ const TAG_LEN: usize = 16;
 pub(super) struct TlsSession {
     connection: quic::Connection,
     /// The peer's transport parameters are those of this handshake. A client that resumes a session
-    /// has those of the earlier connection before; they say nothing here but what early data may
+    /// has those of the earlier connection before; they limit nothing here but what early data may
     /// use (RFC 9000 §7.4.1).
     has_parameters: bool,
     /// Of a server that may take early data: what it remembers.

@@ -21,7 +21,7 @@ const LIFETIME: u64 = 24 * 3600;
 
 /// One of them.
 #[derive(Debug)]
-struct Kept {
+struct StoredSession {
     /// Its place in the order of arrival.
     serial: u64,
     /// When it was put here, seconds since 1970.
@@ -41,29 +41,29 @@ pub(super) struct Sessions {
 
 #[derive(Debug, Default)]
 struct State {
-    by_id: BTreeMap<Vec<u8>, Kept>,
+    by_id: BTreeMap<Vec<u8>, StoredSession>,
     /// Ids by serial number, the oldest first.
     order: BTreeMap<u64, Vec<u8>>,
     next: u64,
 }
 
 impl State {
-    fn insert(&mut self, id: Vec<u8>, kept: Kept) {
-        self.order.insert(kept.serial, id.clone());
-        self.by_id.insert(id, kept);
+    fn insert(&mut self, id: Vec<u8>, session: StoredSession) {
+        self.order.insert(session.serial, id.clone());
+        self.by_id.insert(id, session);
     }
 
-    fn remove(&mut self, id: &[u8]) -> Option<Kept> {
-        let kept = self.by_id.remove(id)?;
-        self.order.remove(&kept.serial);
-        Some(kept)
+    fn remove(&mut self, id: &[u8]) -> Option<StoredSession> {
+        let session = self.by_id.remove(id)?;
+        self.order.remove(&session.serial);
+        Some(session)
     }
 
     /// Drops those that are too old, and the oldest beyond `most`.
     fn trim(&mut self, now: u64, most: usize) {
         while let Some((_, id)) = self.order.first_key_value() {
-            let kept = self.by_id.get(id);
-            let is_old = kept.is_none_or(|kept| now.saturating_sub(kept.since) > LIFETIME);
+            let session = self.by_id.get(id);
+            let is_old = session.is_none_or(|session| now.saturating_sub(session.since) > LIFETIME);
             if !is_old && self.by_id.len() <= most {
                 return;
             }
@@ -97,29 +97,29 @@ impl Sessions {
         state.remove(&id);
         let serial = state.next;
         state.next += 1;
-        let kept = Kept {
+        let session = StoredSession {
             serial,
             since: now,
             limits,
             secrets,
         };
-        state.insert(id, kept);
+        state.insert(id, session);
         state.trim(now, self.most);
         true
     }
 
     /// Takes a session out, if it is there, is not too old, and `limits` are no lower than those
     /// that its client remembers.
-    fn take(&self, now: u64, id: &[u8], limits: &EarlyLimits) -> Option<Kept> {
-        let kept = self.lock().remove(id)?;
-        let is_old = now.saturating_sub(kept.since) > LIFETIME;
-        (!is_old && limits.include(&kept.limits)).then_some(kept)
+    fn take(&self, now: u64, id: &[u8], limits: &EarlyLimits) -> Option<StoredSession> {
+        let session = self.lock().remove(id)?;
+        let is_old = now.saturating_sub(session.since) > LIFETIME;
+        (!is_old && limits.include(&session.limits)).then_some(session)
     }
 
     /// Puts a session back in its place, if there is still room for one of its age.
-    fn restore(&self, now: u64, id: Vec<u8>, kept: Kept) {
+    fn restore(&self, now: u64, id: Vec<u8>, session: StoredSession) {
         let mut state = self.lock();
-        state.insert(id, kept);
+        state.insert(id, session);
         state.trim(now, self.most);
     }
 
@@ -140,7 +140,7 @@ pub(super) struct ForConnection {
     /// When the connection began, seconds since 1970.
     now: u64,
     /// What was taken out, by id, in this order, since [`settle`](Self::settle).
-    taken: Mutex<Vec<(Vec<u8>, Kept)>>,
+    taken: Mutex<Vec<(Vec<u8>, StoredSession)>>,
 }
 
 impl ForConnection {
@@ -155,7 +155,7 @@ impl ForConnection {
         }
     }
 
-    fn taken(&self) -> MutexGuard<'_, Vec<(Vec<u8>, Kept)>> {
+    fn taken(&self) -> MutexGuard<'_, Vec<(Vec<u8>, StoredSession)>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,8 +166,8 @@ impl ForConnection {
         if resumed {
             taken.pop();
         }
-        for (id, kept) in taken {
-            self.sessions.restore(self.now, id, kept);
+        for (id, session) in taken {
+            self.sessions.restore(self.now, id, session);
         }
     }
 }
@@ -184,9 +184,9 @@ impl StoresServerSessions for ForConnection {
     }
 
     fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
-        let kept = self.sessions.take(self.now, id, self.limits.as_ref()?)?;
-        let secrets = kept.secrets.clone();
-        self.taken().push((id.to_vec(), kept));
+        let session = self.sessions.take(self.now, id, self.limits.as_ref()?)?;
+        let secrets = session.secrets.clone();
+        self.taken().push((id.to_vec(), session));
         Some(secrets)
     }
 
@@ -212,7 +212,7 @@ mod tests {
 
     fn take(sessions: &Sessions, now: u64, id: u8) -> Option<Vec<u8>> {
         let taken = sessions.take(now, &[id; 32], &limits(1000));
-        taken.map(|kept| kept.secrets)
+        taken.map(|session| session.secrets)
     }
 
     #[test]

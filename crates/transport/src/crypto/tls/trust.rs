@@ -23,7 +23,7 @@ pub enum Trust {
     Roots(Arc<RootCertStore>),
     /// The one whose own certificate has this SHA-256, whatever its name, issuer and dates.
     Pin(Pin),
-    /// Any. Protects against nobody who can alter packets; for tests.
+    /// Any. Without protection from an attacker who can alter packets; for tests.
     Anyone,
 }
 

@@ -26,7 +26,7 @@ const NONCE_LEN: usize = 12;
 /// No token of ours is longer: kind, nonce, contents at their longest, tag.
 const MAX_LEN: usize = 1 + NONCE_LEN + (1 + 8 + 17 + 2 + 21 + 21) + 16;
 
-/// What a valid token says.
+/// The contents of a valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
     /// Handed out in a Retry packet. Bound to address and port; good for one handshake.

@@ -1,5 +1,5 @@
-//! A server in a process of its own, attacked by 64 connections at once, with an honest client
-//! beside them: what the server's process grows by, and how long the honest client waits.
+//! A server in a process of its own, attacked by 64 connections at once, while an honest client
+//! uses it: what the server's process grows by, and how long the honest client waits.
 //!
 //! Linux only: resident memory is read from `/proc`.
 

@@ -1,5 +1,5 @@
-//! The server that is attacked, in a process of its own, so that its memory can be told from that
-//! of the attackers.
+//! The server that is attacked, in a process of its own, so that its memory can be measured without
+//! the attackers'.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use super::*;
 const ROLE: &str = "PATHMARK_ATTACKED_SERVER";
 
 #[test]
-#[ignore = "the server's part of the tests beside it: they start it as a process of its own"]
+#[ignore = "the server of the tests in this module: they start it as a process of its own"]
 fn attacked_server() {
     if std::env::var_os(ROLE).is_none() {
         return;
@@ -97,7 +97,7 @@ impl Served {
         kib.parse::<usize>().unwrap() * 1024
     }
 
-    /// Ends it; what it says of its endpoint.
+    /// Ends it; what it prints of its endpoint.
     pub(super) fn end(mut self) -> String {
         drop(self.child.stdin.take());
         let stats = Self::line(&mut self.output, "EndpointStats ");

@@ -19,8 +19,8 @@ pub(in super::super) use runtime::RuntimeAlarm;
 
 /// One timer that wakes one task.
 pub(in super::super) trait Alarm: fmt::Debug + Sized {
-    /// What is set is seen by the next poll only, and so the task must be woken. Otherwise whoever
-    /// polled last is.
+    /// What is set is seen by the next poll only, and so the task must be woken. Otherwise the task
+    /// that polled last is.
     const NEEDS_ITS_TASK: bool;
 
     /// # Errors
@@ -98,15 +98,15 @@ mod kernel {
             loop {
                 let mut ready = match self.fd.poll_read_ready(cx) {
                     Poll::Ready(Ok(ready)) => ready,
-                    // The runtime is shutting down: nobody waits for this timer any more.
+                    // The runtime is shutting down: no task waits for this timer any more.
                     Poll::Ready(Err(_)) | Poll::Pending => return Poll::Pending,
                 };
                 let mut expirations = [0; 8];
                 match rustix::io::read(self.fd.get_ref(), &mut expirations) {
-                    // Set anew since it was readable.
+                    // Set again since it was readable.
                     Err(Errno::AGAIN) => ready.clear_ready(),
                     _ => {
-                        // Another call would only be told that it has not fired again.
+                        // Another call would only return that it has not fired again.
                         ready.clear_ready();
                         return Poll::Ready(());
                     }

@@ -1,6 +1,6 @@
-//! What the kernel says beside a datagram, as control messages (cmsg(3)): a header of length, level
-//! and type, then data, each at a multiple of a word. Levels, types and data are Linux's (ip(7),
-//! ipv6(7), udp(7)).
+//! What the kernel reports with a datagram, as control messages (cmsg(3)): a header of length,
+//! level and type, then data, each at a multiple of a word. Levels, types and data are Linux's
+//! (ip(7), ipv6(7), udp(7)).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

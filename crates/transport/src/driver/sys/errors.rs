@@ -1,5 +1,5 @@
-//! The error queue of a socket: what ICMP and the kernel say of datagrams that were sent, ip(7) and
-//! ipv6(7) under `IP_RECVERR`.
+//! The error queue of a socket: reports of ICMP and the kernel on datagrams that were sent, ip(7)
+//! and ipv6(7) under `IP_RECVERR`.
 
 use std::ffi::c_int;
 use std::io;

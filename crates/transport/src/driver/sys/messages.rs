@@ -1,4 +1,4 @@
-//! Many datagrams by one system call, with all that the kernel says beside them: recvmmsg(2).
+//! Many datagrams by one system call, with all that the kernel reports on them: recvmmsg(2).
 
 use std::array;
 use std::io;
@@ -28,7 +28,7 @@ pub(in super::super) struct Messages {
     received: Vec<Received>,
 }
 
-/// What a call says of one message.
+/// What a call returns of one message.
 #[derive(Clone, Copy, Debug)]
 struct Received {
     len: usize,
@@ -42,7 +42,7 @@ struct Received {
 pub(in super::super) struct Message<'a> {
     pub(in super::super) from: SocketAddr,
     pub(in super::super) control: Control,
-    /// The kernel had more to say beside it than there was room for.
+    /// The kernel had more control messages for it than there was room for.
     pub(in super::super) is_control_cut: bool,
     pub(in super::super) bytes: &'a mut [u8],
 }
@@ -56,8 +56,8 @@ struct Name([u8; size_of::<libc::sockaddr_storage>()]);
 struct ControlData([u8; CONTROL]);
 
 impl Messages {
-    /// Room for messages of `size` bytes, and `control_room` (at most [`CONTROL`]) of what is said
-    /// beside each.
+    /// Room for messages of `size` bytes, each with `control_room` (at most [`CONTROL`]) bytes of
+    /// control messages.
     pub(in super::super) fn new(size: usize, control_room: usize) -> Self {
         Self {
             data: Box::new_uninit_slice(BATCH * size),
@@ -99,8 +99,8 @@ impl Messages {
         let count = loop {
             #[expect(unsafe_code, reason = "recvmmsg(2) takes pointers")]
             // SAFETY: the descriptor is open, since it is borrowed. Each pointer is to a buffer of
-            // the length beside it that lives in this function or in `self`, which is borrowed
-            // mutably, and nothing else uses one during the call.
+            // the length in the same entry. The buffer lives in this function or in `self`, which
+            // is borrowed mutably, and nothing else uses one during the call.
             let count = unsafe {
                 libc::recvmmsg(
                     socket.as_raw_fd(),
@@ -139,7 +139,7 @@ impl Messages {
         self.received.len() < BATCH
     }
 
-    /// Messages of the latest call beside which the kernel had more to say than there was room for.
+    /// Messages of the latest call whose control messages did not fit.
     pub(in super::super) fn cut_off(&self) -> usize {
         let is_cut = |received: &&Received| received.flags & libc::MSG_CTRUNC != 0;
         self.received.iter().filter(is_cut).count()

@@ -1,4 +1,4 @@
-//! Options of a socket: what the kernel shall say beside each datagram, and the TTL of what is
+//! Options of a socket: what the kernel shall report on each datagram, and the TTL of what is
 //! sent.
 
 use std::ffi::c_int;
@@ -41,7 +41,7 @@ pub(in super::super) fn prepare(socket: &std::net::UdpSocket) -> io::Result<()> 
     }
     // Without it, datagrams come one by one.
     let _ = set(socket, libc::SOL_UDP, libc::UDP_GRO, 1);
-    // Nobody asks when datagrams arrived; quinn-udp switches it on.
+    // No code here uses the time of arrival; quinn-udp switches it on.
     let _ = set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0);
     Ok(())
 }
@@ -74,7 +74,7 @@ fn get(socket: &impl AsRawFd, level: c_int, name: c_int) -> io::Result<c_int> {
     let mut length = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(0);
     #[expect(unsafe_code, reason = "getsockopt(2) takes pointers")]
     // SAFETY: the descriptor is open, since it is borrowed; the pointers are to a value of the
-    // length that is told, and to that length, both of which the kernel writes during the call.
+    // length that is passed, and to that length, both of which the kernel writes during the call.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -100,7 +100,7 @@ pub(super) fn set(
     let length = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(0);
     #[expect(unsafe_code, reason = "setsockopt(2) takes a pointer")]
     // SAFETY: the descriptor is open, since it is borrowed; the pointer is to as many bytes as the
-    // length says, which the kernel reads during the call.
+    // length covers, which the kernel reads during the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

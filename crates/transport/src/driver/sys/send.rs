@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 const WORD: usize = size_of::<usize>();
 /// Bytes of a control message's header: length, level, type (cmsg(3)).
 const HEADER: usize = WORD + 2 * size_of::<c_int>();
-/// Bytes of `in6_pktinfo`, the longest that is said.
+/// Bytes of `in6_pktinfo`, the longest control message.
 const LONGEST: usize = 20;
 /// Room for three: type of service, size of segments, source address.
 const ROOM: usize = 3 * (HEADER + LONGEST.next_multiple_of(WORD));
@@ -55,7 +55,7 @@ pub(in super::super) fn send(socket: BorrowedFd<'_>, outgoing: &Outgoing<'_>) ->
     loop {
         #[expect(unsafe_code, reason = "sendmsg(2) takes pointers")]
         // SAFETY: the descriptor is open, since it is borrowed. Each pointer is to a buffer of the
-        // length beside it that lives until the call returns; the kernel only reads them.
+        // length in the same field that lives until the call returns; the kernel only reads them.
         let sent =
             unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
         if sent >= 0 {
@@ -191,8 +191,8 @@ mod tests {
             });
             let read = Read::read(&control.bytes[..control.len]);
             assert_eq!(read.tos, Some(46 << 2 | 2), "{to}");
-            // Linux tells a datagram's destination where it is told a source: only IPv4's differs
-            // in its place.
+            // Linux reports a datagram's destination in the message that sets a source: only
+            // IPv4's has another place.
             if let Some(IpAddr::V6(_)) = from {
                 assert_eq!(read.to, from);
             }

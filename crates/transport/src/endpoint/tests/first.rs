@@ -31,7 +31,7 @@ fn clients_only_endpoint_hears_no_clients() {
     assert_eq!(endpoint.connections(), 0);
 }
 
-/// Where a server is told that paths carry less than 1200 bytes, that is what clients have to send.
+/// A server whose configuration limits paths to less than 1200 bytes takes first packets of that.
 #[test]
 fn a_first_packet_is_as_large_as_the_server_says_that_paths_carry() {
     for (initial_mtu, least) in [(1200, 1200), (1472, 1200), (1000, 1000), (0, 400)] {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::TransportConfig;
-use crate::connection::tests::fixed_window::{Told, fixed_window};
+use crate::connection::tests::fixed_window::{ControllerLog, fixed_window};
 use crate::connection::tests::questions::{KIND, signals};
 use crate::connection::{Connection, Event, Transmit};
 use crate::streams::{Dir, StreamId};
@@ -19,8 +19,8 @@ struct Net {
     connections: [Option<(ConnectionHandle, Box<Connection>)>; 2],
     /// When they arrive, whether at the server, and their bytes.
     flying: VecDeque<(Instant, usize, Vec<u8>)>,
-    /// What the server's controllers were told.
-    told: Arc<Mutex<Told>>,
+    /// Calls that the server's controllers received.
+    log: Arc<Mutex<ControllerLog>>,
     client: Arc<TransportConfig>,
     token: Vec<u8>,
     /// The client's address.
@@ -29,7 +29,7 @@ struct Net {
 
 impl Net {
     fn new(known_paths: usize) -> Self {
-        let (server, told) = fixed_window(1 << 20);
+        let (server, log) = fixed_window(1 << 20);
         let (client, _) = fixed_window(1 << 20);
         let mut server = TransportConfig::new(server);
         let mut client = TransportConfig::new(client);
@@ -48,7 +48,7 @@ impl Net {
             ],
             connections: [None, None],
             flying: VecDeque::new(),
-            told,
+            log,
             client: Arc::new(client),
             token: Vec::new(),
             from: from(1),
@@ -121,9 +121,9 @@ impl Net {
             local: None,
             token: std::mem::take(&mut self.token),
         };
-        *self.told.lock().unwrap() = Told {
+        *self.log.lock().unwrap() = ControllerLog {
             asks: true,
-            ..Told::default()
+            ..ControllerLog::default()
         };
         self.connections[0] = Some(self.ends[0].connect(self.now, connect).unwrap());
         let mut asked = None;
@@ -135,7 +135,7 @@ impl Net {
             if let Some((_, server)) = &mut self.connections[1]
                 && server.is_established()
             {
-                asked.get_or_insert(self.told.lock().unwrap().questions);
+                asked.get_or_insert(self.log.lock().unwrap().questions);
                 let id = *out.get_or_insert_with(|| server.streams().open(Dir::Uni).unwrap());
                 while left > 0
                     && let Ok(written) = server.streams().write(id, &vec![7; left.min(50_000)])
@@ -174,7 +174,7 @@ fn a_server_asks_for_a_client_that_comes_again_with_a_token() {
     let mut net = Net::new(10);
     assert_eq!(net.meet(2_000_000), 0);
     assert_eq!(net.meet(2_000_000), 1);
-    let rate = net.told.lock().unwrap().known_rate.unwrap();
+    let rate = net.log.lock().unwrap().known_rate.unwrap();
     // 1 MiB of window and some more while it moves, per round trip of 20 ms.
     assert!((40_000_000..120_000_000).contains(&rate), "{rate}");
     // Where it makes no use of it the path is known no more.

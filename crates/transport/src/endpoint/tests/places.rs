@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use super::*;
 
 #[test]
-fn hosts_that_begin_and_never_end_keep_nobody_else_out() {
+fn hosts_that_begin_and_never_end_keep_no_other_out() {
     for hosts in [1, 2, 4] {
-        few_hosts_keep_nobody_else_out(hosts);
+        few_hosts_keep_no_other_out(hosts);
     }
 }
 
-fn few_hosts_keep_nobody_else_out(hosts: u8) {
+fn few_hosts_keep_no_other_out(hosts: u8) {
     let mut config = config(true);
     config.max_half_open = 16;
     config.retry = RetryPolicy::Never;
@@ -60,7 +60,7 @@ fn few_hosts_keep_nobody_else_out(hosts: u8) {
     ));
     assert_eq!(endpoint.poll_evicted(), Some(first));
     assert_eq!(endpoint.poll_evicted(), None);
-    // It may say so to the client, and is forgotten.
+    // It may send the client a close, and is forgotten.
     connection.refuse(NOW);
     assert!(connection.poll_transmit(NOW, &mut [0; 1500], 1).is_some());
     assert!(!endpoint.update(NOW, first, &mut connection));

@@ -142,7 +142,7 @@ impl Two {
         &mut self.at_client.as_mut().unwrap().1
     }
 
-    /// The client says something, by which the server follows it to where it is.
+    /// The client sends a packet, by which the server follows it to where it is.
     fn follow(&mut self) {
         self.begun().ping();
         self.run();
@@ -253,7 +253,7 @@ fn a_client_that_has_forgotten_resets_its_connection_from_where_it_is_now() {
     }
 }
 
-/// A stranger's copy of a packet moves a connection for as long as nobody answers there. The client
+/// A stranger's copy of a packet moves a connection until its address fails to answer. The client
 /// is where it was, and has forgotten.
 #[test]
 fn a_forged_address_keeps_no_reset_away() {

@@ -31,7 +31,7 @@ fn retry_proves_the_address_and_keeps_nothing_meanwhile() {
         TransportErrorCode::INVALID_TOKEN
     );
 
-    // A bit error on the way says nothing about the client.
+    // A bit error on the way proves nothing about the client.
     let refused = endpoint.stats().tokens_refused;
     let mut damaged = again.clone();
     let at = damaged

@@ -34,7 +34,7 @@ fn numbers_may_have_gaps_but_never_fall() {
 }
 
 #[test]
-fn acks_that_nobody_acknowledges_stay_bounded() {
+fn acks_without_acknowledgement_stay_bounded() {
     let mut sent = SentPackets::new();
     for n in 0..100_000 {
         assert!(sent.insert(n, acknowledgement(n % 1000 == 0)));
@@ -49,7 +49,7 @@ fn acks_that_nobody_acknowledges_stay_bounded() {
 /// A peer sends for ever and acknowledges nothing: what asks for an acknowledgement stays, what
 /// was sent since does not.
 #[test]
-fn a_packet_that_nobody_acknowledges_keeps_no_others() {
+fn a_packet_without_acknowledgement_keeps_no_others() {
     let mut sent = SentPackets::new();
     for n in 0..100_000 {
         assert!(sent.insert(n, acknowledgement(n % 10_000 == 7)));
@@ -150,7 +150,7 @@ fn leaving_a_path_empties_its_flight_but_forgets_nothing() {
     assert_eq!((left, sent.bytes_in_flight()), (vec![1], 0));
 }
 
-/// Padding that asks for nothing counts towards bytes in flight, and with the path it is nobody's.
+/// Padding that asks for nothing counts towards bytes in flight, and goes with the path.
 #[test]
 fn what_only_counted_is_forgotten_with_its_path() {
     let mut sent = SentPackets::new();

@@ -182,7 +182,7 @@ fn what_congestion_control_counts_of_losses() {
 }
 
 #[test]
-fn nobody_waits_for_an_ack_that_was_not_acknowledged() {
+fn an_ack_without_acknowledgement_holds_no_timer() {
     let mut space = Space::new();
     space.send_as(bare(200));
     space.send(200);

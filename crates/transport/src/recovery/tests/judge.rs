@@ -1,4 +1,4 @@
-//! The naive judge: every packet ever sent, looked at anew for each ACK.
+//! The naive judge: every packet ever sent, examined again for each ACK.
 
 use std::collections::BTreeSet;
 

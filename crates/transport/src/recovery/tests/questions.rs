@@ -37,7 +37,7 @@ fn what_overtakes_a_question_does_not_condemn_it() {
 }
 
 #[test]
-fn a_lost_question_is_found_by_time_and_told_apart() {
+fn a_lost_question_is_found_by_time_and_reported_apart() {
     let (mut s, question) = asking(10, true);
     s.ack(300, SpaceId::Data, &[(question + 1, question + 10)]);
     // One and a half round trips.
@@ -127,7 +127,7 @@ fn each_of_two_questions_has_its_own_time() {
     assert!(due > at(400) && due <= at(410), "{due:?}");
     s.ack(360, SpaceId::Data, &[(second, second + 1)]);
     assert_eq!((s.lost(), s.recovery.deadline()), (vec![first], None));
-    // Of two that are found at once the later is told.
+    // Of two that are found at once the later is reported.
     let (mut s, first) = asking(1, true);
     let second = s.ask(201);
     s.send_shim(201, true);
@@ -153,7 +153,7 @@ fn a_question_alone_is_probed_for_and_not_lost() {
 }
 
 #[test]
-fn losses_beside_an_acknowledged_question_are_no_persistent_congestion() {
+fn losses_around_an_acknowledged_question_are_no_persistent_congestion() {
     for asks in [false, true] {
         let mut s = Sender::settled();
         for n in 0..20 {

@@ -206,7 +206,7 @@ fn timers_of_the_handshake() {
 }
 
 #[test]
-fn a_loss_event_that_was_none_is_told_once() {
+fn a_loss_event_that_was_none_is_reported_once() {
     let mut s = Sender::settled();
     for n in 0..8 {
         s.send(100 + n, SpaceId::Data);
@@ -281,27 +281,27 @@ fn another_path_starts_from_nothing() {
     assert_eq!(new.acked.map(|a| a.in_flight_before), Some(1200));
 }
 
-/// RFC 9002 section 7.8: an ACK says whether the window bounded the sender since it last could
-/// send.
+/// RFC 9002 section 7.8: an ACK's report shows whether the window bounded the sender since it last
+/// could send.
 #[test]
-fn what_bounded_the_sender_is_told_with_each_ack() {
+fn what_bounded_the_sender_is_reported_with_each_ack() {
     let mut s = Sender::settled();
-    let mut told = |before: fn(&mut Recovery<()>)| {
+    let mut limited_after = |before: fn(&mut Recovery<()>)| {
         before(&mut s.recovery);
         let number = s.send(100, SpaceId::Data);
         let acked = s.ack(200, SpaceId::Data, &[(number, number)]).acked;
         acked.unwrap().window_limited
     };
-    assert!(!told(|_| {}));
-    assert!(told(Recovery::note_window_limited));
-    assert!(!told(Recovery::note_not_window_limited));
-    assert!(told(Recovery::note_window_limited));
+    assert!(!limited_after(|_| {}));
+    assert!(limited_after(Recovery::note_window_limited));
+    assert!(!limited_after(Recovery::note_not_window_limited));
+    assert!(limited_after(Recovery::note_window_limited));
 }
 
 /// Sixteen packets with data but without a shim in a row mean that few bear shims; fewer do not.
 #[test]
 fn few_shims_are_sixteen_packets_without_one() {
-    // Beside the one that a settled sender has behind it.
+    // In addition to the one that a settled sender has behind it.
     for (bare, lost) in [(14, 0), (15, 1)] {
         let mut s = Sender::settled();
         let shim = s.send_shim(200, true);

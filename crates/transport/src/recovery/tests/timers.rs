@@ -3,8 +3,8 @@
 use super::sender::Sender;
 use super::*;
 
-/// RFC 9002 section 5.3: the peer's word on how long it held an ACK back counts up to its
-/// `max_ack_delay`, once the handshake is confirmed; before that it has not told one.
+/// RFC 9002 section 5.3: the ACK delay that the peer reports counts up to its `max_ack_delay`, once
+/// the handshake is confirmed; before that its parameter has not arrived.
 #[test]
 fn a_confirmed_peer_holds_acks_back_for_its_maximum_at_most() {
     for (confirmed, srtt_us) in [(true, 121_875), (false, 106_250)] {
@@ -17,11 +17,11 @@ fn a_confirmed_peer_holds_acks_back_for_its_maximum_at_most() {
         s.send(1000, SpaceId::Data);
         let ranges = core::iter::once(0..=1);
         let delay = ms(150);
-        let told = s
+        let outcome = s
             .recovery
             .on_ack(at(1300), SpaceId::Data, ranges, delay, |_, _, _| {});
         assert_eq!(
-            told.unwrap().rtt,
+            outcome.unwrap().rtt,
             Some(if confirmed { ms(275) } else { ms(150) })
         );
         let srtt = s.recovery.rtt().srtt();
@@ -33,10 +33,10 @@ fn a_confirmed_peer_holds_acks_back_for_its_maximum_at_most() {
     s.ack(100, SpaceId::Initial, &[(0, 0)]);
     s.send(1000, SpaceId::Initial);
     let ranges = core::iter::once(0..=1);
-    let told = s
+    let outcome = s
         .recovery
         .on_ack(at(1300), SpaceId::Initial, ranges, ms(150), |_, _, _| {});
-    assert_eq!(told.unwrap().rtt, Some(ms(300)));
+    assert_eq!(outcome.unwrap().rtt, Some(ms(300)));
 }
 
 /// A connection with one unanswered packet whose probe timeout fired twice.
@@ -52,7 +52,7 @@ fn backed_off() -> Sender {
     s
 }
 
-/// RFC 9002 section 6.2.2: keys that are discarded end the backoff. Another path begins anew.
+/// RFC 9002 section 6.2.2: keys that are discarded end the backoff. So does another path.
 #[test]
 fn discarded_keys_and_another_path_end_the_backoff() {
     let mut drained = backed_off();
@@ -86,7 +86,7 @@ fn probes_come_several_times_within_an_idle_timeout() {
 }
 
 /// A client with nothing in flight must keep the server unblocked: its timer counts from whatever
-/// it sent or heard last, and from each probe.
+/// it sent or received last, and from each probe.
 #[test]
 fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
     let client = || {
@@ -115,7 +115,7 @@ fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
     assert_eq!(drained.recovery.deadline(), Some(at(650)));
     let mut moved = client();
     moved.recovery.change_path(at(350), None, false);
-    // The round trip is to be learnt anew: 333 + 4 x 166.5.
+    // The round trip has to be measured again: 333 + 4 x 166.5.
     assert_eq!(moved.recovery.deadline(), Some(at(350 + 999)));
     let mut blocked = client();
     blocked.recovery.set_amplification_blocked(at(300), false);
@@ -161,11 +161,11 @@ fn an_outage_makes_no_later_probe_wait() {
     let probe = s.send(6000, SpaceId::Data);
     // 325 ms, doubled.
     assert_eq!(s.recovery.deadline(), Some(at(6650)));
-    let told = s.ack(6100, SpaceId::Data, &[(probe, probe)]);
+    let outcome = s.ack(6100, SpaceId::Data, &[(probe, probe)]);
     assert_eq!(s.recovery.rtt().srtt(), Some(ms(100)));
     assert_eq!(s.recovery.pto(), ms(100 + 150 + 25));
     assert!(
-        !told.loss.persistent_congestion,
+        !outcome.loss.persistent_congestion,
         "what the outage measured judges its losses"
     );
     assert_eq!(

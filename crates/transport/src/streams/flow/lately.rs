@@ -33,7 +33,7 @@ impl Lately {
         self.present = self.present.max(value);
     }
 
-    /// The most of late.
+    /// The largest recent value.
     pub(super) const fn most(&self) -> u64 {
         if self.present > self.previous {
             self.present

@@ -118,7 +118,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Beside a buffer that is read: the same offsets at any time, and no more memory.
+    /// Compared with a buffer that is read: the same offsets at any time, and no more memory.
     #[test]
     fn what_is_skipped_counts_as_what_is_read(
         ops in ops(),
@@ -143,7 +143,7 @@ proptest! {
     }
 }
 
-/// Data in order takes no memory where nobody reads it, however late it is skipped.
+/// Data in order takes no memory where it is not read, however late it is skipped.
 #[test]
 fn what_is_skipped_is_not_kept() {
     let mut buffer = Reassembly::default();
@@ -281,7 +281,7 @@ fn what_comes_after_forgetting_all_is_kept_as_on_a_new_stream() {
     assert_eq!((buffer.memory() <= 1024, buffer.skip()), (true, 10_000));
 }
 
-/// What a stream says that it holds is what flow control goes by.
+/// Flow control goes by the memory that a stream reports.
 #[test]
 fn pieces_count_with_their_places() {
     let mut buffer = Reassembly::default();

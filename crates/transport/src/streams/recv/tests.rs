@@ -155,7 +155,7 @@ fn credit_is_given_back_once() {
     }
 }
 
-/// Told readable is who would not be told to wait.
+/// A part counts as readable if a read would not return `Blocked`.
 #[test]
 fn readable_is_what_a_read_would_not_wait_for() {
     use Step::{Data, Read, Reset, Stop};
@@ -191,7 +191,7 @@ fn what_is_there_is_not_kept_again() {
 }
 
 #[test]
-fn end_and_reset_are_told_once() {
+fn end_and_reset_are_reported_once() {
     let (mut part, mut conn) = part(1000, 1000);
     assert_eq!(part.read(&mut [0; 4], &mut conn), Err(ReadError::Blocked));
     apply(&mut part, &mut conn, Step::Data(0, 6, true)).unwrap();
@@ -255,7 +255,7 @@ fn a_stream_that_holds_data_is_charged_for_itself() {
     assert!(part.kept().memory < size_of::<Record>());
 }
 
-/// As `docs/reliability.md` says of streams at rest, which are not charged.
+/// Streams at rest are not charged, by `docs/reliability.md`.
 #[test]
 fn a_stream_at_rest_takes_less_than_800_bytes() {
     let at_rest = size_of::<Record>() + 2 * size_of::<(StreamId, Box<Record>)>();

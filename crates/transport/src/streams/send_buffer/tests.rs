@@ -268,7 +268,7 @@ fn a_piece_is_freed_once_all_of_it_is_acknowledged() {
 
 /// After refused early data all is sent as if for the first time.
 #[test]
-fn starting_over_sends_all_of_it_anew() {
+fn starting_over_sends_all_of_it_again() {
     let mut buffer = SendBuffer::default();
     buffer.write(&[1; 60]);
     buffer.write(&[2; 40]);

@@ -89,7 +89,7 @@ pub(super) fn on_frame(
     }
 }
 
-/// Carries packets both ways without loss until neither end has anything to say.
+/// Carries packets both ways without loss until neither end has anything to send.
 pub(super) fn settle(a: &mut Streams, b: &mut Streams, now: Instant) {
     while carry(a, b, now) | carry(b, a, now) {}
 }

@@ -423,7 +423,7 @@ fn what_is_announced_bounds_what_is_asked_for() {
     let written = streams.write(first, &[0; 1 << 20]).unwrap();
     assert!(written < 1 << 20, "its writer waits");
     assert_eq!(streams.limits(0).application, 3_000_000);
-    // One that has said nothing, and has nothing to send, bounds nothing.
+    // One that has announced nothing, and has nothing to send, bounds nothing.
     let second = streams.open(Dir::Uni).unwrap();
     assert_eq!(streams.limits(0).application, 3_000_000);
     let little = streams.write(second, &[0; 5000]).unwrap() as u64;
@@ -431,7 +431,7 @@ fn what_is_announced_bounds_what_is_asked_for() {
     assert_eq!(streams.limits(0).application, u64::MAX);
     streams.finish(second).unwrap();
     assert_eq!(streams.limits(0).application, 3_000_000 + little);
-    // More than was said.
+    // More than was announced.
     streams.announce(first, 0).unwrap();
     assert_eq!(streams.limits(0).application, written as u64 + little);
     streams.announce(first, u64::MAX).unwrap();

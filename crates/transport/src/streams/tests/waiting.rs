@@ -1,4 +1,4 @@
-//! Writers that wait, peers that are asked for more, and what is said of it.
+//! Writers that wait, peers that are asked for more, and the BLOCKED frames for it.
 
 use super::channel::{PACKET, carry, deliver, events, limits, packet, pair, settle};
 use crate::Instant;
@@ -100,7 +100,7 @@ fn who_does_not_wait_is_not_woken() {
     assert_eq!(events(&mut client), [StreamEvent::ResetAcked(id)]);
 }
 
-/// How often the next packets say that a stream waits for its peer, and at what limits.
+/// How often the next packets report that a stream waits for its peer, and at what limits.
 fn complaints(from: &mut Streams) -> Vec<(StreamId, u64)> {
     let mut all = Vec::new();
     while let Some(packet) = packet(from, NOW) {
@@ -113,7 +113,7 @@ fn complaints(from: &mut Streams) -> Vec<(StreamId, u64)> {
     all
 }
 
-/// RFC 9000 §4.1: a sender that is blocked should say so; once is enough for each limit.
+/// RFC 9000 §4.1: a sender that is blocked should report it; once is enough for each limit.
 #[test]
 fn a_stream_at_its_limit_says_so_once() {
     let mut client = without_stream_credit(StreamsConfig::default());
@@ -130,7 +130,7 @@ fn a_stream_at_its_limit_says_so_once() {
     assert_eq!(complaints(&mut client), []);
 }
 
-/// A value that was announced must be sent: the peer would never hear of it otherwise.
+/// A value that was announced must be sent: the peer would never get it otherwise.
 #[test]
 fn credit_for_which_a_packet_has_no_room_goes_into_the_next() {
     let config = StreamsConfig {
@@ -183,7 +183,7 @@ fn no_event_of_many_is_lost_and_their_memory_is_given_back() {
     assert!(server.events.capacity() <= 1024);
 }
 
-/// The bound of many streams is told without a look at each.
+/// The bound of many streams is found without a look at each.
 #[test]
 fn many_streams_are_bounded_by_the_connections_credit_alone() {
     let config = StreamsConfig {
@@ -201,7 +201,7 @@ fn many_streams_are_bounded_by_the_connections_credit_alone() {
     assert_eq!(bounds[59], 1_000_500);
 }
 
-/// RFC 9000 §4.1: who says that it waits is told of the little there is.
+/// RFC 9000 §4.1: a peer that reports that it waits gets the little credit there is.
 #[test]
 fn a_peer_that_waits_is_given_the_little_there_is() {
     let (mut client, mut server) = pair(StreamsConfig::default());
@@ -243,7 +243,7 @@ fn an_ack_of_many_packets_ends_a_stream() {
     let mut run = AckedRun::default();
     for packet in packets.iter().rev() {
         client.gather_acked(&packet.sent, &mut run);
-        assert_eq!(client.poll_event(), None, "they are told of together");
+        assert_eq!(client.poll_event(), None, "they are reported together");
     }
     client.settle_acked(&mut run);
     assert_eq!(events(&mut client), [StreamEvent::Finished(id)]);
@@ -262,7 +262,7 @@ fn streams_opened_early_wait_until_one_is_allowed() {
         max_streams_uni: 0,
         ..limits(&StreamsConfig::default())
     });
-    // That it waits is said; nothing of the stream is.
+    // The packets report the wait, and carry no STREAM frame.
     for packet in std::iter::from_fn(|| packet(&mut client, NOW)) {
         let of_stream = |f: Frame<'_>| matches!(f, Frame::Stream(_));
         assert!(!Frames::new(&packet.payload).any(|f| of_stream(f.unwrap())));

@@ -5,7 +5,7 @@
 //!   Type (i) = 0x666564,
 //!   Kind (i),            signal, as in the explicit_feedback transport parameter
 //!   Epoch (i),           path epoch: number of the first packet counted
-//!   Time (i) < 2^30,     clock of whoever sends the frame in microseconds, modulo 2^30
+//!   Time (i) < 2^30,     the sender's clock in microseconds, modulo 2^30
 //!   Count (i) <= 20,
 //!   Counter (i) ...,     Count times; meaning is the signal's
 //! }
@@ -25,8 +25,8 @@ pub struct Feedback<'a> {
     /// The path epoch that the counters belong to, named by the number of the first packet counted
     /// in it.
     pub epoch: u64,
-    /// The peer's clock when it wrote the frame, in microseconds modulo 2^30. Less the delay that
-    /// the ACK frame beside it names, it is when the largest acknowledged packet arrived.
+    /// The peer's clock when it wrote the frame, in microseconds modulo 2^30. Less the ACK delay of
+    /// the ACK frame in the same packet, it is when the largest acknowledged packet arrived.
     pub time: u32,
     /// The counters as varints, at most [`MAX_COUNTERS`] of them.
     counters: &'a [u8],

@@ -78,6 +78,6 @@ pub enum Frame<'a> {
     AckFrequency(AckFrequency),
     /// Asks for an acknowledgement at once.
     ImmediateAck,
-    /// What routers told the receiver, cumulative.
+    /// The receiver's counters of a signal, cumulative.
     Feedback(Feedback<'a>),
 }

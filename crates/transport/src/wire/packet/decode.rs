@@ -43,7 +43,7 @@ pub enum PartialDecode {
     /// Version Negotiation; see [`version::VersionNegotiation::decode`]. It takes up the whole
     /// datagram.
     VersionNegotiation,
-    /// A long header of a version that is not 1. What follows cannot be told apart.
+    /// A long header of a version other than 1. What follows is unknown.
     UnknownVersion(Unknown),
 }
 
@@ -54,7 +54,7 @@ pub struct Protected {
     pub ty: PacketType,
     /// Whom it is for.
     pub dcid: ConnectionId,
-    /// Whom it is from; empty in short headers, which do not say.
+    /// Whom it is from; empty in short headers, which do not carry it.
     pub scid: ConnectionId,
     /// Where the token of an Initial lies; empty otherwise.
     pub token: Range<usize>,

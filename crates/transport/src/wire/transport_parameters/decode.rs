@@ -162,7 +162,7 @@ fn connection_id(r: &mut Reader<'_>) -> Result<ConnectionId, TooLong> {
 }
 
 /// Ids seen so far. Known ids are all remembered, unknown ones up to a bound: a duplicate among
-/// hundreds of parameters that mean nothing harms nobody, and searching them all would.
+/// hundreds of unknown parameters does no harm, and searching them all would.
 #[derive(Default)]
 struct Seen {
     low: u64,

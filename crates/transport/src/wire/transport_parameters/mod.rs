@@ -29,7 +29,7 @@ use super::frame::ResetToken;
 pub struct TransportParameters {
     /// Destination connection id of the client's first Initial. Servers only.
     pub original_destination_connection_id: Option<ConnectionId>,
-    /// The sender closes silently after so much idleness, whole milliseconds; zero: never.
+    /// Idle time after which the sender closes silently, whole milliseconds; zero: never.
     pub max_idle_timeout: Duration,
     /// Resets packets to the connection id of the handshake. Servers only.
     pub stateless_reset_token: Option<ResetToken>,
@@ -67,7 +67,7 @@ pub struct TransportParameters {
     /// whole microseconds.
     pub min_ack_delay: Option<Duration>,
     /// The sender takes packets whose fixed bit is not set. Not to be offered together with
-    /// `explicit_feedback`, whose shims are told from packets by that bit.
+    /// `explicit_feedback`, whose shims differ from packets by that bit.
     pub grease_quic_bit: bool,
     /// Kinds of signals that the sender reads and fills; `None`: it knows nothing of them.
     pub explicit_feedback: Option<SignalKinds>,

@@ -82,8 +82,8 @@ fn a_replayed_first_flight_is_taken_once() {
     }
 }
 
-/// Tickets are sent in the clear: whoever sees one can offer it, but not prove to have the secret
-/// that belongs to it, nor change anything else in what its owner sends.
+/// Tickets are sent in the clear: an observer can offer one, but not prove to have the secret that
+/// belongs to it, nor change anything else in what its owner sends.
 #[test]
 fn a_ticket_that_a_stranger_offers_serves_its_owner_all_the_same() {
     let known = Acquainted::new();
@@ -167,7 +167,7 @@ fn what_comes_before_the_first_packet_is_kept_within_bounds() {
 }
 
 #[test]
-fn packets_of_other_keys_are_counted_and_harm_nobody() {
+fn packets_of_other_keys_are_counted_and_do_no_harm() {
     let known = Acquainted::new();
     let flight = first_flight(&known, 5000);
     let mut server = server_for(&known, &flight[0]);
@@ -254,7 +254,7 @@ fn frames_that_early_data_must_not_have_end_the_connection() {
 }
 
 #[test]
-fn a_challenge_in_early_data_moves_nobody() {
+fn a_challenge_in_early_data_causes_no_migration() {
     let mut pair = Pair::with(Acquainted::new().setup());
     pair.flush();
     let challenge = frames(&[Frame::PathChallenge([5; 8]), Frame::Padding(20)]);
@@ -279,7 +279,7 @@ fn a_challenge_in_early_data_moves_nobody() {
 }
 
 /// Both ends have the same keys for early data, and it goes one way: a client reads none of its own
-/// that somebody sends back to it (RFC 9001 §5.6).
+/// that is sent back to it (RFC 9001 §5.6).
 #[test]
 fn a_client_reads_no_early_data() {
     let mut pair = Pair::with(Acquainted::new().setup());

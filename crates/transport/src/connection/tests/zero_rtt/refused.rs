@@ -187,7 +187,7 @@ fn without_a_server_nothing_is_sent_for_ever() {
     assert!(pair.client.get().stats().datagrams_sent < 300);
 }
 
-/// Unreliable datagrams that wait when the server says that it takes no early data: they leave
+/// Unreliable datagrams that wait when the server refuses early data: they leave
 /// after the handshake if it takes any, and are forgotten if it takes none.
 #[test]
 fn waiting_datagrams_go_to_a_server_that_takes_any() {

@@ -107,7 +107,7 @@ fn early_datagrams_arrive_where_the_server_took_some_before() {
     let known = Acquainted::by(taking());
     let mut pair = Pair::with(known.setup_from(taking()));
     pair.record = true;
-    // The longest does not fit beside the ClientHello, whose datagram must be full all the same.
+    // The longest does not fit after the ClientHello, whose datagram must be full all the same.
     let longest = pair.client.get().max_datagram_size().unwrap();
     let data = pattern(longest, 1);
     let send = |pair: &mut Pair| pair.client.get().send_datagram(data.clone().into());
@@ -263,10 +263,10 @@ fn transfers_that_begin_early_get_through_a_bad_path() {
     assert!(accepted == 24 && early > 24, "{accepted} {early}");
 }
 
-/// RFC 9002 §6.2.4: early data that was lost with the first flight leaves again beside the first
+/// RFC 9002 §6.2.4: early data that was lost with the first flight leaves again with the first
 /// probe, and need not wait for the handshake.
 #[test]
-fn early_data_is_repeated_beside_the_first_probe() {
+fn early_data_is_repeated_with_the_first_probe() {
     let mut pair = Pair::with(Acquainted::new().setup());
     let data = pattern(1500, 1);
     let id = write(&mut pair, Dir::Uni, &data);

@@ -39,7 +39,7 @@ impl Identity {
         IDENTITY.get_or_init(|| Self::new("a trusted authority"))
     }
 
-    /// The same with certificates besides that nobody needs: more than three first datagrams hold.
+    /// The same with unnecessary certificates: more than three first datagrams hold.
     pub(crate) fn long() -> &'static Self {
         static IDENTITY: OnceLock<Identity> = OnceLock::new();
         IDENTITY.get_or_init(|| {

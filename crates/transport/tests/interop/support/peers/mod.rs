@@ -16,7 +16,7 @@ pub(crate) use options::Options;
 pub(crate) use pair::Pair;
 pub(crate) use returning::Returning;
 
-/// The protocol that tests speak.
+/// The application protocol of the tests.
 pub(crate) const ALPN: &[u8] = b"interop";
 /// What the servers' certificates name.
 pub(crate) const NAME: &str = "server.test";

@@ -4,7 +4,7 @@
 use pathmark_cc::Request;
 
 use super::Connection;
-use super::feedback::Rider;
+use super::feedback::ShimUse;
 use super::transmit::MIN_UNVALIDATED;
 use crate::Instant;
 use crate::wire::{SpaceId, Writer};
@@ -16,18 +16,18 @@ impl Connection {
         now: Instant,
         probe: Option<u8>,
         w: &mut Writer<'_>,
-    ) -> Rider {
+    ) -> ShimUse {
         if !self.feedback.has_shim()
             || !self.is_complete()
             || !self.route.plain.wants_shim(now, probe)
             || !self.wants_signal(now)
         {
-            return Rider::Nothing;
+            return ShimUse::Nothing;
         }
         let limits = self.streams.limits(self.recovery.bytes_in_flight());
         self.route.controller.on_limits(now, &limits);
         let mut request = self.route.controller.request();
-        // The controller hears of 1-RTT packets alone; the handshake has measured the path before
+        // The controller gets 1-RTT packets alone; the handshake has measured the path before
         // the first of them.
         request.min_rtt = request.min_rtt.or_else(|| self.recovery.rtt().min());
         request.ipv6 = self.address.is_ipv6();
@@ -38,13 +38,13 @@ impl Connection {
         let len = self.feedback.shim_len(&request);
         // An address that is not validated may get so little that the shim would leave no room.
         if w.remaining() < len + MIN_UNVALIDATED {
-            return Rider::Nothing;
+            return ShimUse::Nothing;
         }
         let Ok(room) = w.take(len) else {
-            return Rider::Nothing;
+            return ShimUse::Nothing;
         };
         self.feedback.fill(&request, room);
-        Rider::Request(len)
+        ShimUse::Request(len)
     }
 
     /// The same for a question for a starting rate, if the controller has one. No probe asks.
@@ -53,7 +53,7 @@ impl Connection {
         now: Instant,
         probe: Option<u8>,
         w: &mut Writer<'_>,
-    ) -> Option<Rider> {
+    ) -> Option<ShimUse> {
         let len = self.feedback.question_len();
         if len == 0
             || probe.is_some()
@@ -70,7 +70,7 @@ impl Connection {
         let mut request = Request::default();
         request.quick_start = Some(question);
         self.feedback.fill_question(&request, w.take(len).ok()?);
-        Some(Rider::Question(len))
+        Some(ShimUse::Question(len))
     }
 
     /// The controller's request is to ride on the next packet.

@@ -1,4 +1,4 @@
-//! What a connection tells of itself to whoever drives it.
+//! What a connection reports of itself to its driver.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn how_far_it_has_come() {
     assert_eq!(progress(pair.client.get()), [false; 3]);
 }
 
-/// A side without room for another connection says so.
+/// A side without room for another connection refuses it by a close.
 #[test]
 fn a_connection_that_is_refused_is_over_for_the_client() {
     let mut pair = Pair::new();
@@ -94,7 +94,7 @@ fn the_code_point_that_packets_leave_with() {
     }
 }
 
-/// The driver is told of a smaller size at once.
+/// The driver learns of a smaller size at once.
 #[test]
 fn a_size_that_the_interface_refuses_is_given_up() {
     let mut pair = Pair::connected(Setup::default());
@@ -105,8 +105,8 @@ fn a_size_that_the_interface_refuses_is_given_up() {
     assert!(mtu > 1400);
     client.on_size_refused(now, mtu);
     assert!(client.mtu() < mtu);
-    let told = pair.client.told().mtu;
-    assert_eq!(told, pair.client.get().mtu());
+    let mtu = pair.client.log().mtu;
+    assert_eq!(mtu, pair.client.get().mtu());
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn the_path_report_names_the_signal_that_is_set() {
     assert_eq!(pair.client.get().path_report(pair.now).signal, Some(1));
 }
 
-/// A router has a number other than 0. Whether the peer's clock is of use is told, too.
+/// A router has a number other than 0. The report also contains whether the peer's clock is usable.
 #[test]
 fn which_router_bounds_the_flow() {
     let mut pair = Pair::connected(Setup::default());
@@ -157,9 +157,9 @@ fn which_router_bounds_the_flow() {
     assert!(client.path_report(now).clock_used);
 }
 
-/// RFC 9000 §10.2.2: who closes and hears that the peer closes too, drains.
+/// RFC 9000 §10.2.2: an endpoint in the closing state that receives a close drains.
 #[test]
-fn a_close_that_crosses_the_own_one_is_heard() {
+fn a_close_that_crosses_the_own_one_is_received() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(500));
     let close = ConnectionClose {
@@ -172,15 +172,15 @@ fn a_close_that_crosses_the_own_one_is_heard() {
         let now = pair.now;
         pair.client.get().close(now, 1, Bytes::new());
         send(&mut pair, From::Server, SpaceId::Data, &frames(&[frame]));
-        let heard = pair.client.get().stats().packets_received;
-        let done = |pair: &mut Pair| pair.client.get().stats().packets_received > heard;
+        let received = pair.client.get().stats().packets_received;
+        let done = |pair: &mut Pair| pair.client.get().stats().packets_received > received;
         assert!(pair.run_until(Duration::from_millis(15), done));
         let drains = pair.client.get().drains_until().is_some();
         assert_eq!(drains, closes);
     }
 }
 
-/// What nobody offered is a frame that nobody knows (RFC 9000 §12.4).
+/// A frame of an extension that was not offered has an unknown type (RFC 9000 §12.4).
 #[test]
 fn feedback_that_was_not_offered_is_an_unknown_frame() {
     let mut room = [0; 100];
