@@ -221,7 +221,7 @@ fn whose_shims_are_believed() {
     };
     assert_eq!(with(""), Ok(Trust::All));
     assert_eq!(with("shims = true"), Ok(Trust::All));
-    assert_eq!(with("shims = false"), Ok(Trust::Nobody));
+    assert_eq!(with("shims = false"), Ok(Trust::None));
     let trust = with("shims = { from = [\"10.1.0.0/16\", \"wan\", \"fd00::/8\", \"lan\"] }");
     let expected = Trust::From {
         prefixes: ["10.1.0.0/16", "fd00::/8"]

@@ -70,7 +70,7 @@ pub(super) fn identity(config: &Config) -> Identity {
     identity
 }
 
-/// `seed` is none of the configuration's: that one anybody may know.
+/// `seed` is random: other users can read the seeds of the configuration.
 fn classifier(config: &Config, seed: u64) -> Classifier {
     let rule = |spec: &crate::config::EcnSpec| EcnRule {
         dscp: spec.dscp,
@@ -313,7 +313,7 @@ fn link(
     Ok(link)
 }
 
-/// The port's law, which draws what nobody can foresee.
+/// The port's law, with a random seed that flows cannot predict.
 fn law(
     port: &PortSpec,
     context: &LinkContext<'_>,

@@ -3,7 +3,7 @@
 mod ask;
 mod assemble;
 mod clouds;
-mod desk;
+mod control;
 pub mod exchange;
 mod headroom;
 pub mod http;

@@ -20,10 +20,10 @@ use super::turns::TICK;
 use crate::ip::TokenBucket;
 use crate::offload::Offload;
 
-/// Time between two estimates that ports are told of.
+/// Time between two estimates that are passed to ports.
 const EVERY: Duration = Duration::from_millis(50);
-/// Messages that are looked at per second, and at once: an authenticator takes some microseconds,
-/// and anybody can send a wrong one.
+/// Messages that are verified per second, and in one burst: an authenticator takes some
+/// microseconds, and any host can send a wrong one.
 const LOOKED_AT: u32 = 10_000;
 const LOOKED_AT_ONCE: u32 = 1_000;
 /// Upstream routers that are asked about at most.
@@ -35,7 +35,7 @@ pub struct CloudMeter {
     own: Own,
     port: u16,
     measurer: Measurer,
-    /// When ports are told next.
+    /// When ports get the next estimate.
     next: Instant,
     estimates: Vec<Estimated>,
     /// Where upstream routers are gathered.
@@ -145,7 +145,7 @@ impl Router {
         };
     }
 
-    /// Ports have changed: who measures is found out anew.
+    /// After a change of ports: the ports that measure are looked up again.
     pub(super) fn look_for_clouds(&mut self) {
         if let Some(meter) = &mut self.meter {
             meter.next = Instant::ZERO;
@@ -229,12 +229,12 @@ impl Router {
             self.tell_ports(now, &mut meter);
         }
         let start = usize::from(HEADERS);
-        while let Some(room) = self.workbench.get_mut(start..) {
+        while let Some(room) = self.scratch.get_mut(start..) {
             let Some(transmit) = meter.measurer.poll_transmit(now, room) else {
                 break;
             };
             let from = SocketAddr::new(meter.own.facing(transmit.to.ip()), meter.port);
-            let packet = udp_around(&mut self.workbench, transmit.len, from, transmit.to);
+            let packet = udp_around(&mut self.scratch, transmit.len, from, transmit.to);
             let sent = packet.is_some_and(|packet| self.send_own(now, packet));
             meter.counts.sent += u64::from(sent);
             meter.counts.unsent += u64::from(!sent);
@@ -266,10 +266,10 @@ impl Router {
         meter.named = named;
     }
 
-    /// Sends the packet at that place of the workbench, if there is a way for it; never in pieces.
+    /// Sends the packet in that range of `scratch`, if it has a route; never in fragments.
     fn send_own(&mut self, now: Instant, packet: Range<usize>) -> bool {
         let len = packet.len();
-        let bytes = self.workbench.get(packet).unwrap_or(&[]);
+        let bytes = self.scratch.get(packet).unwrap_or(&[]);
         let Ok(layout) = Layout::walk(bytes) else {
             return false;
         };
@@ -282,7 +282,7 @@ impl Router {
             return false;
         }
         let (arrival, carrier) = self.classifier.classify(bytes, &layout);
-        let frame = self.yard.pool.copy(bytes, Offload::default());
+        let frame = self.store.pool.copy(bytes, Offload::default());
         generated(&mut self.ports, port, 1);
         self.enqueue(now, port, frame, arrival, carrier, 1);
         true

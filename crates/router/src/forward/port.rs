@@ -29,11 +29,11 @@ pub struct PortSettings {
     /// Bytes of packet buffers that it may always hold; beyond them it shares what is left with the
     /// others.
     pub reserve: usize,
-    /// Whose shims it believes.
+    /// Sources whose shims it trusts.
     pub shims: Trust,
     /// Packets that come in here must have a source that routes back here (RFC 3704 §2.2).
     pub source_check: bool,
-    /// Its control law is told what is left of the clouds before the router.
+    /// Its control law gets the estimates of the clouds before the router.
     pub measures: bool,
 }
 

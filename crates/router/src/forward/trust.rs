@@ -11,11 +11,11 @@ use pathmark_cc::Arrival;
 /// Whose shims a port reads and writes. All others' packets are plain traffic to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Everybody's.
+    /// The shims of all packets.
     #[default]
     All,
-    /// Nobody's.
-    Nobody,
+    /// No shims.
+    None,
     /// Those of packets from these places.
     From {
         /// Prefixes that hold their source.
@@ -32,7 +32,7 @@ impl Trust {
     pub fn covers(&self, from: usize, source: IpAddr) -> bool {
         match self {
             Self::All => true,
-            Self::Nobody => false,
+            Self::None => false,
             Self::From { prefixes, ports } => {
                 ports.contains(&from) || prefixes.iter().any(|prefix| prefix.contains(source))
             }

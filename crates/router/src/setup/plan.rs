@@ -197,8 +197,8 @@ fn in_span(table: u32, number: u32) -> bool {
     (table..table.saturating_add(SPAN)).contains(&number)
 }
 
-/// Fails if a rule of somebody else's has one of our priorities or leads to one of our tables, or
-/// if a route of somebody else's is where one of ours is to be.
+/// Fails if another program's rule has one of our priorities or leads to one of our tables, or if
+/// another program's route has the place of one of ours.
 fn taken(config: &Config, state: &State, wanted: &Wanted) -> Result<(), SetupError> {
     let occupied = |route: &&Route| wanted.routes.iter().any(|own| own.replaces(route));
     if let Some(route) = state.foreign.iter().find(occupied) {

@@ -22,7 +22,7 @@ pub enum DeviceError {
     /// The TUN driver's own device is closed to this user.
     #[error(
         "the user that runs the router may not open /dev/net/tun: give it mode 0666, as udev does \
-         (whoever opens it gets no interface but their own)"
+         (opening it gives access to the user's own interfaces only)"
     )]
     Closed,
     /// The kernel refuses this user.

@@ -67,7 +67,7 @@ pub(super) fn interface(
         )));
     }
     if let (Some(found), None) = (found, keeps) {
-        // Somebody else's: only what set-up has made is made anew.
+        // Set-up replaces only interfaces that it has made.
         if table_of(&found.alias).is_none() {
             return Err(SetupError::Foreign {
                 name: name.to_owned(),
