@@ -16,7 +16,7 @@ use pathmark_router::offload::{Coalescer, Offload, VNET_LEN};
 use pathmark_shim::ip::Layout;
 use pathmark_shim::{Kind, frame};
 
-/// Random inputs per target in `cargo test`, beside the corpus.
+/// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 50_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 512;

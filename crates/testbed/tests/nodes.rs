@@ -146,8 +146,8 @@ fn role_of_a_process_that_crashes() {
     let bed = Testbed::new().unwrap();
     let node = bed.node("host").unwrap();
     let mut command = Command::new("cat");
-    // The input of `cat` stays open while this process lives. Without a death signal, `cat` outlives
-    // it only if another process holds the pipe: the test does.
+    // The input of `cat` stays open while this process lives. Without a death signal, `cat`
+    // outlives it only if another process holds the pipe: the test does.
     command.stdin(Stdio::inherit()).stdout(Stdio::null());
     let child = node.spawn(command, &[]).unwrap();
     println!("child {}", child.id());

@@ -1,4 +1,4 @@
-//! What the limits of ports cost in packet buffers, beside what there is.
+//! The packet buffers that the limits of ports need, compared with `memory`.
 
 use super::link::LinkSpec;
 use super::schema::{Config, PortSpec};

@@ -107,8 +107,8 @@ impl Questions {
         all.map(|asker| asker.until).chain(kernel).min()
     }
 
-    /// Takes replies that have arrived, fails requests whose deadline has passed, and sends the next
-    /// request. Never waits.
+    /// Takes replies that have arrived, fails requests whose deadline has passed, and sends the
+    /// next request. Never waits.
     pub(super) fn settle(&mut self, now: Instant) -> Vec<Reply> {
         self.client.clear();
         let mut replies = Vec::new();

@@ -40,8 +40,8 @@ pub(super) struct Recorder {
 
 impl Recorder {
     /// Makes the file, for [`start`](Self::start). An existing file is replaced, except a symbolic
-    /// link or a file with other names: root may write anywhere, and the owner of the directory must
-    /// not choose where. A pipe without a reader is an error at once.
+    /// link or a file with other names: root may write anywhere, and the owner of the directory
+    /// must not choose where. A pipe without a reader is an error at once.
     pub(super) fn create(path: &Path) -> io::Result<File> {
         let mut options = File::options();
         options.write(true).create(true);

@@ -1,8 +1,8 @@
 //! The thread that serves clients of the status socket and of the metrics address.
 //!
-//! No client waits for another. Only clients whose request needs the forwarding thread or the kernel
-//! wait for these. Each client has one deadline from its connection to the last byte of its answer.
-//! When there are more than 512 clients, or no descriptor is left, the oldest is closed.
+//! No client waits for another. Only clients whose request needs the forwarding thread or the
+//! kernel wait for these. Each client has one deadline from its connection to the last byte of its
+//! answer. When there are more than 512 clients, or no descriptor is left, the oldest is closed.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -179,8 +179,8 @@ impl Client {
             }
             return;
         }
-        // A reset, caused by bytes that the client still sends, would destroy the answer on its way:
-        // the client closes first.
+        // A reset, caused by bytes that the client still sends, would destroy the answer on its
+        // way: the client closes first.
         self.closed |= self.stream.end_of_answer().is_err();
     }
 }

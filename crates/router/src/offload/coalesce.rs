@@ -18,8 +18,8 @@ const MAX_SEGMENTS: usize = 64;
 const MAX_HEADER: usize = 100;
 
 /// Packets that can leave as one super-packet: their headers differ only in the fields that
-/// segmentation changes, their payload sizes are equal (the last may be shorter), and their checksums
-/// are all partial, so that no complete checksum is replaced.
+/// segmentation changes, their payload sizes are equal (the last may be shorter), and their
+/// checksums are all partial, so that no complete checksum is replaced.
 #[derive(Debug)]
 pub struct Coalescer {
     first: Header,

@@ -149,8 +149,8 @@ impl Namespaces {
     /// Finds the interface `name` of the TUN descriptor `tun`, in whatever namespace it is. `None`
     /// if it cannot be asked about: it may be in a namespace that this process must not enter.
     pub(super) fn watch(&mut self, tun: RawFd, name: &str) -> Option<Watch> {
-        // The kernel names a namespace only to a process that may administer it. Without that right,
-        // the own namespace is a good guess.
+        // The kernel names a namespace only to a process that may administer it. Without that
+        // right, the own namespace is a good guess.
         let space = sys::namespace_of(tun).map(File::from).or_else(|_| own());
         let space = space.ok()?;
         let identity = identity_of(&space).ok()?;

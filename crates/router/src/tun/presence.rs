@@ -3,8 +3,9 @@
 
 use pathmark_cc::{Duration, Instant};
 
-/// Time without running after which waiting packets are too old to send: a late acknowledgement would
-/// give its sender a round trip that no path has, and with it a retransmission timeout as long.
+/// Time without running after which waiting packets are too old to send: a late acknowledgement
+/// would give its sender a round trip that no path has, and with it a retransmission timeout as
+/// long.
 const ABSENT: Duration = Duration::from_secs(3);
 
 /// When the loop has to be back.

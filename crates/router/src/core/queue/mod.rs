@@ -122,12 +122,12 @@ pub trait Queue<P>: Send {
     fn set_limit(&mut self, limit: Limit);
 }
 
-/// What became of a packet that was pushed.
+/// The result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// It waits.
     Queued,
-    /// It was dropped, as [`Owner::dropped`] was told.
+    /// It was dropped, and passed to [`Owner::dropped`].
     Dropped(super::DropCause),
 }
 

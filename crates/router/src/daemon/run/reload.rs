@@ -14,10 +14,10 @@ use crate::log::log_line;
 use crate::tun::{Deaf, Device, sys};
 
 impl Daemon<'_> {
-    /// Starts a thread that reads the file as it is now, so that forwarding goes on. The thread has a
-    /// lower priority than this one: on busy cores, a thread of equal priority would use up this
-    /// process's share (or its control group's), and packets would wait for a core. It allocates from
-    /// its own heap (arena), so forwarding does not wait for its locks.
+    /// Starts a thread that reads the file as it is now, so that forwarding goes on. The thread has
+    /// a lower priority than this one: on busy cores, a thread of equal priority would use up this
+    /// process's share (or its control group's), and packets would wait for a core. It allocates
+    /// from its own heap (arena), so forwarding does not wait for its locks.
     pub(super) fn reload(&mut self) {
         if self.reading.is_some() {
             self.reading = Some(true);
@@ -77,8 +77,8 @@ impl Daemon<'_> {
         let before = std::mem::replace(&mut self.config, Arc::new(config));
         self.steering.follow(Arc::clone(&self.config));
         self.restore_capacities(&before);
-        // Dropping 100,000 routes takes time: a thread does it. If none starts, the routes are dropped
-        // here.
+        // Dropping 100,000 routes takes time: a thread does it. If none starts, the routes are
+        // dropped here.
         let drop_it = move || drop((before, replaced));
         let _ = std::thread::Builder::new().spawn(drop_it);
         let now = self.driver.now();
@@ -120,8 +120,8 @@ fn still_valid(mut hints: Vec<Hint>, before: &Config, now: &Config) -> Vec<Hint>
     hints
 }
 
-/// The port with this name, and its `capacity` in the configuration. An error if none of its control
-/// laws takes one.
+/// The port with this name, and its `capacity` in the configuration. An error if none of its
+/// control laws takes one.
 pub(super) fn reached(config: &Config, name: &str) -> Result<(usize, Option<RateValue>), String> {
     let mut ports = config.ports.iter().enumerate();
     let Some((index, port)) = ports.find(|(_, port)| port.name == name) else {

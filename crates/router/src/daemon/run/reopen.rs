@@ -10,8 +10,8 @@ use crate::log::log_line;
 use crate::tun::{Device, DeviceError, Namespaces};
 
 impl Daemon<'_> {
-    /// Opens interfaces that are gone again. An interface that stays away for 1 s ends the router, so
-    /// that a service manager sees the failure.
+    /// Opens interfaces that are gone again. An interface that stays away for 1 s ends the router,
+    /// so that a service manager sees the failure.
     pub(super) fn reopen(&mut self) -> Result<(), RunError> {
         let config = Arc::clone(&self.config);
         for (name, until) in std::mem::take(&mut self.lost) {

@@ -168,8 +168,8 @@ pub(crate) fn bring_up(name: &str, mtu: u32) -> Result<(), Unfit> {
 /// `_IO(0x89, 0x4C)`: the network namespace of a socket, or of a TUN descriptor's interface.
 const SIOCGSKNS: libc::c_ulong = 0x894c;
 
-/// The network namespace of a TUN descriptor's interface. The kernel gives it only to a process that
-/// may administer the namespace.
+/// The network namespace of a TUN descriptor's interface. The kernel gives it only to a process
+/// that may administer the namespace.
 pub(crate) fn namespace_of(tun: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: SIOCGSKNS takes no argument and gives a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(check(libc::ioctl(tun, SIOCGSKNS as _))?) })
