@@ -9,9 +9,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::config::{Config, Span};
 use crate::daemon::{Query, RunError, RunOptions, ask, doubtful, missing, probe, run};
-use crate::log::log_line;
 use crate::setup::{SetupError, SetupOptions, Whose, setup, teardown};
 use crate::show;
+use crate::stderr::log_line;
 
 mod pages;
 mod reload;

@@ -26,7 +26,7 @@
         clippy::expect_used,
         clippy::panic,
         clippy::indexing_slicing,
-        // They panic where the output has no reader: see `log` and `cli`.
+        // They panic where the output has no reader: see `stderr` and `cli`.
         clippy::print_stdout,
         clippy::print_stderr
     )
@@ -44,12 +44,12 @@ pub mod forward;
 pub mod ip;
 #[cfg(feature = "config")]
 pub mod law_view;
-#[cfg(feature = "daemon")]
-mod log;
 pub mod offload;
 #[cfg(feature = "daemon")]
 pub mod setup;
 #[cfg(feature = "daemon")]
 mod show;
+#[cfg(feature = "daemon")]
+mod stderr;
 #[cfg(feature = "daemon")]
 pub mod tun;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::answer;
 use crate::config::{Config, ConfigError};
 use crate::daemon::Query;
-use crate::log::log_line;
+use crate::stderr::log_line;
 
 /// Time between two looks at a reload that runs.
 const LOOK: Duration = Duration::from_millis(20);

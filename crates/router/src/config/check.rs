@@ -376,7 +376,7 @@ fn check_queue(
     match queue.limit {
         Some(LimitSpec::MilliBdp(_)) if queue.rtt.is_none() => {
             return fail(
-                "`bdp` needs to know the path's round-trip time: add rtt = \"100ms\" to the queue",
+                "`bdp` needs to know the path's round-trip time: add rtt = \"100ms\" beside it",
             );
         }
         Some(LimitSpec::MilliBdp(_)) if port.rate.is_none() => {

@@ -124,7 +124,7 @@ impl Source<'_> {
         }
     }
 
-    /// An error of the TOML reader, in this crate's words.
+    /// What the TOML reader found, told in our words.
     #[must_use]
     pub fn syntax(&self, error: &toml::de::Error) -> Fault {
         self.locate(error.span(), explain(error.message()))

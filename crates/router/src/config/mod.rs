@@ -1,7 +1,7 @@
 //! The router's configuration: TOML, read strictly.
 //!
-//! [`Config`] is a file's contents, checked as a whole: every name resolves, every number makes
-//! sense, and a router can be built from it. Errors name file, line and key, and the
+//! [`Config`] is what a file says, checked as a whole: every name resolves, every number makes
+//! sense, and whoever asks for a router from it gets one. Errors name file, line and key, and the
 //! nearest known word. The parts that describe a link ([`RateValue`], [`QueueSpec`], [`LossSpec`],
 //! …) are shared with other readers of links, such as scenario files.
 

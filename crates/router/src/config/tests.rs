@@ -306,7 +306,7 @@ fn queues_without_limit_hold_a_bdp() {
 }
 
 #[test]
-fn a_law_gets_the_least_of_rate_and_capacity() {
+fn a_law_is_told_the_least_of_rate_and_capacity() {
     let port = |keys: &str| {
         let text = format!("[[port]]\nname = \"a\"\ntun = \"a0\"\ncontroller = \"xcp\"\n{keys}");
         parse(&text)

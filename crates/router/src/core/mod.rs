@@ -44,7 +44,7 @@ pub use separation::Separation;
 pub use shaper::{Retimed, Shaper};
 pub use stats::{DropCause, Drops, LinkStats};
 
-/// The owner of the packets that pass through a port: writes marks into them and takes back dropped
+/// Whoever owns the packets that pass through a port: writes marks into them and takes back dropped
 /// ones.
 pub trait Owner<P> {
     /// The packet leaves for the wire; write `answer` into it. Not called for [`Answer::None`].

@@ -2,12 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::IpAddr;
 
 use pathmark_cc::{Instant, LinkController};
-use xcp_proto::Identity;
 
 use super::clouds;
+use super::identity::identity;
 use crate::config::{
     Config, Interface, LinkContext, PortSpec, build_link, build_schedule, build_wire,
 };
@@ -52,22 +51,6 @@ pub(super) fn router(config: &Config) -> Router {
         classifier: classifier(config, 0),
         icmp: TokenBucket::new(config.icmp.rate, config.icmp.burst),
     })
-}
-
-/// How shims name this router: its id, and one address of each version, if a port has one that
-/// others can reach.
-pub(super) fn identity(config: &Config) -> Identity {
-    let mut identity = Identity::new(config.id);
-    let addresses = config.ports.iter().flat_map(|port| &port.addresses);
-    // Backwards, so that the first one stays.
-    for address in addresses.rev() {
-        match address {
-            IpAddr::V4(v4) if !v4.is_link_local() => identity.v4 = *v4,
-            IpAddr::V6(v6) if !v6.is_unicast_link_local() => identity.v6 = *v6,
-            _ => {}
-        }
-    }
-    identity
 }
 
 /// `seed` is random: other users can read the seeds of the configuration.

@@ -7,7 +7,7 @@ use pathmark_cc::Instant;
 use serde::Serialize;
 use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Own, Prober, Requester};
 
-use super::assemble::identity;
+use super::identity::identity;
 use crate::config::{Config, PortSpec};
 use crate::forward::{CloudMeter, HEADERS, Router};
 use crate::tun::sys;

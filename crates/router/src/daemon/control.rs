@@ -1,6 +1,6 @@
 //! Requests from the status and reader threads to the forwarding thread.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
@@ -8,6 +8,7 @@ use super::assemble::Plan;
 use super::query::Hint;
 use super::run_error::RunError;
 use super::snapshot::Snapshot;
+use super::wake::{clear, wake};
 
 /// A request to the forwarding thread.
 #[derive(Debug)]
@@ -51,18 +52,6 @@ pub(super) fn pair() -> io::Result<(ControlServer, ControlClient)> {
         other_end: wake_fd.try_clone()?,
     };
     Ok((ControlServer { requests, wake_fd }, client))
-}
-
-/// Writes one byte, which makes the other end readable.
-pub(super) fn wake(mut waker: &UnixStream) {
-    // An error means a full buffer, with a wake-up pending already, or that the other end is gone.
-    let _ = waker.write(&[1]);
-}
-
-/// Reads away pending wake-ups.
-fn clear(mut waker: &UnixStream) {
-    let mut bytes = [0; 16];
-    while matches!(waker.read(&mut bytes), Ok(1..)) {}
 }
 
 impl ControlServer {

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
-use super::control::wake;
+use super::wake::wake;
 use crate::tun::{LinkState, Watch};
 
 /// Interfaces to query, each with its index among the links.

@@ -4,7 +4,7 @@
 use std::fmt::{Result, Write};
 
 use super::clouds::{CloudView, MeterView};
-use super::prometheus::{escaped, head};
+use super::exposition::{escaped, head};
 use super::snapshot::{LinkView, Snapshot};
 use crate::law_view::{CloudsView, GrantsView};
 

@@ -26,7 +26,7 @@ use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
 use super::socket::{self, Socket};
 use super::steering::Steering;
 use crate::config::Config;
-use crate::log::log_line;
+use crate::stderr::log_line;
 use crate::tun::sys::{self, Signal, Signals};
 use crate::tun::{Deaf, Driver, Event, Pace};
 

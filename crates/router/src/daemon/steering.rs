@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::wake::wake;
 use crate::config::Config;
-use crate::log::log_line;
 use crate::setup::{Fault, FaultKind, look, messages, table_of};
+use crate::stderr::log_line;
 use crate::tun::links::u16_at;
 use crate::tun::sys;
 
@@ -103,8 +104,7 @@ impl Steering {
         }
         shared.config = config;
         drop(shared);
-        // A full buffer holds a wake-up already.
-        let _ = (&self.waker).write(&[1]);
+        wake(&self.waker);
     }
 
     /// What was seen at the last look.

@@ -1,9 +1,9 @@
 //! Three routers in a row, and who sends through them.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use pathmark_cc::{CloudMetrics, LinkAlgorithm, XcpRequest};
-use xcp_edge::{Edge, Estimator, Key, Limits, Prober, Requester};
+use pathmark_cc::{CloudEstimate, CloudMetrics, LinkAlgorithm, XcpRequest};
+use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Own, Prober, Requester};
 use xcp_proto::Repr;
 use xcp_proto::header::{Body, LastRouter};
 

@@ -4,10 +4,12 @@
 mod row;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use pathmark_shim::checksum::Sum;
 use xcp_proto::Form;
 
+use super::super::cloud_meter::MOST_NAMED;
 use super::super::tests::udp;
 use super::*;
 use crate::offload::{Gso, GsoKind, Partial};

@@ -4,9 +4,9 @@
 use pathmark_cc::Instant;
 use pathmark_shim::ip::Layout;
 
-use super::examine::Route;
 use super::frame::Frame;
 use super::refuse::generated;
+use super::route::Route;
 use super::router::{Router, enqueue};
 use crate::ip::{Fragments, complete};
 use crate::offload::{Offload, Super};

@@ -2,7 +2,7 @@
 
 use vcp_proto::mark::Lifted;
 
-use super::pool::Account;
+use super::account::Account;
 use crate::core::queue::Popped;
 use crate::offload::{GsoKind, Offload};
 

@@ -6,6 +6,7 @@
 
 use pathmark_cc::{Duration, Instant};
 
+use super::account::Account;
 use super::frame::Frame;
 use crate::offload::Offload;
 
@@ -50,15 +51,6 @@ fn class_of(len: usize) -> usize {
         let larger = CLASSES.iter().position(|size| *size >= len);
         larger.unwrap_or(CLASSES.len())
     }
-}
-
-/// Names the account of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Account(u32);
-
-impl Account {
-    /// No account.
-    pub(super) const NONE: Self = Self(u32::MAX);
 }
 
 /// What an account holds.

@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use pathmark_cc::Instant;
+use pathmark_cc::{Arrival, Instant};
 
 use crate::core::{DropCause, Link, Owner};
 
-use super::frame::Frame;
-use super::pool::Account;
+use super::account::Account;
+use super::classify::Classifier;
+use super::frame::{Carrier, Frame};
 use super::tally::Tally;
 use super::trust::Trust;
 
@@ -61,6 +62,30 @@ impl RouterPort {
             not_believed: 0,
             tally: Tally::default(),
         }
+    }
+
+    /// What the port is to know of `packets` packets: all, or nothing of their shims, which then
+    /// are counted.
+    #[inline]
+    pub(super) fn heed(
+        &mut self,
+        believed: bool,
+        (arrival, carrier): (Arrival, Carrier),
+        packets: u32,
+    ) -> (Arrival, Carrier) {
+        match carrier {
+            Carrier::Vcp(_) | Carrier::Shim { .. } if !believed => {
+                self.not_believed += u64::from(packets);
+                Classifier::plain(arrival)
+            }
+            _ => (arrival, carrier),
+        }
+    }
+
+    /// Packets whose shim it did not believe.
+    #[must_use]
+    pub fn not_believed(&self) -> u64 {
+        self.not_believed
     }
 
     /// IP packets that came in and went out here.

@@ -27,7 +27,7 @@ pub trait Outer {
     fn ttl(&self) -> Option<u8>;
 }
 
-/// For a datagram whose IP header is not available.
+/// For a datagram whose IP header nobody has seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHeader;
 
@@ -108,9 +108,9 @@ fn find_other(
     (carried, Carrier::Shim { payload })
 }
 
-/// True if all packets of a super-packet carry the same for a port: none has a shim, or each has a
-/// shim of the same kind, and an XCP shim has the same bytes. Packets that one sender sent together
-/// do, unless only some have a shim or a router has stamped them.
+/// True if all packets of a super-packet tell a port the same: none has a shim, or each has one of
+/// the same kind, and of XCP the same one. Packets of one sender that it sent together do, unless
+/// only some bear a shim or a router has stamped them.
 #[inline]
 pub(super) fn tell_alike(bytes: &[u8], whole: &Super) -> bool {
     if !whole.is_udp() {
@@ -149,8 +149,8 @@ pub fn write(
         Answer::Xcp(answer) => {
             let mut answer = *answer;
             if hops == 0 {
-                // Stamping subtracts 1 from `xcp_ttl`, and no router subtracts 1 from the TTL:
-                // modulo 256 this adds it again.
+                // Stamping takes one off `xcp_ttl`, and nobody takes one off the TTL: modulo 256
+                // this adds it again.
                 answer.cloud = CloudAnswer::Counted { hops: u8::MAX };
             }
             let outcome = stamp::stamp_payload(payload, &answer, packet_bytes, router);

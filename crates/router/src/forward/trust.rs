@@ -2,11 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::classify::Classifier;
-use super::frame::Carrier;
-use super::port::RouterPort;
 use crate::ip::Prefix;
-use pathmark_cc::Arrival;
 
 /// Whose shims a port reads and writes. All others' packets are plain traffic to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,31 +33,5 @@ impl Trust {
                 ports.contains(&from) || prefixes.iter().any(|prefix| prefix.contains(source))
             }
         }
-    }
-}
-
-impl RouterPort {
-    /// What the port is to know of `packets` packets: all, or nothing of their shims, which then
-    /// are counted.
-    #[inline]
-    pub(super) fn heed(
-        &mut self,
-        believed: bool,
-        (arrival, carrier): (Arrival, Carrier),
-        packets: u32,
-    ) -> (Arrival, Carrier) {
-        match carrier {
-            Carrier::Vcp(_) | Carrier::Shim { .. } if !believed => {
-                self.not_believed += u64::from(packets);
-                Classifier::plain(arrival)
-            }
-            _ => (arrival, carrier),
-        }
-    }
-
-    /// Packets whose shim it did not believe.
-    #[must_use]
-    pub fn not_believed(&self) -> u64 {
-        self.not_believed
     }
 }

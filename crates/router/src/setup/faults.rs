@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use super::plan::{Wanted, tun, wanted};
+use super::interfaces::tun;
+use super::plan::{Wanted, wanted};
 use super::sight::{FoundRule, Sight};
 use super::state::Rule;
 use crate::config::{Config, nearest};

@@ -7,10 +7,11 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::SetupError;
-use super::plan::SPAN;
 use super::state::{Link, MAIN, State};
 use crate::config::{DEFAULT_TABLE, read_regular};
 
+/// Tables and priorities that belong to one configuration, from its first on.
+pub(super) const SPAN: u32 = 256;
 const ALIAS: &str = "vcp-router:";
 
 /// Longest part of a path in an alias, in bytes; an alias has at most 255 (`IFALIASZ`).

@@ -20,11 +20,13 @@
 
 mod closed;
 mod faults;
+mod interfaces;
 mod marks;
 mod plan;
 mod sight;
 mod state;
 mod step;
+mod sysctl;
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +35,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, ConfigError};
-use crate::log::log_line;
+use crate::stderr::log_line;
 use crate::tun::sys;
 
 pub(crate) use faults::{Fault, FaultKind, look};
@@ -187,7 +189,7 @@ pub fn setup(path: &Path, options: SetupOptions) -> Result<(), SetupError> {
     let uid = sys::user(owner)
         .ok_or_else(|| SetupError::User(owner.to_owned()))?
         .user;
-    let mut state = state::State::read(&plan::named(&config))?;
+    let mut state = state::State::read(&interfaces::named(&config))?;
     state.foreign = state::foreign(&plan::routes(&config, state.ipv6))?;
     let file = marks::file(path);
     let owner = plan::Owner {

@@ -8,21 +8,18 @@ use std::collections::BTreeSet;
 
 use super::SetupError;
 use super::closed::{self, closed};
-use super::marks::{former, other_file, table_of};
-use super::state::{Link, MAIN, Route, Rule, State, sysctl};
+use super::interfaces::{named, tun};
+use super::marks::{SPAN, former, other_file, table_of};
+use super::state::{Link, MAIN, Route, Rule, State};
 use super::step::Step;
+use super::sysctl::{RP_FILTER, sysctl};
 use crate::config::{Config, PortSpec, SteerSpec};
 pub(super) use interface::Owner;
 use interface::interface;
-pub(super) use wanted::{Wanted, named, routes, sysctls, tun, wanted};
+pub(super) use wanted::{Wanted, routes, wanted};
 
-/// Tables and priorities that belong to one configuration, from its first on.
-pub(super) const SPAN: u32 = 256;
 /// Least MTU of IPv6 (RFC 8200, section 5).
 const LEAST_IPV6_MTU: u32 = 1280;
-
-/// Source validation of all interfaces: the larger one of this and their own holds.
-pub(super) const RP_FILTER: &str = "ipv4/conf/all/rp_filter";
 
 /// Steps to what `config` asks for. Refusing routes come first and rules last, and nothing is
 /// removed before what takes its place is there: at no time does a packet for a closed port find

@@ -337,7 +337,7 @@ fn a_route_of_others_is_not_replaced() {
 fn what_stands_in_the_way_is_said() {
     let mut state = fresh();
     let mut warned = |key: &str, value: &str| {
-        state.sysctls.insert(state::sysctl(key), value.to_owned());
+        state.sysctls.insert(sysctl::sysctl(key), value.to_owned());
         plan::warnings(&config(CONFIG), &state).join("\n")
     };
     assert_eq!(warned("ipv4/ip_forward", "1"), "");
@@ -349,7 +349,7 @@ fn what_stands_in_the_way_is_said() {
         let mut state = fresh();
         state.ipv6 = ipv6;
         for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-            state.sysctls.insert(state::sysctl(key), "0".to_owned());
+            state.sysctls.insert(sysctl::sysctl(key), "0".to_owned());
         }
         let said = plan::warnings(&config(&text), &state).join("\n");
         [
@@ -363,7 +363,7 @@ fn what_stands_in_the_way_is_said() {
     assert_eq!(only("::/0", true), [false, true, false]);
     assert_eq!(only("::/0", false), [false, false, true]);
     assert_eq!(only("0.0.0.0/0", false), [true, false, false]);
-    assert!(warned(plan::RP_FILTER, "1").contains("all.rp_filter is not 0"));
+    assert!(warned(sysctl::RP_FILTER, "1").contains("all.rp_filter is not 0"));
 }
 
 /// As iproute2 6.1 prints it.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 
-use super::links::Watch;
+use super::links::{Namespaces, Watch};
 use super::sys::{self, Offloads, Unfit};
 use crate::config::Interface;
 use crate::offload::{Offload, VNET_LEN};
@@ -86,7 +86,7 @@ pub struct Device {
     pub(super) name: String,
     offloads: Offloads,
     lost: bool,
-    pub(super) watch: Option<Watch>,
+    watch: Option<Watch>,
 }
 
 impl Device {
@@ -214,6 +214,17 @@ impl Device {
     #[inline]
     pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
         (&self.file).write_vectored(parts).map(drop)
+    }
+
+    /// How the kernel is to be asked about the interface; `None`: it cannot be.
+    #[must_use]
+    pub fn watched(&self) -> Option<Watch> {
+        self.watch.clone()
+    }
+
+    /// Prepares [`watched`](Self::watched).
+    pub fn find(&mut self, namespaces: &mut Namespaces) {
+        self.watch = namespaces.watch(self.file.as_raw_fd(), &self.name);
     }
 }
 

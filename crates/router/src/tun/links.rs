@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex};
 
@@ -293,19 +293,6 @@ fn link(body: &[u8]) -> Option<LinkState> {
         kind,
         dropped: dropped?,
     })
-}
-
-impl super::Device {
-    /// How the kernel is to be asked about the interface; `None`: it cannot be.
-    #[must_use]
-    pub fn watched(&self) -> Option<Watch> {
-        self.watch.clone()
-    }
-
-    /// Prepares [`watched`](Self::watched).
-    pub fn find(&mut self, namespaces: &mut Namespaces) {
-        self.watch = namespaces.watch(self.file.as_raw_fd(), &self.name);
-    }
 }
 
 #[cfg(test)]

@@ -122,12 +122,12 @@ pub trait Queue<P>: Send {
     fn set_limit(&mut self, limit: Limit);
 }
 
-/// The result of a push.
+/// What became of a packet that was pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// It waits.
     Queued,
-    /// It was dropped, and passed to [`Owner::dropped`].
+    /// It was dropped, as [`Owner::dropped`] was told.
     Dropped(super::DropCause),
 }
 

@@ -10,7 +10,7 @@ use super::super::run_error::{RunError, system};
 use super::super::snapshot::seconds;
 use super::{Daemon, PATIENCE, unix_now};
 use crate::config::{Config, PortSpec, RateValue};
-use crate::log::log_line;
+use crate::stderr::log_line;
 use crate::tun::{Deaf, Device, sys};
 
 impl Daemon<'_> {

@@ -3,10 +3,11 @@
 use ipnet::IpNet;
 
 use super::super::SetupError;
+use super::super::interfaces::named;
 use super::super::marks::{alias, former, table_of};
 use super::super::state::{Kind, Link, State};
 use super::super::step::Step;
-use super::wanted::{named, sysctls};
+use super::super::sysctl::sysctls;
 use super::{LEAST_IPV6_MTU, delete};
 use crate::config::{Config, PortSpec};
 

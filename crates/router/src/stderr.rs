@@ -1,4 +1,4 @@
-//! The log: lines on stderr.
+//! The log on stderr.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ pub(crate) fn line(text: Arguments<'_>) {
 
 /// Logs a [`line`] from the arguments of `format!`.
 macro_rules! log_line {
-    ($($argument:tt)*) => { $crate::log::line(format_args!($($argument)*)) };
+    ($($argument:tt)*) => { $crate::stderr::line(format_args!($($argument)*)) };
 }
 
 pub(crate) use log_line;
