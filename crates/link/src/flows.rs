@@ -24,17 +24,17 @@ const WAYS: usize = 4;
 /// A flow is foreign again after this time without feedback. Senders let no round trip pass without
 /// a request.
 const MEMORY_MS: u32 = 5_000;
-/// Bytes are counted over so long, or over so many full packets' time where that is longer; in ns
-/// and bytes.
+/// Bytes are counted over an epoch: this time in ns, or the time of this many bytes if that is
+/// longer, and at most `LONGEST_EPOCH_NANOS`.
 const EPOCH_NANOS: u64 = 200_000_000;
 const EPOCH_BYTES: u64 = 64 * 1500;
 const LONGEST_EPOCH_NANOS: u64 = 2_000_000_000;
 /// A new epoch's part of an average is 1/8: some 1.6 s together.
 const PART: u64 = 8;
-/// After so many epochs without anybody coming by, nothing is known of any flow.
+/// Epochs without a packet after which all flows are forgotten.
 const FORGOTTEN_AFTER: u64 = 32;
-/// Where all flows of a set are at work, one in so many packets of others takes the place of a flow
-/// that was seen in one epoch only: flows of many packets find a place soon, and single packets
+/// If all flows of a set are active, one in this many packets of other flows takes the place of a
+/// flow that was seen in one epoch only: flows of many packets soon find a place, single packets
 /// seldom.
 const CLAIM_EVERY: u8 = 8;
 /// What [`Flows::epochs`] says at most of a flow that was seen in one epoch.
@@ -333,7 +333,7 @@ fn averaged(mean: u64, fresh: u64, epochs: u64) -> u64 {
     mean
 }
 
-/// Bytes at `rate` per second in so many ns.
+/// Bytes at `rate` per second in `nanos` ns.
 fn bytes_in(rate: u64, nanos: u64) -> u64 {
     u64::try_from(u128::from(rate) * u128::from(nanos) / 1_000_000_000).unwrap_or(u64::MAX)
 }

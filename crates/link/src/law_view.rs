@@ -49,7 +49,7 @@ pub struct CloudsView {
     pub known: u32,
     /// Packets that came through a cloud that is known.
     pub counted: u64,
-    /// Packets that came through one that is not: their senders were told so.
+    /// Packets that came through an unknown cloud, which their answers reported.
     pub unknown: u64,
     /// Among the latter, those for whose upstream router there was no room.
     pub refused: u64,

@@ -63,7 +63,7 @@ impl<P: 'static> Link<P> {
         self
     }
 
-    /// Makes ports anew after restarts. Without it a restart leaves the port as it is.
+    /// Sets how a restart rebuilds the port. Without it a restart leaves the port as it is.
     #[must_use]
     pub fn with_rebuild(mut self, rebuild: Rebuild<P>) -> Self {
         self.restarts = Some(Box::new(Restarts {
@@ -74,7 +74,7 @@ impl<P: 'static> Link<P> {
         self
     }
 
-    /// Has `change` made to each port that a restart makes anew.
+    /// Applies `change` to each port that a restart rebuilds.
     #[must_use]
     pub fn on_restart(
         mut self,

@@ -33,9 +33,9 @@ pub struct Port<P> {
     pulse: Pulse,
     queues: Queues<P>,
     shaper: Shaper,
-    /// What there is to reckon with where that is less than the rate, or there is no rate.
+    /// The configured capacity, if it is less than the rate or there is no rate.
     hint: Option<u64>,
-    /// What it could send lately, where its law is not told the rate.
+    /// The recent capacity, if its law does not get the rate.
     follow: Option<Box<Follow>>,
     /// Bytes that the link adds to each packet.
     overhead: u32,
@@ -104,7 +104,7 @@ impl<P> Port<P> {
         }
     }
 
-    /// Puts a control law in charge, told the port's rate as its capacity.
+    /// Installs a control law, with the port's rate as its capacity.
     #[must_use]
     pub fn with_controller(mut self, now: Instant, controller: Box<dyn LinkController>) -> Self {
         self.law.replace(Some(controller));

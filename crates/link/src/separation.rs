@@ -38,9 +38,9 @@ pub struct Separation<P> {
 }
 
 impl<P> Separation<P> {
-    /// Separates the class that the control law hears from the foreign one. Their limits should be
-    /// `limit` too: whoever holds less of the shared room than it is owed may push out the youngest
-    /// packets of the other.
+    /// Separates the class that counts for the control law from the foreign one. Their limits
+    /// should be `limit` too: a class that holds less of the shared room than its share may push
+    /// out the youngest packets of the other.
     #[must_use]
     pub fn new(heard: Box<dyn Queue<P>>, foreign: Box<dyn Queue<P>>, limit: Limit) -> Self {
         Self {
@@ -69,8 +69,8 @@ impl<P> Separation<P> {
         }
     }
 
-    /// A packet of a flow that is aside passes as a plain one, if there is room and nobody else's
-    /// use left.
+    /// A packet of a flow that is set aside passes as a plain one, if there is room and capacity
+    /// that no other flow uses.
     #[cold]
     fn admits_aside(&mut self, now: Instant, arrival: &mut Arrival) -> bool {
         arrival.carried = Carried::Foreign;
@@ -141,8 +141,8 @@ impl<P> Separation<P> {
         self.divide();
     }
 
-    /// Takes a packet of either class. `pushed_out` is told of each packet that had to go for it,
-    /// and whether that was of the class that the control law hears.
+    /// Takes a packet of either class. `pushed_out` is called with each packet that is dropped for
+    /// it, and with true if that was of the class that counts for the control law.
     pub(super) fn push(
         &mut self,
         now: Instant,
@@ -239,7 +239,7 @@ impl<P> Separation<P> {
     pub(super) fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
         let waits = (self.heard.depth.packets > 0, self.foreign.depth.packets > 0);
         if waits != (true, true) {
-            // Nobody waits beside it, so nothing is owed from now on.
+            // The other class is empty, so neither is owed anything from now on.
             self.ahead = 0;
         }
         let heard = waits.0 && (!waits.1 || self.ahead <= 0);

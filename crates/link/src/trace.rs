@@ -15,7 +15,7 @@ const MOST: usize = 50_000_000;
 const LINE: u64 = 64;
 /// Longest time without an opportunity, ns.
 const GAP: u64 = 3_600_000 * NANOS_PER_MILLI;
-/// Time that a link's rate of the moment is told over, ns.
+/// Time over which the current rate of a link is averaged, ns.
 const WINDOW: u64 = 100_000_000;
 
 /// A recording of when a link could deliver: one line for each opportunity to deliver 1500 bytes,
@@ -142,7 +142,7 @@ impl Trace {
         per_second(self.at.len() as u64, self.period)
     }
 
-    /// Opportunities in each stretch of so many ns, the last one perhaps shorter.
+    /// Opportunities in each stretch of `nanos` ns; the last stretch may be shorter.
     #[must_use]
     pub fn counts(&self, nanos: u64) -> Vec<u64> {
         let nanos = nanos.max(1);
@@ -187,7 +187,7 @@ pub(super) struct Cursor {
     window: Window,
 }
 
-/// The stretch of time that the rate of the moment is told for.
+/// The stretch of time over which the current rate is averaged.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     end: u64,
@@ -232,8 +232,8 @@ impl Cursor {
         }
     }
 
-    /// Delivers so many bytes with the opportunities from here on, whole or in parts; returns when
-    /// the last one is through.
+    /// Delivers `bytes` bytes with the opportunities from here on, whole or in parts; returns the
+    /// time of the last one.
     pub(super) fn deliver(&mut self, mut bytes: u32) -> Instant {
         while bytes > self.left {
             bytes -= self.left;

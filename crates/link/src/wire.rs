@@ -161,8 +161,8 @@ impl<P> Wire<P> {
         None
     }
 
-    /// The transmission of a packet ends at another time than [`send`](Self::send) was told: it
-    /// arrives as much earlier or later.
+    /// The transmission of a packet ends at another time than the one passed to
+    /// [`send`](Self::send): its arrival moves by the difference.
     #[cold]
     pub(crate) fn retime(&mut self, retimed: Retimed) {
         let Some(tail) = self.tail.as_mut().filter(|tail| tail.sent == retimed.was) else {

@@ -8,8 +8,8 @@
 //! arrives while a sender sends all it can, the forwarder in a thread of its own, and
 //! the forwarder's CPU time per byte. Each round gives a share of the copying program's figure in
 //! the same round; medians over the rounds, so that what else the machine does decides less. Then,
-//! on one thread, the CPU time that it takes to empty an interface whose queue is full: nobody
-//! waits there for anybody, and the fastest tenth of the runs says what the work costs.
+//! on one thread, the CPU time that it takes to empty an interface whose queue is full: no thread
+//! waits for another there, and the fastest tenth of the runs gives the cost of the work.
 //!
 //! The aims: TCP of the kernel and bulk datagrams in super-packets 90 %, single UDP datagrams 85 %.
 #![expect(clippy::disallowed_methods, reason = "a bench measures real time")]
@@ -81,8 +81,8 @@ fn tcp(hosts: &Hosts) -> f64 {
     rate
 }
 
-/// Packets per second that reach the far interface; sockets there are too small to hold them, so
-/// nobody reads.
+/// Packets per second that reach the far interface. No process reads them there: sockets are too
+/// small to hold them.
 fn arriving(hosts: &Hosts, send: impl FnOnce(&AtomicBool) + Send) -> f64 {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::daemon::{Query, RunError, RunOptions, ask, doubtful, missing, probe, run};
 use crate::setup::{SetupError, SetupOptions, Whose, setup, teardown};
 use crate::show;
-use crate::tell::tell;
+use crate::stderr::log_line;
 
 mod pages;
 mod reload;
@@ -223,7 +223,7 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             match reload::command(&socket, wait) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
-                    tell!("{error}");
+                    log_line!("{error}");
                     ExitCode::from(1)
                 }
             }
@@ -233,7 +233,7 @@ pub fn main_from(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn fail(code: u8, error: &dyn std::error::Error) -> ExitCode {
-    tell!("{error}");
+    log_line!("{error}");
     ExitCode::from(code)
 }
 
@@ -300,18 +300,18 @@ fn check_command(path: PathBuf, json: bool, try_it: bool, offline: bool) -> Exit
         if let Err(error) = print(&format!("{object}\n")) {
             code = 1;
             errors.push(error.to_string());
-            tell!("{error}");
+            log_line!("{error}");
         }
         warnings.clear();
     } else if errors.is_empty() {
-        tell!("{good}{}", if try_it { "; it runs here" } else { "" });
+        log_line!("{good}{}", if try_it { "; it runs here" } else { "" });
     } else {
         for error in &errors {
-            tell!("{error}");
+            log_line!("{error}");
         }
     }
     for warning in &warnings {
-        tell!("{name}: {warning}");
+        log_line!("{name}: {warning}");
     }
     match errors.is_empty() {
         true => ExitCode::SUCCESS,
@@ -335,14 +335,14 @@ fn capacity_command(socket: &std::path::Path, port: &str, rate: &str) -> ExitCod
     let query = match Query::capacity(port, rate) {
         Ok(query) => query,
         Err(error) => {
-            tell!("{error}");
+            log_line!("{error}");
             return ExitCode::from(2);
         }
     };
     match answer(socket, &query) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            tell!("{error}");
+            log_line!("{error}");
             ExitCode::from(1)
         }
     }

@@ -25,7 +25,7 @@
         clippy::expect_used,
         clippy::panic,
         clippy::indexing_slicing,
-        // They panic where nobody takes the output: see `tell` and `cli`.
+        // They panic where the output has no reader: see `stderr` and `cli`.
         clippy::print_stdout,
         clippy::print_stderr
     )
@@ -46,6 +46,6 @@ pub mod setup;
 #[cfg(feature = "daemon")]
 mod show;
 #[cfg(feature = "daemon")]
-mod tell;
+mod stderr;
 #[cfg(feature = "daemon")]
 pub mod tun;

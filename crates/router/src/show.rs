@@ -142,7 +142,7 @@ fn program(state: &Value) -> String {
     let field = |pointer: &str| state.pointer(pointer).unwrap_or(&Value::Null);
     let (uptime, at) = (number(field("/uptime_s")), number(field("/reload/at_s")));
     let generation = number(field("/reload/generation"));
-    let told = match field("/reload/error").as_str() {
+    let reload = match field("/reload/error").as_str() {
         Some(error) => format!("the last reload, {:.0} s ago, failed: {error}", uptime - at),
         None => format!("in force for {:.0} s", uptime - at),
     };
@@ -151,7 +151,7 @@ fn program(state: &Value) -> String {
         format!("metrics at http://{address}/metrics\n")
     });
     format!(
-        "{metrics}version {}, up {uptime:.0} s, configuration {generation} {told}\n",
+        "{metrics}version {}, up {uptime:.0} s, configuration {generation} {reload}\n",
         field("/build/version").as_str().unwrap_or("?"),
     )
 }

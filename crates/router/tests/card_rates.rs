@@ -14,10 +14,10 @@ fn vcp_router() -> Command {
     Command::new(env!("CARGO_BIN_EXE_vcp-router"))
 }
 
-/// In turn, so that what else the machine does meets both: a figure, not a test.
+/// In turn, so that other load on the machine affects both: a measurement, not a test.
 #[test]
 #[ignore = "a measurement: run it alone, with --release"]
-fn one_tcp_flow_beside_kernel_forwarding() {
+fn one_tcp_flow_compared_with_kernel_forwarding() {
     let mut cards = Cards::new();
     cards.configure("", "");
     let time = Duration::from_secs(2);

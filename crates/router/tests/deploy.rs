@@ -59,7 +59,7 @@ fn a_closed_port_is_never_passed_by() {
             within > 100_000,
             "{within} bytes in the second after the restart, IPv6: {v6}"
         );
-        // For as long as nobody does.
+        // While no router holds the interfaces.
         cards.kill();
         receive(Duration::from_millis(100));
         let dead = receive(Duration::from_millis(200));
@@ -68,7 +68,7 @@ fn a_closed_port_is_never_passed_by() {
         cards.start();
         udp.until_it_passes();
         cards.kill();
-        // Also with no interface left, as after somebody's `ip link delete`.
+        // Also without the interface, as after `ip link delete`.
         assert_eq!(shell(&cards.kernel, "ip link delete vcp-lan").code, Some(0));
         udp.probe();
         assert_eq!(udp.next(Duration::from_millis(50)), None);
@@ -82,7 +82,7 @@ fn an_open_port_lets_packets_by_while_no_router_runs() {
         cards.configure("on_stop = \"open\"", "rate = \"10Mbit\"");
         cards.setup();
         let udp = cards.udp(v6);
-        // The kernel notices within a second that nobody holds the interface.
+        // The kernel notices within a second that no process holds the interface.
         udp.until_past();
         cards.start();
         udp.until_not_past();
@@ -168,16 +168,16 @@ fn a_deleted_interface_is_made_again_before_the_next_start() {
     assert_eq!(shell(&cards.kernel, "ip link delete vcp-wan").code, Some(0));
     let status = cards.router().wait().unwrap();
     assert_eq!(status.code(), Some(1));
-    assert!(cards.try_start().is_err(), "nobody has made it again");
+    assert!(cards.try_start().is_err(), "the interface does not exist");
     before_start(&cards);
     cards.start();
     udp.until_it_passes();
     udp.until_not_past();
 }
 
-/// While packets pass: another MTU, down and up, somebody who wants the interface for another user,
-/// somebody who deletes it and makes it anew. The router goes on, says what it sees, and everything
-/// passes when all is as it was.
+/// While packets pass, the interface gets another MTU, goes down and up, is requested for another
+/// user, and is deleted and made again. The router goes on and reports each state, and packets pass
+/// again once the interface is as before.
 #[test]
 fn an_interface_that_changes_under_load_harms_nothing() {
     let mut cards = Cards::new();
@@ -217,10 +217,10 @@ fn an_interface_that_changes_under_load_harms_nothing() {
     assert_eq!(cards.link("wan")["interface_state"], "up");
     flows(1 << 20);
     for _ in 0..3 {
-        // The router waits a second for it; what else set-up does may take longer.
-        let anew = "ip link delete vcp-wan; ip tuntap add dev vcp-wan mode tun user root vnet_hdr; \
+        // The router waits 1 s for the interface; the other steps of set-up may take longer.
+        let make = "ip link delete vcp-wan; ip tuntap add dev vcp-wan mode tun user root vnet_hdr; \
                     ip link set dev vcp-wan up";
-        assert_eq!(shell(&cards.kernel, anew).code, Some(0));
+        assert_eq!(shell(&cards.kernel, make).code, Some(0));
         cards.setup();
         flows(1 << 20);
         assert_eq!(cards.link("wan")["interface_state"], "up");
@@ -234,7 +234,7 @@ fn an_interface_that_changes_under_load_harms_nothing() {
 
 /// sd_notify(3): readiness, signs of life, reloads and their result, the end.
 #[test]
-fn a_service_manager_is_told() {
+fn a_service_manager_is_notified() {
     let mut cards = Cards::new();
     cards.configure("", "rate = \"10Mbit\"");
     cards.setup();

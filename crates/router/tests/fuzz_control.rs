@@ -8,7 +8,7 @@ use pathmark_router::daemon::Query;
 use pathmark_router::daemon::exchange::{Exchange, Protocol, Step};
 use pathmark_router::daemon::http::{self, LONGEST_HEAD, Method};
 
-/// Random inputs per target in `cargo test`, beside the corpus.
+/// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 50_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 512;

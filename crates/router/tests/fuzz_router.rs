@@ -13,11 +13,11 @@ use pathmark_router::forward::{
     Classifier, EcnRule, Identity, LARGE, PortSettings, Router, RouterConfig, RouterPort, Target,
 };
 use pathmark_router::ip::{Routes, TokenBucket};
-use pathmark_router::offload::{Offload, Train, VNET_LEN};
+use pathmark_router::offload::{Coalescer, Offload, VNET_LEN};
 use pathmark_shim::ip::Layout;
 use pathmark_shim::{Kind, frame};
 
-/// Random inputs per target in `cargo test`, beside the corpus.
+/// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 50_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 512;
@@ -91,20 +91,20 @@ fn packet(router: &mut Router, now: &mut Instant, header: &[u8; VNET_LEN], bytes
     for _ in 0..3 {
         *now = Instant::from_nanos(now.as_nanos() + 1_000_000_000);
         for port in 0..3 {
-            let mut train: Option<Train> = None;
+            let mut coalescer: Option<Coalescer> = None;
             while let Some(frame) = router.poll(*now, port) {
                 let bytes = frame.bytes();
                 let layout = Layout::walk(bytes).expect("a packet");
                 assert_eq!(layout.len(), bytes.len());
                 assert!(layout.header_checksum_ok(bytes));
                 assert!(frame.offload.gso.is_some() || bytes.len() <= 300);
-                match &mut train {
-                    Some(train) => drop(train.couple(bytes, frame.offload)),
-                    None => train = Train::start(bytes, frame.offload),
+                match &mut coalescer {
+                    Some(coalescer) => drop(coalescer.append(bytes, frame.offload)),
+                    None => coalescer = Coalescer::start(bytes, frame.offload),
                 }
                 router.pool_mut().give(frame);
             }
-            if let Some((header, _)) = train.as_mut().and_then(Train::finish) {
+            if let Some((header, _)) = coalescer.as_mut().and_then(Coalescer::finish) {
                 assert!(header.len() >= 28);
             }
         }

@@ -85,7 +85,7 @@ const LOSSES: [Loss; 6] = [
 ];
 
 #[test]
-fn every_loss_is_told_within_a_second_and_nothing_passes_by() {
+fn every_loss_is_reported_within_a_second_and_nothing_passes_by() {
     undisturbed(|| {
         let nft = has_nft();
         for loss in &LOSSES {
@@ -115,8 +115,8 @@ fn every_loss_is_told_within_a_second_and_nothing_passes_by() {
             );
             assert!(shown < WITHIN && logged < WITHIN, "{}", loss.name);
             let metric = format!("vcp_router_steering_ok{{port=\"{}\"}} 0", loss.port);
-            assert!(watched.told(&["--metrics"]).contains(&metric));
-            let table = watched.told(&[]);
+            assert!(watched.show(&["--metrics"]).contains(&metric));
+            let table = watched.show(&[]);
             let said = format!("steering of {} is missing: {}", loss.port, loss.reason);
             assert!(table.contains(&said), "{table}");
             // As long as it lasts.

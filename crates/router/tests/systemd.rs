@@ -71,20 +71,20 @@ fn the_unit_runs_without_rights_and_says_what_it_does() {
         system.asks(&format!("{who} vcp-router show"))
     };
     assert!(show(902), "an operator is refused");
-    assert!(!show(903), "a stranger is told");
+    assert!(!show(903), "another user gets the state");
 
     // Reloads, and their results.
-    let told = |text: &str| system.property("StatusText").contains(text);
+    let status = |text: &str| system.property("StatusText").contains(text);
     system.says("sed -i 's/^rate = \"10Mbit\"/rate = \"11Mbit\"/' /etc/vcp-router.toml");
     system.says("systemctl reload vcp-router");
-    system.until("reloaded", |_| told("reloaded, generation 2"));
+    system.until("reloaded", |_| status("reloaded, generation 2"));
     assert!(system.says("vcp-router show --json").contains("11000000"));
     system.says(SPOIL);
     assert!(!system.asks("systemctl reload vcp-router"), "a bad file");
-    assert!(told("generation 2") && system.main_pid() == pid);
+    assert!(status("generation 2") && system.main_pid() == pid);
     assert_eq!(system.property("ActiveState"), "active");
     system.says(&format!("{RESTORE}; systemctl reload vcp-router"));
-    system.until("reloaded again", |_| told("reloaded, generation 3"));
+    system.until("reloaded again", |_| status("reloaded, generation 3"));
     assert_eq!(system.main_pid(), pid);
     assert_eq!(system.property("NRestarts"), "0");
 
@@ -111,7 +111,7 @@ fn the_unit_comes_back() {
     println!("killed: active again after {took:?}");
     assert!(system.answers());
 
-    // After somebody has deleted an interface: set-up makes it again, as root.
+    // After an interface has been deleted: set-up makes it again, as root.
     system.says("ip link delete vcp0");
     let (third, took) = system.until_another(second);
     println!("interface deleted: active again after {took:?}");
@@ -121,7 +121,7 @@ fn the_unit_comes_back() {
     system.says(SPOIL);
     system.says(&format!("kill -KILL {third}"));
     let restarts = |system: &System| system.property("NRestarts").parse::<u32>().unwrap();
-    // systemd gives up after 5 in 10 s unless it is told otherwise.
+    // systemd gives up after 5 in 10 s unless the unit sets another limit.
     system.until("eight attempts", |system| restarts(system) >= 8);
     system.says(RESTORE);
     let (fourth, took) = system.until_another(third);

@@ -2,8 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "these tests run in real time")]
 
+mod background;
 mod bed;
-mod beside;
 mod floods;
 mod memory;
 mod seen;
@@ -152,7 +152,7 @@ fn packet_too_big_teaches_tcp_the_smaller_mtu() {
 }
 
 #[test]
-fn no_route_is_told_at_once() {
+fn no_route_is_reported_at_once() {
     let bed = Bed::with("", "");
     for unknown in ["192.0.2.9:80", "[2001:db8::9]:80"] {
         let to: std::net::SocketAddr = unknown.parse().unwrap();
@@ -267,7 +267,7 @@ fn a_log_that_takes_nothing_does_not_end_it() {
     while bed.link("right")["rate_bps"].as_f64() != Some(1e6) {
         thread::yield_now();
     }
-    // Who asks for its state and cannot be given it is told so.
+    // A client that asks for the state and cannot get it gets an error.
     let socket = bed.path("control.sock");
     let socket = socket.to_str().unwrap();
     for form in [&[][..], &["--json"], &["--metrics"]] {
@@ -286,7 +286,7 @@ fn a_log_that_takes_nothing_does_not_end_it() {
 }
 
 #[test]
-fn status_is_told_in_three_forms() {
+fn status_has_three_formats() {
     let bed = Bed::with("", "rate = \"10Mbit\"\ncontroller = \"vcp\"");
     let (a, b) = bed.udp(false);
     b.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -316,7 +316,7 @@ fn status_is_told_in_three_forms() {
     );
 }
 
-/// Over HTTP the same text, to whoever asks for it, and only that.
+/// HTTP serves the same text to any client, and nothing else.
 #[test]
 fn prometheus_is_answered_over_tcp() {
     let bed = Bed::with("", "rate = \"10Mbit\"\ncontroller = \"vcp\"");
@@ -356,8 +356,8 @@ fn prometheus_is_answered_over_tcp() {
     assert!(ask("GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
 }
 
-/// Interfaces are open: neither the thread that moves packets nor those that talk to clients can do
-/// more than anybody.
+/// Once interfaces are open, neither the forwarding thread nor those that serve clients have a
+/// privilege.
 #[test]
 fn no_thread_keeps_a_privilege() {
     let mut bed = Bed::with("", "");
@@ -379,26 +379,26 @@ fn no_thread_keeps_a_privilege() {
 }
 
 #[test]
-fn a_port_without_a_rate_reckons_with_what_it_is_told() {
+fn a_port_without_a_rate_uses_the_capacity_that_is_set() {
     let bed = Bed::with("", "capacity = \"20Mbit\"\ncontroller = \"xcp\"");
     let socket = bed.path("control.sock");
     let socket = socket.to_str().unwrap();
-    let tell = |arguments: &[&str]| {
+    let set = |arguments: &[&str]| {
         let arguments = [&["capacity", "--socket", socket], arguments].concat();
         vcp_router(&arguments)
     };
     let reckons = || bed.link("right")["controller"]["capacity_bps"].clone();
     assert_eq!(reckons(), 20e6);
-    assert!(tell(&["right", "8Mbit"]).status.success());
+    assert!(set(&["right", "8Mbit"]).status.success());
     assert_eq!(reckons(), 8e6);
-    assert!(tell(&["right", "none"]).status.success());
+    assert!(set(&["right", "none"]).status.success());
     assert_eq!(reckons(), 20e6);
     for (arguments, code, part) in [
         (["middle", "8Mbit"], 1, "no port is called `middle`"),
         (["right", "8parsec"], 2, "8parsec"),
         (["right", "1bit"], 2, "at least 8bit"),
     ] {
-        let output = tell(&arguments);
+        let output = set(&arguments);
         let text = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{text}");
         assert!(text.contains(part), "{text}");
@@ -460,17 +460,17 @@ fn what_is_wrong_is_said_in_one_line() {
         let text = format!("{keys}\n[[port]]\nname = \"a\"\nfd = 77\n");
         std::fs::write(&file, text).unwrap();
     };
-    with("user = \"nobody-here\"\ngroup = \"root\"");
+    with("user = \"no-such-user\"\ngroup = \"root\"");
     for command in ["run", "check", "setup"] {
-        let part = "user: there is no user `nobody-here`: create it";
+        let part = "user: there is no user `no-such-user`: create it";
         says(&[command, "--config", path], 2, part);
     }
-    // A name cannot break the line that tells of it.
+    // A name cannot break the line of its error.
     with("user = \"a\\nb\"");
     says(&["run", "--config", path], 2, "no user `a\\nb`");
-    with("user = \"root\"\ngroup = \"nobody-here\"");
+    with("user = \"root\"\ngroup = \"no-such-user\"");
     for command in ["run", "check"] {
-        let part = "group: there is no group `nobody-here`: create it";
+        let part = "group: there is no group `no-such-user`: create it";
         says(&[command, "--config", path], 2, part);
     }
     assert_eq!(vcp_router(&["frobnicate"]).status.code(), Some(2));
@@ -493,7 +493,7 @@ fn forged_shims_do_not_move_the_interval() {
     };
     let honest = packet(Duration::from_millis(80), 1400);
     let forged = [Duration::from_secs(88), Duration::from_micros(100)].map(|rtt| packet(rtt, 56));
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     let mut buffer = [0; 2000];
     let mut exchange = |packet: &[u8]| {
         a.send(packet).unwrap();
@@ -508,14 +508,17 @@ fn forged_shims_do_not_move_the_interval() {
     for second in 0..20u32 {
         let _ = exchange(&forged[second as usize % 2]);
         while start.elapsed() < Duration::from_millis(100) * (second + 1) {
-            told.push(exchange(&honest));
+            answers.push(exchange(&honest));
             // Some 5.6 Mbit/s.
             next += Duration::from_millis(2);
             thread::sleep(next.saturating_duration_since(Instant::now()));
         }
     }
     // 2.293 × 86.1 ms, the upper end of the class of 80 ms.
-    told.drain(..told.len() / 2);
-    assert!(told.iter().all(|t_rho| *t_rho == told[0]), "{told:?}");
-    assert_eq!(told[0], 198);
+    answers.drain(..answers.len() / 2);
+    assert!(
+        answers.iter().all(|t_rho| *t_rho == answers[0]),
+        "{answers:?}"
+    );
+    assert_eq!(answers[0], 198);
 }

@@ -246,7 +246,7 @@ impl Chain {
 
     /// From now on the kernel of the wire behind router `index` forwards what the sender sends at
     /// `rate` (as the program `tc` reads it) only: a token bucket with room for two packets, and a
-    /// queue of so many packets before it.
+    /// queue of `packets` packets before it.
     ///
     /// # Errors
     /// [`ChainError`].

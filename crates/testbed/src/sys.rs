@@ -411,7 +411,7 @@ fn receive_reply(socket: RawFd) -> io::Result<Option<OwnedFd>> {
 fn reap(pid: libc::pid_t) -> io::Result<()> {
     let mut status = 0;
     loop {
-        // SAFETY: waits for our own child, whose id nobody else knows.
+        // SAFETY: waits for our own child, which no other code waits for.
         let result = unsafe { libc::waitpid(pid, &mut status, 0) };
         if result == pid {
             return Ok(());

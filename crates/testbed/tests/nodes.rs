@@ -16,7 +16,7 @@ fn prefix(text: &str) -> IpNet {
     text.parse().unwrap()
 }
 
-/// Copies packets between two TUN interfaces until told to stop: the simplest router.
+/// Copies packets between two TUN interfaces until `stop` is set: the simplest router.
 fn copy_between(a: OwnedFd, b: OwnedFd, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
     let stop = Arc::clone(stop);
     std::thread::spawn(move || {
@@ -146,8 +146,8 @@ fn role_of_a_process_that_crashes() {
     let bed = Testbed::new().unwrap();
     let node = bed.node("host").unwrap();
     let mut command = Command::new("cat");
-    // Its input stays open for as long as this process lives, and cat would outlive it without a
-    // death signal only if somebody else held the pipe: the test does.
+    // The input of `cat` stays open while this process lives. Without a death signal, `cat`
+    // outlives it only if another process holds the pipe: the test does.
     command.stdin(Stdio::inherit()).stdout(Stdio::null());
     let child = node.spawn(command, &[]).unwrap();
     println!("child {}", child.id());

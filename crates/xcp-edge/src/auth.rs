@@ -1,7 +1,7 @@
 //! The authenticator of messages: HMAC-SHA-256 (RFC 2104), the first 128 bits of it as in RFC 4868.
 //!
-//! It covers who sends the message to whom, so that a message is good at one place only, and every
-//! byte before it.
+//! It covers the addresses of sender and receiver, so that a message is valid at one place only,
+//! and every byte before it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -37,8 +37,7 @@ pub struct Route {
     pub to: IpAddr,
 }
 
-/// The addresses of who sends and receives messages: one of each version of IP, unspecified where
-/// it has none.
+/// A router's addresses for messages: one of each version of IP, unspecified if it has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own {
     /// Its IPv4 address.
@@ -85,16 +84,16 @@ impl Own {
     }
 
     /// True if messages may go to `other`: it can be another host's address, and there is an own
-    /// one of its version. Addresses that are good on one link alone tell nothing here.
+    /// one of its version. Link-local addresses identify no host here.
     #[must_use]
     pub fn reaches(&self, other: IpAddr) -> bool {
-        let nobodys = match other {
+        let reserved = match other {
             IpAddr::V4(v4) => v4.is_broadcast() || v4.is_link_local(),
             IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.to_ipv4_mapped().is_some(),
         };
         let own = self.facing(other);
-        let nobodys = nobodys || other.is_unspecified() || other.is_multicast();
-        !nobodys && !other.is_loopback() && !own.is_unspecified() && other != own
+        let reserved = reserved || other.is_unspecified() || other.is_multicast();
+        !reserved && !other.is_loopback() && !own.is_unspecified() && other != own
     }
 }
 
@@ -126,8 +125,8 @@ impl Key {
         }
     }
 
-    /// True if the message is whole, and by somebody who knows the secret. Takes the same time for
-    /// every wrong authenticator.
+    /// True if the message is complete and its authenticator was made with the secret. Takes the
+    /// same time for every wrong authenticator.
     pub(crate) fn opens(&self, route: &Route, message: &[u8]) -> bool {
         let Some((covered, tag)) = message.split_last_chunk::<TAG>() else {
             return false;

@@ -1,4 +1,4 @@
-//! One router's half of both: it answers requests, and asks.
+//! One router: it answers requests, and sends its own.
 
 use core::net::SocketAddr;
 
@@ -16,7 +16,7 @@ pub struct Edge {
     key: Key,
     /// Answers requests.
     pub prober: Prober,
-    /// Asks.
+    /// Sends requests.
     pub requester: Requester,
     forged: u64,
     foreign: u64,
@@ -36,7 +36,7 @@ impl Edge {
         }
     }
 
-    /// A datagram came. What is not by somebody who knows the secret is counted, and nothing else.
+    /// Handles a datagram. One that was not made with the secret is only counted.
     pub fn on_datagram(
         &mut self,
         now: Instant,
@@ -62,7 +62,7 @@ impl Edge {
         self.requester.on_answer(now, from, &message, bytes.len())
     }
 
-    /// When something is due.
+    /// The next deadline.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let both = [self.prober.deadline(), self.requester.deadline()];
@@ -75,7 +75,7 @@ impl Edge {
         self.forged
     }
 
-    /// Datagrams that were no message, or asked for what cannot be.
+    /// Datagrams that are no valid message, or request a train that is out of range.
     #[must_use]
     pub const fn foreign(&self) -> u64 {
         self.foreign

@@ -52,10 +52,10 @@ fn pass(now: Instant, here: &mut Edge, there: &mut Edge, seen: &mut Vec<Vec<u8>>
     }
 }
 
-/// Both ask each other at once: each gets its train, and who replays everything that was said gets
-/// not one byte more than acknowledgements of his requests' size, and no train.
+/// Two routers send requests to each other at once: each gets its train. A host that replays all
+/// messages gets no train, and no more bytes than it sends.
 #[test]
-fn two_routers_and_one_who_repeats_all() {
+fn two_routers_and_a_host_that_replays_all() {
     let (mut a, mut b) = (edge(1, 11), edge(2, 22));
     let (to_a, to_b) = (
         SocketAddr::new(address(1), 7000),
@@ -86,7 +86,7 @@ fn two_routers_and_one_who_repeats_all() {
             assert_eq!(transmit.len, CONTROL_LEN);
             answered += 1;
         }
-        // From another address it is by nobody.
+        // From another address it counts as forged.
         let forged = a.forged();
         let elsewhere = SocketAddr::new(address(3), 7000);
         assert_eq!(a.on_datagram(now, elsewhere, bytes), None);
@@ -97,9 +97,9 @@ fn two_routers_and_one_who_repeats_all() {
     assert_eq!(a.prober.stats().trains, 1);
 }
 
-/// Routers with addresses of both versions of IP: each is known by that of the version that
-/// messages come in, and measures clouds of both at once. One without an IPv6 address asks nobody
-/// who has no other.
+/// Routers with addresses of both versions of IP: each is known by the address of the version that
+/// a message uses, and measures clouds of both at once. A router without an IPv6 address sends no
+/// request to an IPv6 address.
 #[test]
 fn both_versions_of_ip() {
     let own = |n: u8| Own {
@@ -130,7 +130,7 @@ fn both_versions_of_ip() {
     assert_eq!(alone.requester.stats().upstreams, 1);
 }
 
-/// The router that is asked starts anew: its tokens are void, and the next request gets a new one.
+/// The upstream router restarts: its tokens are void, and the next request gets a new one.
 #[test]
 fn a_prober_that_was_restarted() {
     let (mut a, mut b) = (edge(1, 11), edge(2, 22));

@@ -11,8 +11,8 @@
 //! Router k asks for a train of packets with a given gap, router k−1 acknowledges and sends it, and
 //! router k works out from the times of their arrival what the cloud leaves. In the paper router
 //! k−1 finds the estimate and reports it; here the work is at router k, which sees the packets
-//! arrive and knows how much of the traffic is that of its own virtual router, and router k−1 keeps
-//! nothing but who may ask and how much it has sent.
+//! arrive and knows how much of the traffic is that of its own virtual router. Router k−1 keeps
+//! only the admitted requesters and the bytes that it has sent.
 //!
 //! Nothing here reads a clock or has a socket: `now`, bytes and random numbers come in, bytes,
 //! deadlines and estimates come out. `docs/wire.md` has the messages byte by byte.
@@ -35,7 +35,7 @@ pub use message::{BadMessage, Body, CONTROL_LEN, LEAST_PROBE, Message, Probe, To
 pub use prober::{Limits, Prober, ProberStats};
 pub use requester::{Ask, Received, Requester, RequesterStats, Step};
 
-/// A datagram to be sent: so many bytes of the buffer.
+/// A datagram to be sent: the first `len` bytes of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// To whom.

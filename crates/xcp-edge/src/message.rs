@@ -57,12 +57,12 @@ impl Train {
     }
 }
 
-/// Proves that whoever shows it gets what is sent to its address.
+/// Proves that its bearer receives packets at its address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Token {
-    /// When it was made out, by the clock of whoever did, ms. 0: there is none.
+    /// Time of issue by the issuer's clock, ms. 0: there is no token.
     pub issued: u64,
-    /// That only he can have made it out.
+    /// A tag that only the issuer can compute.
     pub proof: u64,
 }
 
@@ -77,7 +77,7 @@ pub struct Probe {
     pub packets: u16,
 }
 
-/// What a message says.
+/// The contents of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Send such a train.
@@ -91,11 +91,11 @@ pub enum Body {
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Chosen at random by whoever asks, each time that it starts.
+    /// A random number that the requester draws at each start.
     pub run: u64,
     /// Counts requests of a run up from 1; answers repeat it.
     pub number: u32,
-    /// What it says.
+    /// Its contents.
     pub body: Body,
 }
 

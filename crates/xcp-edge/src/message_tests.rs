@@ -58,9 +58,9 @@ fn messages_are_read_as_they_were_written() {
     }
 }
 
-/// Whichever bit flips, and whoever says that he sent it to whom: it does not count.
+/// A message with any bit flipped, or with another sender or receiver, is refused.
 #[test]
-fn nothing_counts_that_was_changed() {
+fn changed_messages_are_refused() {
     for (message, _) in every_kind() {
         let mut out = [0; 64];
         let written = message.write(&key(), &route(1, 2), 64, &mut out).unwrap();

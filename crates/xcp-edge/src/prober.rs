@@ -12,7 +12,7 @@ use pathmark_cc::{Duration, Instant};
 use crate::Transmit;
 use crate::auth::{Key, Own};
 use crate::message::{Body, Message, Probe, Token, Train};
-use crate::replay::{Heard, Peers};
+use crate::replay::{Admission, Peers};
 
 /// Trains that are on their way or wait at most, all requesters together, and of one.
 const MOST_TRAINS: usize = 64;
@@ -49,7 +49,7 @@ pub struct ProberStats {
     pub probe_bytes: u64,
     /// Requests that got a token and nothing else.
     pub unproven: u64,
-    /// Requests that were heard before.
+    /// Requests whose number was received before.
     pub replayed: u64,
     /// Requests beyond what may be sent or kept.
     pub refused: u64,
@@ -133,17 +133,17 @@ impl Prober {
             return;
         }
         let (run, number) = (message.run, message.number);
-        let granted = match self.peers.hear(now, from, run, number, token) {
-            Heard::New => self.grant(now, from, wanted),
-            Heard::Unproven => {
+        let granted = match self.peers.admit(now, from, run, number, token) {
+            Admission::New => self.grant(now, from, wanted),
+            Admission::Unproven => {
                 self.stats.unproven += 1;
                 Train::default()
             }
-            Heard::Replayed => {
+            Admission::Replayed => {
                 self.stats.replayed += 1;
                 return;
             }
-            Heard::Full => {
+            Admission::Full => {
                 self.stats.refused += 1;
                 Train::default()
             }

@@ -69,7 +69,7 @@ fn trains_go_to_proven_addresses_only() {
     let mut prober = prober(1_000_000, 1_000_000);
     ask(&mut prober, at(5), peer(1), 44, 1, Token::default());
     let proof = token(&mut prober, at(5));
-    // The token is good for nobody else.
+    // The token is valid for no other address or run.
     ask(&mut prober, at(6), peer(2), 44, 2, proof);
     ask(&mut prober, at(6), peer(1), 45, 2, proof);
     assert_eq!(sent(&mut prober, at(6)).len(), 2);
@@ -91,10 +91,10 @@ fn trains_go_to_proven_addresses_only() {
     assert_eq!(prober.deadline(), None);
 }
 
-/// What was heard once is not heard again: not in its run, not after the requester started anew,
-/// not after this router did, and not after its entry is gone.
+/// A replayed request is refused: in its run, after a restart of the requester or of this router,
+/// and after its entry has expired.
 #[test]
-fn requests_are_not_heard_twice() {
+fn replayed_requests_are_refused() {
     let mut prober = prober(1_000_000, 1_000_000);
     ask(&mut prober, at(5), peer(1), 44, 1, Token::default());
     let old = token(&mut prober, at(5));
@@ -104,7 +104,7 @@ fn requests_are_not_heard_twice() {
     ask(&mut prober, at(7), peer(1), 44, 1, old);
     assert_eq!((prober.stats().trains, prober.stats().replayed), (1, 2));
     let _ = sent(&mut prober, at(100));
-    // Its requester starts anew.
+    // The requester restarts.
     ask(&mut prober, at(200), peer(1), 45, 1, Token::default());
     let new = sent(&mut prober, at(200));
     let token = new.iter().find_map(|(message, _)| match message.body {
@@ -171,7 +171,7 @@ fn the_table_is_bounded() {
         let _ = sent(&mut prober, at(millis));
     }
     assert_eq!(prober.deadline(), None);
-    // Those from which nothing is heard make room.
+    // Entries without requests make room.
     ask(&mut prober, at(31_000), peer(2000), 1, 1, Token::default());
     let proof = token(&mut prober, at(31_000));
     ask(&mut prober, at(31_001), peer(2000), 1, 2, proof);

@@ -1,11 +1,10 @@
-//! Who may ask, and that nothing said is heard twice.
+//! Admission of requests, and protection against replay.
 //!
-//! A requester proves its address by showing a token that was sent there. Tokens are made out
-//! without keeping anything; an entry is made only for who shows one that is fresh. An entry
-//! remembers the highest number heard in its run. Another run of the same requester (it was started
-//! anew) needs a token younger than that of the run before, so that neither a message of the old
-//! run nor one kept from before this router's own start counts again: tokens are made out by a key
-//! of this start.
+//! A requester proves its address by a token that was sent there. Issuing a token keeps no state;
+//! an entry is made only for a requester with a fresh token. The entry holds the highest request
+//! number of its run. Another run of the same requester (after a restart) needs a token younger
+//! than that of the run before, so that no message of the old run counts again. Tokens depend on a
+//! key of this start, so that no message from before this router's start counts either.
 
 use core::net::SocketAddr;
 
@@ -16,10 +15,10 @@ use crate::message::Token;
 
 /// Requesters that are kept at most.
 pub(crate) const MOST_PEERS: usize = 64;
-/// A token is fresh for so long.
+/// Time for which a token is fresh.
 pub(crate) const FRESH: Duration = Duration::from_secs(10);
-/// A requester from which nothing was heard for so long is forgotten: longer than tokens are fresh,
-/// so that by then none of its messages can count as new.
+/// A requester without requests for this time is forgotten: longer than tokens are fresh, so that
+/// by then none of its messages can count as new.
 const FORGET: Duration = Duration::from_secs(30);
 
 /// A requester that has proven its address.
@@ -29,17 +28,17 @@ struct Peer {
     run: u64,
     number: u32,
     issued: u64,
-    heard: Instant,
+    seen: Instant,
 }
 
-/// What a request is worth.
+/// The result of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Admission {
     /// It may be answered with a train.
     New,
-    /// Its sender has not proven its address, or not lately: it gets a token.
+    /// Its sender has no fresh token: it gets one.
     Unproven,
-    /// It was heard before.
+    /// Its number was received before.
     Replayed,
     /// It is proven and new, and there is no room for its sender.
     Full,
@@ -87,7 +86,7 @@ impl Peers {
             .map_or(0, |proof: &[u8; 8]| u64::from_be_bytes(*proof))
     }
 
-    /// A token for whoever gets what is sent to `to`.
+    /// A token to be sent to `to`.
     pub(crate) fn token(&self, now: Instant, to: SocketAddr, run: u64) -> Token {
         let issued = self.clock(now);
         Token {
@@ -96,21 +95,21 @@ impl Peers {
         }
     }
 
-    /// A request came; its authenticator is right.
-    pub(crate) fn hear(
+    /// Admits or refuses a request whose authenticator is right.
+    pub(crate) fn admit(
         &mut self,
         now: Instant,
         from: SocketAddr,
         run: u64,
         number: u32,
         token: &Token,
-    ) -> Heard {
+    ) -> Admission {
         let clock = self.clock(now);
         let proven = token.issued != 0
             && token.issued <= clock
             && self.proof(from, run, token.issued) == token.proof;
         if !proven {
-            return Heard::Unproven;
+            return Admission::Unproven;
         }
         let age = Duration::from_millis(clock - token.issued);
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.address == from) {
@@ -120,33 +119,33 @@ impl Peers {
                 token.issued > peer.issued
             };
             if !later {
-                return Heard::Replayed;
+                return Admission::Replayed;
             }
-            (peer.run, peer.number, peer.heard) = (run, number, now);
+            (peer.run, peer.number, peer.seen) = (run, number, now);
             peer.issued = peer.issued.max(token.issued);
-            return Heard::New;
+            return Admission::New;
         }
         if age > FRESH {
-            return Heard::Unproven;
+            return Admission::Unproven;
         }
         let peer = Peer {
             address: from,
             run,
             number,
             issued: token.issued,
-            heard: now,
+            seen: now,
         };
         if self.peers.len() < MOST_PEERS {
             self.peers.push(peer);
-            return Heard::New;
+            return Admission::New;
         }
-        let gone = self.peers.iter_mut().find(|peer| now - peer.heard > FORGET);
+        let gone = self.peers.iter_mut().find(|peer| now - peer.seen > FORGET);
         match gone {
             Some(place) => {
                 *place = peer;
-                Heard::New
+                Admission::New
             }
-            None => Heard::Full,
+            None => Admission::Full,
         }
     }
 

@@ -5,10 +5,10 @@
 //! III-A.3), and not before a while that doubles each time. The paper leaves the timeout open: here
 //! it is three round trips to that router, at least 200 ms, and doubles with each try.
 //!
-//! Who is asked follows from addresses in headers, which are anybody's word. So the table is
-//! bounded, an entry without packets expires, and all routers that never acknowledged anything
-//! together get ten requests per second, however many there are. Those of them with addresses of
-//! one IPv6 prefix of 64 bits, all of which one host may have, get a quarter of the table.
+//! The addresses of upstream routers come from headers, which any host can forge. So the table is
+//! bounded, an entry without packets expires, and all routers that never acknowledged a request get
+//! ten requests per second together. Those with addresses of one IPv6 prefix of 64 bits, all of
+//! which one host may have, get a quarter of the table.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -22,9 +22,9 @@ use crate::message::{Body, Message, Probe, Token, Train};
 pub(crate) const MOST_UPSTREAMS: usize = 32;
 /// Those that acknowledged nothing, of one IPv6 prefix of 64 bits.
 const MOST_OF_PREFIX: usize = 8;
-/// One from which no packet came for so long is forgotten.
+/// A router without packets for this time is forgotten.
 const INACTIVE: Duration = Duration::from_secs(10);
-/// One that does not acknowledge makes room for others after so long.
+/// A router without an acknowledgement makes room for others after this time.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Least time that an acknowledgement is waited for; the first guess too.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
@@ -94,7 +94,7 @@ pub struct RequesterStats {
     pub requests: u64,
     /// Acknowledgements that were awaited.
     pub acknowledged: u64,
-    /// Answers that nobody waited for: late, repeated, or replayed.
+    /// Answers to no open request: late, repeated, or replayed.
     pub stray: u64,
     /// Requests that were refused.
     pub refused: u64,

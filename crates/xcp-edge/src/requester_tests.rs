@@ -203,9 +203,9 @@ fn one_prefix_does_not_fill_the_table() {
     assert!(requester.stats().no_room > 10_000);
 }
 
-/// What no other host can have for an address is not asked.
+/// An address that no other host can have gets no request.
 #[test]
-fn addresses_of_nobody() {
+fn addresses_of_no_host() {
     let own = crate::auth::Own {
         v4: Ipv4Addr::new(192, 0, 2, 9),
         v6: "2001:db8::9".parse().unwrap(),

@@ -11,7 +11,7 @@ use xcp_edge::{
     Body, CONTROL_LEN, Edge, Key, Limits, Message, Prober, Requester, Route, Step, Train,
 };
 
-/// Random inputs in `cargo test`, beside the corpus.
+/// Random inputs in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 20_000;
 /// Longest random input, bytes.
 const MAX_LEN: usize = 512;
@@ -34,8 +34,8 @@ fn edge() -> Edge {
     Edge::new(OWN, key(), prober, requester)
 }
 
-/// Datagrams of anybody, and of somebody who knows the secret: what is answered is answered within
-/// the budget, and answers to who has not proven his address are no longer than questions.
+/// Datagrams with and without the secret: answers stay within the budget, and answers to an
+/// unproven address are no longer than the requests.
 fn datagrams(input: &[u8]) {
     let mut edge = edge();
     let from = SocketAddr::from(([192, 0, 2, 2], 9));

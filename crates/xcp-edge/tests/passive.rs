@@ -1,9 +1,9 @@
-//! What a port could learn from the arrivals of data packets alone, beside trains: why estimates
-//! are made by trains, and data packets are only counted (`docs/control-laws.md`, XCP-i).
+//! What the arrivals of data packets alone show, compared with trains: why estimates use trains,
+//! and data packets are only counted (`docs/control-laws.md`, XCP-i).
 //!
-//! Data packets say nothing of when they were sent into the cloud. So how far apart they arrive
-//! tells the narrow link's rate where several waited there together, and their sender's pace
-//! otherwise, and a port cannot tell which.
+//! Data packets do not carry the time at which they entered the cloud. The gap between two of them
+//! gives the narrow link's rate if they waited there together, and otherwise their sender's pace. A
+//! port cannot distinguish the two.
 
 use rand_pcg::{
     Pcg64Mcg,
@@ -80,9 +80,9 @@ fn fastest_rows(arrivals: &[f64]) -> f64 {
     rates.get(rates.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// The narrow link's rate from data packets, by how they come. A sender that paces, as XCP's do,
-/// shows its own pace, or beside foreign traffic the link's rate if its packets then wait together
-/// often enough; groups of ten show the link's. Which of these it was does not show.
+/// The narrow link's rate from data packets. The packets of a pacing sender, such as XCP's, show
+/// its pace; with foreign traffic they show the link's rate if they wait together often enough.
+/// Groups of ten show the link's rate. Arrivals do not show which of these it was.
 #[test]
 fn data_packets_show_their_senders_pace() {
     let capacity = 30e6 / 8.0;
@@ -98,14 +98,14 @@ fn data_packets_show_their_senders_pace() {
             found.sort_by(f64::total_cmp);
             let found = found[2];
             println!("data {share}, groups of {group}, foreign {foreign}: {found:.3} of the rate");
-            let told = match (group, foreign > 0.0) {
+            let expected = match (group, foreign > 0.0) {
                 (1, false) => share,
                 // The pace, by the few rows that waited together a little more.
                 (1, true) if share < 0.3 => 0.23,
                 _ => 1.0,
             };
             assert!(
-                (found - told).abs() <= 0.02,
+                (found - expected).abs() <= 0.02,
                 "{share} {group} {foreign}: {found}"
             );
         }

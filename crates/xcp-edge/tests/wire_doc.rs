@@ -66,9 +66,9 @@ fn messages_are_those_of_the_document() {
         let route = Route { from, to };
         let mut out = [0; 64];
         let len = message(body).write(&key, &route, 48, &mut out).unwrap();
-        let told = all.remove(name).unwrap_or_default();
-        assert_eq!(told, out[..len], "{name}: {:02x?}", &out[..len]);
-        assert_eq!(Message::read(&key, &route, &told), Ok(message(body)));
+        let documented = all.remove(name).unwrap_or_default();
+        assert_eq!(documented, out[..len], "{name}: {:02x?}", &out[..len]);
+        assert_eq!(Message::read(&key, &route, &documented), Ok(message(body)));
     }
     assert!(all.is_empty(), "{all:?}");
 }

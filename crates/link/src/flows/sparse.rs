@@ -5,19 +5,19 @@
 //! their class keep. So they pass before those, while each of them sends less than half of what a
 //! flow of the class has in the mean, and all of them together less than half of what the class
 //! has. A quarter of that, two packets at least if they leave a quarter, is for flows that were
-//! seen in one epoch only, and they have no more: whoever changes ports with each packet leaves the
-//! rest to sparse flows that last, and these leave connections that begin their part.
+//! seen in one epoch only, and they have no more: a sender that changes ports with each packet
+//! leaves the rest to sparse flows that last, and these leave new connections their part.
 //!
 //! None of their packets overtakes an earlier one of the same flow: a flow passes first only once
 //! its last packet in the queue of its class has left. Flows without a place in the table wait in
-//! the queue, and share one number for their last packet per set of the table; whoever finds a
-//! place begins with that number, and whoever loses its place leaves its own there.
+//! the queue, and share one number for their last packet per set of the table. A flow that gets a
+//! place begins with that number, and a flow that loses its place leaves its own there.
 
 use super::{Flows, ONE_FLOW_Q8, Place, SEEN_ONCE, SETS, Sums, WAYS, lately};
 use crate::queue::FULL_PACKET;
 use pathmark_cc::Instant;
 
-/// A flow may send so much in an epoch and be sparse, however many flows there are.
+/// A flow may send this many bytes in an epoch and be sparse, with any number of flows.
 const FEW_BYTES: u64 = 4 * FULL_PACKET;
 /// The part of that which flows that were seen in one epoch only may have, all together.
 const PART_OF_NEWCOMERS: u64 = 4;
@@ -98,7 +98,7 @@ impl Class {
             last: vec![[0; WAYS + 1]; SETS].into_boxed_slice(),
             each: FEW_BYTES,
             left: 2 * FEW_BYTES,
-            // Nobody lasts yet.
+            // No flow lasts yet.
             left_to_newcomers: 2 * FEW_BYTES,
         }
     }

@@ -1,16 +1,16 @@
 //! Flows that go on with more than their fair share while the queue of feedback overflows.
 //!
-//! A shim in front of a packet says nothing of its sender's conduct. Flows that obey leave the
-//! queue of feedback short, so nobody is judged while it is. Where it overflows for
+//! A shim in front of a packet does not show whether its sender obeys. Flows that obey leave the
+//! queue of feedback short, so no flow is judged while it is. Where it overflows for
 //! longer than obeying takes to show, and some flow there has less than half of a fair share, those
 //! that go on with more than the max-min fair share (by the bytes that arrive, as in approximate
 //! fair dropping; Pan, Breslau, Prabhakar and Shenker, ACM CCR 2003) are unresponsive (RFC 7567,
 //! section 4.4) and are set aside: their packets are plain traffic, get no answers, do not count in
-//! the law's load, and all together have of the link what nobody else uses. After a while they come
+//! the law's load, and share the part of the link that no other flow uses. After a while they come
 //! back, unless they still send more than what passes; the time doubles.
 //!
-//! Flows that were seen in few epochs only are judged together, as one flow: whoever changes ports
-//! is in it.
+//! Flows that were seen in few epochs only are judged together, as one flow, which includes senders
+//! that change ports.
 
 mod bucket;
 mod judge;
@@ -38,19 +38,20 @@ const LEAST_PART_OF_RATE: u64 = 33;
 /// The part of what is left that flows aside leave, too.
 const LEFT_UNUSED: u64 = 16;
 
-/// What the port watches for, and who is aside.
+/// Records of the flows that are suspected or set aside, and the port's state that they are judged
+/// by.
 #[derive(Debug)]
 pub(crate) struct Watch {
     records: Box<[[Record; WAYS]]>,
     newcomers: Record,
-    /// Somebody is aside.
+    /// A flow is set aside.
     acting: bool,
-    /// Somebody has a record.
+    /// A flow has a record.
     busy: bool,
     /// The largest capacity, in bytes per second, of the running and the last stretch of time.
     capacity: [u64; 2],
     since: Instant,
-    /// The law's least interval of the same stretches, while nobody was suspected, and how long a
+    /// The law's least interval of the same stretches, while no flow was suspected, and how long a
     /// full queue takes to drain.
     interval: [Duration; 2],
     queueing: Duration,
@@ -101,7 +102,7 @@ impl Watch {
         }
     }
 
-    /// Somebody is aside, so that it matters who sends.
+    /// True if a flow is set aside, so that packets must be matched to flows.
     #[inline]
     pub(super) const fn acts(&self) -> bool {
         self.acting
@@ -134,7 +135,7 @@ impl Watch {
     /// Takes down the port's state, some times per epoch.
     pub(crate) fn look(&mut self, now: Instant, look: Look) {
         if look.rate == 0 {
-            // An outage says nothing of anybody, and takes no time.
+            // An outage says nothing about flows, and takes no time.
             self.since = now;
             return;
         }
@@ -177,7 +178,7 @@ impl Watch {
         }
     }
 
-    /// Nothing is held against anybody.
+    /// Clears all records.
     pub(super) fn forget_all(&mut self) {
         self.records.fill([Record::default(); WAYS]);
         self.newcomers = Record::default();
@@ -199,8 +200,7 @@ impl Watch {
         self.busy && record.is_some_and(|record| record.strikes > 0)
     }
 
-    /// True if the flow at a place is aside, seen in so many epochs as [`Flows::epochs`] counts
-    /// them.
+    /// True if the flow at a place is set aside; `epochs` is its count by [`Flows::epochs`].
     pub(super) fn is_aside(&self, set: usize, way: usize, epochs: u8) -> bool {
         if !self.acting {
             return false;

@@ -25,7 +25,7 @@ const VCP: Carried = Carried::Vcp(VcpCarried {
 /// 20 Mbit/s in bytes per second.
 const RATE: u64 = 2_500_000;
 
-/// A law that answers whoever it hears.
+/// A law that answers every packet.
 #[derive(Debug)]
 struct Law {
     interval: Duration,
@@ -143,7 +143,7 @@ impl Rig {
     }
 }
 
-/// 1 Mbit/s of somebody who obeys.
+/// 1 Mbit/s from a flow that obeys.
 fn modest() -> Sender {
     sender(125_000, |_| 1)
 }
@@ -297,7 +297,8 @@ proptest! {
         }
     }
 
-    /// Whatever comes, nothing overflows, and nobody is aside for longer than the longest time.
+    /// With any input, nothing overflows, and no flow is set aside for longer than the longest
+    /// time.
     #[test]
     fn is_bounded(
         steps in prop::collection::vec(

@@ -1,10 +1,10 @@
 //! What a class is worth.
 //!
 //! A class is worth as many flows as carry its bytes: (Σb)² / Σb² over the bytes b of each flow,
-//! averaged over seconds, which is n for n flows of one rate. Whoever forges flows buys no more of
-//! it than they pay for in bytes: small flows hardly count, flows that do not last from one epoch
-//! to the next count as one all together, and those that lose too much of what they send count as
-//! one as well, for none of them heeds losses. Where a class loses much, what a flow sends above a
+//! averaged over seconds, which is n for n flows of one rate. Forged flows raise it only by the
+//! bytes that they send: small flows hardly count, flows that do not last from one epoch to the
+//! next count as one all together, and those that lose too much of what they send count as one as
+//! well, for none of them reacts to losses. Where a class loses much, what a flow sends above a
 //! fair share of what passes does not count, and is what it loses.
 
 use pathmark_cc::Instant;

@@ -73,8 +73,8 @@ impl BitErrors {
         lost
     }
 
-    /// Sends so many bytes and returns how many of them are wrong, counting no further than one
-    /// more than `enough`.
+    /// Sends `bytes` bytes and returns the number of wrong ones, counting no further than
+    /// `enough` + 1.
     fn wrong_bytes(&mut self, bytes: u32, enough: u32) -> u32 {
         let bits = 8 * u64::from(bytes);
         // A byte is not more than wrong: errors count from `fresh` on. Gaps have no memory, so they

@@ -8,11 +8,11 @@ const MILLION: u64 = 1_000_000;
 /// What a code word adds to its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redundancy {
-    /// So much that this many wrong bytes are put right: two bytes for each, as Reed and Solomon's
-    /// codes need.
+    /// Enough to correct this number of wrong bytes: two bytes for each, as Reed-Solomon codes
+    /// need.
     Corrects(u32),
-    /// So much that data make up this share of the word, in millionths, at most 10⁶. Half of the
-    /// bytes added can be put right.
+    /// The share of data in the word, in millionths, at most 10⁶. Half of the added bytes can be
+    /// corrected.
     Rate(u32),
 }
 

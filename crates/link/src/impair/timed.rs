@@ -60,7 +60,7 @@ impl TimedGilbertElliott {
                 self.bad_share + (was - self.bad_share) * stays
             }
         };
-        // Packets are told in order; one that is told late finds the chain where it is.
+        // Packets come in order of their times; an earlier time finds the chain where it is.
         self.last = Some(self.last.map_or(sent, |last| last.max(sent)));
         let uniform = f64::from(self.random.next_u32()) / 4_294_967_296.0;
         self.bad = uniform < chance;
@@ -144,7 +144,7 @@ mod tests {
             let mut chain = chain(5, 5, seed);
             let first = chain.strikes(Instant::from_millis(9));
             assert!((0..100).all(|_| chain.strikes(Instant::from_millis(9)) == first));
-            assert_eq!(chain.strikes(Instant::from_millis(8)), first, "told late");
+            assert_eq!(chain.strikes(Instant::from_millis(8)), first, "earlier");
         }
     }
 

@@ -21,7 +21,7 @@ use crate::wire::{Jitter, WireConfig};
 
 /// A link's packets are spaced to this time and no finer: the driver wakes up no more often.
 const SMOOTH: Duration = Duration::from_micros(100);
-/// Round-trip time that a queue without limit is sized for, if nobody says otherwise.
+/// Round-trip time that a queue without limit is sized for, unless one is configured.
 const DEFAULT_RTT: Duration = Duration::from_millis(200);
 /// Room of a queue without limit at a link without rate.
 const DEFAULT_PACKETS: u64 = 1000;
@@ -283,7 +283,7 @@ impl LinkSpec {
         self.queue.separate.unwrap_or(feedback)
     }
 
-    /// The control law, told the rate or the capacity, whichever is less; `None` without one.
+    /// The control law, with the lesser of rate and capacity; `None` without one.
     #[must_use]
     pub fn controller(
         &self,

@@ -71,8 +71,8 @@ pub struct ChangeSpec {
     /// New control law.
     #[serde(default, deserialize_with = "law")]
     pub controller: Option<LinkAlgorithm>,
-    /// The port's router stops, and runs again after so long: what waits is lost, what arrives
-    /// meanwhile too, and the law begins anew.
+    /// The port's router stops, and runs again after this time: queued packets and those that
+    /// arrive meanwhile are lost, and the law starts from its initial state.
     #[serde(default, deserialize_with = "restart")]
     pub restart: Option<Span>,
 }
@@ -112,7 +112,7 @@ pub struct LinkSpec {
     pub trace: Option<Arc<Trace>>,
     /// What the control law may reckon with, where that is less than the rate or there is none.
     pub capacity: Option<RateValue>,
-    /// The control law is told no rate, but what the link could send lately.
+    /// The control law gets no rate, but what the link could send recently.
     pub follow: bool,
     /// Propagation delay, one way.
     pub delay: Span,
@@ -134,8 +134,8 @@ pub struct LinkSpec {
 }
 
 impl LinkSpec {
-    /// The most loss by corruption that a port may declare: beyond it nobody could tell a link from
-    /// a broken one.
+    /// The most loss by corruption that a port may declare: beyond it, a link cannot be
+    /// distinguished from a broken one.
     pub const MOST_CORRUPTION: Percent = Percent { ppm: 300_000 };
 
     /// Its controller grants starting rates or (`false`) does not.
@@ -163,7 +163,7 @@ impl LinkSpec {
         None
     }
 
-    /// True if its control law is to be told what clouds have left, as measured by packets.
+    /// True if its control law takes the estimates of clouds, as measured by packets.
     #[must_use]
     pub fn measures_clouds(&self) -> bool {
         self.laws().any(LinkAlgorithm::measured_estimate)

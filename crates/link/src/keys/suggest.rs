@@ -1,7 +1,7 @@
 //! The nearest known word.
 
-/// The word of `known` that takes the fewest edits from `given`, if it looks meant (at most a third
-/// of it wrong, or two letters).
+/// The entry of `known` with the smallest edit distance from `given`, if that is at most a third of
+/// its letters, or two letters.
 #[must_use]
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known

@@ -1,4 +1,4 @@
-//! What a port's control law may reckon with: the rate, what the port is told, or what it measures.
+//! The capacity of a port's control law: the rate, a configured value, or a measurement.
 
 use pathmark_cc::Instant;
 
@@ -42,15 +42,15 @@ impl<P> Port<P> {
         passed.unwrap_or_else(|| self.stats.capacity_bytes(now))
     }
 
-    /// What the control law may reckon with, in bytes per second.
+    /// The capacity for the control law, in bytes per second.
     #[must_use]
     pub fn capacity(&self) -> Option<u64> {
         told(self.follow.as_deref(), &self.shaper, self.hint)
     }
 }
 
-/// The rate that a control law is told, what was measured if it is measured, and no more than the
-/// hint.
+/// The capacity that a control law gets: the measured one if `follow` is set, else the rate; at
+/// most the hint.
 pub(super) fn told(follow: Option<&Follow>, shaper: &Shaper, hint: Option<u64>) -> Option<u64> {
     let rate = follow.map(Follow::rate).or_else(|| shaper.rate());
     match (rate, hint) {

@@ -1,24 +1,24 @@
-//! What a link could carry lately, for control laws that are not told its rate.
+//! The recent capacity of a link, for control laws that do not get its rate.
 //!
-//! The port counts what the link could have sent, whether or not somebody used it, and tells its
-//! law the mean over the last 100 ms every 20 ms, as the routers of ABC follow their wireless links
-//! (Goyal et al., "ABC: A Simple Explicit Congestion Controller for Wireless Networks", NSDI 2020,
-//! §3.1.2); over more where fewer than eight full packets could go in that. Nothing of what comes
-//! is known. How far one 100 ms differs from the one before says how much is to wait at the port,
-//! so that a rise of the rate finds something to send.
+//! The port counts the bytes that the link could have sent, used or not. Every 20 ms it passes the
+//! mean over the last 100 ms to its law, as the routers of ABC follow their wireless links (Goyal
+//! et al., "ABC: A Simple Explicit Congestion Controller for Wireless Networks", NSDI 2020,
+//! §3.1.2). The mean covers more time if fewer than eight full packets fit into 100 ms. Future
+//! rates are not known. The difference between one 100 ms and the one before sets how long packets
+//! may wait at the port, so that packets are queued when the rate rises.
 
 use pathmark_cc::{Duration, Instant};
 
 /// Time between two looks.
 const STEP: Duration = Duration::from_millis(20);
-/// The mean is over so many of them.
+/// Looks in the mean.
 const STEPS: usize = 5;
-/// It is over more, up to so many, until the link could have sent so many bytes: with fewer packets
-/// the mean says when the last one came rather than what the rate is.
+/// Most looks in the mean, until the link could have sent `LEAST_BYTES`: with fewer packets the
+/// mean depends on the time of the last one rather than on the rate.
 const MOST_STEPS: usize = 50;
 const LEAST_BYTES: u64 = 8 * 1500;
-/// Packets may wait for so long where the means of two 100 ms in a row differ by half of the rate
-/// or more, and for less in proportion.
+/// Longest time that packets may wait, if the means of two consecutive 100 ms differ by half of the
+/// rate or more; proportionally less otherwise.
 const MOST_WAIT: Duration = Duration::from_millis(30);
 /// What was seen counts for 1/32 less with every 100 ms.
 const FORGET: u64 = 32;
@@ -138,7 +138,7 @@ impl Variation {
 mod tests {
     use super::*;
 
-    /// Looks at a link that could have sent so many bytes in each step.
+    /// Looks at a link that could have sent these bytes in each step.
     fn looks(steps: &[u64]) -> (Follow, Vec<u64>) {
         let mut follow = Follow::new(Instant::ZERO, 77, 0);
         assert_eq!(follow.rate(), 77);

@@ -169,7 +169,7 @@ impl Law {
     }
 }
 
-/// So many nanoseconds after `at`.
+/// The time `nanos` ns after `at`.
 #[inline]
 const fn after(at: Instant, nanos: u64) -> Instant {
     Instant::from_nanos(at.as_nanos().saturating_add(nanos))

@@ -20,8 +20,8 @@ impl<P> Queues<P> {
         }
     }
 
-    /// True if the control law is told of this packet's arrival: of all in a common queue, else of
-    /// its own class. `None`: the packet goes no further.
+    /// True if this packet's arrival counts for the control law: every packet in a common queue,
+    /// else those of its own class. `None`: the packet is dropped.
     #[inline]
     pub(super) fn hears(&mut self, now: Instant, arrival: &mut Arrival) -> Option<bool> {
         match self {
@@ -30,8 +30,8 @@ impl<P> Queues<P> {
         }
     }
 
-    /// True if a packet that the law hears is of a flow that hears the law. Of a common queue's
-    /// packets that can be told of those alone that carry feedback.
+    /// True if a packet that counts for the law is of a flow that gets its answers. In a common
+    /// queue, only packets that carry feedback show this.
     #[inline]
     pub(super) fn is_feedback(&self, arrival: &Arrival) -> bool {
         matches!(self, Self::Two(_)) || arrival.carried.is_feedback()

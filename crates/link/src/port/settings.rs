@@ -18,8 +18,7 @@ impl<P> Port<P> {
         retimed
     }
 
-    /// Tells the control law what is left of the cloud behind `upstream`, measured since it was
-    /// told last.
+    /// Passes a new estimate of the cloud behind `upstream` to the control law.
     pub fn tell_cloud(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
         self.law.on_estimate(now, upstream, estimate);
     }

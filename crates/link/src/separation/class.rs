@@ -6,7 +6,7 @@ use crate::flows::WHOLE_Q16;
 use crate::owner::Owner;
 use crate::queue::{Depth, DropTail, FULL_PACKET, Limit, Popped, Queue, Queued};
 
-/// A class has room for so many full packets at least.
+/// Least room of a class, in full packets.
 const LEAST_PACKETS: u64 = 8;
 /// Bytes that a class may hold however small its share, as long as the other holds as many: were
 /// that less than a packet, nothing of the class would ever pass a buffer that the other one fills.

@@ -1,15 +1,15 @@
-//! What the class with feedback leaves of its share to a class that waits for it.
+//! The part of its share that the class with feedback leaves to a waiting class.
 //!
-//! A control law aims at a little less than the capacity that it is told, and its flows' rates vary
-//! below that, so that its queue stays empty. Alone on a link that is what a short queue costs.
-//! Beside another class whose packets always wait it makes the share smaller than it should be: the
-//! other one takes what is left, and flows that obey have less than those that do not. So while the
-//! other class waits, the law is told as much more than the share as it has left lately, a
-//! sixteenth at most; and less again as soon as a queue of its own stands.
+//! A control law aims at a little less than its capacity, and its flows' rates vary below that, so
+//! that its queue stays empty. Alone on a link that is what a short queue costs. With another class
+//! whose packets always wait, it makes the share smaller than it should be: the other class takes
+//! the rest, and flows that obey have less than those that do not. So while the other class waits,
+//! the law gets a bonus on its share: the part that it left unused recently, at most 1/16. The
+//! bonus falls as soon as the law's own class has a queue.
 
 use super::window::Rates;
 
-/// The most that is told on top is the share over this.
+/// The largest bonus is the share divided by this.
 const MOST: u64 = 16;
 /// Of what a window left unused this part is added: with windows of 50 ms 1.6 s together, longer
 /// than a law's own interval on most paths.
@@ -20,7 +20,7 @@ const FALL: u64 = 8;
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unused {
-    /// What is told on top of the share, in bytes per second.
+    /// The bonus on the share, in bytes per second.
     more: u64,
     /// In the running window the class's own queue was empty once, and so was the other's.
     own_empty: bool,
@@ -28,7 +28,7 @@ pub(super) struct Unused {
 }
 
 impl Unused {
-    /// A packet leaves while so many packets wait in the class's own queue, and the other's.
+    /// A packet leaves while `own` packets wait in the class's queue, and `other` in the other one.
     #[inline]
     pub(super) fn on_departure(&mut self, own: u64, other: u64) {
         self.own_empty |= own == 0;

@@ -47,8 +47,8 @@ impl Window {
 
     #[cold]
     fn turn(&mut self, now: Instant, elapsed: u64) {
-        // As many steps as windows have passed, so that it does not matter how often somebody came
-        // by; after a pause the past says nothing.
+        // One step per elapsed window, so that the frequency of calls does not matter; after a
+        // pause the old average is void.
         let windows = elapsed / WINDOW_NANOS;
         let step = |average: &mut u64, sent: u64| {
             let rate = u128::from(sent) * 1_000_000_000 / u128::from(elapsed);

@@ -15,7 +15,7 @@ pub enum DropCause {
     Early,
     /// The other class of a separated port, or a sparse flow of its own, had its room.
     PushedOut,
-    /// The control law held its flow back: it sent more than it said, or than it was told.
+    /// The control law held its flow back: it sent more than it declared, or than it was granted.
     Policed,
     /// The impaired wire lost it.
     RandomLoss,

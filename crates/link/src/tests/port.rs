@@ -36,7 +36,7 @@ pub(super) fn port(rate: u64, limit: Limit) -> Port<u32> {
     Port::new(Instant::ZERO, queue, Shaper::new(Some(rate)))
 }
 
-/// Remembers what it was told, in the order in which it was told.
+/// Records its calls in order.
 #[derive(Debug, Default)]
 pub(super) struct Witness {
     pub(super) events: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
@@ -126,8 +126,8 @@ fn the_controller_hears_arrivals_departures_drops_and_time() {
     assert_eq!(stats.capacity_bytes(Instant::from_millis(100)), 100_000);
 }
 
-/// A law hears of packets of its own class for which there was no room, and of none that RED took
-/// or that carry nothing.
+/// A law is notified of packets of its own class that found no room, and neither of RED's drops nor
+/// of packets without a header.
 #[test]
 fn only_tail_drops_of_feedback_are_told() {
     let drops = |port: Port<u32>, arrivals: &[Carried]| {
@@ -409,8 +409,8 @@ proptest! {
     }
 }
 
-/// While its router is down a port holds nothing and tells nobody anything; then a new law begins
-/// with an empty queue. Rate and counters stay.
+/// While its router is down, a port holds no packets and calls no law; then a new law begins with
+/// an empty queue. Rate and counters stay.
 #[test]
 fn a_restart_forgets_queue_and_law() {
     let (old, new) = (Witness::default(), Witness::default());
@@ -467,7 +467,7 @@ fn a_restart_forgets_queue_and_law() {
     assert_eq!(
         told_old.lock().unwrap().len(),
         heard,
-        "the old law hears no more"
+        "the old law is called again"
     );
     let told_new = told_new.lock().unwrap();
     assert!(

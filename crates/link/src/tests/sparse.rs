@@ -1,4 +1,4 @@
-//! Sparse flows of the class without feedback, beside larger ones.
+//! Sparse flows of the class without feedback, with larger ones.
 
 use pathmark_cc::{Arrival, Carried, Instant};
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ struct Fate {
 struct Beside(u64, u32);
 const NOBODY: Beside = Beside(0, 0);
 const ONE: Beside = Beside(1, 1500);
-/// So many that all others have a 33rd of the link.
+/// 100 flows, so that all others have 1/33 of the link.
 const MANY: Beside = Beside(100, 1250);
 
 /// Sends `of(ms)` in each millisecond, as (flow, bytes), for 20 s.
@@ -91,7 +91,7 @@ fn fates(
     move |flow| fates.get(&flow).copied().unwrap_or_default()
 }
 
-/// A call of 100 kbit/s beside a flow of 20 Mbit/s that heeds nothing: none of its packets is lost,
+/// A call of 100 kbit/s and an unresponsive flow of 20 Mbit/s: none of the call's packets is lost,
 /// and each waits for some packets under way, not for the queue of 40 ms.
 #[test]
 fn a_call_beside_a_flood_loses_nothing_and_does_not_wait() {
@@ -130,7 +130,7 @@ fn the_first_packets_of_a_connection_do_not_wait() {
     }
 }
 
-/// Three flows that heed nothing, of 12, 6 and 2 Mbit/s: the one below half of a fair share loses
+/// Three unresponsive flows of 12, 6 and 2 Mbit/s: the one below half of a fair share loses
 /// nothing, though 10 Mbit/s do not suffice for all.
 #[test]
 fn who_sends_less_than_half_of_a_share_loses_nothing() {
@@ -152,8 +152,8 @@ fn who_sends_less_than_half_of_a_share_loses_nothing() {
     assert!(kept(1) < 0.75, "{}", kept(1));
 }
 
-/// Two thirds of what arrives are new flows with each packet. They do not starve a steady flow
-/// beside them, whose packet comes before, between or after theirs in each millisecond.
+/// Two thirds of the arriving packets are new flows each. They do not starve a steady flow, whose
+/// packet comes before, between or after theirs in each millisecond.
 #[test]
 fn new_flows_by_the_thousand_do_not_starve_the_others() {
     let fate = fates(NOBODY, |ms| {
@@ -169,7 +169,7 @@ fn new_flows_by_the_thousand_do_not_starve_the_others() {
     assert!((0.25..0.35).contains(&kept), "{kept}");
 }
 
-/// A flood that is a new flow with each packet begins beside two calls: none of their packets is
+/// A flood with a new flow for each packet begins during two calls: none of the calls' packets is
 /// lost or waits behind the flood's.
 #[test]
 fn new_flows_by_the_thousand_do_not_hold_up_calls() {
@@ -213,8 +213,8 @@ fn sparse_flows_leave_connections_that_begin_their_part() {
     }
 }
 
-/// Twenty connections that begin within an epoch beside two large flows: their first packets, one
-/// of 1200 bytes and two small ones of each, neither wait nor get lost.
+/// Twenty connections begin within an epoch during two large flows: their first packets, one of
+/// 1200 bytes and two small ones of each, neither wait nor get lost.
 #[test]
 fn handshakes_beside_large_flows_do_not_wait() {
     let fate = fates(NOBODY, |ms| {
@@ -236,7 +236,7 @@ fn handshakes_beside_large_flows_do_not_wait() {
 }
 
 /// Two calls of 160 kbit/s each, in a class that has a 33rd of the link, 303 kbit/s: half of it
-/// remains for the large flow beside them, and for what the calls send on top.
+/// remains for the large flow, and for the calls' bytes above their half.
 #[test]
 fn calls_do_not_starve_a_large_flow_in_a_small_class() {
     let fate = fates(MANY, |ms| {
@@ -256,7 +256,7 @@ fn calls_do_not_starve_a_large_flow_in_a_small_class() {
     );
 }
 
-/// So many hashes of flows that share one set of the table.
+/// Hashes of `flows` flows that share one set of the table.
 fn one_set(flows: usize) -> Vec<u32> {
     let set = |hash: &u32| hash.wrapping_mul(0x9E37_79B1) >> 23 == 7;
     (1..).filter(set).take(flows).collect()

@@ -54,30 +54,34 @@ impl Hosts {
 /// Forwards in a thread of its own.
 pub(crate) struct Forwarder {
     stop: Arc<AtomicBool>,
-    bell: UnixStream,
+    waker: UnixStream,
     /// Gives the CPU time that it took.
     thread: JoinHandle<Duration>,
 }
 
 impl Forwarder {
-    /// `run` forwards until it is told to stop.
+    /// `run` forwards until its flag is set; the socket becomes readable then.
     pub(crate) fn start(run: impl FnOnce(&AtomicBool, &UnixStream) + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (bell, ear) = UnixStream::pair().unwrap();
+        let (waker, wake_fd) = UnixStream::pair().unwrap();
         let flag = stop.clone();
         let thread = thread::spawn(move || {
-            run(&flag, &ear);
+            run(&flag, &wake_fd);
             // The first number: nanoseconds that this thread has run.
             let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
             let nanos = stat.split(' ').next().unwrap().parse().unwrap();
             Duration::from_nanos(nanos)
         });
-        Self { stop, bell, thread }
+        Self {
+            stop,
+            waker,
+            thread,
+        }
     }
 
     pub(crate) fn finish(mut self) -> Duration {
         self.stop.store(true, Ordering::Relaxed);
-        self.bell.write_all(&[1]).unwrap();
+        self.waker.write_all(&[1]).unwrap();
         self.thread.join().unwrap()
     }
 }
@@ -88,13 +92,13 @@ pub(crate) fn copy(hosts: &Hosts) -> Forwarder {
         .tuns
         .each_ref()
         .map(|tun| File::from(tun.fd.try_clone().unwrap()));
-    Forwarder::start(move |stop, ear| {
+    Forwarder::start(move |stop, wake_fd| {
         let mut buffer = vec![0; 70_000];
         while !stop.load(Ordering::Relaxed) {
             let mut fds = [
                 PollFd::new(&files[0], PollFlags::IN),
                 PollFd::new(&files[1], PollFlags::IN),
-                PollFd::new(ear, PollFlags::IN),
+                PollFd::new(wake_fd, PollFlags::IN),
             ];
             poll(&mut fds, None).unwrap();
             let ready = [0, 1].map(|side: usize| !fds[side].revents().is_empty());
@@ -160,15 +164,15 @@ pub(crate) fn driver(hosts: &Hosts, spec: &LinkSpec) -> Driver {
 /// Forwards as `vcp-router` does.
 pub(crate) fn route(hosts: &Hosts, spec: &LinkSpec) -> Forwarder {
     let mut driver = driver(hosts, spec);
-    Forwarder::start(move |stop, ear| {
-        let watched = [ear.as_raw_fd()];
+    Forwarder::start(move |stop, wake_fd| {
+        let watched = [wake_fd.as_raw_fd()];
         while !stop.load(Ordering::Relaxed) {
             driver.turn(&watched, None).unwrap();
         }
     })
 }
 
-/// Sets the offloads that the router would, for whoever comes next.
+/// Sets the offloads that the router sets, for the next forwarder.
 pub(crate) fn set_offloads(hosts: &Hosts) {
     for tun in &hosts.tuns {
         drop(Device::open(&Interface::Fd(tun.fd.as_raw_fd()), 1500).unwrap());

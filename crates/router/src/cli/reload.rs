@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::answer;
 use crate::config::{Config, ConfigError};
 use crate::daemon::Query;
-use crate::tell::tell;
+use crate::stderr::log_line;
 
 /// Time between two looks at a reload that runs.
 const LOOK: Duration = Duration::from_millis(20);
@@ -57,9 +57,9 @@ pub(super) fn command(socket: &Path, wait: bool) -> Result<(), String> {
                 return Err(format!("not reloaded, still running as before: {reason}"));
             }
             match error {
-                None => tell!("reloaded, generation {generation}"),
+                None => log_line!("reloaded, generation {generation}"),
                 Some(error) => {
-                    tell!("reloaded, generation {generation}, in force but for: {error}");
+                    log_line!("reloaded, generation {generation}, in force but for: {error}");
                 }
             }
             return Ok(());

@@ -51,14 +51,14 @@ pub struct XcpISpec {
     /// UDP port of messages, the same at all of them.
     #[serde(default = "port")]
     pub port: u16,
-    /// What trains for others may take over time; absent: a hundredth of the rate of the fastest
+    /// The rate of trains for others; absent: a hundredth of the rate of the fastest
     /// port that runs `xcp` or `xcp-i`.
     #[serde(default, deserialize_with = "trains")]
     pub trains: Option<RateValue>,
 }
 
-/// With less than so many bytes per second no train has the four packets that say what it met: one
-/// may take what ten seconds bring.
+/// Least rate in bytes per second: below it, a train, which may take the bytes of 10 s, has less
+/// than the four packets that a measurement needs.
 const LEAST_TRAINS: u64 = 600;
 /// Trains have a hundredth of the rate of the fastest port of XCP's.
 const PART: u64 = 100;
@@ -87,7 +87,7 @@ fn trains<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RateValue
 }
 
 impl XcpISpec {
-    /// What is wrong with it beside these ports.
+    /// Why it does not fit these ports.
     pub(super) fn unfit(&self, ports: &[PortSpec]) -> Option<&'static str> {
         let reachable = |address: &IpAddr| match address {
             IpAddr::V4(v4) => !v4.is_link_local(),
@@ -107,7 +107,7 @@ impl XcpISpec {
         let rates = named.map(|port| port.link.rate.map_or(u64::MAX, |rate| rate.bytes()));
         let fastest = rates.max().unwrap_or(0);
         (self.trains.is_none() && fastest / PART < LEAST_TRAINS).then_some(
-            "nobody could be answered: trains take a hundredth of the rate of the fastest port \
+            "no request could be answered: trains take a hundredth of the rate of the fastest port \
              that runs `xcp` or `xcp-i`, and at least 4800bit: say how much they may take, trains \
              = \"100kbit\", or leave [xcp_i] out",
         )

@@ -87,9 +87,9 @@ fn key(text: &mut String, name: &str, value: Option<&str>) {
     }
 }
 
-/// Whole numbers at and beyond what any key holds, and what they are told in.
+/// Whole numbers out of range, and the terms of their errors.
 #[test]
-fn numbers_that_no_key_holds_are_told_plainly() {
+fn errors_of_numbers_name_no_types() {
     let beyond = [
         "18446744073709551616",
         "-1",
@@ -142,7 +142,7 @@ fn numbers_that_no_key_holds_are_told_plainly() {
     );
 }
 
-/// No word of how this program keeps its numbers.
+/// Asserts that an error names no integer type of the program.
 fn plainly(text: &str, error: &str) -> u32 {
     let inner = |word: &str| {
         let (kind, bits) = word.split_at_checked(1).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What control laws need of a file, and what they are told is missing.
+//! What control laws need of a file, and the errors where it is missing.
 
 use super::tests::{GOOD, parse};
 
@@ -27,23 +27,23 @@ fn measuring_takes_a_secret_and_an_address() {
     let config = with(real, good).unwrap();
     let xcp_i = config.xcp_i.unwrap();
     assert_eq!((xcp_i.port, xcp_i.trains), (6653, None));
-    // Nobody reads it in a log.
+    // It does not appear in a log.
     assert!(!format!("{xcp_i:?}").contains("sixteen"));
     assert!(config.ports[0].link.measures_clouds());
-    // Who only answers needs no such port, but must say what trains may take: it has no port whose
-    // rate tells.
+    // A router that only answers needs no such port, but must set `trains`: no port's rate gives
+    // it.
     let error = with("vcp", good).unwrap_err();
     assert!(error.contains("trains = "), "{error}");
     let with_trains = |trains: &str| with("vcp", &format!("{good}trains = {trains}\n"));
     assert!(with_trains("\"100kbit\"").is_ok());
-    for (trains, told) in [
+    for (trains, part) in [
         ("800", "800 what?"),
         ("0", "0 what?"),
         ("\"0bit\"", "at least"),
         ("\"4790bit\"", "at least"),
     ] {
         let error = with_trains(trains).unwrap_err();
-        assert!(error.contains(told), "{trains}: {error}");
+        assert!(error.contains(part), "{trains}: {error}");
     }
     assert!(with_trains("\"4800bit\"").is_ok());
     // White space around a secret is none of it, as in the files of the other programs.
@@ -93,7 +93,7 @@ fn laws_of_scheduled_changes_are_checked_too() {
 }
 
 #[test]
-fn a_capacity_without_a_law_is_refused_and_a_law_without_an_id_is_told() {
+fn a_capacity_without_a_law_is_refused_and_a_law_without_an_id_gives_a_warning() {
     let error = parse(&format!("{LATER}capacity = \"8Mbit\"\n")).unwrap_err();
     assert!(error.contains("add `controller`"), "{error}");
     let law = format!("{LATER}rate = \"8Mbit\"\ncontroller = \"vcp\"\n");

@@ -1,4 +1,4 @@
-//! What the limits of ports cost in packet buffers, beside what there is.
+//! The packet buffers that the limits of ports need, compared with `memory`.
 
 use pathmark_link::WireConfig;
 use pathmark_link::keys::{ByteCount, LinkSpec};

@@ -27,8 +27,7 @@ pub(super) fn is_interface_pattern(name: &str) -> bool {
     }
 }
 
-/// True for a port's name that can be told in a line: on the status socket, in a message, in a
-/// table.
+/// True for a port's name that fits into a line: on the status socket, in a message, in a table.
 pub(crate) fn is_port_name(name: &str) -> bool {
     !name.is_empty() && name.trim() == name && !name.contains(char::is_control)
 }
@@ -72,7 +71,7 @@ mod tests {
 
     const PORT: &str = "[[port]]\nname = \"a\"\ntun = \"a0\"\n";
 
-    fn told(text: &str) -> String {
+    fn outcome(text: &str) -> String {
         let parsed = Config::parse(Path::new("router.toml"), text);
         parsed.map_or_else(|error| error.to_string(), |_| "good".to_owned())
     }
@@ -81,14 +80,14 @@ mod tests {
     fn interfaces_that_the_kernel_refuses_are_refused() {
         for name in ["all", "default", ".", "..", "-a", "a b", "0123456789abcdef"] {
             let text = PORT.replace("a0", name);
-            assert!(told(&text).contains("an interface name"), "{name}");
+            assert!(outcome(&text).contains("an interface name"), "{name}");
         }
         for name in ["all0", "a.1", "0123456789abcde"] {
-            assert_eq!(told(&PORT.replace("a0", name)), "good", "{name}");
+            assert_eq!(outcome(&PORT.replace("a0", name)), "good", "{name}");
         }
     }
 
-    /// Nobody could name such a port on the status socket, or find it in a table.
+    /// Other names could not be written on the status socket, or read in a table.
     #[test]
     fn ports_are_called_what_fits_into_a_line() {
         for name in [
@@ -101,13 +100,13 @@ mod tests {
             "a\\u001b[2J",
             "\\u0085",
         ] {
-            let error = told(&PORT.replace("\"a\"", &format!("\"{name}\"")));
+            let error = outcome(&PORT.replace("\"a\"", &format!("\"{name}\"")));
             let expected = format!("router.toml:2: name: {PORT_NAME}");
             assert_eq!(error, expected, "{name:?}");
         }
         for name in ["wan side", "München", "a,b", "\\\"q\\\""] {
             let text = PORT.replace("\"a\"", &format!("\"{name}\""));
-            assert_eq!(told(&text), "good", "{name}");
+            assert_eq!(outcome(&text), "good", "{name}");
         }
     }
 
@@ -120,20 +119,20 @@ mod tests {
             ("/run/control/", "ends in /"),
             (&"/a".repeat(54), "at most 107 bytes, this one has 108"),
         ] {
-            let error = told(&format!("control = \"{path}\"\n{PORT}"));
+            let error = outcome(&format!("control = \"{path}\"\n{PORT}"));
             assert!(error.starts_with("router.toml:1: control: "), "{error}");
             assert!(error.contains(part), "{error}");
         }
         let dir = tempfile::tempdir().unwrap();
         let start = dir.path().to_str().unwrap().to_owned() + "/";
         let longest = start.clone() + &"a".repeat(LONGEST_SOCKET - start.len());
-        assert_eq!(told(&format!("control = \"{longest}\"\n{PORT}")), "good");
+        assert_eq!(outcome(&format!("control = \"{longest}\"\n{PORT}")), "good");
         std::os::unix::net::UnixListener::bind(&longest).unwrap();
         assert!(std::os::unix::net::UnixListener::bind(longest + "a").is_err());
     }
 
-    /// No port is called what no host is called: neither would anything arrive there, nor would
-    /// anybody take what comes from there.
+    /// An address that belongs to no single host is refused for a port: no packet would arrive
+    /// there, and hosts would drop packets from it.
     #[test]
     fn addresses_of_no_host_are_refused() {
         for address in [
@@ -148,14 +147,14 @@ mod tests {
             "ff02::1",
             "::ffff:192.0.2.1",
         ] {
-            let own = told(&format!(
+            let own = outcome(&format!(
                 "{PORT}addresses = [\"192.0.2.1\", \"{address}\"]\n"
             ));
             assert!(
                 own.contains(":4: addresses: this address names no"),
                 "{own}"
             );
-            let host = told(&format!("{PORT}host_addresses = [\"{address}/32\"]\n"));
+            let host = outcome(&format!("{PORT}host_addresses = [\"{address}/32\"]\n"));
             assert!(
                 host.contains(":4: host_addresses: this address names no"),
                 "{host}"
@@ -169,17 +168,17 @@ mod tests {
             "64:ff9b::1",
         ] {
             let text = format!("{PORT}addresses = [\"{address}\"]\n");
-            assert_eq!(told(&text), "good", "{address}");
+            assert_eq!(outcome(&text), "good", "{address}");
         }
     }
 
-    /// Who may ask the router hangs on who it becomes.
+    /// The group decides who may connect to the router, and depends on the user.
     #[test]
     fn a_group_needs_a_user() {
-        let error = told(&format!("group = \"root\"\n{PORT}"));
+        let error = outcome(&format!("group = \"root\"\n{PORT}"));
         assert!(error.starts_with("router.toml:1: group: ") && error.contains("add `user`"));
         assert_eq!(
-            told(&format!("user = \"root\"\ngroup = \"root\"\n{PORT}")),
+            outcome(&format!("user = \"root\"\ngroup = \"root\"\n{PORT}")),
             "good"
         );
     }

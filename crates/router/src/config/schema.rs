@@ -135,7 +135,7 @@ impl Config {
             .ports
             .iter()
             .any(|port| port.link.laws().next().is_some());
-        let id = "two routers without `id` on a path are told apart by nobody, for both are 1: \
+        let id = "two routers without `id` on a path have the same identity, 1: \
                   add `id`, another one at each router";
         let id = (self.unnamed && speaks).then(|| id.to_owned());
         id.into_iter().collect()

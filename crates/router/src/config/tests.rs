@@ -155,7 +155,7 @@ fn granted_starts() {
             "{error}"
         );
     }
-    // Nobody would answer.
+    // Without a law, no request would be answered.
     fails("fd = 5", "fd = 5\ngrant = true", &["grant", "add one"]);
     fails("fd = 5", "fd = 5\ngrant = false", &["grant", "add one"]);
 }
@@ -224,7 +224,7 @@ fn whose_shims_are_believed() {
     };
     assert_eq!(with(""), Ok(Trust::All));
     assert_eq!(with("shims = true"), Ok(Trust::All));
-    assert_eq!(with("shims = false"), Ok(Trust::Nobody));
+    assert_eq!(with("shims = false"), Ok(Trust::None));
     let trust = with("shims = { from = [\"10.1.0.0/16\", \"wan\", \"fd00::/8\", \"lan\"] }");
     let expected = Trust::From {
         prefixes: ["10.1.0.0/16", "fd00::/8"]
@@ -249,7 +249,7 @@ fn whose_shims_are_believed() {
     }
 }
 
-/// A number without a unit would be bits per second, which nobody means.
+/// A number without a unit would be bits per second, which is rarely meant.
 #[test]
 fn rates_have_a_unit() {
     fails("\"10Mbit\"", "10", &[":8:", "rate", "10bit", "10Mbit"]);
@@ -297,7 +297,7 @@ fn a_law_is_told_the_least_of_rate_and_capacity() {
         let text = format!("[[port]]\nname = \"a\"\ntun = \"a0\"\ncontroller = \"xcp\"\n{keys}");
         parse(&text)
     };
-    let told = |keys: &str| {
+    let capacity = |keys: &str| {
         let config = port(keys).unwrap();
         let context = LinkContext {
             now: pathmark_cc::Instant::ZERO,
@@ -309,10 +309,16 @@ fn a_law_is_told_the_least_of_rate_and_capacity() {
         let metrics = link.port().metrics().unwrap();
         metrics.xcp.unwrap().capacity * 8
     };
-    assert_eq!(told("rate = \"10Mbit\""), 10_000_000);
-    assert_eq!(told("capacity = \"8Mbit\""), 8_000_000);
-    assert_eq!(told("rate = \"10Mbit\"\ncapacity = \"8Mbit\""), 8_000_000);
-    assert_eq!(told("rate = \"10Mbit\"\ncapacity = \"20Mbit\""), 10_000_000);
+    assert_eq!(capacity("rate = \"10Mbit\""), 10_000_000);
+    assert_eq!(capacity("capacity = \"8Mbit\""), 8_000_000);
+    assert_eq!(
+        capacity("rate = \"10Mbit\"\ncapacity = \"8Mbit\""),
+        8_000_000
+    );
+    assert_eq!(
+        capacity("rate = \"10Mbit\"\ncapacity = \"20Mbit\""),
+        10_000_000
+    );
     assert!(port("").unwrap_err().contains("add `rate`, or `capacity`"));
     let nothing = port("capacity = 0").unwrap_err();
     assert!(nothing.contains("at least 8bit"), "{nothing}");
@@ -341,7 +347,7 @@ fn limits_that_memory_cannot_hold() {
     let delay = "rate = \"1Gbit\"\ndelay = \"500ms\"\nqueue = { limit = \"10p\" }";
     assert!(with("100MiB", delay).is_err());
     assert!(with("200MiB", delay).is_ok());
-    // A reserve is the port's own, whoever else asks for it.
+    // A reserve is for this port only.
     let reserved = "reserve = \"90MiB\"";
     assert!(
         with(

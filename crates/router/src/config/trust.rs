@@ -16,7 +16,7 @@ const HOW: &str = "write true, false, or { from = [\"10.1.0.0/16\", \"PORT\"] }"
 pub(super) fn read(value: &Value, ports: &BTreeMap<String, usize>) -> Result<Trust, String> {
     let table = match value {
         Value::Boolean(true) => return Ok(Trust::All),
-        Value::Boolean(false) => return Ok(Trust::Nobody),
+        Value::Boolean(false) => return Ok(Trust::None),
         Value::Table(table) => table,
         _ => return Err(HOW.to_owned()),
     };

@@ -27,7 +27,7 @@ pub fn ask(path: &Path, query: &Query) -> Result<String, ControlError> {
     })
 }
 
-/// Time that is over is what a socket says by "would block".
+/// Turns "would block", which a socket returns when its timeout has passed, into "timed out".
 fn in_time(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
@@ -78,7 +78,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(100);
 
-    /// Somebody listens and lets nobody in: no command hangs there.
+    /// A listener that accepts no connection does not block the command.
     #[test]
     fn a_queue_that_stays_full_is_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::IpAddr;
 
 use pathmark_cc::{Instant, LinkController};
 use pathmark_link::Link;
@@ -53,23 +52,7 @@ pub(super) fn router(config: &Config) -> Router {
     })
 }
 
-/// How shims name this router: its id, and one address of each version, if a port has one that
-/// others can reach.
-pub(super) fn identity(config: &Config) -> Identity {
-    let mut identity = Identity::new(config.id);
-    let addresses = config.ports.iter().flat_map(|port| &port.addresses);
-    // Backwards, so that the first one stays.
-    for address in addresses.rev() {
-        match address {
-            IpAddr::V4(v4) if !v4.is_link_local() => identity.v4 = *v4,
-            IpAddr::V6(v6) if !v6.is_unicast_link_local() => identity.v6 = *v6,
-            _ => {}
-        }
-    }
-    identity
-}
-
-/// `seed` is none of the configuration's: that one anybody may know.
+/// `seed` is random: other users can read the seeds of the configuration.
 fn classifier(config: &Config, seed: u64) -> Classifier {
     let rule = |spec: &crate::config::EcnSpec| EcnRule {
         dscp: spec.dscp,
@@ -312,7 +295,7 @@ fn link(
     Ok(link)
 }
 
-/// The port's law, which draws what nobody can foresee.
+/// The port's law, with a random seed that flows cannot predict.
 fn law(
     port: &PortSpec,
     context: &LinkContext<'_>,

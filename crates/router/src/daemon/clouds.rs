@@ -1,4 +1,4 @@
-//! What measures clouds, as a configuration asks for it; and what there is to see of it.
+//! The cloud meter that a configuration asks for, and its view in the status.
 
 use std::io;
 use std::net::IpAddr;
@@ -7,28 +7,28 @@ use pathmark_cc::Instant;
 use serde::Serialize;
 use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Own, Prober, Requester};
 
-use super::assemble::identity;
+use super::identity::identity;
 use crate::config::{Config, PortSpec};
 use crate::forward::{CloudMeter, HEADERS, Router};
 use crate::tun::sys;
 
 /// Largest IP packet of a train: what the usual path carries.
 const USUAL_MTU: u32 = 1500;
-/// Trains take this part of the rate of the fastest port that names the router in headers, and may
-/// run ahead by that.
+/// The rate and the burst of trains, as parts of the rate of the fastest port that names the router
+/// in headers.
 const RATE_PPM: u64 = 10_000;
 const AHEAD_PPM: u64 = 100_000;
-/// The same where trains have a rate of their own: what they take in so many times a second.
+/// Their burst in seconds at their rate, which may be configured: 10.
 const AHEAD: u64 = AHEAD_PPM / RATE_PPM;
 /// The rate of a port without one: 1 Gbit/s, in bytes per second.
 const UNKNOWN: u64 = 125_000_000;
 
-/// Random numbers, another time others.
+/// Random numbers, drawn at each start.
 #[derive(Debug)]
 pub(super) struct Seeds {
     start: [u8; 32],
     run: u64,
-    /// Of flow and source hashes: whoever knows it can aim for collisions.
+    /// Of flow and source hashes: a sender that knows it can choose colliding flows.
     pub(super) hashes: u64,
     /// Of what control laws draw.
     pub(super) laws: u64,
@@ -61,7 +61,7 @@ fn payload(config: &Config) -> u16 {
         .saturating_sub(HEADERS)
 }
 
-/// What trains may take.
+/// Limits of trains.
 fn limits(config: &Config) -> Limits {
     let own = config.xcp_i.as_ref().and_then(|xcp_i| xcp_i.trains);
     let named = |port: &&PortSpec| port.link.names_router();
@@ -87,12 +87,12 @@ fn own(config: &Config) -> Own {
     }
 }
 
-/// True if both ask for the same of it.
+/// True if both configurations ask for the same meter.
 pub(super) fn same(old: &Config, new: &Config) -> bool {
     old.xcp_i == new.xcp_i && own(old) == own(new) && limits(old) == limits(new)
 }
 
-/// What measures clouds; `None` if the configuration wants none of it.
+/// The cloud meter; `None` if it is not configured.
 pub(super) fn meter(config: &Config, now: Instant, seeds: &Seeds) -> Option<CloudMeter> {
     let spec = config.xcp_i.as_ref()?;
     let own = own(config);
@@ -125,7 +125,7 @@ pub struct MeterView {
     pub requests: u64,
     /// Requests that were acknowledged.
     pub acknowledged: u64,
-    /// Answers that nobody waited for.
+    /// Answers to no open request.
     pub stray: u64,
     /// Times that a router before a cloud was given up for silent.
     pub silences: u64,
@@ -137,7 +137,7 @@ pub struct MeterView {
     pub probes: u64,
     /// Requests of others that were refused.
     pub refused: u64,
-    /// Requests of others that were heard before.
+    /// Requests of others that were received before.
     pub replayed: u64,
     /// Estimates that hold.
     pub clouds: Vec<CloudView>,

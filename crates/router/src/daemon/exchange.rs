@@ -11,7 +11,7 @@ const LONGEST_LINE: usize = 8 * 1024;
 /// does not destroy the answer on its way.
 const TRAILING: usize = 256 * 1024;
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// One line on the status socket.
@@ -23,13 +23,13 @@ pub enum Protocol {
 /// What has to happen after some bytes of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: more has to come.
+    /// Nothing: the request is not complete.
     More,
     /// The router has to be asked.
     Ask(Query),
-    /// The client gets this, whatever the router says.
+    /// The answer, which needs nothing from the router.
     Answer(Answer),
-    /// The client has left, or sends what nobody wants.
+    /// The client has left, or sends bytes after its request.
     Close,
 }
 
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_asks_for_nothing_is_told_so() {
+    fn a_line_without_a_request_gets_an_error() {
         let long = "a".repeat(LONGEST_LINE);
         for (line, part) in [
             ("jsn\n", "ask for json"),

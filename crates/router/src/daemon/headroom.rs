@@ -97,10 +97,10 @@ mod tests {
         let least = group_ceiling(dir.path(), text).unwrap();
         assert_eq!(least.bytes, 1000);
         assert_eq!(exceeded(1000, &least), None);
-        let told = exceeded(1001, &least).unwrap();
+        let warning = exceeded(1001, &least).unwrap();
         let file = dir.path().join("a/memory.max");
-        assert!(told.contains(file.to_str().unwrap()), "{told}");
-        assert!(told.contains("lower `memory`"), "{told}");
+        assert!(warning.contains(file.to_str().unwrap()), "{warning}");
+        assert!(warning.contains("lower `memory`"), "{warning}");
         // Version 1, and none.
         assert_eq!(group_ceiling(dir.path(), "3:memory:/a\n"), None);
         assert_eq!(group_ceiling(dir.path(), ""), None);

@@ -1,28 +1,29 @@
-//! What the kernel says of interfaces, asked by a thread of its own: rtnetlink waits for a lock of
-//! the whole machine, which may take seconds where other interfaces come and go, and no client of
-//! the status socket waits so long.
+//! The kernel's state of interfaces, queried by a thread of its own: rtnetlink waits for a lock of
+//! the whole machine. That may take seconds while other interfaces come and go, longer than a
+//! client of the status socket waits.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
+use super::wake::wake;
 use crate::tun::{LinkState, Watch};
 
-/// Interfaces to ask about, each with its place among the links.
+/// Interfaces to query, each with its index among the links.
 pub(super) type Watches = Vec<(usize, Watch)>;
-/// What the kernel says of those that are there.
+/// States of the interfaces that exist, by the same index.
 pub(super) type Looks = Vec<(usize, LinkState)>;
 
-/// The thread that asks. It ends when this is dropped, as soon as the kernel lets it.
+/// The querying thread. It ends when this is dropped, as soon as the kernel returns.
 #[derive(Debug)]
 pub(super) struct Kernel {
     questions: SyncSender<(Watches, SyncSender<Looks>)>,
 }
 
 impl Kernel {
-    /// Starts the thread, which asks by `look`. What is written to `bell` tells of an answer.
+    /// Starts the thread, which queries by `look` and writes a byte to `waker` after each reply.
     pub(super) fn start(
-        bell: UnixStream,
+        waker: UnixStream,
         look: impl Fn(&Watch) -> Option<LinkState> + Send + 'static,
     ) -> io::Result<Self> {
         let (questions, asked) = mpsc::sync_channel::<(Watches, SyncSender<Looks>)>(1);
@@ -32,8 +33,7 @@ impl Kernel {
                     .iter()
                     .filter_map(|(at, watch)| Some((*at, look(watch)?)));
                 if reply.send(looks.collect()).is_ok() {
-                    // A bell that cannot be rung any more has been rung often enough.
-                    let _ = (&bell).write(&[1]);
+                    wake(&waker);
                 }
             }
         };
@@ -41,8 +41,8 @@ impl Kernel {
         thread.spawn(serve).map(|_| Self { questions })
     }
 
-    /// Where the answer will be, once the bell rings. `None`: the kernel has not answered
-    /// earlier questions.
+    /// Sends a query; the reply is in the receiver once the other end of `waker` is readable.
+    /// `None`: an earlier query is still open.
     pub(super) fn ask(&self, watches: Watches) -> Option<Receiver<Looks>> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.questions.try_send((watches, reply)).ok()?;

@@ -3,16 +3,19 @@
 mod ask;
 mod assemble;
 mod clouds;
-mod desk;
+mod control;
 pub mod exchange;
+mod exposition;
 mod headroom;
 pub mod http;
+mod identity;
 mod kernel;
 mod notify;
 mod packets;
 mod probe;
 mod prometheus;
 mod prometheus_clouds;
+mod prometheus_packets;
 mod query;
 mod questions;
 mod rates;
@@ -23,6 +26,7 @@ mod server;
 mod snapshot;
 mod socket;
 mod steering;
+mod wake;
 
 pub use ask::ask;
 pub use assemble::AssembleError;

@@ -1,4 +1,4 @@
-//! What a service manager is told: readiness, reloads, the watchdog. The protocol is
+//! Notifications to a service manager: readiness, reloads, the watchdog. The protocol is
 //! sd_notify(3)'s: lines of text in one datagram to the socket that `$NOTIFY_SOCKET` names.
 
 use std::env;
@@ -15,7 +15,7 @@ use crate::tun::sys;
 /// Longest text of a status: what `systemctl status` shows on a few lines.
 const STATUS: usize = 400;
 
-/// A service manager, if one asked to be told.
+/// The service manager, if `$NOTIFY_SOCKET` names one.
 #[derive(Debug, Default)]
 pub(super) struct Supervisor {
     socket: Option<(UnixDatagram, SocketAddr)>,

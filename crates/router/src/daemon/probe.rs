@@ -71,7 +71,7 @@ pub fn missing(config: &Config) -> Vec<String> {
     let others = faults
         .iter()
         .filter(|fault| matches!(fault.kind, FaultKind::Card | FaultKind::Shadow));
-    found.extend(others.map(|fault| fault.told(config)));
+    found.extend(others.map(|fault| fault.message(config)));
     found
 }
 
@@ -123,7 +123,7 @@ pub fn doubtful(config: &Config, path: &Path) -> Vec<String> {
         FaultKind::Card | FaultKind::Shadow => false,
     };
     let faults = faults.iter().filter(|fault| worth(fault.kind));
-    found.extend(faults.map(|fault| fault.told(config)));
+    found.extend(faults.map(|fault| fault.message(config)));
     found
 }
 
@@ -148,25 +148,25 @@ pub fn probe(options: &RunOptions) -> Result<(), RunError> {
 mod tests {
     use super::*;
 
-    /// A place that no socket can be made in is told, whatever the kernel calls it.
+    /// A path where no socket can be made is reported, whichever error the kernel returns.
     #[test]
     fn a_socket_below_a_file_is_missing_its_place() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let told = |path: std::path::PathBuf| {
+        let missing_at = |path: std::path::PathBuf| {
             let text = "[[port]]\nname = \"a\"\nfd = 5\n";
             let mut config = Config::parse(std::path::Path::new("r.toml"), text).unwrap();
             config.control = Some(path);
             missing(&config)
         };
-        let [line] = &told(file.join("control.sock"))[..] else {
+        let [line] = &missing_at(file.join("control.sock"))[..] else {
             panic!("not one line");
         };
         assert!(
             line.starts_with("control: cannot make the status socket"),
             "{line}"
         );
-        assert!(told(dir.path().join("control.sock")).is_empty());
+        assert!(missing_at(dir.path().join("control.sock")).is_empty());
     }
 }

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::packets;
+use super::exposition::{escaped, head};
 use super::prometheus_clouds;
+use super::prometheus_packets;
 use super::snapshot::{LinkView, Snapshot};
 
 type Value = fn(&LinkView) -> Option<f64>;
@@ -354,7 +355,7 @@ fn write(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
         }
     }
     delays(out, snapshot)?;
-    packets::write(out, snapshot)?;
+    prometheus_packets::write(out, snapshot)?;
     prometheus_clouds::write(out, snapshot)
 }
 
@@ -381,19 +382,6 @@ fn delays(out: &mut String, snapshot: &Snapshot) -> std::fmt::Result {
         }
     }
     Ok(())
-}
-
-pub(super) fn head(out: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
-    writeln!(out, "# HELP vcp_router_{name} {help}")?;
-    writeln!(out, "# TYPE vcp_router_{name} {kind}")
-}
-
-/// A label's value: backslash, quote and line end escaped.
-pub(super) fn escaped(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::fmt::{Result, Write};
 use pathmark_link::law_view::{CloudsView, GrantsView};
 
 use super::clouds::{CloudView, MeterView};
-use super::prometheus::{escaped, head};
+use super::exposition::{escaped, head};
 use super::snapshot::{LinkView, Snapshot};
 
 /// Name, type, help, value.

@@ -20,7 +20,8 @@ pub enum Query {
     Reload,
 }
 
-/// What a port's control law may reckon with, by the word of someone who sees the link behind it.
+/// A capacity for a port's control law, set by an operator or program that sees the link behind the
+/// port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// The port's name.

@@ -1,9 +1,9 @@
-//! What clients want to know of the router, asked so that nobody waits but they themselves.
+//! Clients' requests to the router, sent so that only the requesting clients wait.
 //!
-//! One question at a time is open at the thread that moves packets: a change, or a look at the
-//! state for all who had asked for one when it began. Who comes later is told a later state. An
-//! answer that does not come within a second is no answer. What the kernel alone knows of
-//! interfaces is left out where it takes longer.
+//! The forwarding thread has one open request at a time: a change, or a snapshot for all clients
+//! that had asked for one when it began. Later clients get a later snapshot. A request without a
+//! reply within 1 s fails. The kernel's state of interfaces is left out if it takes longer than
+//! 0.5 s.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use super::desk::Counter;
+use super::control::ControlClient;
 use super::exchange::error_line;
 use super::kernel::{Kernel, Looks};
 use super::prometheus;
@@ -19,10 +19,10 @@ use super::query::{Hint, Query};
 use super::snapshot::Snapshot;
 use crate::tun::{LinkState, Watch};
 
-/// How long the thread that moves packets may take for an answer.
+/// Time that the forwarding thread may take for a reply.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long the kernel may take to tell of the interfaces.
+/// Time that the kernel may take to report the interfaces.
 const KERNEL: Duration = Duration::from_millis(500);
 
 /// A client that waits.
@@ -33,56 +33,56 @@ struct Asker {
     until: Instant,
 }
 
-/// Where the answer to the open question will be.
+/// The open request, with the receiver of its reply.
 #[derive(Debug)]
 enum Open {
     State(Receiver<Snapshot>),
-    /// The state, without what the kernel says of the interfaces until then.
+    /// A snapshot that lacks the kernel's state of interfaces, which may arrive until the deadline.
     Kernel(Box<Snapshot>, Receiver<Looks>, Instant),
     Change(Hint, Receiver<Result<(), String>>),
     Reload(Receiver<u64>),
 }
 
-/// Questions, and who waits for their answers.
+/// Requests, and the clients that wait for their replies.
 #[derive(Debug)]
 pub(super) struct Questions {
-    counter: Counter,
-    /// `None`: it cannot be asked.
+    client: ControlClient,
+    /// `None`: the kernel is not queried.
     kernel: Option<Kernel>,
     open: Option<Open>,
-    /// Who waits for the open question's answer.
-    told: Vec<Asker>,
-    /// Who waits for the next one, in the order in which they asked.
+    /// Clients of the open request.
+    pending: Vec<Asker>,
+    /// Clients of the next requests, in order of arrival.
     waiting: Vec<Asker>,
 }
 
-/// An answer for a client; `None`: the router does not answer.
-pub(super) type Told = (u64, Option<Arc<str>>);
+/// A client's number and its reply; `None`: the router does not reply.
+pub(super) type Reply = (u64, Option<Arc<str>>);
 
 impl Questions {
-    pub(super) fn new(counter: Counter) -> Self {
+    pub(super) fn new(client: ControlClient) -> Self {
         Self {
-            counter,
+            client,
             kernel: None,
             open: None,
-            told: Vec::new(),
+            pending: Vec::new(),
             waiting: Vec::new(),
         }
     }
 
-    /// Has the kernel asked by `look` from here on, in a thread of its own.
+    /// Starts a thread that queries the kernel by `look`.
     ///
     /// # Errors
-    /// If there can be no such thread.
+    /// If the thread cannot start.
     pub(super) fn ask_kernel(
         &mut self,
         look: impl Fn(&Watch) -> Option<LinkState> + Send + 'static,
     ) -> io::Result<()> {
-        self.kernel = Some(Kernel::start(self.counter.other_end()?, look)?);
+        self.kernel = Some(Kernel::start(self.client.other_end()?, look)?);
         Ok(())
     }
 
-    /// A client asks. What becomes of it [`settle`](Self::settle) says.
+    /// Adds a client's request; [`settle`](Self::settle) returns the reply.
     pub(super) fn ask(&mut self, client: u64, query: Query, now: Instant) {
         let until = now + PATIENCE;
         self.waiting.push(Asker {
@@ -92,14 +92,14 @@ impl Questions {
         });
     }
 
-    /// Becomes readable when there is an answer.
-    pub(super) fn bell(&self) -> RawFd {
-        self.counter.bell().as_raw_fd()
+    /// Becomes readable when a reply has arrived.
+    pub(super) fn wake_fd(&self) -> RawFd {
+        self.client.wake_fd().as_raw_fd()
     }
 
-    /// When somebody's patience ends.
+    /// The earliest deadline of a client or of the kernel.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let all = self.told.iter().chain(&self.waiting);
+        let all = self.pending.iter().chain(&self.waiting);
         let kernel = match &self.open {
             Some(Open::Kernel(_, _, until)) => Some(*until),
             _ => None,
@@ -107,40 +107,40 @@ impl Questions {
         all.map(|asker| asker.until).chain(kernel).min()
     }
 
-    /// Takes answers that have come, gives up those that have not come in time, and puts the next
-    /// question. Never waits.
-    pub(super) fn settle(&mut self, now: Instant) -> Vec<Told> {
-        self.counter.hear();
-        let mut told = Vec::new();
+    /// Takes replies that have arrived, fails requests whose deadline has passed, and sends the
+    /// next request. Never waits.
+    pub(super) fn settle(&mut self, now: Instant) -> Vec<Reply> {
+        self.client.clear();
+        let mut replies = Vec::new();
         loop {
             if let Some(open) = self.open.take() {
                 match open.answer(now) {
                     Answered::Yet(open) => self.open = Some(open),
                     Answered::With(Answer::State(state)) => {
                         if let Err(state) = self.look(state, now) {
-                            Answer::State(state).tell(&mut self.told, &mut told);
+                            Answer::State(state).reply(&mut self.pending, &mut replies);
                         }
                     }
-                    Answered::With(answer) => answer.tell(&mut self.told, &mut told),
+                    Answered::With(answer) => answer.reply(&mut self.pending, &mut replies),
                 }
             }
             if self.open.is_some() || !self.put() {
                 break;
             }
         }
-        for askers in [&mut self.told, &mut self.waiting] {
+        for askers in [&mut self.pending, &mut self.waiting] {
             let late = askers.extract_if(.., |asker| asker.until <= now);
-            told.extend(late.map(|asker| (asker.client, None)));
+            replies.extend(late.map(|asker| (asker.client, None)));
         }
-        if self.told.is_empty() {
-            // An answer that still comes is nobody's.
+        if self.pending.is_empty() {
+            // No client is left for its reply.
             self.open = None;
         }
-        told
+        replies
     }
 
-    /// Asks the kernel about the interfaces in `state`. It is given back if there is nothing to
-    /// ask, or nobody.
+    /// Queries the kernel about the interfaces in `state`. Gives `state` back if it has none, or if
+    /// the kernel cannot be queried.
     fn look(&mut self, mut state: Box<Snapshot>, now: Instant) -> Result<(), Box<Snapshot>> {
         let watches = state.take_watches();
         if watches.is_empty() {
@@ -150,16 +150,16 @@ impl Questions {
         let Some(looks) = asked else {
             return Err(state);
         };
-        // Those whose patience ends are told what there is.
-        let patience = self.told.iter().map(|asker| asker.until).min();
+        // A client whose deadline passes first gets the snapshot without them.
+        let patience = self.pending.iter().map(|asker| asker.until).min();
         let until = patience.map_or(now, |until| until.min(now + KERNEL));
         self.open = Some(Open::Kernel(state, looks, until));
         Ok(())
     }
 
-    /// Puts the next question. False if there is none, or the router has too many to answer.
+    /// Sends the next request. False if there is none, or the router has too many open.
     fn put(&mut self) -> bool {
-        // First what changes something, so that a state asked for in the same moment shows it.
+        // Changes go first, so that a snapshot requested at the same time shows them.
         let changes = |asker: &Asker| matches!(asker.query, Query::Capacity(_) | Query::Reload);
         if let Some(index) = self.waiting.iter().position(changes) {
             let open = self
@@ -167,30 +167,30 @@ impl Questions {
                 .get(index)
                 .and_then(|asker| match &asker.query {
                     Query::Capacity(hint) => {
-                        let answer = self.counter.capacity(hint.clone())?;
+                        let answer = self.client.capacity(hint.clone())?;
                         Some(Open::Change(hint.clone(), answer))
                     }
-                    _ => self.counter.reload().map(Open::Reload),
+                    _ => self.client.reload().map(Open::Reload),
                 });
             self.open = open;
             if self.open.is_some() {
-                self.told.push(self.waiting.remove(index));
+                self.pending.push(self.waiting.remove(index));
             }
             return self.open.is_some();
         }
         if self.waiting.is_empty() {
             return false;
         }
-        let Some(answer) = self.counter.snapshot() else {
+        let Some(answer) = self.client.snapshot() else {
             return false;
         };
         self.open = Some(Open::State(answer));
-        self.told.append(&mut self.waiting);
+        self.pending.append(&mut self.waiting);
         true
     }
 }
 
-/// What has become of a question.
+/// The state of a request.
 enum Answered {
     /// Nothing yet.
     Yet(Open),
@@ -244,19 +244,19 @@ fn changed(hint: &Hint, result: Result<(), String>) -> String {
 }
 
 impl Answer {
-    /// Gives everybody the text that they asked for; each is made once.
-    fn tell(self, askers: &mut Vec<Asker>, told: &mut Vec<Told>) {
+    /// Replies to every client in the format that it asked for; each text is rendered once.
+    fn reply(self, askers: &mut Vec<Asker>, replies: &mut Vec<Reply>) {
         let (mut json, mut metrics) = (None::<Arc<str>>, None::<Arc<str>>);
         let snapshot = match self {
             Self::State(snapshot) => snapshot,
             Self::Line(line) => {
                 let line: Arc<str> = line.into();
                 let all = askers.drain(..);
-                told.extend(all.map(|asker| (asker.client, Some(Arc::clone(&line)))));
+                replies.extend(all.map(|asker| (asker.client, Some(Arc::clone(&line)))));
                 return;
             }
             Self::Nothing => {
-                told.extend(askers.drain(..).map(|asker| (asker.client, None)));
+                replies.extend(askers.drain(..).map(|asker| (asker.client, None)));
                 return;
             }
         };
@@ -271,7 +271,7 @@ impl Answer {
                         .into()
                 }),
             };
-            told.push((asker.client, Some(Arc::clone(text))));
+            replies.push((asker.client, Some(Arc::clone(text))));
         }
     }
 }

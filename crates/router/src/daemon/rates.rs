@@ -1,4 +1,4 @@
-//! What links did lately: totals of some seconds ago beside those of now.
+//! Recent rates of links: the difference between the totals now and some seconds ago.
 
 use std::collections::VecDeque;
 
@@ -156,6 +156,6 @@ mod tests {
         };
         assert_eq!(rates, expected);
         assert_eq!(totals(1_000, 1).since(totals(1_000, 0)), None);
-        assert_eq!(totals(2_000, 1).since(totals(1_000, 2)), None, "begun anew");
+        assert_eq!(totals(2_000, 1).since(totals(1_000, 2)), None, "restarted");
     }
 }

@@ -39,9 +39,9 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Makes the file, for [`start`](Self::start). One that is there is replaced; a symbolic link,
-    /// or a file that has other names, is not: root may write anywhere, and whoever owns the
-    /// directory shall not choose where. A pipe that nobody reads is an error, and not waited for.
+    /// Makes the file, for [`start`](Self::start). An existing file is replaced, except a symbolic
+    /// link or a file with other names: root may write anywhere, and the owner of the directory
+    /// must not choose where. A pipe without a reader is an error at once.
     pub(super) fn create(path: &Path) -> io::Result<File> {
         let mut options = File::options();
         options.write(true).create(true);
@@ -50,7 +50,7 @@ impl Recorder {
             .open(path)
             .map_err(|error| match error.raw_os_error() {
                 Some(libc::ELOOP) => io::Error::other("it is a symbolic link"),
-                Some(libc::ENXIO) => io::Error::other("nobody reads from this pipe"),
+                Some(libc::ENXIO) => io::Error::other("no process reads from this pipe"),
                 _ => error,
             })?;
         let found = file.metadata()?;
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_without_a_reader_holds_nobody_up() {
+    fn a_pipe_without_a_reader_is_an_error_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
@@ -220,7 +220,7 @@ mod tests {
         )
         .unwrap();
         let error = Recorder::create(&path).unwrap_err();
-        assert_eq!(error.to_string(), "nobody reads from this pipe");
+        assert_eq!(error.to_string(), "no process reads from this pipe");
 
         // One that is read gets what is written.
         let (reader, file) = std::thread::scope(|scope| {
@@ -244,19 +244,19 @@ mod tests {
         drop(reader);
     }
 
-    /// A disk that is full is told of when it is, not when the router stops.
+    /// A full disk is reported at the first failed write, not when the router stops.
     #[test]
-    fn what_cannot_be_written_is_told_at_once() {
+    fn a_failed_write_is_reported_at_once() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let (tell, hear) = mpsc::channel();
+        let (sender, errors) = mpsc::channel();
         let recorder = Recorder::start(full, 0.0, move |error| {
-            tell.send(error.raw_os_error()).unwrap();
+            sender.send(error.raw_os_error()).unwrap();
         })
         .unwrap();
         let rows = recorder.rows.as_ref().unwrap();
         rows.send("1,2,3\n".to_owned()).unwrap();
-        let told = hear.recv_timeout(std::time::Duration::from_secs(10));
-        assert_eq!(told.unwrap(), Some(libc::ENOSPC));
+        let reported = errors.recv_timeout(std::time::Duration::from_secs(10));
+        assert_eq!(reported.unwrap(), Some(libc::ENOSPC));
         let error = recorder.finish().unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
     }

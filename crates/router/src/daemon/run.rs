@@ -14,33 +14,33 @@ use std::time::SystemTime;
 use pathmark_cc::{Duration, Instant};
 
 use super::assemble::{plan, put_in_force, router};
-use super::desk::{self, Counter, Desk, Request};
+use super::control::{self, ControlClient, ControlServer, Request};
 use super::headroom;
 use super::notify::Supervisor;
 use super::query::Hint;
 use super::rates::History;
 use super::record::Recorder;
 use super::run_error::{RunError, system};
-use super::server::{Door, Server};
+use super::server::{Listener, Server};
 use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
 use super::socket::{self, Socket};
 use super::steering::Steering;
 use crate::config::Config;
-use crate::tell::tell;
+use crate::stderr::log_line;
 use crate::tun::sys::{self, Signal, Signals};
 use crate::tun::{Deaf, Driver, Event, Pace};
 
-/// How long an interface that is gone may stay away.
+/// Time that an interface may be gone before the router ends.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between attempts to open it again.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// What `run` was asked for.
+/// Options of `run`.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// The configuration.
     pub config: PathBuf,
-    /// Says that it is ready in JSON on stdout.
+    /// Write a JSON line to stdout when the router is ready.
     pub json: bool,
     /// Where to write a time series of the links.
     pub record: Option<PathBuf>,
@@ -48,20 +48,20 @@ pub struct RunOptions {
     pub sample: Duration,
 }
 
-/// A router that is ready to forward, with the rights of whoever started it.
+/// A router that is ready to forward, still with the privileges that it was started with.
 pub(super) struct Prepared {
     config: Config,
     driver: Driver,
-    desk: Desk,
-    counter: Counter,
-    doors: Vec<Door>,
+    control: ControlServer,
+    client: ControlClient,
+    listeners: Vec<Listener>,
     socket: Option<Socket>,
     metrics: Option<SocketAddr>,
     record: Option<File>,
     pub(super) identity: Option<sys::Identity>,
 }
 
-/// Does whatever takes rights, or can fail.
+/// Does every step that takes privileges or can fail.
 pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, RunError> {
     let identity = config
         .user
@@ -76,19 +76,19 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
     if let Some(Deaf { source, .. }) = deaf.into_iter().next() {
         return Err(system("wait for interfaces")(source));
     }
-    let (desk, counter) = desk::pair().map_err(system("make a pair of sockets"))?;
-    let mut doors = Vec::new();
+    let (control, client) = control::pair().map_err(system("make a pair of sockets"))?;
+    let mut listeners = Vec::new();
     let mut socket = None;
     if let Some(path) = config.control.as_deref() {
         let (own, listener) = socket::bind(path)?;
         socket = Some(own);
-        doors.push(Door::Unix(listener));
+        listeners.push(Listener::Unix(listener));
     }
     let mut metrics = None;
     if let Some(address) = config.metrics {
         let (listener, own) = socket::bind_tcp(address)?;
         metrics = Some(own);
-        doors.push(Door::Tcp(listener));
+        listeners.push(Listener::Tcp(listener));
     }
     let record = match &options.record {
         Some(path) => {
@@ -101,7 +101,7 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
         None => None,
     };
     if let (Some(socket), Some(identity)) = (&socket, &identity) {
-        // Whom the configuration names may ask, and remove the socket at the end.
+        // `user` may connect to the socket, and remove it at the end.
         socket
             .give_to(*identity)
             .map_err(system("hand the status socket over"))?;
@@ -109,9 +109,9 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
     Ok(Prepared {
         config,
         driver,
-        desk,
-        counter,
-        doors,
+        control,
+        client,
+        listeners,
         socket,
         metrics,
         record,
@@ -139,21 +139,21 @@ fn identity(user: &str, group: Option<&str>) -> Result<sys::Identity, RunError> 
 pub fn run(options: &RunOptions) -> Result<(), RunError> {
     let config = Config::load(&options.config)?;
     if let Some(warning) = headroom::too_little(config.memory.0) {
-        tell!("warning: {warning}");
+        log_line!("warning: {warning}");
     }
     let signals = Signals::take_over().map_err(system("watch for signals"))?;
     let Prepared {
         config,
         driver,
-        desk,
-        counter,
-        doors,
+        control,
+        client,
+        listeners,
         socket,
         metrics,
         record,
         identity,
     } = prepare(config, options)?;
-    // This thread's own; there is no other yet.
+    // Privileges are per thread, and this is the only one yet.
     sys::drop_privileges(identity).map_err(system("give up privileges"))?;
     let epoch = unix_now() - seconds(driver.now());
     let recorder = record
@@ -161,13 +161,13 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
             let path = options.record.clone().unwrap_or_default();
             Recorder::start(file, epoch, move |error| {
                 let path = path.display();
-                tell!("cannot write {path}: {error}; nothing more is recorded");
+                log_line!("cannot write {path}: {error}; nothing more is recorded");
             })
         })
         .transpose()
         .map_err(system("start a thread"))?;
-    let reader = counter.try_clone().map_err(system("copy a descriptor"))?;
-    Server::new(doors, counter)
+    let reader = client.try_clone().map_err(system("copy a descriptor"))?;
+    Server::new(listeners, client)
         .start()
         .map_err(system("start a thread"))?;
     let history = History::new(driver.router(), driver.now());
@@ -182,7 +182,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         steering,
         driver,
         signals,
-        desk,
+        control,
         recorder,
         history,
         reloads: Reload {
@@ -192,7 +192,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
         reader,
         reading: None,
         lost: Vec::new(),
-        told: Vec::new(),
+        capacity_hints: Vec::new(),
         metrics,
         _socket: socket,
     };
@@ -207,18 +207,18 @@ struct Daemon<'a> {
     steering: Steering,
     driver: Driver,
     signals: Signals,
-    desk: Desk,
+    control: ControlServer,
     recorder: Option<Recorder>,
     history: History,
     reloads: Reload,
     /// For the thread that reads a configuration.
-    reader: Counter,
-    /// One is being read; true: once more afterwards.
+    reader: ControlClient,
+    /// A configuration is being read; true: read it again afterwards.
     reading: Option<bool>,
-    /// Ports whose interface is gone, and until when it is waited for.
+    /// Ports whose interface is gone, and the time at which the router gives up.
     lost: Vec<(String, Instant)>,
-    /// What ports were told of the links behind them.
-    told: Vec<Hint>,
+    /// Capacities that clients have set for ports.
+    capacity_hints: Vec<Hint>,
     /// Where Prometheus text is answered.
     metrics: Option<SocketAddr>,
     _socket: Option<Socket>,
@@ -247,20 +247,20 @@ impl Daemon<'_> {
                 "ports": ports.collect::<Vec<_>>(),
             });
             let mut stdout = io::stdout().lock();
-            // Whoever does not read stdout does not wait for this line.
+            // An error means that stdout has no reader, who then does not need this line.
             let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
         }
         let (ports, routes) = (self.config.ports.len(), self.config.routes.len());
         self.supervisor
             .ready(&format_args!("{ports} ports, {routes} routes"));
         if let Some(address) = self.metrics {
-            tell!("metrics at http://{address}/metrics");
+            log_line!("metrics at http://{address}/metrics");
         }
-        tell!("ready with {ports} ports and {routes} routes");
+        log_line!("ready with {ports} ports and {routes} routes");
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
-        let watched = [self.signals.fd(), self.desk.bell().as_raw_fd()];
+        let watched = [self.signals.fd(), self.control.wake_fd().as_raw_fd()];
         let start = self.driver.now();
         let (mut next_sample, mut next_attempt) = (start, start);
         loop {
@@ -286,7 +286,7 @@ impl Daemon<'_> {
                 None => {}
                 Some(Event::Lost(port)) => {
                     let name = self.driver.devices().get(port).map_or("?", |d| d.name());
-                    tell!("interface {name} is gone; trying to open it again");
+                    log_line!("interface {name} is gone; trying to open it again");
                     if let Some(spec) = self.config.ports.get(port) {
                         self.lost.push((spec.name.clone(), now + PATIENCE));
                     }
@@ -301,11 +301,11 @@ impl Daemon<'_> {
                     None => {}
                 },
                 Some(Event::Watched(_)) => {
-                    let requests: Vec<_> = self.desk.requests().collect();
+                    let requests: Vec<_> = self.control.requests().collect();
                     for request in requests {
                         self.answer(request);
                     }
-                    self.desk.answered();
+                    self.control.answered();
                 }
             }
         }
@@ -315,10 +315,10 @@ impl Daemon<'_> {
         // A client that has gone away in the meantime needs no answer.
         match request {
             Request::Snapshot(reply) => drop(reply.try_send(self.snapshot())),
-            Request::Capacity(hint, reply) => drop(reply.try_send(self.tell_capacity(&hint))),
+            Request::Capacity(hint, reply) => drop(reply.try_send(self.set_capacity(&hint))),
             Request::Reload(reply) => {
                 self.reload();
-                // One that runs already may have read the file before it changed.
+                // A reload that runs already may have read the file before it changed.
                 let to_come = 1 + u64::from(self.reading == Some(true));
                 let _gone = reply.try_send(self.reloads.ended() + to_come);
             }
@@ -326,17 +326,17 @@ impl Daemon<'_> {
         }
     }
 
-    /// Tells a port of a capacity, which a reload keeps unless the file then says another one.
-    fn tell_capacity(&mut self, hint: &Hint) -> Result<(), String> {
+    /// Sets a port's capacity. A reload keeps it unless the file then has another `capacity`.
+    fn set_capacity(&mut self, hint: &Hint) -> Result<(), String> {
         let (index, configured) = reload::reached(&self.config, &hint.port)?;
         let now = self.driver.now();
         let rate = hint.rate.or(configured).map(|rate| rate.bytes());
         if let Some(port) = self.driver.router_mut().port_mut(index) {
             port.link.port_mut().set_capacity(now, rate);
         }
-        self.told.retain(|told| told.port != hint.port);
+        self.capacity_hints.retain(|set| set.port != hint.port);
         if hint.rate.is_some() {
-            self.told.push(hint.clone());
+            self.capacity_hints.push(hint.clone());
         }
         Ok(())
     }
@@ -376,10 +376,10 @@ impl Daemon<'_> {
             // The record is lost; the router has done its work all the same.
             if let Err(error) = recorder.finish() {
                 let path = path.display();
-                tell!("warning: the record {path} is not complete: {error}");
+                log_line!("warning: the record {path} is not complete: {error}");
             }
         }
-        tell!("stopped");
+        log_line!("stopped");
     }
 }
 

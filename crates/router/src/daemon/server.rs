@@ -1,9 +1,8 @@
-//! The thread that talks to clients: status socket and metrics address, all clients at once.
+//! The thread that serves clients of the status socket and of the metrics address.
 //!
-//! No client waits for another, and none for the thread that moves packets, or for the kernel, but
-//! those who asked for what these alone know. Each has one deadline from its first moment to the
-//! last byte of its answer; when there are too many, or no descriptor is left, the one that has
-//! been there longest goes.
+//! No client waits for another. Only clients whose request needs the forwarding thread or the
+//! kernel wait for these. Each client has one deadline from its connection to the last byte of its
+//! answer. When there are more than 512 clients, or no descriptor is left, the oldest is closed.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,7 +10,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use super::desk::Counter;
+use super::control::ControlClient;
 use super::exchange::{Answer, Exchange, Protocol, Step};
 use super::query::Query;
 use super::questions::Questions;
@@ -23,18 +22,18 @@ const CLIENTS: usize = 512;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of answers that may wait for their readers, all together.
 const UNREAD: usize = 64 << 20;
-/// Pause before the next client is let in when there is no descriptor for it and none to free, and
-/// before the next attempt to wait when that has failed.
+/// Pause before the next accept when no descriptor is left and none can be freed, and before the
+/// next attempt to wait when that has failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A socket on which clients knock.
+/// A socket that accepts clients.
 #[derive(Debug)]
-pub(super) enum Door {
+pub(super) enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
 }
 
-impl Door {
+impl Listener {
     fn fd(&self) -> RawFd {
         match self {
             Self::Unix(listener) => listener.as_raw_fd(),
@@ -97,13 +96,13 @@ impl Stream {
 
 #[derive(Debug)]
 struct Client {
-    /// Larger for each that comes later.
+    /// Increases from client to client.
     id: u64,
     stream: Stream,
     exchange: Exchange,
-    /// When it has to be done.
+    /// The deadline.
     until: Instant,
-    /// The router has been asked.
+    /// The request is at the router.
     waits: bool,
     answer: Option<Answer>,
     sent: usize,
@@ -119,8 +118,7 @@ impl Client {
 
     fn poll(&self) -> libc::pollfd {
         match self.writes() {
-            // One that has no more to say may end its side already: only if it leaves altogether is
-            // that of interest.
+            // A waiting client may have closed its sending side: only a full hang-up counts.
             _ if self.waits => sys::hung_up(self.stream.fd()),
             true => sys::writable(self.stream.fd()),
             false => sys::readable(self.stream.fd()),
@@ -132,10 +130,10 @@ impl Client {
         whole.saturating_sub(self.sent)
     }
 
-    /// Reads what has come; returns what the router has to be asked, if that is clear now.
+    /// Reads what has arrived; returns the request for the router once it is complete.
     fn read(&mut self) -> Option<Query> {
         let mut buffer = [0; 2048];
-        // Not for ever, so that others have their turn.
+        // At most 16 reads, so that other clients have their turn.
         for _ in 0..16 {
             let step = match self.stream.read(&mut buffer) {
                 Ok(len) => self.exchange.receive(buffer.get(..len).unwrap_or_default()),
@@ -181,8 +179,8 @@ impl Client {
             }
             return;
         }
-        // Bytes of its own that the client still sends must not destroy the answer on its way: it
-        // is waited for.
+        // A reset, caused by bytes that the client still sends, would destroy the answer on its
+        // way: the client closes first.
         self.closed |= self.stream.end_of_answer().is_err();
     }
 }
@@ -190,22 +188,22 @@ impl Client {
 /// Serves clients until the process ends.
 #[derive(Debug)]
 pub(super) struct Server {
-    doors: Vec<Door>,
+    listeners: Vec<Listener>,
     questions: Questions,
-    /// The next client's.
+    /// Of the newest client.
     id: u64,
-    /// Those that came first in front.
+    /// Oldest first.
     clients: Vec<Client>,
     fds: Vec<libc::pollfd>,
-    /// No client is let in before this.
+    /// No client is accepted before this.
     shut_until: Option<Instant>,
 }
 
 impl Server {
-    pub(super) fn new(doors: Vec<Door>, counter: Counter) -> Self {
+    pub(super) fn new(listeners: Vec<Listener>, client: ControlClient) -> Self {
         Self {
-            doors,
-            questions: Questions::new(counter),
+            listeners,
+            questions: Questions::new(client),
             id: 0,
             clients: Vec::new(),
             fds: Vec::new(),
@@ -213,10 +211,10 @@ impl Server {
         }
     }
 
-    /// Serves in a thread of its own. To be called once privileges are given up: a thread keeps
-    /// those that it was born with.
+    /// Serves in a thread of its own. To be called after privileges are given up: a thread keeps
+    /// those that it starts with.
     pub(super) fn start(mut self) -> io::Result<()> {
-        if self.doors.is_empty() {
+        if self.listeners.is_empty() {
             return Ok(());
         }
         let look = |watch: &Watch| watch.look().ok().flatten();
@@ -224,7 +222,7 @@ impl Server {
         let serve = move || {
             loop {
                 if self.turn().is_err() {
-                    // No memory, perhaps: fewer clients need less. Nothing was waited for.
+                    // Perhaps memory is short: fewer clients need less. The wait returned at once.
                     self.evict();
                     pause();
                 }
@@ -236,17 +234,17 @@ impl Server {
             .map(drop)
     }
 
-    /// Waits until there is something to do, and does it.
+    /// Waits for an event, and handles it.
     fn turn(&mut self) -> io::Result<()> {
         let start = now();
         let shut = self.shut_until.is_some_and(|until| until > start);
         let clients = self.clients.iter().map(Client::poll);
         self.fds.clear();
         self.fds.extend(clients);
-        self.fds.push(sys::readable(self.questions.bell()));
+        self.fds.push(sys::readable(self.questions.wake_fd()));
         if !shut {
-            let doors = self.doors.iter().map(|door| sys::readable(door.fd()));
-            self.fds.extend(doors);
+            let fds = self.listeners.iter().map(Listener::fd);
+            self.fds.extend(fds.map(sys::readable));
         }
         let deadlines = self.clients.iter().map(|client| client.until);
         let others = [self.shut_until.filter(|_| shut), self.questions.deadline()];
@@ -272,13 +270,13 @@ impl Server {
             }
         }
         self.answer(begin);
-        let knocks = (0..self.doors.len()).filter(|door| self.is_ready(known + 1 + door));
-        let knocks: Vec<_> = knocks.collect();
+        let ready = (0..self.listeners.len()).filter(|index| self.is_ready(known + 1 + index));
+        let ready: Vec<_> = ready.collect();
         let end = now();
         self.clients
             .retain(|client| !client.closed && client.until > end);
-        for door in knocks {
-            self.admit(door, end);
+        for index in ready {
+            self.admit(index, end);
         }
         Ok(())
     }
@@ -287,13 +285,13 @@ impl Server {
         self.fds.get(index).is_some_and(|fd| fd.revents != 0)
     }
 
-    /// Lets in who knocks. Their requests are read in the next turn, together.
-    fn admit(&mut self, door: usize, now: Instant) {
+    /// Accepts waiting clients. Their requests are read in the next turn, together.
+    fn admit(&mut self, index: usize, now: Instant) {
         for _ in 0..CLIENTS / 4 {
-            let Some(door) = self.doors.get(door) else {
+            let Some(listener) = self.listeners.get(index) else {
                 return;
             };
-            match door.accept() {
+            match listener.accept() {
                 Ok((stream, protocol)) => {
                     if self.clients.len() >= CLIENTS {
                         self.evict();
@@ -313,7 +311,7 @@ impl Server {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => return,
                     Some(libc::EINTR | libc::ECONNABORTED) => {}
-                    // No descriptor, or no memory, for another one.
+                    // No descriptor or no memory is left for another client.
                     _ if self.evict() => {}
                     _ => {
                         self.shut_until = Some(now + PAUSE);
@@ -324,7 +322,7 @@ impl Server {
         }
     }
 
-    /// Sends away the client that has been there longest. False if there is none.
+    /// Closes the oldest client. False if there is none.
     fn evict(&mut self) -> bool {
         let found = !self.clients.is_empty();
         if found {
@@ -333,18 +331,18 @@ impl Server {
         found
     }
 
-    /// Puts what was asked to the router, and gives out what it has answered meanwhile.
+    /// Sends open requests to the router, and hands out its replies.
     fn answer(&mut self, now: Instant) {
         for (id, body) in self.questions.settle(now) {
             let place = self.clients.binary_search_by_key(&id, |client| client.id);
-            // Who has left in the meantime needs no answer.
+            // The client may have left in the meantime.
             if let Some(client) = place.ok().and_then(|place| self.clients.get_mut(place)) {
                 client.waits = false;
                 let answer = client.exchange.answer(body);
                 client.give(answer);
             }
         }
-        // Answers that are not read are not kept without end.
+        // Unread answers take at most `UNREAD` bytes.
         let mut unread: usize = self.clients.iter().map(Client::unread).sum();
         for client in &mut self.clients {
             if unread <= UNREAD {

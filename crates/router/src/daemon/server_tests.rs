@@ -1,19 +1,19 @@
 //! Clients at a server whose turns the test takes itself.
 
-use super::super::desk::{self, Desk, Request};
+use super::super::control::{self, ControlServer, Request};
 use super::super::snapshot::{LinkView, Snapshot};
 use super::*;
 use crate::tun::{LinkKind, LinkState};
 
 /// Answers every request with a state of `size` bytes until the server is gone.
-fn router(desk: Desk, size: usize) -> std::thread::JoinHandle<usize> {
+fn router(control: ControlServer, size: usize) -> std::thread::JoinHandle<usize> {
     // Once: the kernel may take its time, which is not this test's.
     let watch = Watch::loopback();
     std::thread::spawn(move || {
         let mut snapshots = 0;
-        let mut fds = vec![sys::readable(desk.bell().as_raw_fd())];
+        let mut fds = vec![sys::readable(control.wake_fd().as_raw_fd())];
         while sys::wait(&mut fds, None).is_ok() && fds[0].revents & libc::POLLHUP == 0 {
-            for request in desk.requests() {
+            for request in control.requests() {
                 let Request::Snapshot(reply) = request else {
                     continue;
                 };
@@ -29,7 +29,7 @@ fn router(desk: Desk, size: usize) -> std::thread::JoinHandle<usize> {
                 };
                 reply.send(snapshot).unwrap();
             }
-            desk.answered();
+            control.answered();
         }
         snapshots
     })
@@ -44,7 +44,7 @@ fn connected(server: &mut Server, path: &std::path::Path, count: usize) -> Vec<U
     streams
 }
 
-/// Takes turns until nobody waits for the router any more.
+/// Takes turns until no client waits for the router any more.
 fn turn_until_answered(server: &mut Server) {
     server.turn().unwrap();
     while server.clients.iter().any(|client| client.waits) {
@@ -53,16 +53,16 @@ fn turn_until_answered(server: &mut Server) {
 }
 
 fn server(dir: &tempfile::TempDir, size: usize) -> (Server, std::thread::JoinHandle<usize>) {
-    let (desk, counter) = desk::pair().unwrap();
+    let (control, client) = control::pair().unwrap();
     let listener = UnixListener::bind(dir.path().join("sock")).unwrap();
     listener.set_nonblocking(true).unwrap();
-    let server = Server::new(vec![Door::Unix(listener)], counter);
-    (server, router(desk, size))
+    let server = Server::new(vec![Listener::Unix(listener)], client);
+    (server, router(control, size))
 }
 
-/// Clients that ask and do not read hold no more than the budget; those that came first go.
+/// Unread answers take at most the budget; the oldest clients are closed first.
 #[test]
-fn answers_that_nobody_reads_are_bounded() {
+fn unread_answers_are_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let size = UNREAD / 8;
     let (mut server, router) = server(&dir, size);
@@ -82,7 +82,7 @@ fn answers_that_nobody_reads_are_bounded() {
     assert!(router.join().unwrap() >= 20);
 }
 
-/// Those who ask in the same moment cost the router one answer.
+/// Simultaneous requests cost the router one answer.
 #[test]
 fn one_look_at_the_router_serves_all_who_ask_at_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -115,23 +115,22 @@ fn one_look_at_the_router_serves_all_who_ask_at_once() {
     );
 }
 
-/// While the thread that moves packets is stalled, whoever does not need it is served, whoever does
-/// is told so after a second, and all who asked meanwhile are told at once, not one after the
-/// other.
+/// While the forwarding thread is stalled, a request that does not need it is answered, and each
+/// that does fails after 1 s: all of them together, not one after the other.
 #[test]
-fn a_router_that_does_not_answer_holds_up_nobody_else() {
+fn a_stalled_router_delays_no_other_answer() {
     let dir = tempfile::tempdir().unwrap();
-    let (desk, counter) = desk::pair().unwrap();
+    let (control, client) = control::pair().unwrap();
     let listener = UnixListener::bind(dir.path().join("sock")).unwrap();
     listener.set_nonblocking(true).unwrap();
-    let mut server = Server::new(vec![Door::Unix(listener)], counter);
+    let mut server = Server::new(vec![Listener::Unix(listener)], client);
     let mut streams = connected(&mut server, &dir.path().join("sock"), 12);
     let (wrong, asking) = streams.split_first_mut().unwrap();
     let start = now();
     for (index, stream) in asking.iter_mut().enumerate() {
         let line: &[u8] = [&b"json\n"[..], b"metrics\n", b"capacity wan 8Mbit\n"][index % 3];
         stream.write_all(line).unwrap();
-        // The other side may say that no more comes.
+        // The client may close its sending side.
         stream.shutdown(Shutdown::Write).unwrap();
         server.turn().unwrap();
     }
@@ -154,16 +153,16 @@ fn a_router_that_does_not_answer_holds_up_nobody_else() {
         assert_eq!(text, "{\"error\":\"the router does not answer\"}\n");
     }
     // Once it moves again it answers.
-    drop(desk.requests().collect::<Vec<_>>());
+    drop(control.requests().collect::<Vec<_>>());
     let mut late = connected(&mut server, &dir.path().join("sock"), 1);
     late[0].write_all(b"json\n").unwrap();
     server.turn().unwrap();
-    for request in desk.requests() {
+    for request in control.requests() {
         if let Request::Snapshot(reply) = request {
             reply.send(Snapshot::default()).unwrap();
         }
     }
-    desk.answered();
+    control.answered();
     turn_until_answered(&mut server);
     let mut text = String::new();
     late[0].read_to_string(&mut text).unwrap();
@@ -173,10 +172,10 @@ fn a_router_that_does_not_answer_holds_up_nobody_else() {
     );
 }
 
-/// The kernel holds a thread that asks about interfaces for as long as others change theirs. All
-/// who ask are answered in the meantime, and are told of interfaces again once it answers.
+/// The kernel blocks a query about interfaces while other programs change theirs. Clients are
+/// answered in the meantime, and see interfaces again once the query returns.
 #[test]
-fn a_kernel_that_does_not_answer_holds_up_nobody() {
+fn a_kernel_that_does_not_answer_delays_no_client() {
     let dir = tempfile::tempdir().unwrap();
     let (mut server, router) = server(&dir, 1);
     let (let_go, held) = std::sync::mpsc::channel::<()>();
@@ -194,7 +193,7 @@ fn a_kernel_that_does_not_answer_holds_up_nobody() {
         })
     };
     server.questions.ask_kernel(look).unwrap();
-    let mut told = |count: usize| {
+    let mut interfaces = |count: usize| {
         let begun = now();
         let mut streams = connected(&mut server, &dir.path().join("sock"), count);
         for stream in &mut streams {
@@ -210,14 +209,14 @@ fn a_kernel_that_does_not_answer_holds_up_nobody() {
         (answers.collect::<Vec<_>>(), begun.elapsed())
     };
     for clients in [1, 3, 20] {
-        let (answers, took) = told(clients);
+        let (answers, took) = interfaces(clients);
         assert_eq!(answers, vec![""; clients]);
         assert!(took < PATIENCE, "{took:?}");
     }
     drop(let_go);
-    // What was asked before may be answered first, which is no answer to this.
+    // A reply to an earlier request may come first and is discarded.
     let until = now() + Duration::from_secs(30);
-    let mut names = std::iter::repeat_with(|| told(2).0).take_while(|_| now() < until);
+    let mut names = std::iter::repeat_with(|| interfaces(2).0).take_while(|_| now() < until);
     assert!(names.any(|names| names == ["lo", "lo"]));
     drop(server);
     router.join().unwrap();

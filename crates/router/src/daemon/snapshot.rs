@@ -101,8 +101,8 @@ impl Reload {
         self.generation - 1 + self.failures
     }
 
-    /// Takes note of the last reload: what does not work although it is in force, or why it is not.
-    /// Returns what to tell people.
+    /// Records the last reload: the faults of the applied configuration, or why it was not applied.
+    /// Returns a line for the log.
     pub(super) fn note(&mut self, at_s: f64, result: Result<Vec<String>, String>) -> String {
         self.at_s = at_s;
         self.ok = result.is_ok();
@@ -110,19 +110,19 @@ impl Reload {
             Ok(troubles) => {
                 self.generation += 1;
                 let generation = self.generation;
-                let told = format!("reloaded, generation {generation}");
+                let outcome = format!("reloaded, generation {generation}");
                 let joined = troubles.join("; ");
                 self.error = (!joined.is_empty()).then_some(joined);
                 match &self.error {
-                    Some(error) => format!("{told}, in force but for: {error}"),
-                    None => told,
+                    Some(error) => format!("{outcome}, in force but for: {error}"),
+                    None => outcome,
                 }
             }
             Err(error) => {
                 self.failures += 1;
-                let told = format!("not reloaded, still running as before: {error}");
+                let outcome = format!("not reloaded, still running as before: {error}");
                 self.error = Some(error);
-                told
+                outcome
             }
         }
     }
@@ -220,7 +220,7 @@ pub struct QueueView {
     pub max: f64,
 }
 
-/// What a snapshot takes from beside the router: lists are port by port.
+/// Inputs of a snapshot from outside the router; lists are indexed by port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Surroundings<'a> {
     pub(super) id: u16,
@@ -349,13 +349,13 @@ pub(super) fn seconds(now: Instant) -> f64 {
 mod tests {
     use super::*;
 
-    /// Who asks is never told that all is as before when it is not.
+    /// A configuration in force with a fault is not reported as refused.
     #[test]
     fn what_is_in_force_is_not_called_refused() {
         let mut reload = Reload::default();
-        let told = reload.note(1.0, Ok(vec!["port a: deaf".to_owned()]));
+        let outcome = reload.note(1.0, Ok(vec!["port a: deaf".to_owned()]));
         assert_eq!(
-            told,
+            outcome,
             "reloaded, generation 2, in force but for: port a: deaf"
         );
         assert_eq!(
@@ -363,8 +363,8 @@ mod tests {
             (2, 0, true)
         );
         assert_eq!(reload.error.as_deref(), Some("port a: deaf"));
-        let told = reload.note(2.0, Err("line 3".to_owned()));
-        assert_eq!(told, "not reloaded, still running as before: line 3");
+        let outcome = reload.note(2.0, Err("line 3".to_owned()));
+        assert_eq!(outcome, "not reloaded, still running as before: line 3");
         assert_eq!(
             (reload.generation, reload.failures, reload.ok),
             (2, 1, false)

@@ -1,4 +1,4 @@
-//! The sockets on which clients ask, and whose they are.
+//! The sockets for clients, and their owners.
 
 use std::fs::{self, File};
 use std::io;
@@ -49,11 +49,11 @@ pub enum ControlError {
     },
 }
 
-/// Says whether a status socket can be made at `path`. True: a socket that nobody listens on any
-/// more lies there.
+/// Checks whether a status socket can be made at `path`. True: `path` is a socket without a
+/// listener.
 ///
 /// # Errors
-/// Those of [`bind`], as far as they can be told without making the socket.
+/// Those errors of [`bind`] that can be found without making the socket.
 pub(super) fn vacant(path: &Path) -> Result<bool, ControlError> {
     let failed = |source| ControlError::Socket {
         path: path.to_owned(),
@@ -77,15 +77,15 @@ pub(super) fn vacant(path: &Path) -> Result<bool, ControlError> {
         return Err(ControlError::NoSocket(path.to_owned()));
     }
     match sys::try_connect(path) {
-        // Only this says for sure that no process listens. A queue that is full, or a socket of
-        // another kind, belongs to somebody.
+        // Only this error proves that no process listens. A full queue or a socket of another kind
+        // is in use.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(failed(error)),
         _ => Err(ControlError::InUse(path.to_owned())),
     }
 }
 
-/// Binds a Unix socket. One that a router left behind is replaced; whatever else lies there stays.
+/// Binds a Unix socket. A socket that a router left behind is replaced; any other file stays.
 pub(super) fn bind(path: &Path) -> Result<(Socket, UnixListener), ControlError> {
     let failed = |source| ControlError::Socket {
         path: path.to_owned(),
@@ -107,8 +107,8 @@ pub(super) fn bind(path: &Path) -> Result<(Socket, UnixListener), ControlError> 
     Ok((socket, listener))
 }
 
-/// Takes hold of the socket that was just bound to `path`. Who may write to the directory may have
-/// put something else there meanwhile: a link, or another name of somebody's socket.
+/// Opens the socket that was just bound to `path`. A user with write access to the directory may
+/// have replaced it meanwhile by a link, or by another name of a foreign socket.
 fn hold(path: &Path) -> io::Result<File> {
     let place = sys::place(path)?;
     let found = place.metadata()?;
@@ -135,7 +135,7 @@ pub(super) fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr),
 #[derive(Debug)]
 pub(super) struct Socket {
     path: PathBuf,
-    /// Device and inode, which tell it from one that was put in its place.
+    /// Device and inode, which distinguish it from a socket that replaced it.
     inode: (u64, u64),
     /// The socket itself, wherever its path leads by now.
     place: File,

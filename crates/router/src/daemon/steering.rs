@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::wake::wake;
 use crate::config::Config;
 use crate::setup::{Fault, FaultKind, look, messages, table_of};
-use crate::tell::tell;
+use crate::stderr::log_line;
 use crate::tun::links::u16_at;
 use crate::tun::sys;
 
@@ -52,7 +53,7 @@ pub(super) type States = BTreeMap<String, SteeringState>;
 #[derive(Debug)]
 pub(super) struct Steering {
     shared: Arc<Mutex<Shared>>,
-    bell: UnixStream,
+    waker: UnixStream,
 }
 
 #[derive(Debug)]
@@ -72,11 +73,11 @@ impl Steering {
     /// # Errors
     /// Those of the thread and of the pair of sockets that ends it.
     pub(super) fn start(config: Arc<Config>) -> io::Result<Self> {
-        let (bell, other_end) = UnixStream::pair()?;
+        let (waker, other_end) = UnixStream::pair()?;
         other_end.set_nonblocking(true)?;
         let events = sys::route_events();
         if let Err(error) = &events {
-            tell!("cannot watch rules and routes: {error}; they are looked at every 3 s");
+            log_line!("cannot watch rules and routes: {error}; they are looked at every 3 s");
         }
         let events = events.ok();
         let shared = Shared {
@@ -92,7 +93,7 @@ impl Steering {
         };
         let thread = std::thread::Builder::new().name("steering".to_owned());
         thread.spawn(move || watcher.serve())?;
-        Ok(Self { shared, bell })
+        Ok(Self { shared, waker })
     }
 
     /// Watches what another configuration asks for from now on.
@@ -103,8 +104,7 @@ impl Steering {
         }
         shared.config = config;
         drop(shared);
-        // A full buffer holds a wake-up already.
-        let _ = (&self.bell).write(&[1]);
+        wake(&self.waker);
     }
 
     /// What was seen at the last look.
@@ -137,7 +137,9 @@ impl Watcher {
                 u64::try_from(wait.as_micros()).unwrap_or(u64::MAX),
             );
             if let Err(error) = sys::wait(&mut fds, (!idle).then_some(wait)) {
-                tell!("cannot wait for changes of rules and routes: {error}; steering is not seen");
+                log_line!(
+                    "cannot wait for changes of rules and routes: {error}; steering is not seen"
+                );
                 return;
             }
             let ready = |at: usize| fds.get(at).is_some_and(|fd| fd.revents != 0);
@@ -207,9 +209,9 @@ impl Watcher {
             let was_ok = before.get(port).is_none_or(|before| before.ok);
             match &state.reason {
                 Some(reason) if before.get(port) != Some(state) => {
-                    tell!("steering of port {port} is missing: {reason}");
+                    log_line!("steering of port {port} is missing: {reason}");
                 }
-                None if !was_ok => tell!("steering of port {port} is back"),
+                None if !was_ok => log_line!("steering of port {port} is back"),
                 _ => {}
             }
         }
@@ -288,7 +290,7 @@ impl Request {
         if let Some(path) = &self.path
             && let Err(error) = std::fs::write(path, format!("{reason}\n"))
         {
-            tell!("cannot ask for set-up by {}: {error}", path.display());
+            log_line!("cannot ask for set-up by {}: {error}", path.display());
         }
     }
 }

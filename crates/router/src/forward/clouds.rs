@@ -5,135 +5,22 @@
 //! A router that packets of both versions of IP come from has two names, and a cloud behind it is
 //! measured for each: to the one, what comes by the other is foreign.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Range;
 
-use pathmark_cc::{CloudEstimate, Duration, Instant, Upstream};
+use pathmark_cc::{Duration, Instant, Upstream};
 use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::Datagram;
-use xcp_edge::{Measurer, Own};
 
+use super::cloud_meter::{CloudMeter, gather};
 use super::own_udp::{HEADERS, udp_around};
 use super::refuse::generated;
 use super::router::{Router, Target};
 use super::turns::TICK;
-use crate::ip::TokenBucket;
 use crate::offload::Offload;
 
-/// Time between two estimates that ports are told of.
+/// Time between two estimates that are passed to ports.
 const EVERY: Duration = Duration::from_millis(50);
-/// Messages that are looked at per second, and at once: an authenticator takes some microseconds,
-/// and anybody can send a wrong one.
-const LOOKED_AT: u32 = 10_000;
-const LOOKED_AT_ONCE: u32 = 1_000;
-/// Upstream routers that are asked about at most.
-const MOST_NAMED: usize = 64;
-
-/// Measures clouds, and lets others measure theirs.
-#[derive(Debug)]
-pub struct CloudMeter {
-    own: Own,
-    port: u16,
-    measurer: Measurer,
-    /// When ports are told next.
-    next: Instant,
-    estimates: Vec<Estimated>,
-    /// Where upstream routers are gathered.
-    named: Vec<(Upstream, u64)>,
-    looks: TokenBucket,
-    counts: MessageCounts,
-}
-
-/// What became of messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MessageCounts {
-    /// Datagrams for the router's message port.
-    pub received: u64,
-    /// Those that came too fast to be looked at.
-    pub too_many: u64,
-    /// Datagrams that left by a port.
-    pub sent: u64,
-    /// Datagrams without a route, or too long for it.
-    pub unsent: u64,
-}
-
-/// The last estimate of a cloud.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimated {
-    /// The router before the cloud.
-    pub upstream: IpAddr,
-    /// What is left of it.
-    pub estimate: CloudEstimate,
-    /// When that was.
-    pub at: Instant,
-}
-
-impl CloudMeter {
-    /// A meter whose messages go between the UDP ports `port` of routers. `own` has the addresses
-    /// that headers name this router by, and that `measurer` was made with.
-    #[must_use]
-    pub fn new(own: Own, port: u16, measurer: Measurer) -> Self {
-        Self {
-            own,
-            port,
-            measurer,
-            next: Instant::ZERO,
-            estimates: Vec::new(),
-            named: Vec::new(),
-            looks: TokenBucket::new(LOOKED_AT, LOOKED_AT_ONCE),
-            counts: MessageCounts::default(),
-        }
-    }
-
-    /// Its messages, to look at.
-    #[must_use]
-    pub const fn measurer(&self) -> &Measurer {
-        &self.measurer
-    }
-
-    /// What became of datagrams.
-    #[must_use]
-    pub const fn counts(&self) -> MessageCounts {
-        self.counts
-    }
-
-    /// Estimates that hold at `now`.
-    pub fn estimates(&self, now: Instant) -> impl Iterator<Item = &Estimated> {
-        let holds = move |known: &&Estimated| now < known.at + known.estimate.valid_for;
-        self.estimates.iter().filter(holds)
-    }
-
-    fn note(&mut self, now: Instant, upstream: IpAddr, estimate: CloudEstimate) {
-        let known = Estimated {
-            upstream,
-            estimate,
-            at: now,
-        };
-        self.estimates
-            .retain(|kept| kept.upstream != upstream && now < kept.at + kept.estimate.valid_for);
-        self.estimates.push(known);
-    }
-
-    /// When something is due.
-    fn deadline(&self) -> Instant {
-        let messages = self.measurer.deadline().unwrap_or(Instant::FAR_FUTURE);
-        messages.min(self.next)
-    }
-}
-
-/// Adds what came from an upstream router. Where there are too many, those from which the most came
-/// are named: made-up addresses of one port leave room for the routers before another.
-fn gather(named: &mut Vec<(Upstream, u64)>, upstream: Upstream, bytes: u64) {
-    if let Some((_, sum)) = named.iter_mut().find(|(known, _)| *known == upstream) {
-        *sum = sum.saturating_add(bytes);
-    } else if named.len() < MOST_NAMED {
-        named.push((upstream, bytes));
-    } else if let Some(least) = named.iter_mut().min_by_key(|(_, sum)| *sum)
-        && least.1 < bytes
-    {
-        *least = (upstream, bytes);
-    }
-}
 
 impl Router {
     /// From now on it measures clouds with `meter`, or (`None`) does not.
@@ -145,7 +32,7 @@ impl Router {
         };
     }
 
-    /// Ports have changed: who measures is found out anew.
+    /// After a change of ports: the ports that measure are looked up again.
     pub(super) fn look_for_clouds(&mut self) {
         if let Some(meter) = &mut self.meter {
             meter.next = Instant::ZERO;
@@ -229,12 +116,12 @@ impl Router {
             self.tell_ports(now, &mut meter);
         }
         let start = usize::from(HEADERS);
-        while let Some(room) = self.workbench.get_mut(start..) {
+        while let Some(room) = self.scratch.get_mut(start..) {
             let Some(transmit) = meter.measurer.poll_transmit(now, room) else {
                 break;
             };
             let from = SocketAddr::new(meter.own.facing(transmit.to.ip()), meter.port);
-            let packet = udp_around(&mut self.workbench, transmit.len, from, transmit.to);
+            let packet = udp_around(&mut self.scratch, transmit.len, from, transmit.to);
             let sent = packet.is_some_and(|packet| self.send_own(now, packet));
             meter.counts.sent += u64::from(sent);
             meter.counts.unsent += u64::from(!sent);
@@ -266,10 +153,10 @@ impl Router {
         meter.named = named;
     }
 
-    /// Sends the packet at that place of the workbench, if there is a way for it; never in pieces.
+    /// Sends the packet in that range of `scratch`, if it has a route; never in fragments.
     fn send_own(&mut self, now: Instant, packet: Range<usize>) -> bool {
         let len = packet.len();
-        let bytes = self.workbench.get(packet).unwrap_or(&[]);
+        let bytes = self.scratch.get(packet).unwrap_or(&[]);
         let Ok(layout) = Layout::walk(bytes) else {
             return false;
         };
@@ -282,7 +169,7 @@ impl Router {
             return false;
         }
         let (arrival, carrier) = self.classifier.classify(bytes, &layout);
-        let frame = self.yard.pool.copy(bytes, Offload::default());
+        let frame = self.store.pool.copy(bytes, Offload::default());
         generated(&mut self.ports, port, 1);
         self.enqueue(now, port, frame, arrival, carrier, 1);
         true

@@ -1,6 +1,6 @@
 //! Three routers in a row, and who sends through them.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pathmark_cc::{CloudMetrics, LinkAlgorithm, XcpRequest};
 use pathmark_link::queue::{DropTail, Limit};

@@ -4,17 +4,19 @@
 mod row;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use pathmark_shim::checksum::Sum;
 use xcp_proto::Form;
 
+use super::super::cloud_meter::MOST_NAMED;
 use super::super::tests::udp;
 use super::*;
 use crate::offload::{Gso, GsoKind, Partial};
 use row::{BACK, OUT, PORT, RECEIVER, Row, SENDER, address, address_v6, meter};
 
-/// Of 30 Mbit/s 10 are used. The port is told, the sender's packets are counted in a virtual
-/// router, and nobody else's are touched.
+/// 10 of 30 Mbit/s are used. The port gets the estimate, the sender's packets are counted in a
+/// virtual router, and no other packets change.
 #[test]
 fn a_plain_router_in_the_middle_is_measured() {
     measures_over(Form::V4);
@@ -171,7 +173,7 @@ fn a_router_that_vanishes() {
     assert!(row.estimate().is_some());
 }
 
-/// Whoever heard all messages and sends them again gets nothing, and changes nothing.
+/// A host that records all messages and replays them gets no answer and changes no estimate.
 #[test]
 fn messages_that_are_repeated() {
     let mut row = measured();
@@ -212,7 +214,7 @@ fn made_up_routers_in_headers() {
     let clouds = row.clouds();
     assert!(clouds.upstreams <= 32 && clouds.known == 1, "{clouds:?}");
     assert!(clouds.counted > 5000, "{clouds:?}");
-    // Nobody knows the way to them; there are ten requests at once, and ten a second.
+    // They have no route; there are at most 10 requests at once, and 10 per second.
     let after = row.routers[2].cloud_meter().unwrap().counts();
     assert!(after.unsent - counts.unsent <= 60, "{after:?}");
 }
@@ -239,7 +241,7 @@ fn made_up_routers_before_one_port_leave_room_for_those_before_another() {
 }
 
 /// A tunnel in the cloud gives packets a TTL of its own. The one that they would have without the
-/// cloud hides it, any other makes it longer. Neither harms anybody.
+/// cloud hides it, any other makes it longer. Neither does harm.
 #[test]
 fn a_tunnel_that_rewrites_the_ttl() {
     for (ttl, found) in [(63, false), (255, true), (12, true)] {

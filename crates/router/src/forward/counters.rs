@@ -39,7 +39,7 @@ counters! {
     not_forwardable,
     /// IPv6 jumbograms, whose length no header here can say.
     jumbogram,
-    /// From one of the router's own addresses, which nobody else may use.
+    /// From one of the router's own addresses, which no other host may use.
     spoofed_own,
     /// From a source that does not route back to the port that they came in on, where that is
     /// checked.

@@ -4,9 +4,9 @@
 use pathmark_cc::Instant;
 use pathmark_shim::ip::Layout;
 
-use super::examine::Route;
 use super::frame::Frame;
 use super::refuse::generated;
+use super::route::Route;
 use super::router::{Router, enqueue};
 use crate::ip::{Fragments, complete};
 use crate::offload::{Offload, Super};
@@ -22,27 +22,27 @@ impl Router {
         believed: bool,
     ) {
         for index in 0..whole.segments() {
-            let Some(mut buffer) = self.yard.pool.take(whole.segment_len(index)) else {
+            let Some(mut buffer) = self.store.pool.take(whole.segment_len(index)) else {
                 self.no_buffer(route.port);
                 continue;
             };
             let Some((len, offload)) = whole.segment(bytes, index, &mut buffer) else {
-                self.yard.pool.give_buffer(buffer);
+                self.store.pool.give_buffer(buffer);
                 continue;
             };
             let frame = Frame::new(buffer, len, offload);
             if !route.fits {
                 self.fragment(now, frame.bytes(), offload, route.port, believed);
-                self.yard.pool.give(frame);
+                self.store.pool.give(frame);
                 continue;
             }
             let Ok(layout) = Layout::walk(frame.bytes()) else {
-                self.yard.pool.give(frame);
+                self.store.pool.give(frame);
                 continue;
             };
             let known = self.classifier.classify(frame.bytes(), &layout);
             let Some(port) = self.ports.get_mut(route.port) else {
-                self.yard.pool.give(frame);
+                self.store.pool.give(frame);
                 return;
             };
             let (arrival, carrier) = port.heed(believed, known, 1);
@@ -67,7 +67,7 @@ impl Router {
         believed: bool,
     ) {
         let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu as usize);
-        let Some(mut whole) = self.yard.pool.copy(bytes, Offload::default()) else {
+        let Some(mut whole) = self.store.pool.copy(bytes, Offload::default()) else {
             self.no_buffer(port);
             return;
         };
@@ -78,8 +78,8 @@ impl Router {
             Ok(mut fragments) => {
                 self.counters.fragmented += 1;
                 let mut pieces = 0;
-                while let Some(len) = fragments.next_into(&mut self.workbench) {
-                    let part = self.workbench.get(..len).unwrap_or(&[]);
+                while let Some(len) = fragments.next_into(&mut self.scratch) {
+                    let part = self.scratch.get(..len).unwrap_or(&[]);
                     pieces += 1;
                     let Ok(layout) = Layout::walk(part) else {
                         continue;
@@ -89,11 +89,11 @@ impl Router {
                         break;
                     };
                     let (arrival, carrier) = heeding.heed(believed, known, 1);
-                    let frame = self.yard.pool.copy(part, Offload::default());
+                    let frame = self.store.pool.copy(part, Offload::default());
                     self.wake(port);
                     enqueue(
                         &mut self.ports,
-                        &mut self.yard,
+                        &mut self.store,
                         &mut self.counters,
                         now,
                         port,
@@ -112,6 +112,6 @@ impl Router {
                 }
             }
         }
-        self.yard.pool.give(whole);
+        self.store.pool.give(whole);
     }
 }

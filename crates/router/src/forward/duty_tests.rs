@@ -59,7 +59,7 @@ fn echo_replies_are_limited_as_well() {
 fn udp_for_the_router_is_unreachable() {
     let mut router = router(1500, None, false);
     for (source, own, at, expected) in [(SRC, OWN, 20, [3, 3]), (SRC6, OWN6, 40, [1, 4])] {
-        let packet = udp(source, own, 64, 0, b"anybody there?");
+        let packet = udp(source, own, 64, 0, b"a question");
         send(&mut router, &packet, Offload::default());
         let reply = replies(&mut router).remove(0);
         assert_eq!(reply[at..at + 2], expected);
@@ -97,7 +97,7 @@ fn jumbograms_are_dropped_whole() {
 }
 
 #[test]
-fn nobody_else_sends_from_the_routers_own_addresses() {
+fn packets_from_the_routers_own_addresses_are_dropped() {
     let mut router = router(1500, None, false);
     for (source, destination) in [(OWN, DST), (OWN6, "fd00:1::2"), (OWN, OWN)] {
         let packet = udp(source, destination, 64, 0, &[7; 10]);
@@ -108,10 +108,9 @@ fn nobody_else_sends_from_the_routers_own_addresses() {
     assert_eq!(router.counters().spoofed_own, 4);
 }
 
-/// Nobody is called what no single host is called: such a packet is not answered, and not put
-/// together with others.
+/// A packet from an address that belongs to no single host is neither answered nor reassembled.
 #[test]
-fn the_router_answers_no_address_that_is_no_hosts() {
+fn the_router_answers_only_unicast_sources() {
     let mut router = router(1500, None, false);
     // With routes to all of them, which a default route is.
     let mut routes = Routes::new();
@@ -120,7 +119,7 @@ fn the_router_answers_no_address_that_is_no_hosts() {
     }
     let ports = router.take_ports();
     router.replace(ports, routes);
-    let nobodies = [
+    let sources = [
         "0.0.0.0",
         "0.1.2.3",
         "127.0.0.1",
@@ -131,9 +130,9 @@ fn the_router_answers_no_address_that_is_no_hosts() {
         "::1",
         "ff02::1",
     ];
-    for nobody in nobodies {
-        let own = if nobody.contains(':') { OWN6 } else { OWN };
-        let ping = echo(nobody, own, 56);
+    for source in sources {
+        let own = if source.contains(':') { OWN6 } else { OWN };
+        let ping = echo(source, own, 56);
         let mut piece = ping.clone();
         if own == OWN {
             piece[6] = 0x20;
@@ -141,15 +140,15 @@ fn the_router_answers_no_address_that_is_no_hosts() {
             let sum = Sum::new().bytes(&piece[..20]).finish();
             piece[10..12].copy_from_slice(&sum.to_be_bytes());
         }
-        for packet in [&ping, &piece, &udp(nobody, own, 64, 0, &[7; 10])] {
+        for packet in [&ping, &piece, &udp(source, own, 64, 0, &[7; 10])] {
             send(&mut router, packet, Offload::default());
         }
-        assert!(drain(&mut router, OUT).is_empty(), "{nobody}");
-        assert!(replies(&mut router).is_empty(), "{nobody}");
-        assert_eq!(router.reassembly.held(), 0, "{nobody}");
+        assert!(drain(&mut router, OUT).is_empty(), "{source}");
+        assert!(replies(&mut router).is_empty(), "{source}");
+        assert_eq!(router.reassembly.held(), 0, "{source}");
     }
     let counters = router.counters();
-    assert_eq!(counters.not_forwardable, 3 * nobodies.len() as u64);
+    assert_eq!(counters.not_forwardable, 3 * sources.len() as u64);
     assert_eq!((counters.local, counters.icmp_sent), (0, 0));
 }
 

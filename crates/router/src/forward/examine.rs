@@ -7,19 +7,10 @@ use pathmark_shim::ip::Layout;
 use super::addresses::{is_destination, is_neighbour, is_source};
 use super::port::RouterPort;
 use super::refuse::Refusal;
+use super::route::Route;
 use super::router::{Router, Target};
 use crate::ip::IcmpError;
 use crate::offload::{Offload, Super};
-
-/// What became known of a packet that may be forwarded.
-#[derive(Debug)]
-pub(super) struct Route {
-    pub(super) port: usize,
-    pub(super) layout: Layout,
-    pub(super) whole: Option<Super>,
-    /// Its packets fit the next link's MTU.
-    pub(super) fits: bool,
-}
 
 impl Router {
     /// Checks a packet, finds its port and takes one off its TTL.

@@ -7,7 +7,7 @@ use super::*;
 use crate::ip::Routes;
 use crate::offload::Offload;
 
-/// A packet for one port has that port looked at, and none of the thousand beside it.
+/// A packet for one port polls that port, and none of the 1,000 others.
 #[test]
 fn only_ports_with_something_to_do_are_looked_at() {
     let mut router = router(1500, None, false);

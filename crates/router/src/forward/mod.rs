@@ -5,8 +5,10 @@
 //!                 └─ ICMP ◄──┴──────┴───────┘
 //! ```
 
+mod account;
 mod addresses;
 mod classify;
+mod cloud_meter;
 mod clouds;
 mod counters;
 mod cut;
@@ -27,6 +29,7 @@ mod port;
 #[cfg(test)]
 mod quick_start_tests;
 mod refuse;
+mod route;
 mod router;
 #[cfg(test)]
 mod super_tests;
@@ -43,7 +46,7 @@ mod turns;
 mod xcp_tests;
 
 pub use classify::{Classifier, EcnRule, write_answer};
-pub use clouds::{CloudMeter, Estimated, MessageCounts};
+pub use cloud_meter::{CloudMeter, Estimated, MessageCounts};
 pub use counters::Counters;
 pub use frame::Frame;
 pub use own_udp::HEADERS;

@@ -6,6 +6,7 @@
 
 use pathmark_cc::{Duration, Instant};
 
+use super::account::Account;
 use super::frame::Frame;
 use crate::offload::Offload;
 
@@ -50,15 +51,6 @@ fn class_of(len: usize) -> usize {
         let larger = CLASSES.iter().position(|size| *size >= len);
         larger.unwrap_or(CLASSES.len())
     }
-}
-
-/// Names the account of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Account(u32);
-
-impl Account {
-    /// Nobody's.
-    pub(super) const NONE: Self = Self(u32::MAX);
 }
 
 /// What an account holds.
@@ -199,7 +191,7 @@ impl Pool {
         Some(Frame::new(buffer, bytes.len(), offload))
     }
 
-    /// Takes a buffer back, from whoever answered for it.
+    /// Takes a buffer back, and discharges its account.
     #[inline(always)]
     pub fn give(&mut self, frame: Frame) {
         if let Some(holding) = self.holdings.get_mut(frame.account.0 as usize) {
@@ -277,8 +269,8 @@ impl Pool {
         }
     }
 
-    /// Puts a frame on a port's account. False if the port holds what it may; the frame then stays
-    /// nobody's.
+    /// Charges a frame to a port's account. False if the port has reached its limit; the frame then
+    /// stays without an account.
     #[inline(always)]
     pub(super) fn charge(&mut self, frame: &mut Frame, account: Account) -> bool {
         let Some(holding) = self.holdings.get_mut(account.0 as usize) else {

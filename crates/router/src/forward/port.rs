@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use pathmark_cc::Instant;
 use pathmark_link::{DropCause, Link, Owner};
 
-use super::frame::Frame;
-use super::pool::Account;
+use super::account::Account;
+use super::classify::Classifier;
+use super::frame::{Carrier, Frame};
 use super::tally::Tally;
 use super::trust::Trust;
 
@@ -28,11 +29,11 @@ pub struct PortSettings {
     /// Bytes of packet buffers that it may always hold; beyond them it shares what is left with the
     /// others.
     pub reserve: usize,
-    /// Whose shims it believes.
+    /// Sources whose shims it trusts.
     pub shims: Trust,
     /// Packets that come in here must have a source that routes back here (RFC 3704 §2.2).
     pub source_check: bool,
-    /// Its control law is told what is left of the clouds before the router.
+    /// Its control law gets the estimates of the clouds before the router.
     pub measures: bool,
 }
 
@@ -60,6 +61,30 @@ impl RouterPort {
             not_believed: 0,
             tally: Tally::default(),
         }
+    }
+
+    /// What the port is to know of `packets` packets: all, or nothing of their shims, which then
+    /// are counted.
+    #[inline]
+    pub(super) fn heed(
+        &mut self,
+        believed: bool,
+        (arrival, carrier): (Arrival, Carrier),
+        packets: u32,
+    ) -> (Arrival, Carrier) {
+        match carrier {
+            Carrier::Vcp(_) | Carrier::Shim { .. } if !believed => {
+                self.not_believed += u64::from(packets);
+                Classifier::plain(arrival)
+            }
+            _ => (arrival, carrier),
+        }
+    }
+
+    /// Packets whose shim it did not believe.
+    #[must_use]
+    pub fn not_believed(&self) -> u64 {
+        self.not_believed
     }
 
     /// IP packets that came in and went out here.

@@ -34,7 +34,7 @@ pub(super) enum Refusal {
     SourceCheck,
     /// For the router itself.
     Local,
-    /// Its sender should be told.
+    /// Its sender gets this ICMP error.
     Icmp(IcmpError),
 }
 
@@ -137,7 +137,7 @@ impl Router {
                     self.counters.bad_icmp_checksum += 1;
                     return;
                 }
-                let Some(len) = echo_reply(bytes, &layout, &mut self.workbench) else {
+                let Some(len) = echo_reply(bytes, &layout, &mut self.scratch) else {
                     return;
                 };
                 match offload.checksum.is_none() && self.icmp.take(now) {
@@ -178,7 +178,7 @@ impl Router {
         let mut first = None;
         if let (Some(gso), Ok(layout)) = (offload.gso, Layout::walk(bytes))
             && let Ok(whole) = Super::new(bytes, &layout, gso)
-            && let Some(mut buffer) = self.yard.pool.take(whole.largest())
+            && let Some(mut buffer) = self.store.pool.take(whole.largest())
         {
             let len = whole
                 .segment(bytes, 0, &mut buffer)
@@ -190,7 +190,7 @@ impl Router {
             let to = layout.source(quoted)?;
             let source = self.ports.get(from)?.source_for(to)?;
             let room = self.mtu(self.way_back(from, to)?)?;
-            let out = self.workbench.get_mut(..room)?;
+            let out = self.scratch.get_mut(..room)?;
             icmp_error(what, quoted, &layout, source, out)
         });
         match length {
@@ -198,14 +198,14 @@ impl Router {
             _ => self.counters.icmp_suppressed += 1,
         }
         if let Some(frame) = first {
-            self.yard.pool.give(frame);
+            self.store.pool.give(frame);
         }
     }
 
-    /// Sends the packet of `len` bytes on the workbench, in pieces if need be, as an answer to one
+    /// Sends the packet of `len` bytes in `scratch`, in fragments if need be, as an answer to one
     /// that came in on port `from`.
     fn originate(&mut self, now: Instant, from: usize, len: usize) {
-        let bytes = self.workbench.get(..len).unwrap_or(&[]);
+        let bytes = self.scratch.get(..len).unwrap_or(&[]);
         let Ok(layout) = Layout::walk(bytes) else {
             return;
         };
@@ -224,7 +224,7 @@ impl Router {
             return;
         }
         let (arrival, carrier) = self.classifier.classify(bytes, &layout);
-        let frame = self.yard.pool.copy(bytes, Offload::default());
+        let frame = self.store.pool.copy(bytes, Offload::default());
         self.enqueue(now, port, frame, arrival, carrier, 1);
     }
 
@@ -251,7 +251,7 @@ impl Router {
                 continue;
             };
             let (arrival, carrier) = self.classifier.classify(&piece, &layout);
-            let frame = self.yard.pool.copy(&piece, Offload::default());
+            let frame = self.store.pool.copy(&piece, Offload::default());
             self.enqueue(now, port, frame, arrival, carrier, 1);
         }
     }

@@ -30,14 +30,14 @@ pub enum Target {
     Local,
 }
 
-/// What a [`Router`] is made of.
+/// Settings of a [`Router`].
 #[derive(Debug)]
 pub struct RouterConfig {
     /// Its identity in shims.
     pub id: Identity,
     /// Bytes that packet buffers may take in all.
     pub memory: usize,
-    /// What carries feedback.
+    /// Selects the packets that carry feedback.
     pub classifier: Classifier,
     /// Limit of ICMP messages.
     pub icmp: TokenBucket,
@@ -48,36 +48,36 @@ pub struct RouterConfig {
 pub struct Router {
     pub(super) ports: Vec<RouterPort>,
     pub(super) routes: RouteTable<Target>,
-    /// By port, the table for packets that come in there, where it is one of their own.
+    /// By input port, its own routing table, if it has one.
     entries: Vec<Option<RouteTable<Target>>>,
     pub(super) classifier: Classifier,
     pub(super) icmp: TokenBucket,
     pub(super) counters: Counters,
-    pub(super) yard: Yard,
+    pub(super) store: PacketStore,
     pub(super) deadlines: Deadlines,
-    /// A port that was polled until nothing came, and when. Its deadline is not known yet.
+    /// A port that was polled until it was empty, and when. Its deadline is not known yet.
     pub(super) resting: Option<(usize, Instant)>,
     /// The router's own addresses, in order.
     pub(super) own: Vec<IpAddr>,
     pub(super) reassembly: Reassembly,
     /// Identification of the next packet that the router itself cuts.
     pub(super) next_id: u16,
-    /// Where replies and segments are put together.
-    pub(super) workbench: Box<[u8]>,
-    /// What measures clouds, and when it has something to do.
+    /// Buffer in which replies and segments are assembled.
+    pub(super) scratch: Box<[u8]>,
+    /// The cloud meter, and its next deadline.
     pub(super) meter: Option<Box<CloudMeter>>,
     pub(super) meter_due: Instant,
 }
 
-/// Where the ports' packets live.
+/// Buffers of the ports' packets, and the fields of the router's marks.
 #[derive(Debug)]
-pub(super) struct Yard {
+pub(super) struct PacketStore {
     pub(super) pool: Pool,
     id: Identity,
     row: Row,
 }
 
-impl Owner<Frame> for Yard {
+impl Owner<Frame> for PacketStore {
     fn packets(&self, packet: &Frame) -> u32 {
         packet.packets()
     }
@@ -109,7 +109,7 @@ impl Router {
             classifier: config.classifier,
             icmp: config.icmp,
             counters: Counters::default(),
-            yard: Yard {
+            store: PacketStore {
                 pool: Pool::new(config.memory),
                 id: config.id,
                 row: Row::default(),
@@ -119,7 +119,7 @@ impl Router {
             own: Vec::new(),
             reassembly: Reassembly::default(),
             next_id: 0,
-            workbench: vec![0; LARGE].into_boxed_slice(),
+            scratch: vec![0; LARGE].into_boxed_slice(),
             meter: None,
             meter_due: Instant::FAR_FUTURE,
         }
@@ -141,7 +141,7 @@ impl Router {
         table: RouteTable<Target>,
     ) -> (Vec<RouterPort>, RouteTable<Target>) {
         for port in &mut ports {
-            let (pool, reserve) = (&mut self.yard.pool, port.settings.reserve);
+            let (pool, reserve) = (&mut self.store.pool, port.settings.reserve);
             match port.account {
                 Account::NONE => port.account = pool.open(reserve),
                 account => pool.set_reserve(account, reserve),
@@ -168,7 +168,7 @@ impl Router {
 
     /// Replaces what does not belong to a port.
     pub fn configure(&mut self, id: Identity, classifier: Classifier, icmp: TokenBucket) {
-        self.yard.id = id;
+        self.store.id = id;
         self.classifier = classifier;
         self.icmp = icmp;
     }
@@ -181,14 +181,14 @@ impl Router {
 
     /// Gives the packets of a port that goes away back to the pool.
     pub fn retire(&mut self, now: Instant, mut port: RouterPort) {
-        port.clear(now, &mut self.yard);
-        self.yard.pool.close(port.account);
+        port.clear(now, &mut self.store);
+        self.store.pool.close(port.account);
     }
 
     /// Drops what waits in a port and on its wire.
     pub fn clear_port(&mut self, now: Instant, index: usize) {
         if let Some(port) = self.ports.get_mut(index) {
-            port.clear(now, &mut self.yard);
+            port.clear(now, &mut self.store);
             self.wake(index);
         }
     }
@@ -220,24 +220,24 @@ impl Router {
     /// Bytes of packet buffers that the packets of a port take.
     #[must_use]
     pub fn held(&self, port: &RouterPort) -> usize {
-        self.yard.pool.held(port.account)
+        self.store.pool.held(port.account)
     }
 
     /// The buffer pool, to look at.
     #[must_use]
     pub fn pool(&self) -> &Pool {
-        &self.yard.pool
+        &self.store.pool
     }
 
     /// The buffer pool.
     pub fn pool_mut(&mut self) -> &mut Pool {
-        &mut self.yard.pool
+        &mut self.store.pool
     }
 
     /// Bytes that packet buffers take.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.yard.pool.allocated()
+        self.store.pool.allocated()
     }
 
     /// A packet of `len` bytes came in on port `from`, at the start of `buffer`, which the router
@@ -329,7 +329,7 @@ impl Router {
         let Some(whole) = &route.whole else {
             if route.fits {
                 port.not_believed += u64::from(shim);
-                let frame = self.yard.pool.keep(buffer, len, offload);
+                let frame = self.store.pool.keep(buffer, len, offload);
                 self.enqueue(now, route.port, frame, arrival, carrier, 1);
             } else {
                 self.fragment(now, bytes, offload, route.port, believed);
@@ -351,8 +351,8 @@ impl Router {
             let waits = port.link.port().depth().packets > 0;
             port.not_believed += if shim { u64::from(packets) } else { 0 };
             let frame = match waits {
-                true => self.yard.pool.keep(buffer, len, offload),
-                false => self.yard.pool.swap(buffer, len, offload),
+                true => self.store.pool.keep(buffer, len, offload),
+                false => self.store.pool.swap(buffer, len, offload),
             };
             self.enqueue(now, route.port, frame, arrival, carrier, packets);
         } else {
@@ -374,7 +374,7 @@ impl Router {
         self.wake(port);
         enqueue(
             &mut self.ports,
-            &mut self.yard,
+            &mut self.store,
             &mut self.counters,
             now,
             port,
@@ -424,7 +424,7 @@ pub fn route_table<'a>(
 #[inline(always)]
 pub(super) fn enqueue(
     ports: &mut [RouterPort],
-    yard: &mut Yard,
+    store: &mut PacketStore,
     counters: &mut Counters,
     now: Instant,
     port: usize,
@@ -433,7 +433,7 @@ pub(super) fn enqueue(
 ) {
     let Some(port) = ports.get_mut(port) else {
         if let Some(frame) = frame {
-            yard.pool.give(frame);
+            store.pool.give(frame);
         }
         return;
     };
@@ -442,14 +442,14 @@ pub(super) fn enqueue(
         port.no_buffer(packets);
         return;
     };
-    if !yard.pool.charge(&mut frame, port.account) {
+    if !store.pool.charge(&mut frame, port.account) {
         counters.no_buffer += u64::from(packets);
         port.no_buffer(packets);
-        yard.pool.give(frame);
+        store.pool.give(frame);
         return;
     }
     counters.forwarded += u64::from(packets);
     port.tally.offered += u64::from(packets);
     frame.carrier = carrier;
-    port.link.arrive_run(now, arrival, packets, frame, yard);
+    port.link.arrive_run(now, arrival, packets, frame, store);
 }

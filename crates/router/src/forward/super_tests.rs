@@ -73,8 +73,8 @@ fn segments_without_a_sound_shim_are_left_alone() {
 }
 
 #[test]
-fn a_super_packet_with_and_without_shims_is_cut_and_each_packet_told_apart() {
-    // The first decides for none of the others.
+fn a_super_packet_with_and_without_shims_is_cut_and_each_packet_classified() {
+    // The first packet does not decide for the others.
     for bare in [&[0, 1, 2, 5][..], &[5]] {
         let mut router = router(1500, Some(10_000_000_000), true);
         let (mut bytes, offload) = super_packet(true);

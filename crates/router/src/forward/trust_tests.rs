@@ -34,7 +34,7 @@ fn by_prefix_or_port_or_not_at_all() {
         ports: ports.to_vec(),
     };
     assert!(is_believed(Trust::All));
-    assert!(!is_believed(Trust::Nobody));
+    assert!(!is_believed(Trust::None));
     assert!(is_believed(from(&["10.7.0.0/16", "10.0.0.0/24"], &[])));
     assert!(!is_believed(from(&["10.7.0.0/16", "fd00::/8"], &[])));
     assert!(is_believed(from(&[], &[0])));
@@ -47,7 +47,7 @@ fn by_prefix_or_port_or_not_at_all() {
 fn super_packets_are_plain_as_well() {
     for (rate, wholes) in [(None, 1), (Some(1_000_000), 3)] {
         let mut router = router(1500, rate, true);
-        router.port_mut(OUT).unwrap().settings.shims = Trust::Nobody;
+        router.port_mut(OUT).unwrap().settings.shims = Trust::None;
         let payload = [shimmed(500), shimmed(500), shimmed(500)].concat();
         let size = (payload.len() / 3) as u16;
         let packet = udp(SRC, DST, 64, 0, &payload);

@@ -15,7 +15,7 @@ impl Router {
     #[inline]
     pub fn poll(&mut self, now: Instant, port: usize) -> Option<Frame> {
         let place = self.ports.get_mut(port)?;
-        let frame = place.link.poll(now, &mut self.yard);
+        let frame = place.link.poll(now, &mut self.store);
         match &frame {
             Some(frame) => place.tally.off_wire += u64::from(frame.packets()),
             None => self.rest(now, port),

@@ -1,4 +1,4 @@
-//! XCP packets through a router without interfaces, beside VCP's.
+//! XCP and VCP packets through a router without interfaces.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

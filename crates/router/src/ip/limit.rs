@@ -2,7 +2,7 @@
 
 use pathmark_cc::{Duration, Instant};
 
-/// Lets so many events through per second, and so many at once after a pause.
+/// Admits one event per `interval`, and up to `burst` at once after a pause.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     interval: Duration,

@@ -1,7 +1,7 @@
-//! Putting fragments together that are for the router itself (RFC 791 §3.2, RFC 8200 §4.5).
+//! Reassembly of fragments for the router itself (RFC 791 §3.2, RFC 8200 §4.5).
 //!
-//! Routers do not do that to packets of others. What strangers may make it keep is bounded: so many
-//! datagrams, of so many pieces, with so many bytes in all, for so long.
+//! A router does not reassemble packets for other hosts. The state that remote hosts can create is
+//! bounded in datagrams, fragments per datagram, total bytes, and time.
 
 use std::net::IpAddr;
 
@@ -150,7 +150,7 @@ impl Incomplete {
         self.end == Some(bytes)
     }
 
-    /// The packet. Its IPv4 checksum is not renewed: nobody looks at it any more.
+    /// The packet. Its IPv4 checksum is not updated: no later step checks it.
     fn finish(mut self, from: IpAddr) -> Option<Vec<u8>> {
         let total = self.header.len() + self.data.len();
         match from {

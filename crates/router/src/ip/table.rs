@@ -155,7 +155,7 @@ fn deepen(bytes: &mut Vec<[Entry; 256]>, entry: &mut Entry) -> usize {
 /// many begin before each quarter.
 const HEADER: usize = 9;
 
-/// Which of up to 2²⁴ − 1 next hops, numbered by whoever uses this, an address has.
+/// Maps addresses to next hops, which the caller numbers from 0 to 2²⁴ − 2.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     /// By the first 16 bits; empty without any route.

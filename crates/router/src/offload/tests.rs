@@ -1,4 +1,4 @@
-//! Cutting and coupling against checksums computed the slow way.
+//! Cutting and coalescing, with checksums computed by a reference implementation.
 
 use pathmark_shim::ip::Layout;
 use proptest::prelude::*;
@@ -119,23 +119,22 @@ fn cut(bytes: &[u8], offload: Offload) -> Vec<(Vec<u8>, Offload)> {
 }
 
 proptest! {
-    /// Every segment is a correct packet of its own, and the train of all segments is the
-    /// super-packet again.
+    /// Every segment is a correct packet, and coalescing all segments gives the super-packet again.
     #[test]
-    fn cutting_and_coupling_are_inverse(
+    fn cutting_and_coalescing_are_inverse(
         v6: bool,
         tcp: bool,
         size in 1usize..1_500,
-        cars in 2usize..40,
+        count in 2usize..40,
         short in 0usize..1_500,
     ) {
         let payload: Vec<u8> = (
-            0..cars * size - short.min(size - 1)
+            0..count * size - short.min(size - 1)
         ).map(|i| (i * 31 % 251) as u8).collect();
         let (bytes, header) = super_packet(v6, tcp, &payload);
         let offload = offload_of(v6, tcp, size as u16);
         let segments = cut(&bytes, offload);
-        prop_assert_eq!(segments.len(), cars);
+        prop_assert_eq!(segments.len(), count);
         let mut joined: Vec<u8> = Vec::new();
         for (index, (segment, offload)) in segments.iter().enumerate() {
             let layout = Layout::walk(segment).unwrap();
@@ -151,7 +150,7 @@ proptest! {
                     segment[upper + 4..upper + 8].try_into().unwrap(),
                 );
                 prop_assert_eq!(sequence, 0xFFFF_FF00u32.wrapping_add((index * size) as u32));
-                prop_assert_eq!(segment[upper + 13], if index + 1 == cars { 0x18 } else { 0x10 });
+                prop_assert_eq!(segment[upper + 13], if index + 1 == count { 0x18 } else { 0x10 });
             }
             if !v6 {
                 let id = u16::from_be_bytes([segment[4], segment[5]]);
@@ -161,14 +160,14 @@ proptest! {
         }
         prop_assert_eq!(&joined, &payload);
 
-        let mut train = Train::start(&segments[0].0, segments[0].1).unwrap();
+        let mut coalescer = Coalescer::start(&segments[0].0, segments[0].1).unwrap();
         for (segment, offload) in &segments[1..] {
-            prop_assert!(train.couple(segment, *offload));
+            prop_assert!(coalescer.append(segment, *offload));
         }
-        let (front, coupled) = train.finish().unwrap();
+        let (front, merged) = coalescer.finish().unwrap();
         prop_assert_eq!(front, &bytes[..header]);
-        prop_assert_eq!(coupled, offload);
-        prop_assert_eq!(Offload::parse(&coupled.emit(header as u16)), Ok(coupled));
+        prop_assert_eq!(merged, offload);
+        prop_assert_eq!(Offload::parse(&merged.emit(header as u16)), Ok(merged));
     }
 
     #[test]
@@ -187,57 +186,60 @@ proptest! {
                 let _ = whole.segment(&bytes, 1, &mut out);
                 let _ = (whole.total(), whole.largest());
             }
-            if let Some(mut train) = Train::start(&bytes, offload) {
-                let _ = train.couple(&bytes, offload);
-                let _ = train.finish();
+            if let Some(mut coalescer) = Coalescer::start(&bytes, offload) {
+                let _ = coalescer.append(&bytes, offload);
+                let _ = coalescer.finish();
             }
         }
     }
 }
 
 #[test]
-fn what_differs_is_not_coupled() {
+fn segments_that_differ_are_not_coalesced() {
     let payload = [7; 3000];
     let (bytes, _) = super_packet(false, true, &payload);
     let segments = cut(&bytes, offload_of(false, true, 1000));
-    let couples = |change: &dyn Fn(&mut Vec<u8>)| {
-        let mut train = Train::start(&segments[0].0, segments[0].1).unwrap();
+    let appends = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut coalescer = Coalescer::start(&segments[0].0, segments[0].1).unwrap();
         let mut second = segments[1].clone();
         change(&mut second.0);
-        train.couple(&second.0, second.1)
+        coalescer.append(&second.0, second.1)
     };
-    assert!(couples(&|_| ()));
-    assert!(!couples(&|b| b[1] = 0), "type of service");
-    assert!(!couples(&|b| b[8] -= 1), "TTL");
-    assert!(!couples(&|b| b[19] ^= 1), "address");
-    assert!(!couples(&|b| b[21] ^= 1), "port");
-    assert!(!couples(&|b| b[27] ^= 1), "sequence number");
-    assert!(!couples(&|b| b[31] ^= 1), "acknowledgement");
-    assert!(!couples(&|b| b[33] |= 1), "FIN");
-    assert!(!couples(&|b| b[35] ^= 1), "window");
-    assert!(!couples(&|b| b[51] ^= 1), "timestamp");
-    assert!(!couples(&|b| b.push(0)), "a longer payload");
-    let mut complete = Train::start(&segments[0].0, segments[0].1).unwrap();
+    assert!(appends(&|_| ()));
+    assert!(!appends(&|b| b[1] = 0), "type of service");
+    assert!(!appends(&|b| b[8] -= 1), "TTL");
+    assert!(!appends(&|b| b[19] ^= 1), "address");
+    assert!(!appends(&|b| b[21] ^= 1), "port");
+    assert!(!appends(&|b| b[27] ^= 1), "sequence number");
+    assert!(!appends(&|b| b[31] ^= 1), "acknowledgement");
+    assert!(!appends(&|b| b[33] |= 1), "FIN");
+    assert!(!appends(&|b| b[35] ^= 1), "window");
+    assert!(!appends(&|b| b[51] ^= 1), "timestamp");
+    assert!(!appends(&|b| b.push(0)), "a longer payload");
+    let mut complete = Coalescer::start(&segments[0].0, segments[0].1).unwrap();
     assert!(
-        !complete.couple(&segments[1].0, Offload::default()),
+        !complete.append(&segments[1].0, Offload::default()),
         "a complete checksum"
     );
-    assert!(Train::start(&segments[0].0, Offload::default()).is_none());
-    let mut reordered = Train::start(&segments[1].0, segments[1].1).unwrap();
-    assert!(!reordered.couple(&segments[0].0, segments[0].1));
+    assert!(Coalescer::start(&segments[0].0, Offload::default()).is_none());
+    let mut reordered = Coalescer::start(&segments[1].0, segments[1].1).unwrap();
+    assert!(!reordered.append(&segments[0].0, segments[0].1));
 }
 
 #[test]
-fn a_short_packet_or_push_ends_the_train() {
+fn a_short_packet_or_push_ends_the_super_packet() {
     let (bytes, _) = super_packet(true, false, &[1; 250]);
     let segments = cut(&bytes, offload_of(true, false, 100));
-    let mut train = Train::start(&segments[0].0, segments[0].1).unwrap();
-    assert!(train.couple(&segments[2].0, segments[2].1));
-    assert!(!train.couple(&segments[1].0, segments[1].1));
+    let mut coalescer = Coalescer::start(&segments[0].0, segments[0].1).unwrap();
+    assert!(coalescer.append(&segments[2].0, segments[2].1));
+    assert!(!coalescer.append(&segments[1].0, segments[1].1));
     let (bytes, _) = super_packet(false, true, &[1; 200]);
     let segments = cut(&bytes, offload_of(false, true, 100));
-    let mut train = Train::start(&segments[1].0, segments[1].1).unwrap();
-    assert!(!train.couple(&segments[0].0, segments[0].1), "PSH ends it");
+    let mut coalescer = Coalescer::start(&segments[1].0, segments[1].1).unwrap();
+    assert!(
+        !coalescer.append(&segments[0].0, segments[0].1),
+        "PSH ends it"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ const GSO_NONE: u8 = 0;
 const GSO_TCP_V4: u8 = 1;
 const GSO_TCP_V6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
-/// Flag beside the type: a TCP super-packet whose first segment alone carries CWR.
+/// Flag in the type field: a TCP super-packet in which only the first segment carries CWR.
 const GSO_ECN: u8 = 0x80;
 
 /// The header as bytes.
@@ -64,7 +64,7 @@ pub enum BadVnet {
     /// Segments of no bytes.
     #[error("super-packet with segments of size 0")]
     Size,
-    /// A super-packet with complete checksums: nobody makes these.
+    /// A super-packet with complete checksums, which the kernel never makes.
     #[error("super-packet without checksum offload")]
     Checksum,
 }

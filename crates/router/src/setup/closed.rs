@@ -6,12 +6,10 @@
 
 use std::fmt::Write as _;
 
-use super::plan::tun;
-use super::state::Link;
+use super::interfaces::tun;
+use super::state::{Link, closed_name};
 use super::step::Step;
 use crate::config::{Config, OnStop, SteerSpec};
-
-const NAME: &str = "vcp_router_closed_";
 
 /// The whole table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,19 +18,9 @@ pub(super) struct Closed {
     rules: Vec<String>,
 }
 
-/// The name of the table of the configuration with this `table`.
-fn name(table: u32) -> String {
-    format!("{NAME}{table}")
-}
-
-/// The other way round; `None` for a table of another program's.
-pub(super) fn table_of(name: &str) -> Option<u32> {
-    name.strip_prefix(NAME)?.parse().ok()
-}
-
 /// Takes the table away.
 pub(super) fn delete(table: u32) -> Step {
-    Step::Nft(format!("delete table inet {}", name(table)))
+    Step::Nft(format!("delete table inet {}", closed_name(table)))
 }
 
 /// The table that a configuration asks for; `None` if no port that is steered into is closed.
@@ -126,7 +114,7 @@ impl Closed {
 
     /// Puts the table in place of one that may be there, all at once.
     pub(super) fn replace(&self) -> Step {
-        let (name, digest) = (name(self.table), self.digest());
+        let (name, digest) = (closed_name(self.table), self.digest());
         let mut text = format!(
             "table inet {name}; delete table inet {name}; table inet {name} {{ chain closed {{ \
              type filter hook forward priority -300; policy accept; "

@@ -37,7 +37,7 @@ pub(crate) enum FaultKind {
 
 impl Fault {
     /// With the port's name in front.
-    pub(crate) fn told(&self, config: &Config) -> String {
+    pub(crate) fn message(&self, config: &Config) -> String {
         let port = config.ports.get(self.port).map_or("?", |port| &port.name);
         format!("port {port}: steering: {}", self.text)
     }

@@ -8,10 +8,11 @@ use pathmark_link::keys::read_regular;
 use serde::Deserialize;
 
 use super::SetupError;
-use super::plan::SPAN;
 use super::state::{Link, MAIN, State};
 use crate::config::DEFAULT_TABLE;
 
+/// Tables and priorities that belong to one configuration, from its first on.
+pub(super) const SPAN: u32 = 256;
 const ALIAS: &str = "vcp-router:";
 
 /// Longest part of a path in an alias, in bytes; an alias has at most 255 (`IFALIASZ`).

@@ -20,11 +20,13 @@
 
 mod closed;
 mod faults;
+mod interfaces;
 mod marks;
 mod plan;
 mod sight;
 mod state;
 mod step;
+mod sysctl;
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +35,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, ConfigError};
-use crate::tell::tell;
+use crate::stderr::log_line;
 use crate::tun::sys;
 
 pub(crate) use faults::{Fault, FaultKind, look};
@@ -109,19 +111,19 @@ pub enum SetupError {
         /// The interface.
         name: String,
     },
-    /// A name is somebody else's interface, rule or table.
+    /// Another program has an interface, rule, route or table of this name.
     #[error("{0}")]
     Taken(String),
-    /// An interface of this name belongs to somebody else.
+    /// An interface of this name belongs to another user.
     #[error(
         "interface {name} belongs to another user and was not made by set-up: choose another name, \
-         or delete it with \"ip link delete dev {name}\" if nobody needs it"
+         or delete it with \"ip link delete dev {name}\" if no program needs it"
     )]
     Foreign {
         /// Its name.
         name: String,
     },
-    /// It cannot be told what is to be taken away.
+    /// The configuration that is to be taken away cannot be determined.
     #[error(
         "cannot read {}: {message}; there are things of configurations with `table` {tables}: \
          name one by --table, or name no configuration to take all of them away", .path.display()
@@ -187,7 +189,7 @@ pub fn setup(path: &Path, options: SetupOptions) -> Result<(), SetupError> {
     let uid = sys::user(owner)
         .ok_or_else(|| SetupError::User(owner.to_owned()))?
         .user;
-    let mut state = state::State::read(&plan::named(&config))?;
+    let mut state = state::State::read(&interfaces::named(&config))?;
     state.foreign = state::foreign(&plan::routes(&config, state.ipv6))?;
     let file = marks::file(path);
     let owner = plan::Owner {
@@ -199,7 +201,7 @@ pub fn setup(path: &Path, options: SetupOptions) -> Result<(), SetupError> {
     let steps = plan::up(&config, &owner, &state)?;
     run(&steps, dry_run, &mut io::stdout().lock())?;
     for warning in plan::warnings(&config, &state) {
-        tell!("{warning}");
+        log_line!("{warning}");
     }
     let mut wrong = Vec::new();
     for fault in look(&config).map_err(SetupError::Kernel)? {
@@ -207,9 +209,9 @@ pub fn setup(path: &Path, options: SetupOptions) -> Result<(), SetupError> {
         if dry_run && fault.kind == FaultKind::Missing {
             continue;
         }
-        let text = fault.told(&config);
+        let text = fault.message(&config);
         match options.boot || fault.kind == FaultKind::Exception {
-            true => tell!("{text}"),
+            true => log_line!("{text}"),
             false => wrong.push(text),
         }
     }

@@ -8,21 +8,18 @@ use std::collections::BTreeSet;
 
 use super::SetupError;
 use super::closed::{self, closed};
-use super::marks::{former, other_file, table_of};
-use super::state::{Link, MAIN, Route, Rule, State, sysctl};
+use super::interfaces::{named, tun};
+use super::marks::{SPAN, former, other_file, table_of};
+use super::state::{Link, MAIN, Route, Rule, State};
 use super::step::Step;
+use super::sysctl::{RP_FILTER, sysctl};
 use crate::config::{Config, PortSpec, SteerSpec};
 pub(super) use interface::Owner;
 use interface::interface;
-pub(super) use wanted::{Wanted, named, routes, sysctls, tun, wanted};
+pub(super) use wanted::{Wanted, routes, wanted};
 
-/// Tables and priorities that belong to one configuration, from its first on.
-pub(super) const SPAN: u32 = 256;
 /// Least MTU of IPv6 (RFC 8200, section 5).
 const LEAST_IPV6_MTU: u32 = 1280;
-
-/// Source validation of all interfaces: the larger one of this and their own holds.
-pub(super) const RP_FILTER: &str = "ipv4/conf/all/rp_filter";
 
 /// Steps to what `config` asks for. Refusing routes come first and rules last, and nothing is
 /// removed before what takes its place is there: at no time does a packet for a closed port find
@@ -197,8 +194,8 @@ fn in_span(table: u32, number: u32) -> bool {
     (table..table.saturating_add(SPAN)).contains(&number)
 }
 
-/// Fails if a rule of somebody else's has one of our priorities or leads to one of our tables, or
-/// if a route of somebody else's is where one of ours is to be.
+/// Fails if another program's rule has one of our priorities or leads to one of our tables, or if
+/// another program's route has the place of one of ours.
 fn taken(config: &Config, state: &State, wanted: &Wanted) -> Result<(), SetupError> {
     let occupied = |route: &&Route| wanted.routes.iter().any(|own| own.replaces(route));
     if let Some(route) = state.foreign.iter().find(occupied) {

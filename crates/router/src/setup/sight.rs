@@ -1,13 +1,14 @@
 //! What the kernel has of links, rules, routes and addresses, asked without any right (rtnetlink).
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
 use super::state::{PROTOCOL, Route, Rule};
+use super::sysctl::has_ipv6;
 use crate::tun::links::{attributes, printable, u16_at, u32_at};
 use crate::tun::sys;
 
@@ -57,14 +58,6 @@ pub(super) struct FoundRule {
     pub(super) narrow: bool,
     /// No forwarded packet meets it: it names an interface out, a user, or does nothing.
     pub(super) idle: bool,
-}
-
-/// True if new interfaces have IPv6.
-pub(super) fn has_ipv6() -> bool {
-    ["all", "default"].iter().all(|conf| {
-        let file = format!("/proc/sys/net/ipv6/conf/{conf}/disable_ipv6");
-        fs::read_to_string(file).is_ok_and(|value| value.trim() == "0")
-    })
 }
 
 impl Sight {

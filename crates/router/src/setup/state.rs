@@ -3,20 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::SetupError;
-use super::closed;
-use super::sight::has_ipv6;
 use super::step::{Step, ip, nft};
+use super::sysctl::{RP_FILTER, has_ipv6, sysctl, sysctls};
 
 /// Protocol number of our rules and routes: free in iproute2's list of 6.1
 /// (`/etc/iproute2/rt_protos`).
 pub(super) const PROTOCOL: u8 = 118;
+
+/// Prefix of the names of our tables of nftables.
+const CLOSED: &str = "vcp_router_closed_";
 
 /// The main table's number (`RT_TABLE_MAIN`).
 pub(super) const MAIN: u32 = 254;
@@ -119,10 +121,10 @@ impl State {
         let mut files = vec![
             sysctl("ipv4/ip_forward"),
             sysctl("ipv6/conf/all/forwarding"),
-            sysctl(super::plan::RP_FILTER),
+            sysctl(RP_FILTER),
         ];
         for name in named {
-            files.extend(super::plan::sysctls(name, true).map(|(path, _)| path));
+            files.extend(sysctls(name, true).map(|(path, _)| path));
         }
         for file in files {
             if let Ok(value) = fs::read_to_string(&file) {
@@ -162,6 +164,16 @@ pub(super) fn foreign(wanted: &[Route]) -> Result<Vec<Route>, SetupError> {
     Ok(found)
 }
 
+/// The name of the table of nftables of the configuration with this `table`.
+pub(super) fn closed_name(table: u32) -> String {
+    format!("{CLOSED}{table}")
+}
+
+/// The `table` in such a name; `None` for another program's table.
+fn table_of_closed(name: &str) -> Option<u32> {
+    name.strip_prefix(CLOSED)?.parse().ok()
+}
+
 /// The tables of nftables that are ours: comments of their rules.
 fn tables() -> Result<BTreeMap<u32, Vec<String>>, SetupError> {
     let list = |words: &[&str]| {
@@ -176,7 +188,7 @@ fn tables() -> Result<BTreeMap<u32, Vec<String>>, SetupError> {
     let mut found = BTreeMap::new();
     for entry in list(&["-j", "list", "tables", "inet"])? {
         let name = entry.table.unwrap_or_default().name;
-        if let Some(table) = closed::table_of(&name) {
+        if let Some(table) = table_of_closed(&name) {
             let rules = list(&["-j", "list", "table", "inet", &name])?;
             let comments = rules.into_iter().filter_map(|entry| entry.rule?.comment);
             found.insert(table, comments.collect());
@@ -205,11 +217,6 @@ struct NftTable {
 #[derive(Debug, Deserialize)]
 struct NftRule {
     comment: Option<String>,
-}
-
-/// The file of a sysctl under `net`.
-pub(super) fn sysctl(key: &str) -> PathBuf {
-    Path::new("/proc/sys/net").join(key)
 }
 
 fn ask<T: DeserializeOwned>(arguments: &str) -> Result<Vec<T>, SetupError> {

@@ -156,7 +156,7 @@ fn what_differs_is_changed_and_nothing_else() {
     );
     assert_eq!(at("table 9"), None);
 
-    // Another owner: the interface is made anew, and its routes with it.
+    // Another owner: the interface and its routes are replaced.
     state.links = vec![link("vcp1", "alice", true), link("old", "997", true)];
     state.links[0].alias = String::new();
     assert!(
@@ -255,7 +255,7 @@ fn a_changed_table_leaves_nothing_behind() {
     assert!(at("route delete unreachable default table 20001").unwrap() > gone);
     assert!(at("up alias vcp-router:11800:/a.toml").is_some());
     assert_eq!(at("link delete"), None);
-    // Somebody else may still be using it.
+    // Another configuration may still use it.
     state.links.push(tun("other0", 20_000));
     let error = plan(CONFIG, &state).unwrap_err().to_string();
     assert!(
@@ -306,7 +306,7 @@ fn marks_tell_whose_things_there_are() {
     assert_eq!(whose("table = [", &state).unwrap(), [11_800]);
 }
 
-/// A route of somebody else's is neither replaced nor removed later.
+/// Another program's route is neither replaced nor removed later.
 #[test]
 fn a_route_of_others_is_not_replaced() {
     let mut state = fresh();
@@ -323,7 +323,7 @@ fn a_route_of_others_is_not_replaced() {
     }];
     assert!(
         plan(CONFIG, &state).is_ok(),
-        "another metric stays beside ours"
+        "a route with another metric stays"
     );
     state.foreign = vec![own];
     let error = plan(CONFIG, &state).unwrap_err().to_string();
@@ -337,7 +337,7 @@ fn a_route_of_others_is_not_replaced() {
 fn what_stands_in_the_way_is_said() {
     let mut state = fresh();
     let mut warned = |key: &str, value: &str| {
-        state.sysctls.insert(state::sysctl(key), value.to_owned());
+        state.sysctls.insert(sysctl::sysctl(key), value.to_owned());
         plan::warnings(&config(CONFIG), &state).join("\n")
     };
     assert_eq!(warned("ipv4/ip_forward", "1"), "");
@@ -349,7 +349,7 @@ fn what_stands_in_the_way_is_said() {
         let mut state = fresh();
         state.ipv6 = ipv6;
         for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-            state.sysctls.insert(state::sysctl(key), "0".to_owned());
+            state.sysctls.insert(sysctl::sysctl(key), "0".to_owned());
         }
         let said = plan::warnings(&config(&text), &state).join("\n");
         [
@@ -363,7 +363,7 @@ fn what_stands_in_the_way_is_said() {
     assert_eq!(only("::/0", true), [false, true, false]);
     assert_eq!(only("::/0", false), [false, false, true]);
     assert_eq!(only("0.0.0.0/0", false), [true, false, false]);
-    assert!(warned(plan::RP_FILTER, "1").contains("all.rp_filter is not 0"));
+    assert!(warned(sysctl::RP_FILTER, "1").contains("all.rp_filter is not 0"));
 }
 
 /// As iproute2 6.1 prints it.
@@ -404,7 +404,7 @@ fn the_kernels_state_is_read() {
         br#"[{"type":"7","dst":"default","dev":"lo","table":"11800","metric":10000,"flags":[]},
         {"dst":"192.0.2.1","dev":"vcp0","metric":100,"flags":["linkdown"]}]"#;
     let routes: Vec<RawRoute> = parse(routes).unwrap();
-    let told: Vec<_> = routes
+    let texts: Vec<_> = routes
         .iter()
         .filter_map(|route| route.route(false))
         .map(|route| route.to_string())
@@ -413,7 +413,7 @@ fn the_kernels_state_is_read() {
         "unreachable default table 11800 metric 10000 protocol 118",
         "192.0.2.1/32 dev vcp0 table 254 metric 100 protocol 118",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(texts, expected);
     assert!(parse::<RawRoute>(b" \n").unwrap().is_empty());
 }
 
@@ -450,7 +450,7 @@ proptest! {
     }
 }
 
-/// Takes so many writes, then fails in this way.
+/// Accepts this number of writes, then fails with this error.
 struct Failing(usize, std::io::ErrorKind);
 
 impl std::io::Write for Failing {
@@ -465,7 +465,7 @@ impl std::io::Write for Failing {
 }
 
 #[test]
-fn what_was_begun_is_done_though_nobody_reads_what_is_printed() {
+fn set_up_is_completed_although_its_output_has_no_reader() {
     use std::io::ErrorKind::{BrokenPipe, StorageFull};
 
     let directory = tempfile::TempDir::new().unwrap();

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 
-use super::links::Watch;
+use super::links::{Namespaces, Watch};
 use super::sys::{self, Offloads, Unfit};
 use crate::config::Interface;
 use crate::offload::{Offload, VNET_LEN};
@@ -22,7 +22,7 @@ pub enum DeviceError {
     /// The TUN driver's own device is closed to this user.
     #[error(
         "the user that runs the router may not open /dev/net/tun: give it mode 0666, as udev does \
-         (whoever opens it gets no interface but their own)"
+         (opening it gives access to the user's own interfaces only)"
     )]
     Closed,
     /// The kernel refuses this user.
@@ -86,7 +86,7 @@ pub struct Device {
     pub(super) name: String,
     offloads: Offloads,
     lost: bool,
-    pub(super) watch: Option<Watch>,
+    watch: Option<Watch>,
 }
 
 impl Device {
@@ -214,6 +214,17 @@ impl Device {
     #[inline]
     pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
         (&self.file).write_vectored(parts).map(drop)
+    }
+
+    /// How the kernel is to be asked about the interface; `None`: it cannot be.
+    #[must_use]
+    pub fn watched(&self) -> Option<Watch> {
+        self.watch.clone()
+    }
+
+    /// Prepares [`watched`](Self::watched).
+    pub fn find(&mut self, namespaces: &mut Namespaces) {
+        self.watch = namespaces.watch(self.file.as_raw_fd(), &self.name);
     }
 }
 

@@ -326,9 +326,9 @@ mod tests {
     use crate::forward::{Classifier, Identity, RouterConfig};
     use crate::ip::TokenBucket;
 
-    /// One interface that the kernel does not wait for (a file stands for it) makes no other deaf.
+    /// An interface that epoll refuses (here a file) does not keep others from being read.
     #[test]
-    fn who_cannot_be_waited_for_is_told_and_the_others_are() {
+    fn an_interface_that_epoll_refuses_is_reported_and_others_are_read() {
         let config = RouterConfig {
             id: Identity::new(1),
             memory: 1 << 24,

@@ -1,18 +1,18 @@
-//! Writing packets out, coupled into super-packets where they follow each other.
+//! Writing packets out; consecutive packets of a flow leave as one super-packet.
 
 use std::io::IoSlice;
 
 use super::device::Device;
 use crate::forward::{Frame, Router};
-use crate::offload::{GsoKind, Train};
+use crate::offload::{Coalescer, GsoKind};
 
-/// Slices of one write: virtio-net header, packet header, and the payloads of a train.
+/// Slices of one write: virtio-net header, packet header, and the payloads of a super-packet.
 const SLICES: usize = 66;
 
-/// The way out of one port. Keeps its room between uses.
+/// The output of one port. It keeps its allocation between uses.
 #[derive(Debug, Default)]
 pub struct Egress {
-    cars: Vec<Frame>,
+    segments: Vec<Frame>,
 }
 
 impl Egress {
@@ -24,30 +24,40 @@ impl Egress {
         port: usize,
         device: &Device,
     ) {
-        let mut train: Option<Train> = None;
+        let mut coalescer: Option<Coalescer> = None;
         while let Some(frame) = router.poll(now, port) {
-            let coupled = train
+            let appended = coalescer
                 .as_mut()
-                .is_some_and(|train| train.couple(frame.bytes(), frame.offload));
-            if !coupled {
-                self.write(train.take(), router, port, device);
-                train = start(&frame, device);
+                .is_some_and(|coalescer| coalescer.append(frame.bytes(), frame.offload));
+            if !appended {
+                self.write(coalescer.take(), router, port, device);
+                coalescer = start(&frame, device);
             }
-            self.cars.push(frame);
+            self.segments.push(frame);
         }
-        self.write(train, router, port, device);
+        self.write(coalescer, router, port, device);
     }
 
-    fn write(&mut self, train: Option<Train>, router: &mut Router, port: usize, device: &Device) {
-        let Some(first) = self.cars.first() else {
+    fn write(
+        &mut self,
+        coalescer: Option<Coalescer>,
+        router: &mut Router,
+        port: usize,
+        device: &Device,
+    ) {
+        let Some(first) = self.segments.first() else {
             return;
         };
-        let mut train = train;
-        let header_len = train.as_ref().map_or(0, Train::header_len);
-        let result = if let Some((header, offload)) = train.as_mut().and_then(Train::finish) {
+        let mut coalescer = coalescer;
+        let header_len = coalescer.as_ref().map_or(0, Coalescer::header_len);
+        let result = if let Some((header, offload)) = coalescer.as_mut().and_then(Coalescer::finish)
+        {
             let vnet = offload.emit(u16::try_from(header_len).unwrap_or(0));
             let mut slices = [IoSlice::new(&[]); SLICES];
-            let payloads = self.cars.iter().map(|car| car.bytes().get(header_len..));
+            let payloads = self
+                .segments
+                .iter()
+                .map(|segment| segment.bytes().get(header_len..));
             let parts = [&vnet, header].into_iter();
             let parts = parts.chain(payloads.map(Option::unwrap_or_default));
             let mut used = 0;
@@ -60,25 +70,29 @@ impl Egress {
             let vnet = first.offload.emit(first.header_len());
             device.write(&[IoSlice::new(&vnet), IoSlice::new(first.bytes())])
         };
-        let packets = self.cars.iter().map(|car| u64::from(car.packets())).sum();
+        let packets = self
+            .segments
+            .iter()
+            .map(|segment| u64::from(segment.packets()))
+            .sum();
         router.wrote(port, packets, result.is_ok());
         let counters = router.counters_mut();
         match result {
             Ok(()) => counters.written += 1,
             Err(_) => counters.write_errors += 1,
         }
-        for frame in self.cars.drain(..) {
+        for frame in self.segments.drain(..) {
             router.pool_mut().give(frame);
         }
     }
 }
 
-/// A train is only started where the interface takes what it would become.
-fn start(frame: &Frame, device: &Device) -> Option<Train> {
-    let train = Train::start(frame.bytes(), frame.offload)?;
-    let allowed = match train.kind() {
+/// Starts coalescing only if the interface accepts the resulting kind of super-packet.
+fn start(frame: &Frame, device: &Device) -> Option<Coalescer> {
+    let coalescer = Coalescer::start(frame.bytes(), frame.offload)?;
+    let allowed = match coalescer.kind() {
         GsoKind::Udp => device.offloads().udp,
         GsoKind::TcpV4 | GsoKind::TcpV6 => device.offloads().tcp,
     };
-    allowed.then_some(train)
+    allowed.then_some(coalescer)
 }

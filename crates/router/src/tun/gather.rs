@@ -73,8 +73,8 @@ impl Gather {
 mod tests {
     use super::*;
 
-    /// The pause in microseconds after wake-ups that many microseconds apart, each of so many
-    /// packets of so many bytes.
+    /// The pause in microseconds after wake-ups: the time since the one before in microseconds, its
+    /// packets, and their size in bytes.
     fn pause(wakeups: &[(u64, u32, usize)]) -> u128 {
         let mut now = Instant::ZERO;
         let mut gather = Gather::new(now);

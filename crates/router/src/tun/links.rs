@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex};
 
@@ -36,7 +36,7 @@ pub struct LinkState {
     pub index: u32,
     /// Its name, which may change while it is open.
     pub name: String,
-    /// It is up, and somebody has it open.
+    /// It is up, and a program has it open.
     pub up: bool,
     /// Its MTU in bytes.
     pub mtu: u32,
@@ -149,8 +149,8 @@ impl Namespaces {
     /// Finds the interface `name` of the TUN descriptor `tun`, in whatever namespace it is. `None`
     /// if it cannot be asked about: it may be in a namespace that this process must not enter.
     pub(super) fn watch(&mut self, tun: RawFd, name: &str) -> Option<Watch> {
-        // Only whoever may administer a namespace is told which one it is; the own one is a good
-        // guess otherwise.
+        // The kernel names a namespace only to a process that may administer it. Without that
+        // right, the own namespace is a good guess.
         let space = sys::namespace_of(tun).map(File::from).or_else(|_| own());
         let space = space.ok()?;
         let identity = identity_of(&space).ok()?;
@@ -295,25 +295,12 @@ fn link(body: &[u8]) -> Option<LinkState> {
     })
 }
 
-impl super::Device {
-    /// How the kernel is to be asked about the interface; `None`: it cannot be.
-    #[must_use]
-    pub fn watched(&self) -> Option<Watch> {
-        self.watch.clone()
-    }
-
-    /// Prepares [`watched`](Self::watched).
-    pub fn find(&mut self, namespaces: &mut Namespaces) {
-        self.watch = namespaces.watch(self.file.as_raw_fd(), &self.name);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_interface_is_told_of() {
+    fn the_loopback_interface_is_reported() {
         let own = own().unwrap();
         let namespace = Namespace {
             identity: identity_of(&own).unwrap(),

@@ -7,7 +7,7 @@ use pathmark_cc::Duration;
 
 use super::sys;
 
-/// Descriptors told of at once; more are told of in the next turns.
+/// Descriptors reported at once; more are reported in the next turns.
 const EVENTS: usize = 64;
 /// Marks descriptors other than interfaces.
 const WATCHED: u64 = 1 << 63;
@@ -93,21 +93,21 @@ mod tests {
 
     use super::*;
 
-    /// Of a thousand descriptors those that are ready are told of, and only those.
+    /// Only the ready ones of 1,000 descriptors are reported.
     #[test]
-    fn only_what_is_ready_is_told_of() {
+    fn only_ready_descriptors_are_reported() {
         let mut poller = Poller::new().unwrap();
         let pairs: Vec<_> = (0..1_000).map(|_| UnixStream::pair().unwrap()).collect();
         for (port, (end, _)) in pairs.iter().enumerate() {
             poller.add(port, end.as_raw_fd()).unwrap();
         }
-        let (bell, mut ringer) = UnixStream::pair().unwrap();
-        poller.watch(&[bell.as_raw_fd()]).unwrap();
+        let (wake_fd, mut waker) = UnixStream::pair().unwrap();
+        poller.watch(&[wake_fd.as_raw_fd()]).unwrap();
         poller.wait(Some(Duration::ZERO)).unwrap();
         assert_eq!(poller.nth(0), None);
         (&pairs[7].1).write_all(&[1]).unwrap();
         (&pairs[900].1).write_all(&[1]).unwrap();
-        ringer.write_all(&[1]).unwrap();
+        waker.write_all(&[1]).unwrap();
         poller.wait(None).unwrap();
         let mut ready: Vec<_> = poller.ready().collect();
         ready.sort_by_key(|ready| format!("{ready:?}"));

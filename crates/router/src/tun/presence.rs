@@ -3,9 +3,9 @@
 
 use pathmark_cc::{Duration, Instant};
 
-/// Time without running from which on what waits is too old for anybody: acknowledged so late it
-/// would tell its sender of a round trip that no path has, and the sender would wait as long before
-/// it sends again.
+/// Time without running after which waiting packets are too old to send: a late acknowledgement
+/// would give its sender a round trip that no path has, and with it a retransmission timeout as
+/// long.
 const ABSENT: Duration = Duration::from_secs(3);
 
 /// When the loop has to be back.
@@ -15,7 +15,7 @@ pub(super) struct Presence {
 }
 
 impl Presence {
-    /// The loop will be back at `due` at the latest; `None`: that cannot be told.
+    /// The loop runs again at `due` at the latest; `None`: that is not known.
     pub(super) fn expect(&mut self, due: Option<Instant>) {
         self.due = due;
     }

@@ -1,4 +1,4 @@
-//! A flood of forged shims beside a flow that sends what it may, on real interfaces.
+//! A flood of forged shims and a flow that keeps to its rate, on real interfaces.
 
 use std::cell::Cell;
 use std::net::UdpSocket;
@@ -46,8 +46,8 @@ fn count(socket: &UdpSocket, quiet: Duration) -> (u64, u64) {
     (arrived, marked)
 }
 
-/// 30 Mbit/s at a port of 20, and 1 Mbit/s beside it: once the flood is set aside nothing of the
-/// other is lost, and the flood is told nothing.
+/// A flood of 30 Mbit/s and a flow of 1 Mbit/s at a port of 20 Mbit/s: once the flood is set aside,
+/// the flow has no loss, and the flood's packets get no marks.
 #[test]
 fn a_flood_behind_shims_is_set_aside() {
     let bed = Bed::with("", "rate = \"20Mbit\"\ncontroller = \"vcp+bise\"");
@@ -79,10 +79,10 @@ fn a_flood_behind_shims_is_set_aside() {
         let sent = send(&own, 125_000, || start.elapsed() > Duration::from_secs(5));
         let (arrived, marked) = receiver.join().unwrap();
         over.store(true, Ordering::Relaxed);
-        let (flooded, told) = drain.join().unwrap();
+        let (flooded, marks) = drain.join().unwrap();
         assert!(arrived * 100 >= sent * 98, "{arrived} of {sent}");
         assert_eq!(arrived, marked);
-        assert!(flooded > told + 5000, "{told} of {flooded} were marked");
+        assert!(flooded > marks + 5000, "{marks} of {flooded} were marked");
         assert!(
             bed.link("right")["drops_by_cause"]["policed"]
                 .as_u64()

@@ -48,8 +48,9 @@ fn memory_that_the_system_refuses_costs_packets() {
 
 const SHAPE: &str = "rate = \"1Mbit\"\nqueue = { limit = \"8MB\" }";
 
-/// A queue of the largest size that `check` allows is full of packets that cost most. A port beside
-/// it still answers every ping at once, and its memory comes back when the queue has drained.
+/// A queue of the largest size that `check` allows is full of packets with the largest overhead.
+/// Another port still answers every ping at once, and the memory is free again when the queue has
+/// drained.
 #[test]
 fn a_full_queue_takes_nothing_that_another_port_was_promised() {
     let mut bed = Bed::new();
@@ -113,7 +114,7 @@ fn a_full_queue_takes_nothing_that_another_port_was_promised() {
     let (answered, took) = pings();
     assert_eq!(answered, 50);
     let most = usual + Duration::from_millis(1);
-    assert!(took <= most, "{took:?}, {usual:?} beside an empty queue");
+    assert!(took <= most, "{took:?}, {usual:?} with an empty queue");
     assert_eq!(bed.link("left")["drops_by_cause"]["no_buffer"], 0);
 
     // Drained, it returns what it took: to the pool at once, to the system soon.

@@ -108,8 +108,8 @@ fn a_record_that_fails_does_not_fail_a_clean_stop() {
     assert!(rest.contains("warning: the record"), "{rest}");
 }
 
-/// A persistent interface that is made anew is taken up again, with its queue and counters as they
-/// were.
+/// A persistent interface that is deleted and made again is opened again, with its queue and
+/// counters unchanged.
 #[test]
 fn an_interface_that_comes_back_is_opened_again() {
     let mut bed = Bed::new();
@@ -161,7 +161,7 @@ fn check_looks_at_the_machine() {
         (code, stdout + &stderr)
     };
     write(
-        "control = \"/nonexistent/run/c.sock\"\nuser = \"nobody-here\"\ngroup = \"no-group\"\n\
+        "control = \"/nonexistent/run/c.sock\"\nuser = \"no-such-user\"\ngroup = \"no-group\"\n\
          [[port]]\nname = \"a\"\ntun = \"eth0\"\n[[port]]\nname = \"b\"\ntun = \"tap7\"\n\
          [[port]]\nname = \"c\"\ntun = \"many0\"\n",
     );
@@ -169,7 +169,7 @@ fn check_looks_at_the_machine() {
     assert_eq!((code, text.lines().count()), (Some(2), 6), "{text}");
     for part in [
         "control: there is no directory /nonexistent/run",
-        "user: there is no user `nobody-here`",
+        "user: there is no user `no-such-user`",
         "group: there is no group `no-group`",
         "port a: tun: eth0 is there, and is no TUN interface",
         "port b: tun: tap7 is there, and is a TAP interface",
@@ -193,7 +193,8 @@ fn check_looks_at_the_machine() {
         assert!(code == Some(1) && stderr.contains(&expected), "{stderr}");
     }
 
-    // What runs here runs here, and leaves nothing behind; what does not is told as `run` would.
+    // `check --try` accepts what `run` would, and leaves nothing behind; otherwise it reports the
+    // error of `run`.
     let control = bed.path("control.sock");
     let good = |metrics: &str| {
         format!("control = {control:?}\n{metrics}\n[[port]]\nname = \"a\"\ntun = \"probe0\"\n")
@@ -240,7 +241,7 @@ fn rates_are_those_of_the_last_seconds() {
 }
 
 #[test]
-fn reloads_are_told_with_their_result() {
+fn reloads_are_reported_with_their_result() {
     let mut bed = Bed::with("", "rate = \"2Mbit\"");
     let reload = |bed: &Bed| bed.show()["reload"].clone();
     assert_eq!(reload(&bed)["generation"], 1);
@@ -252,15 +253,15 @@ fn reloads_are_told_with_their_result() {
     );
     bed.configure("", "rate = \"3parsec\"");
     bed.reload();
-    let told = reload(&bed);
+    let state = reload(&bed);
     assert_eq!(
-        (&told["generation"], &told["failures"]),
+        (&state["generation"], &state["failures"]),
         (&2.into(), &1.into())
     );
-    assert_eq!(told["ok"], false);
+    assert_eq!(state["ok"], false);
     assert!(
-        told["error"].as_str().unwrap().contains("3parsec"),
-        "{told}"
+        state["error"].as_str().unwrap().contains("3parsec"),
+        "{state}"
     );
     let socket = bed.path("control.sock");
     let table = vcp_router(&["show", "--socket", socket.to_str().unwrap()]);
@@ -306,9 +307,9 @@ fn an_interface_that_is_renamed_or_moved_is_still_there() {
     );
 }
 
-/// Whoever leaves the choice of a port for `metrics` to the system is told which one it is.
+/// With port 0 in `metrics`, the router reports the port that the system chose.
 #[test]
-fn the_metrics_address_is_told() {
+fn the_metrics_address_is_reported() {
     let bed = Bed::new();
     let control = bed.path("control.sock");
     let text = format!(

@@ -25,7 +25,7 @@ fn setup_is_idempotent_and_teardown_leaves_nothing_behind() {
     );
     // Nothing is left to do.
     assert_eq!(cards.setup(), "");
-    // What somebody took away comes back, and nothing else changes.
+    // Deleted parts come back, and nothing else changes.
     let all = shell(&cards.kernel, state).out;
     let away = "ip link set dev vcp-lan mtu 1400; ip rule delete iif wan0; \
                 ip -6 rule delete iif lan0; ip route flush table 11800";
@@ -47,7 +47,7 @@ fn setup_is_idempotent_and_teardown_leaves_nothing_behind() {
 fn what_setup_must_mend_is_said_at_the_start() {
     let mut cards = Cards::new();
     cards.configure("", "rate = \"10Mbit\"");
-    // Nobody may make an interface.
+    // No user may make an interface.
     let error = cards.try_start().unwrap_err();
     assert!(error.contains("let `vcp-router setup` make it"), "{error}");
     cards.setup();
@@ -141,9 +141,9 @@ fn teardown_needs_no_configuration_that_holds_together() {
     cards.configure("", "rate = \"10Mbit\"");
     let file = cards.path("router.toml");
     let text = std::fs::read_to_string(&file).unwrap();
-    let nobody = text.replace("user = \"root\"", "user = \"no-such-user\"");
+    let other_user = text.replace("user = \"root\"", "user = \"no-such-user\"");
     let moved = format!("table = 20000\n{text}");
-    for wrong in [&nobody, "rate = 7", "= not TOML", &moved] {
+    for wrong in [&other_user, "rate = 7", "= not TOML", &moved] {
         std::fs::write(&file, &text).unwrap();
         cards.setup();
         std::fs::write(&file, wrong).unwrap();
@@ -165,7 +165,7 @@ fn teardown_needs_no_configuration_that_holds_together() {
     let said = shell(&cards.kernel, &line);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(shell(&cards.kernel, state).out, before);
-    // Somebody else's route to an address of the router's.
+    // Another program's route to an address of the router.
     std::fs::write(&file, &text).unwrap();
     let other = "ip route add 192.0.2.1/32 dev lan0 metric 100";
     assert_eq!(shell(&cards.kernel, other).code, Some(0));
@@ -181,9 +181,9 @@ fn teardown_needs_no_configuration_that_holds_together() {
     assert_eq!(cards.tool("teardown", &[]).out, "");
 }
 
-/// Set-up that ends anywhere is gone on with by the next one, and what it has made is taken away
-/// as if it were whole. (Only a kill between an interface and its mark leaves one that no mark
-/// shows: the next set-up takes it over.)
+/// Set-up that ends at any step is continued by the next one, and teardown removes what it has
+/// made. (Only a kill between an interface and its mark leaves an interface without a mark: the
+/// next set-up takes it over.)
 #[test]
 fn setup_that_ends_midway_leaves_nothing_that_is_not_known() {
     let cards = Cards::new();

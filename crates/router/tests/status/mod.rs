@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::bed::{Bed, vcp_router};
 
-/// What an operator waits for `show` or a scrape, whoever else is connected.
+/// Longest wait of an operator for `show` or a scrape, with any other clients connected.
 const SOON: Duration = Duration::from_secs(1);
 
 fn ask(bed: &Bed, request: &str) -> String {
@@ -27,10 +27,10 @@ fn is_answered_soon(bed: &Bed) {
     assert!(start.elapsed() < SOON, "scrape: {:?}", start.elapsed());
 }
 
-/// 100 clients of either kind that say nothing or send a byte at a time hold up nobody, and go in
-/// the end.
+/// 100 clients of either kind that send nothing, or one byte at a time, delay no other client, and
+/// are closed in the end.
 #[test]
-fn clients_that_stall_or_drip_hold_up_nobody() {
+fn clients_that_stall_or_drip_delay_no_other() {
     let bed = Bed::with("", "rate = \"10Mbit\"");
     let path = bed.path("control.sock");
     let start = Instant::now();
@@ -88,8 +88,7 @@ fn too_many_clients_make_room_for_the_next() {
     assert_eq!(crowd[0].read(&mut [0]).unwrap(), 0, "the first had to go");
 }
 
-/// Without a descriptor for the next client, the oldest one goes, and nobody burns a processor over
-/// it.
+/// Without a descriptor for the next client, the oldest client is closed, and no thread spins.
 #[test]
 fn no_descriptor_left() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -170,7 +169,7 @@ fn http_as_clients_speak_it() {
     }
     let answer = io::read_to_string(stream).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    // A body that nobody asked for does not destroy the answer.
+    // An unexpected body does not destroy the answer.
     let mut stream = bed.metrics();
     let head = "POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
@@ -197,7 +196,7 @@ fn the_status_socket_as_clients_use_it() {
     assert!(say(&[b"capacity nowhere 1Mbit\n"]).contains("no port is called"));
 }
 
-/// `control` names a place, and what lies there belongs to somebody.
+/// An existing file or live socket at the path of `control` stays.
 #[test]
 fn nothing_but_a_dead_socket_is_replaced() {
     let mut bed = Bed::new();

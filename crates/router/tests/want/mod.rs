@@ -51,8 +51,8 @@ fn without_descriptors_packets_pass_and_nothing_spins() {
     }
     let used = ticks(&mut bed, "status") - before;
     assert!(used < 20, "{used} ticks of 100 in a second");
-    let told = bed.reload();
-    assert!(told.contains("not reloaded"), "{told}");
+    let log = bed.reload();
+    assert!(log.contains("not reloaded"), "{log}");
     drop(waiting);
     limit("1024");
     assert!(bed.reload().contains("vcp-router: reloaded"));

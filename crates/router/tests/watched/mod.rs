@@ -69,7 +69,7 @@ impl Watched {
         }
     }
 
-    pub(crate) fn told(&self, arguments: &[&str]) -> String {
+    pub(crate) fn show(&self, arguments: &[&str]) -> String {
         let mut command = vcp_router();
         command.arg("show").args(arguments);
         command.arg("--socket").arg(self.cards.control());

@@ -22,14 +22,14 @@ use crate::message::MOST_PACKETS;
 
 /// Fastest rows that are kept.
 const FASTEST: usize = 3;
-/// A packet that was sent with others behind it in the queue takes at most so many times its own
-/// time on the link, for the queue of a link that is full all the time carries as much foreign
-/// traffic: a steady rate above so many times that of the whole train is that of a batch.
+/// A steady rate above this multiple of the whole train's rate is that of a batch. A packet with
+/// others behind it in the queue takes at most this multiple of its own time on the link, for the
+/// queue of a full link carries as much foreign traffic.
 const MOST_OF_WHOLE: u64 = 2;
-/// A packet behind another one by less than this part of the mean of the train was in a batch with
-/// it, as a divisor.
+/// Two packets are in one batch if the gap between them is below this part of the train's mean gap,
+/// as a divisor.
 const BATCHED: u64 = 8;
-/// Least packets of a train that say what it met.
+/// Least packets of a train for a measurement.
 const LEAST_PACKETS: usize = 4;
 
 /// A packet of a train that has arrived.
@@ -76,7 +76,7 @@ impl Default for Arrivals {
     }
 }
 
-/// Time that a link of so many bytes per second takes for `bytes`, ns.
+/// Time that a link of `capacity` bytes per second takes for `bytes`, ns.
 fn takes(bytes: u64, capacity: u64) -> u64 {
     let took = u128::from(bytes) * 1_000_000_000 / u128::from(capacity.max(1));
     u64::try_from(took).unwrap_or(u64::MAX)

@@ -10,11 +10,11 @@
 const KEPT: usize = 12;
 /// Least trains for the two highest rates to be compared.
 const ENOUGH: usize = 4;
-/// After so many it is as sure as it will be.
+/// Trains after which the capacity counts as known even if the two highest rates differ.
 const MANY: usize = 8;
 /// Rates that differ by less than this part, as a divisor, are about the same.
 const SAME: u64 = 8;
-/// A rate that is so many times the second one is that of packets that were delivered in one go.
+/// A rate above this multiple of the second highest is that of packets delivered in one batch.
 const BATCH: u64 = 3;
 
 /// See the module.
@@ -47,7 +47,7 @@ impl Capacity {
         self.best = Some(best).filter(|rate| *rate > 0);
     }
 
-    /// The two highest rates have been about the same, or there is no hope of that.
+    /// The two highest rates have been about the same, or `MANY` trains have arrived.
     pub(crate) const fn is_sure(&self) -> bool {
         self.is_sure
     }

@@ -1,27 +1,26 @@
-//! The queue in a cloud, from how long small packets take.
+//! The queue in a cloud, from the delay of small packets.
 //!
-//! The clocks of the two routers need not agree: only differences count. The shortest time of the
-//! last ten seconds or so, the *base*, stands for an empty queue, so that clocks may also drift: a
-//! drift of 100 ppm is 1 ms then. A path that became longer is found out by trains
-//! ([`doubt`](super::doubt)); then the base begins anew. A router that starts anew may begin its
-//! clock anew: what was sent long before the packet that came last cannot have been overtaken for
-//! so long, and nothing of before counts.
+//! The clocks of the two routers need not agree: only differences count. The shortest delay of the
+//! last 8 to 16 s, the *base*, stands for an empty queue. Clocks may drift meanwhile: 100 ppm give
+//! about 1 ms. Trains detect a path that became longer ([`doubt`](super::doubt)); the base is then
+//! taken from the last packets. A router that restarts may reset its clock. A packet with a send
+//! time more than 1 s before that of an earlier arrival shows this, and all samples are discarded.
 
 use pathmark_cc::{Duration, Instant};
 
-/// Packets that are looked at together.
+/// Samples that are evaluated together.
 const LOOKED_AT: usize = 5;
 /// The shortest time is remembered for one to two of these.
 const REMEMBERED: Duration = Duration::from_secs(8);
 
-/// How much one packet's time differs from the one's before it is averaged over so many.
+/// The difference between the delays of consecutive packets is averaged with weight 1 in this.
 const SCATTER_WEIGHT: u64 = 16;
 
-/// A packet that was sent so long before one that came earlier, ns: its sender's clock has begun
-/// anew. None is on its way for longer than another by so much.
+/// A send time that lies this far before that of an earlier arrival shows that the sender has reset
+/// its clock, ns. Reordering is shorter.
 const CLOCK_BACK: u64 = 1_000_000_000;
 
-/// A packet's time on its way.
+/// The one-way delay of a packet.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Instant,
@@ -91,8 +90,8 @@ impl Delay {
         self.scatter
     }
 
-    /// The path became longer: the shortest of the last packets' times is the base.
-    pub(crate) fn begin_anew(&mut self) {
+    /// The path became longer: the shortest of the last samples becomes the base.
+    pub(crate) fn reset_base(&mut self) {
         let samples = || self.samples.iter().flatten();
         self.shortest = [samples().map(|sample| sample.delay).min(), None];
         self.since = samples().last().map_or(self.since, |last| last.at);

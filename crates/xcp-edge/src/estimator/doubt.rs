@@ -5,22 +5,22 @@
 //! left than the queue drains by, again and again, there is no queue: the path became longer, or a
 //! clock was set. Single trains are off by a part of the capacity, so what they find is summed up,
 //! less what they may, and the sum has to reach several times what one is off by (a CUSUM test:
-//! Page, "Continuous inspection schemes", 1954). A queue that others keep full grows and shrinks,
-//! and what trains find begins anew with that. Trains that lost packets do not count: what was
-//! foreign lost some, too.
+//! Page, "Continuous inspection schemes", 1954). A queue that other traffic keeps full grows and
+//! shrinks, and each such change resets the sum. Trains that lost packets do not count: foreign
+//! traffic lost packets, too.
 
 use pathmark_cc::Instant;
 
 /// The part of the capacity that trains may find left in a full link, as a divisor.
 const ALLOWED: i128 = 16;
-/// What one train says counts for at most this part of the capacity, as a divisor.
+/// One train counts for at most this part of the capacity, as a divisor.
 const MOST: i128 = 2;
-/// Packets wait as long as before if it is longer or shorter by this part, as a divisor, or by so
-/// many ns.
+/// A wait counts as unchanged if it differs by at most this part, as a divisor, or by at most
+/// `STANDS_TIME` ns.
 const STANDS: u64 = 8;
 const STANDS_TIME: u64 = 1_000_000;
-/// The sum has to reach this part of the capacity, as a divisor, and so many times what trains are
-/// off by on average.
+/// The sum has to reach this part of the capacity, as a divisor, plus `SURE_OFF` times the mean
+/// error of a train.
 const SURE: i128 = 4;
 const SURE_OFF: i128 = 4;
 
@@ -53,7 +53,7 @@ impl Doubt {
         self.sum = 0;
     }
 
-    /// A train is over; such trains are off by so many bytes per second on average. True if there
+    /// A train is over; `off` is the mean error of such trains in bytes per second. True if there
     /// is no queue.
     pub(crate) fn on_train(&mut self, now: Instant, capacity: u64, off: u64, found: Found) -> bool {
         let before = self.before.replace((now, found));

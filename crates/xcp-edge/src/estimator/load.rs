@@ -30,7 +30,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// The average begins anew with the next train.
+    /// Resets the average; the next train is its first sample.
     pub(crate) const fn forget(&mut self) {
         self.samples = 0;
     }
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(load.foreign(), 0);
         load.finish(RATE, met(-2_000_000));
         assert_eq!(load.foreign(), 0);
-        // Two of three are heard at once: of 40 trains before, none has a say.
+        // Two of three late trains count at once: the 40 trains before do not.
         load.finish(RATE, met(-2_000_000));
         assert!(load.foreign() <= -600_000, "{}", load.foreign());
     }

@@ -12,16 +12,15 @@
 //!   themselves, as in pathload and pathChirp; with one train at the rate of the link instead of
 //!   a search, as in Spruce: Strauss, Katabi, Kaashoek, "A measurement study of available bandwidth
 //!   estimation tools", 2003).
-//! - **Queue** ([`delay`]): small packets in between show by how much longer they take than the
-//!   shortest of late how much waits. While it never drains, the link is full, and how fast the
-//!   queue grows tells what is available without any model: it is what the link carries less what
-//!   comes, and that also corrects X.
+//! - **Queue** ([`delay`]): the delay of small packets in between, less the shortest recent delay,
+//!   gives the queue. While the queue never drains, the link is full. Its growth then gives what is
+//!   available without any model, the link's rate less the arrival rate, and that also corrects X.
 //!
-//! Router k's own traffic through the cloud tells, at no cost, what was the link's and not
-//! foreign's: this is the passive half of the estimate.
+//! Router k's own traffic through the cloud, known at no cost, is the part of the link's traffic
+//! that is not foreign: this is the passive half of the estimate.
 //!
-//! Trains take [`LOAD_PPM`] of C over time, and a tenth of a second of it for the first estimate.
-//! An estimate holds for three times as long as it took.
+//! Trains take [`LOAD_PPM`] of C over time, and 0.1 s of C for the first estimate. An estimate
+//! holds for three times as long as it took.
 
 mod arrivals;
 mod capacity;
@@ -49,14 +48,15 @@ const MORE_V6: u64 = 20;
 /// Part of the capacity that trains take over time, in 10^-6, and most that small packets take.
 const LOAD_PPM: u64 = 8_000;
 const DELAY_PPM: u64 = 2_000;
-/// Trains for the first estimate, and so many before there is one.
+/// Trains for the first estimate, and the least number before there is one.
 const FIRST_TRAINS: u32 = 8;
 const TRAINS_FOR_ESTIMATE: u32 = 3;
-/// They take so much of the capacity together: 5 % for 2 s.
+/// Time that the first trains take on the link together: 5 % of 2 s.
 const FIRST_SHARE_MS: u64 = 100;
-/// How much faster than the capacity a train is sent, so that the link has always one to carry.
+/// Rate of a train, in 10^-6 of the capacity, so that a packet of it always waits at the link.
 const FASTER_PPM: u64 = 1_050_000;
-/// Every so many trains one goes as fast as it can, for the capacity; and while that is not sure.
+/// One train in this many is sent back to back, to measure the capacity; the second value holds
+/// while the capacity is not known.
 const CAPACITY_EVERY: u32 = 4;
 const CAPACITY_EVERY_UNSURE: u32 = 2;
 /// Least packets of a train, and those of one for the capacity.
@@ -78,18 +78,18 @@ const MOST_DELAY_SPAN: u64 = 2_000_000_000;
 /// Own traffic of which more bytes are counted at once is counted in lumps: a header stands for
 /// several packets.
 const LUMP: u64 = 3000;
-/// Foreign traffic of less than nothing, by more than this part of the capacity, as a divisor, is
-/// its own that came another way.
+/// Foreign traffic below minus this part of the capacity, as a divisor, shows own traffic that came
+/// another way.
 const ELSEWHERE: u64 = 16;
-/// Where more than so many times the capacity is counted for its own, little is known of the rest.
+/// Above this multiple of the capacity, the count of own traffic says little about foreign traffic.
 const MOST_OWN: u64 = 4;
 /// Times that differ from packet to packet hide no queue of more than this, ns.
 const MOST_SCATTER: u64 = 2_000_000;
-/// There is no estimate where they differ by more than the time of so many packets, and than this,
-/// ns.
+/// There is no estimate if they differ by more than the time of this many packets and by more than
+/// `WILD` ns.
 const WILD_PACKETS: u64 = 8;
 const WILD: u64 = 3_000_000;
-/// An estimate holds for so many times as long as it took.
+/// An estimate holds for this multiple of the time that it took.
 const HOLDS: u32 = 3;
 
 /// See the module.
@@ -116,13 +116,13 @@ pub struct Estimator {
     packets: u16,
     next_train: Instant,
     last_probe: Instant,
-    /// What was counted for its own at the last estimate, and when that was.
+    /// Bytes of own traffic at the last estimate, and its time.
     own: (u64, Instant),
     /// The same when the last train ended.
     own_at_train: (u64, Instant),
     /// Least bytes of it that are counted at once, on average over some trains.
     lump: u64,
-    /// Far more was counted for its own than the link carries.
+    /// The count of own traffic is more than `MOST_OWN` times the capacity.
     flooded: bool,
     turns: Turns,
 }
@@ -367,7 +367,8 @@ impl Estimator {
         }
     }
 
-    /// A train came at `rate`: does the next one follow at once? Jitter makes rates up.
+    /// Lets the next train follow at once if this one's `rate` shows a faster link. With jitter,
+    /// rates show nothing.
     fn look_again(&mut self, now: Instant, rate: u64) {
         if self.took.is_some()
             && !self.scattered.somewhat()
@@ -386,7 +387,7 @@ impl Estimator {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// A whole train met so much foreign traffic: is there the queue that the delay tells of?
+    /// Compares the foreign traffic of a whole train with the queue that the delay shows.
     fn doubt(&mut self, now: Instant, capacity: u64, foreign: i64, own: u64) {
         let Some(waits) = self.delay.waiting(self.noise(capacity)) else {
             return;
@@ -398,12 +399,12 @@ impl Estimator {
             waits,
         };
         if self.doubt.on_train(now, capacity, off, found) {
-            self.delay.begin_anew();
+            self.delay.reset_base();
             self.load.was_not_full();
         }
     }
 
-    /// While the link is full, the queue and its own traffic tell what is foreign.
+    /// While the link is full, computes foreign traffic from the queue and the own traffic.
     fn correct(&mut self, now: Instant) {
         let Some(capacity) = self.capacity.get() else {
             return;

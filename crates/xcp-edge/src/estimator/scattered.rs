@@ -1,4 +1,4 @@
-//! Whether times are known well enough for trains to tell anything.
+//! Whether arrival times are accurate enough for an estimate.
 //!
 //! Where packets are held up at random on their way (jitter), one that came late keeps those behind
 //! it back, and they come together, faster than the link can carry them. So the lateness of packets
@@ -9,11 +9,11 @@
 /// Trains that are looked at, and which of them counts, the least scattered first.
 const KEPT: usize = 12;
 const COUNTS: usize = 3;
-/// Packets may come late by so much of the time that their train takes, in 10^-3.
+/// Most lateness of packets for an estimate, in 10^-3 of the time that their train takes.
 const MOST: u64 = 45;
-/// It has to fall to this before there are estimates again.
+/// Lateness at which there are estimates again.
 const BACK: u64 = 25;
-/// From so much on there is jitter, if little.
+/// Least lateness that counts as jitter.
 const SOME: u64 = 12;
 
 /// See the module.
@@ -27,7 +27,7 @@ pub(crate) struct Scattered {
 }
 
 impl Scattered {
-    /// A train's packets were late by so much on average, and the link carried it in `took` ns.
+    /// A train's packets were `late` ns late on average, and the link carried it in `took` ns.
     pub(crate) fn note(&mut self, late: u64, took: u64) {
         if let Some(place) = self.trains.get_mut(self.next % KEPT) {
             *place = late.saturating_mul(1000) / took.max(1);

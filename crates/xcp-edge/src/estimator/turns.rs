@@ -8,7 +8,7 @@
 /// More than the known rate by this part of it, as a divisor, shows another link: half of what
 /// trains are sent faster by, and a little more.
 const FASTER: u64 = 32;
-/// A train costs what so many in their turn have saved up, and so much is saved at most: two
+/// A train out of turn costs the savings of this many trains in turn. Savings are limited to two
 /// trains, since the second highest rate counts.
 const COST: u32 = 8;
 const MOST_SAVED: u32 = 2 * COST;
@@ -68,7 +68,7 @@ mod tests {
         assert!(!turns.is_next(), "once");
     }
 
-    /// Whoever makes every train seem fast has two at first and then one for eight in their turn.
+    /// If every train seems fast, two trains are out of turn at first, then one for eight in turn.
     #[test]
     fn always_faster() {
         let mut turns = Turns::default();

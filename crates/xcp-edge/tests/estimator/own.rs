@@ -25,8 +25,8 @@ fn lumps_of_several_flows_make_no_capacity() {
                         let (now, own) = (world.instant(), world.own);
                         let capacity = world.estimator.capacity().unwrap();
                         off = off.max((capacity as f64 / rate - 1.0).abs());
-                        if let Some(told) = world.estimator.estimate(now, own) {
-                            left.push(told.available as f64 / rate);
+                        if let Some(estimate) = world.estimator.estimate(now, own) {
+                            left.push(estimate.available as f64 / rate);
                         }
                     }
                 }

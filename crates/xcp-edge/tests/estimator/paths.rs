@@ -5,22 +5,27 @@ use pathmark_cc::Duration;
 use crate::world::{DELAY, World};
 use crate::{known, median};
 
-/// What was told of a link, from `begin` on, every tenth of a second until `end`: what is available
-/// as a share of it, and how often nothing was told.
-fn told(world: &mut World, begin: u64, end: u64) -> (Vec<f64>, u32) {
-    let (mut told, mut without) = (Vec::new(), 0);
+/// Estimates every 0.1 s from `begin` to `end`, in seconds: the available shares of the link, and
+/// the number of times without an estimate.
+fn shares(world: &mut World, begin: u64, end: u64) -> (Vec<f64>, u32) {
+    let (mut shares, mut without) = (Vec::new(), 0);
     for tenth in 10 * begin + 1..=10 * end {
         world.run(Duration::from_millis(100 * tenth));
         match known(world) {
-            Some(available) => told.push(available),
+            Some(available) => shares.push(available),
             None => without += 1,
         }
     }
-    (told, without)
+    (shares, without)
 }
 
-fn error(told: &[f64], available: f64) -> f64 {
-    median(told.iter().map(|told| (told - available).abs()).collect())
+fn error(shares: &[f64], available: f64) -> f64 {
+    median(
+        shares
+            .iter()
+            .map(|share| (share - available).abs())
+            .collect(),
+    )
 }
 
 /// The path becomes longer, and the link is free as before: known again after two seconds where
@@ -40,15 +45,15 @@ fn a_path_that_becomes_longer() {
             world.run(Duration::from_secs(10));
             world.delay += millis * 1_000_000;
             let begin = if foreign > 0.0 { 16 } else { 12 };
-            let (early, _) = told(&mut world, 10, begin);
-            let (told, without) = told(&mut world, begin, 21);
+            let (early, _) = shares(&mut world, 10, begin);
+            let (shares, without) = shares(&mut world, begin, 21);
             let left = 1.0 - foreign - own;
             let (soon, error) = (
                 early
                     .iter()
-                    .filter(|told| (*told - left).abs() > 0.15)
+                    .filter(|share| (*share - left).abs() > 0.15)
                     .count(),
-                error(&told, left),
+                error(&shares, left),
             );
             println!(
                 "{:3.0} Mbit/s, {foreign} foreign, {own} own, {millis} ms: {error:.3}, {soon} \
@@ -69,10 +74,10 @@ fn a_path_that_flaps() {
         let mut all = Vec::new();
         for turn in 1..8 {
             world.delay = DELAY + if turn % 2 == 0 { 20_000_000 } else { 0 };
-            all.extend(told(&mut world, 4 * turn, 4 * turn + 4).0);
+            all.extend(shares(&mut world, 4 * turn, 4 * turn + 4).0);
         }
         let left = 1.0 - foreign - own;
-        let wrong = all.iter().filter(|told| (*told - left).abs() > 0.15);
+        let wrong = all.iter().filter(|share| (*share - left).abs() > 0.15);
         let wrong = wrong.count() as f64 / all.len() as f64;
         println!("flaps, {foreign} foreign, {own} own: {wrong:.3} of the time wrong");
         assert!(wrong <= 0.3, "{wrong}");
@@ -88,8 +93,8 @@ fn own_traffic_in_lumps() {
             let mut world = World::new(rate / 8.0, foreign, 1);
             world.own_share = own;
             world.lump = 8;
-            let (told, without) = told(&mut world, 3, 30);
-            let error = error(&told, 1.0 - foreign - own);
+            let (shares, without) = shares(&mut world, 3, 30);
+            let error = error(&shares, 1.0 - foreign - own);
             println!(
                 "{:3.0} Mbit/s, {foreign} foreign, {own} own in lumps: {error:.3}",
                 rate / 1e6,
@@ -102,8 +107,8 @@ fn own_traffic_in_lumps() {
     }
 }
 
-/// Jitter that keeps the order: from 5 ms on nothing is told for most of the time. Below that, at
-/// 30 Mbit/s, what is told is right within 30 % of the link. At 300 Mbit/s jitter of 0.5 to 2 ms
+/// Jitter that keeps the order: from 5 ms on there is no estimate for most of the time. Below that,
+/// at 30 Mbit/s, estimates are within 30 % of the link. At 300 Mbit/s jitter of 0.5 to 2 ms
 /// makes trains wrong by half of the link, and does not always show.
 #[test]
 fn jitter() {
@@ -114,12 +119,12 @@ fn jitter() {
                 let mut world = World::new(rate / 8.0, foreign, 1);
                 world.own_share = own;
                 world.jitter = micros * 1000;
-                let (told, without) = told(&mut world, 3, 30);
-                let mostly_without = told.len() < without as usize;
-                let error = if told.is_empty() {
+                let (shares, without) = shares(&mut world, 3, 30);
+                let mostly_without = shares.len() < without as usize;
+                let error = if shares.is_empty() {
                     0.0
                 } else {
-                    error(&told, 1.0 - foreign - own)
+                    error(&shares, 1.0 - foreign - own)
                 };
                 let text = format!(
                     "{:3.0} Mbit/s, {foreign} foreign, {own} own, {micros} us: {error:.3}, \

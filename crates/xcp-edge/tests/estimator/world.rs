@@ -202,9 +202,8 @@ impl World {
         }
     }
 
-    /// Routers as processes on a machine that has other things to do: each is held up for a fifth
-    /// of the time, for up to so many microseconds at once, and looks after its timers no more
-    /// often than every 100 µs.
+    /// Routers as processes on a busy machine: each is suspended for a fifth of the time, for up to
+    /// `micros` microseconds at once, and checks its timers no more often than every 100 µs.
     pub(crate) fn busy(mut self, micros: u64, seed: u64) -> Self {
         let process = |each, salt| Process::new(0.2, micros * 1000, each, 10 * seed + salt);
         self.sender = process(100_000, 1);
@@ -228,7 +227,7 @@ impl World {
         Some(self.now + here as u64)
     }
 
-    /// The upstream router starts anew: its clock begins at 0, and it knows nothing of before.
+    /// Restarts the upstream router: its clock begins at 0, and its state is lost.
     pub(crate) fn restart(&mut self) {
         self.ahead = 0u64.wrapping_sub(self.now);
         let limits = Limits {

@@ -1,12 +1,12 @@
-//! What flows that are aside may send.
+//! The token bucket of flows that are set aside.
 
 use pathmark_cc::Instant;
 
-/// They may send what 50 ms bring at once, and so many bytes at least: a super-packet.
+/// The burst: the bytes of 50 ms, and at least a super-packet of `LEAST_BUCKET` bytes.
 const BUCKET_NANOS: u64 = 50_000_000;
 const LEAST_BUCKET: u64 = 1 << 16;
 
-/// What flows aside may send together.
+/// The bucket that all flows that are set aside share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bucket {
     pub(super) bytes: u64,

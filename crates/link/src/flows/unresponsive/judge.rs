@@ -6,17 +6,17 @@ use super::super::{Flows, Set, lately};
 use super::bucket::Bucket;
 use super::record::{PERSISTS, Record};
 
-/// An epoch beyond the share counts so much, twice as much where the queue drops a quarter and
-/// more, and any other epoch takes one back.
+/// Strikes for an epoch beyond the share, doubled if the queue drops a quarter or more. Any other
+/// epoch takes one strike back.
 const OVER: u8 = 2;
 const OVER_RUINED: u8 = 4;
 const RUINED: (u64, u64) = (1, 4);
-/// One strike is forgiven per so many epochs: 30 s.
+/// One strike is forgiven per this number of epochs: 30 s.
 const FORGIVEN_AFTER: u32 = 150;
 /// The part of a reaction's time that makes a flow a newcomer: a third, less than what it takes to
 /// be set aside.
 const NEW: u64 = 3;
-/// Fewer bytes per epoch are beyond nobody's share: four packets.
+/// Fewer bytes per epoch are never beyond a share: four packets.
 const FEW_BYTES: u64 = 4 * 1500;
 /// The queue overflows if it drops more than this part of what arrives, averaged over seconds.
 /// Flows that obey lost up to 15 % for seconds where they were many over 4 ms.
@@ -72,7 +72,7 @@ struct Shares {
     own: u64,
     /// Of those that are aside, each by itself.
     aside: u64,
-    /// The queue overflows, and somebody has less than half of a share.
+    /// The queue overflows, and a flow has less than half of a share.
     harm: bool,
     /// Newcomers together are beyond their share.
     new_over: bool,
@@ -160,7 +160,7 @@ impl Flows {
         }
     }
 
-    /// Turns everybody's record, where obeying takes so many epochs to show.
+    /// Updates all records at the end of an epoch. Obeying takes `epochs` epochs to show.
     #[cold]
     fn turn(&mut self, lens: Lens, shares: Shares, epochs: u64) {
         let ruined = exceeds(self.heard.mean_dropped, self.heard.mean, RUINED);

@@ -1,4 +1,4 @@
-//! A new configuration: read beside the packets, put in force between them.
+//! A new configuration: read in a thread of its own, applied between packets.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::tell::tell;
 use crate::tun::{Deaf, Device, sys};
 
 impl Daemon<'_> {
-    /// Has a thread of its own read the file as it is now, so that packets need not wait for it. It
-    /// has a lower priority than this one: where others want the cores too, an equal one would use
-    /// up what the scheduler gives this process (or its control group), and packets would wait for
-    /// a core. It allocates from a heap (arena) of its own, so packets do not wait for its locks.
+    /// Starts a thread that reads the file as it is now, so that forwarding goes on. The thread has
+    /// a lower priority than this one: on busy cores, a thread of equal priority would use up this
+    /// process's share (or its control group's), and packets would wait for a core. It allocates
+    /// from its own heap (arena), so forwarding does not wait for its locks.
     pub(super) fn reload(&mut self) {
         if self.reading.is_some() {
             self.reading = Some(true);
@@ -45,20 +45,20 @@ impl Daemon<'_> {
         }
     }
 
-    /// Puts in force what was read, or keeps everything as it was.
+    /// Applies the configuration that was read, or keeps the old one after an error.
     pub(super) fn reloaded(&mut self, result: Result<Plan, RunError>) {
         let result = result.map(|plan| self.change(plan));
         let result = result.map_err(|error| error.to_string());
-        let told = self.reloads.note(seconds(self.driver.now()), result);
+        let outcome = self.reloads.note(seconds(self.driver.now()), result);
         self.reloads.at_unix_s = unix_now();
-        self.supervisor.ready(&told);
-        tell!("{told} ({})", self.options.config.display());
+        self.supervisor.ready(&outcome);
+        log_line!("{outcome} ({})", self.options.config.display());
         if self.reading.take() == Some(true) {
             self.reload();
         }
     }
 
-    /// Puts a plan in force; returns what is wrong with it nevertheless.
+    /// Applies a plan; returns the faults that remain.
     fn change(&mut self, plan: Plan) -> Vec<String> {
         let fixed = [
             ("control", plan.config.control != self.config.control),
@@ -71,15 +71,15 @@ impl Daemon<'_> {
         ];
         for (key, changed) in fixed {
             if changed {
-                tell!("a new `{key}` takes effect at the next start");
+                log_line!("a new `{key}` takes effect at the next start");
             }
         }
         let (config, replaced, deaf) = put_in_force(&mut self.driver, Some(&self.config), plan);
         let before = std::mem::replace(&mut self.config, Arc::new(config));
         self.steering.follow(Arc::clone(&self.config));
-        self.tell_again(&before);
-        // A hundred thousand routes take a while to drop, too. Without a thread for it, it is done
-        // here.
+        self.restore_capacities(&before);
+        // Dropping 100,000 routes takes time: a thread does it. If none starts, the routes are
+        // dropped here.
         let drop_it = move || drop((before, replaced));
         let _ = std::thread::Builder::new().spawn(drop_it);
         let now = self.driver.now();
@@ -97,32 +97,32 @@ impl Daemon<'_> {
 }
 
 impl Daemon<'_> {
-    /// Tells ports once more what they were told of the links behind them: a port that was built
-    /// anew does not know it. What the file says of it now has the last word, if it is something
-    /// new.
-    fn tell_again(&mut self, before: &Config) {
-        for hint in still_told(std::mem::take(&mut self.told), before, &self.config) {
-            // Its law may have gone.
-            let _ = self.tell_capacity(&hint);
+    /// Sets again the capacities that clients have set: a port that was rebuilt has lost its own. A
+    /// `capacity` that changed in the file replaces the client's.
+    fn restore_capacities(&mut self, before: &Config) {
+        let hints = std::mem::take(&mut self.capacity_hints);
+        for hint in still_valid(hints, before, &self.config) {
+            // An error means that the port has no law any more.
+            let _ = self.set_capacity(&hint);
         }
     }
 }
 
-/// Hints for ports of which the new configuration says what the one before said.
-fn still_told(mut told: Vec<Hint>, before: &Config, now: &Config) -> Vec<Hint> {
-    fn said<'a>(config: &'a Config, name: &str) -> Option<&'a PortSpec> {
+/// Hints for ports with the same `capacity` in both configurations.
+fn still_valid(mut hints: Vec<Hint>, before: &Config, now: &Config) -> Vec<Hint> {
+    fn port<'a>(config: &'a Config, name: &str) -> Option<&'a PortSpec> {
         config.ports.iter().find(|port| port.name == name)
     }
-    told.retain(|hint| {
-        let (old, new) = (said(before, &hint.port), said(now, &hint.port));
+    hints.retain(|hint| {
+        let (old, new) = (port(before, &hint.port), port(now, &hint.port));
         let capacity = |port: &PortSpec| port.link.capacity;
         new.is_some() && old.map(capacity) == new.map(capacity)
     });
-    told
+    hints
 }
 
-/// The port of this name, and the capacity that its configuration says. An error if no control law
-/// of it listens to one.
+/// The port with this name, and its `capacity` in the configuration. An error if none of its
+/// control laws takes one.
 pub(super) fn reached(config: &Config, name: &str) -> Result<(usize, Option<RateValue>), String> {
     let mut ports = config.ports.iter().enumerate();
     let Some((index, port)) = ports.find(|(_, port)| port.name == name) else {
@@ -159,16 +159,16 @@ mod tests {
         let with = |law: &str| config(&format!("{rate}controller = \"{law}\"\n"));
         assert_eq!(reached(&with("xcp"), "a"), Ok((0, None)));
         assert_eq!(reached(&with("xcp[capacity=auto]"), "a"), Ok((0, None)));
-        let told = |config: &Config, name: &str| reached(config, name).unwrap_err();
-        assert!(told(&with("vcp"), "b").contains("no port is called `b`"));
-        assert!(told(&config(rate), "a").contains("no control law"));
-        assert!(told(&with("none"), "a").contains("no control law"));
+        let error = |config: &Config, name: &str| reached(config, name).unwrap_err();
+        assert!(error(&with("vcp"), "b").contains("no port is called `b`"));
+        assert!(error(&config(rate), "a").contains("no control law"));
+        assert!(error(&with("none"), "a").contains("no control law"));
         let fixed = with("xcp[capacity=5Mbit]");
-        assert!(told(&fixed, "a").contains("capacity of its own"));
+        assert!(error(&fixed, "a").contains("capacity of its own"));
     }
 
     #[test]
-    fn a_reload_keeps_what_a_port_was_told_unless_the_file_says_another_capacity() {
+    fn a_reload_keeps_a_set_capacity_unless_the_file_has_another() {
         let law = "controller = \"xcp\"\n";
         let before = config(&format!("{law}capacity = \"10Mbit\"\n"));
         let queue = format!("{law}capacity = \"10Mbit\"\nqueue = {{ kind = \"codel\" }}\n");
@@ -177,8 +177,8 @@ mod tests {
             port: "a".to_owned(),
             rate: "8Mbit".parse().ok(),
         };
-        let told = vec![hint];
-        assert_eq!(still_told(told.clone(), &before, &config(&queue)), told);
-        assert!(still_told(told, &before, &other).is_empty());
+        let hints = vec![hint];
+        assert_eq!(still_valid(hints.clone(), &before, &config(&queue)), hints);
+        assert!(still_valid(hints, &before, &other).is_empty());
     }
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::super::run_error::RunError;
 use super::Daemon;
 use crate::config::Interface;
-use crate::tell::tell;
+use crate::stderr::log_line;
 use crate::tun::{Device, DeviceError, Namespaces};
 
 impl Daemon<'_> {
-    /// Opens interfaces that are gone again. One that stays away for a second ends the router, so
-    /// that whoever supervises it knows.
+    /// Opens interfaces that are gone again. An interface that stays away for 1 s ends the router,
+    /// so that a service manager sees the failure.
     pub(super) fn reopen(&mut self) -> Result<(), RunError> {
         let config = Arc::clone(&self.config);
         for (name, until) in std::mem::take(&mut self.lost) {
@@ -44,7 +44,7 @@ impl Daemon<'_> {
                     })
             });
             match opened {
-                Ok(name) => tell!("interface {name} is back"),
+                Ok(name) => log_line!("interface {name} is back"),
                 Err(_)
                     if matches!(spec.interface, Interface::Tun(_)) && self.driver.now() < until =>
                 {

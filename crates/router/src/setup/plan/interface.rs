@@ -3,10 +3,11 @@
 use ipnet::IpNet;
 
 use super::super::SetupError;
+use super::super::interfaces::named;
 use super::super::marks::{alias, former, table_of};
 use super::super::state::{Kind, Link, State};
 use super::super::step::Step;
-use super::wanted::{named, sysctls};
+use super::super::sysctl::sysctls;
 use super::{LEAST_IPV6_MTU, delete};
 use crate::config::{Config, PortSpec};
 
@@ -67,7 +68,7 @@ pub(super) fn interface(
         )));
     }
     if let (Some(found), None) = (found, keeps) {
-        // Somebody else's: only what set-up has made is made anew.
+        // Set-up replaces only interfaces that it has made.
         if table_of(&found.alias).is_none() {
             return Err(SetupError::Foreign {
                 name: name.to_owned(),

@@ -1,14 +1,14 @@
 //! What a configuration asks of the kernel.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use ipnet::IpNet;
 
 use super::super::closed::Closed;
-use super::super::state::{MAIN, Route, Rule, sysctl};
+use super::super::interfaces::tun;
+use super::super::state::{MAIN, Route, Rule};
 use super::LEAST_IPV6_MTU;
-use crate::config::{Config, Interface, OnStop, PortSpec};
+use crate::config::{Config, OnStop};
 
 /// Metrics: the interface first, then refusing.
 const METRIC: u32 = 100;
@@ -22,37 +22,9 @@ pub(in super::super) struct Wanted {
     pub(in super::super) closed: Option<Closed>,
 }
 
-pub(in super::super) fn tun(port: &PortSpec) -> Option<&str> {
-    match &port.interface {
-        Interface::Tun(name) => Some(name),
-        Interface::Fd(_) => None,
-    }
-}
-
-/// The interfaces that a configuration names.
-pub(in super::super) fn named(config: &Config) -> BTreeSet<&str> {
-    config.ports.iter().filter_map(tun).collect()
-}
-
 /// The routes that it asks for.
 pub(in super::super) fn routes(config: &Config, ipv6: bool) -> Vec<Route> {
     wanted(config, ipv6, &[]).routes
-}
-
-/// Sysctls of an interface, by file, with the value that is needed.
-pub(in super::super) fn sysctls(
-    name: &str,
-    ipv6: bool,
-) -> impl Iterator<Item = (PathBuf, &'static str)> {
-    // Packets come back with sources that live behind a card, which has validated them; routes
-    // without carrier are ignored, which is how the kernel knows that no router runs; no link-local
-    // address, so that the kernel sends nothing of its own.
-    let v4 = [("rp_filter", "0"), ("ignore_routes_with_linkdown", "1")];
-    let v6 = [("addr_gen_mode", "1"), ("ignore_routes_with_linkdown", "1")];
-    let of = |family: &str, key: &str| sysctl(&format!("{family}/conf/{name}/{key}"));
-    let v4 = v4.map(|(key, value)| (of("ipv4", key), value));
-    let v6 = v6.map(|(key, value)| (of("ipv6", key), value));
-    v4.into_iter().chain(v6.into_iter().filter(move |_| ipv6))
 }
 
 /// `names`: the interfaces that there are, for patterns.

@@ -168,18 +168,18 @@ fn in_place(text: &str, cards: &[&str]) -> Sight {
 #[test]
 fn every_loss_is_a_fault_with_a_remedy() {
     let whole = in_place(CONFIG, &["eth1", "br0"]);
-    let told = |sight: &Sight| -> Vec<String> {
+    let messages = |sight: &Sight| -> Vec<String> {
         let config = config(CONFIG);
         let faults = faults(&config, sight);
-        faults.iter().map(|fault| fault.told(&config)).collect()
+        faults.iter().map(|fault| fault.message(&config)).collect()
     };
-    assert!(told(&whole).is_empty(), "{:?}", told(&whole));
+    assert!(messages(&whole).is_empty(), "{:?}", messages(&whole));
     let one = |change: &dyn Fn(&mut Sight), expected: &str| {
         let mut sight = whole.clone();
         change(&mut sight);
-        let told = told(&sight);
-        let found = told.iter().any(|line| line.starts_with(expected));
-        assert!(found, "{expected}: {told:?}");
+        let messages = messages(&sight);
+        let found = messages.iter().any(|line| line.starts_with(expected));
+        assert!(found, "{expected}: {messages:?}");
     };
     let missing =
         "port lan: steering: missing: ip -4 rule add priority 11800 iif eth1 lookup 11801";
@@ -220,7 +220,7 @@ fn every_loss_is_a_fault_with_a_remedy() {
 
 /// Rules of others, as VPNs and operators make them.
 #[test]
-fn rules_that_come_first_are_told_apart() {
+fn rules_that_come_first_are_distinguished() {
     let lookup = |priority, table| FoundRule {
         rule: Rule {
             from: None,
@@ -296,19 +296,19 @@ fn a_pattern_is_every_card_that_begins_so() {
         !steps.iter().any(|step| step.contains("iif vcp")),
         "{steps:?}"
     );
-    // A card that came later has none yet; without any card, that is said.
+    // A card that came later has no rule yet; without any card, the message says so.
     let mut sight = in_place(&text, &["eth1", "br0"]);
     sight.cards[0].name = "eth9".to_owned();
-    let told = |sight: &Sight| faults(&config(&text), sight)[0].text.clone();
+    let first = |sight: &Sight| faults(&config(&text), sight)[0].text.clone();
     assert!(
-        told(&sight).contains("rule add priority 11800 iif eth9"),
+        first(&sight).contains("rule add priority 11800 iif eth9"),
         "{}",
-        told(&sight)
+        first(&sight)
     );
     sight.cards[0].name = "wlan0".to_owned();
     assert!(
-        told(&sight).starts_with("no interface matches `from = \"eth*\"`"),
+        first(&sight).starts_with("no interface matches `from = \"eth*\"`"),
         "{}",
-        told(&sight)
+        first(&sight)
     );
 }

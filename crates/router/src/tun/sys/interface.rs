@@ -54,7 +54,7 @@ pub(crate) fn open_tun(name: &str) -> io::Result<File> {
 }
 
 /// Takes over a descriptor that was passed to this process, if it is a TUN interface with the right
-/// headers; returns the interface's name beside it.
+/// headers; returns it with the interface's name.
 pub(crate) fn adopt_tun(fd: RawFd) -> io::Result<(File, String)> {
     let mut request = ifreq("")?;
     // SAFETY: TUNGETIFF writes one `ifreq`, which outlives the call; other descriptors refuse it.
@@ -73,7 +73,7 @@ pub(crate) fn adopt_tun(fd: RawFd) -> io::Result<(File, String)> {
     // SAFETY: as above.
     check(unsafe { libc::fcntl(fd, libc::F_SETFL, status | libc::O_NONBLOCK) })?;
     // A copy of our own: the number stays valid for a later reload that names it again.
-    // SAFETY: F_DUPFD_CLOEXEC gives a new descriptor that nobody else owns.
+    // SAFETY: F_DUPFD_CLOEXEC gives a new descriptor without another owner.
     let own = unsafe { OwnedFd::from_raw_fd(check(libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3))?) };
     let name = request.ifr_name.iter().take_while(|c| **c != 0);
     Ok((
@@ -124,9 +124,9 @@ pub(crate) enum Unfit {
     Failed(io::Error),
 }
 
-/// Sees to it that an interface has this MTU and is up. What is so already takes no capability.
+/// Sets an interface's MTU and takes it up. No capability is needed if both are set already.
 pub(crate) fn bring_up(name: &str, mtu: u32) -> Result<(), Unfit> {
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor without another owner.
     let socket = unsafe {
         OwnedFd::from_raw_fd(
             check(libc::socket(
@@ -168,10 +168,10 @@ pub(crate) fn bring_up(name: &str, mtu: u32) -> Result<(), Unfit> {
 /// `_IO(0x89, 0x4C)`: the network namespace of a socket, or of a TUN descriptor's interface.
 const SIOCGSKNS: libc::c_ulong = 0x894c;
 
-/// The network namespace that a TUN descriptor's interface is in. Told to whoever may administer
-/// it.
+/// The network namespace of a TUN descriptor's interface. The kernel gives it only to a process
+/// that may administer the namespace.
 pub(crate) fn namespace_of(tun: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: SIOCGSKNS takes no argument and gives a new descriptor that nobody else owns.
+    // SAFETY: SIOCGSKNS takes no argument and gives a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(check(libc::ioctl(tun, SIOCGSKNS as _))?) })
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn route_socket(namespace: Option<OwnedFd>) -> io::Result<OwnedFd> {
 
 fn own_route_socket() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor without another owner.
     let socket = unsafe {
         OwnedFd::from_raw_fd(check(libc::socket(
             libc::AF_NETLINK,

@@ -102,7 +102,7 @@ pub(crate) fn address_space() -> Option<u64> {
     (found && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// Fills `out` with random numbers that nobody can guess.
+/// Fills `out` with unpredictable random numbers.
 pub(crate) fn random(out: &mut [u8]) -> io::Result<()> {
     let mut rest = out;
     while !rest.is_empty() {

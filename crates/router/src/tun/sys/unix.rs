@@ -15,7 +15,7 @@ use pathmark_cc::Duration;
 use super::{Identity, check};
 
 /// Connects to a Unix stream socket without waiting: a listener whose queue is full gives
-/// [`io::ErrorKind::WouldBlock`], a path on which nobody listens
+/// [`io::ErrorKind::WouldBlock`], a path without a listener
 /// [`io::ErrorKind::ConnectionRefused`].
 pub(crate) fn try_connect(path: &Path) -> io::Result<OwnedFd> {
     let socket = unix_socket(libc::SOCK_NONBLOCK)?;
@@ -38,7 +38,7 @@ pub(crate) fn connect_within(path: &Path, patience: Duration) -> io::Result<Unix
 
 fn unix_socket(flags: libc::c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags;
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))?) })
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn wait(fds: &mut Vec<libc::pollfd>, timeout: Option<Duration>) -> io
 
 /// A set of descriptors to wait for.
 pub(crate) fn epoll() -> io::Result<OwnedFd> {
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) })
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn epoll_wait(
         Ok(Err(error)) => return Err(error),
         Err(_) => 0,
     };
-    // SAFETY: the kernel has written so many, and no more than the capacity.
+    // SAFETY: the kernel has written `found` events, and no more than the capacity.
     unsafe { events.set_len(usize::try_from(found).unwrap_or(0)) };
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The thread that moves packets is for packets: what else there is to do is done beside it.
+//! Background work, in other threads, does not delay the forwarding thread.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -114,10 +114,10 @@ fn pings_during_a_reload_of_many_routes() {
     }
 }
 
-/// How long pings take beside 1000 idle ports, and without them: a figure, not a test.
+/// Round-trip times of pings with 1,000 idle ports and without: a measurement, not a test.
 #[test]
 #[ignore = "a measurement: run it alone, with --release"]
-fn pings_beside_many_idle_ports() {
+fn pings_with_many_idle_ports() {
     let mut medians = Vec::new();
     for count in [0, 1000] {
         let mut bed = Bed::new();

@@ -1,4 +1,4 @@
-//! Coupling consecutive packets of one flow into a super-packet again.
+//! Coalescing consecutive packets of one flow into a super-packet (GRO).
 
 use pathmark_shim::checksum::Sum;
 
@@ -7,35 +7,35 @@ use crate::field::put_low;
 
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
-/// Flags that a coupled TCP segment may carry: ACK, and PSH, which ends the train.
+/// Flags of a TCP segment that can be coalesced: ACK, and PSH, which ends the super-packet.
 const TCP_ACK: u8 = 0x10;
 const TCP_PSH: u8 = 0x08;
 /// Longest super-packet: an IPv4 total length, or an IPv6 payload length and its header.
-const MAX_TRAIN: usize = 65_535;
-/// Most packets in one train; bounds the slices of one vectored write.
-const MAX_CARS: usize = 64;
-/// Longest header that is coupled: IPv6, and TCP with all its options.
+const MAX_SUPER: usize = 65_535;
+/// Most packets in one super-packet; bounds the slices of one vectored write.
+const MAX_SEGMENTS: usize = 64;
+/// Longest header: IPv6, and TCP with all its options.
 const MAX_HEADER: usize = 100;
 
-/// A run of packets that can leave as one super-packet: equal headers but for what segmentation
-/// changes, equal payload sizes (the last may be shorter), and checksums that are all still to be
-/// completed, so that none that was complete is ever replaced.
+/// Packets that can leave as one super-packet: their headers differ only in the fields that
+/// segmentation changes, their payload sizes are equal (the last may be shorter), and their
+/// checksums are all partial, so that no complete checksum is replaced.
 #[derive(Debug)]
-pub struct Train {
+pub struct Coalescer {
     first: Header,
     /// Header of the super-packet.
     bytes: [u8; MAX_HEADER],
     /// Payload bytes of the first packet.
     size: usize,
     payload: usize,
-    cars: usize,
+    segments: usize,
     offload: Offload,
-    /// TCP: PSH was seen.
+    /// TCP: the last segment carries PSH.
     push: bool,
     closed: bool,
 }
 
-/// Where the headers of a packet that could be coupled are.
+/// Header offsets of a packet that can be coalesced.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     kind: GsoKind,
@@ -46,7 +46,7 @@ struct Header {
 }
 
 impl Header {
-    /// `None` if such a packet always travels alone.
+    /// `None` if the packet cannot be coalesced.
     fn find(bytes: &[u8], offload: Offload) -> Option<Self> {
         let partial = offload.checksum?;
         if offload.gso.is_some() {
@@ -82,8 +82,8 @@ impl Header {
     }
 }
 
-impl Train {
-    /// Starts a train with a packet; `None` if it is one that always travels alone.
+impl Coalescer {
+    /// Starts with a packet; `None` if it cannot be coalesced.
     #[must_use]
     pub fn start(bytes: &[u8], offload: Offload) -> Option<Self> {
         let first = Header::find(bytes, offload)?;
@@ -98,16 +98,16 @@ impl Train {
             bytes: header,
             size,
             payload: size,
-            cars: 1,
+            segments: 1,
             offload,
             push,
             closed: push,
         })
     }
 
-    /// Couples the next packet, if it continues the train.
-    pub fn couple(&mut self, bytes: &[u8], offload: Offload) -> bool {
-        if self.closed || self.cars == MAX_CARS || offload != self.offload {
+    /// Appends the next packet if it continues the last one.
+    pub fn append(&mut self, bytes: &[u8], offload: Offload) -> bool {
+        if self.closed || self.segments == MAX_SEGMENTS || offload != self.offload {
             return false;
         }
         let len = self.first.len;
@@ -118,7 +118,7 @@ impl Train {
         else {
             return false;
         };
-        if len + self.payload + payload > MAX_TRAIN {
+        if len + self.payload + payload > MAX_SUPER {
             return false;
         }
         let (Some(mine), Some(theirs)) = (self.bytes.get(..len), bytes.get(..len)) else {
@@ -134,11 +134,12 @@ impl Train {
         }
         self.closed = payload < self.size || self.push;
         self.payload += payload;
-        self.cars += 1;
+        self.segments += 1;
         true
     }
 
-    /// True if `next` is what segmenting a super-packet with header `first` would have made here.
+    /// True if segmenting a super-packet with header `first` would make a packet with header `next`
+    /// here.
     fn continues(&self, first: &[u8], next: &[u8]) -> bool {
         let Header { kind, upper, .. } = self.first;
         let (Some((ip, rest)), Some((next_ip, next_rest))) =
@@ -147,8 +148,8 @@ impl Train {
             return false;
         };
         let same_ip = match (ip, next_ip) {
-            // Version, type of service; flags, TTL, protocol; addresses. Not length, checksum; the
-            // identification counts on where it matters, that is without DF (RFC 6864).
+            // Version, type of service; flags, TTL, protocol; addresses. Not length and checksum.
+            // The identification increases by 1 per packet, compared only without DF (RFC 6864).
             (
                 [
                     v,
@@ -181,7 +182,7 @@ impl Train {
                     naddresses @ ..,
                 ],
             ) if upper == 20 => {
-                let id = u16::from_be_bytes([*i0, *i1]).wrapping_add(self.cars as u16);
+                let id = u16::from_be_bytes([*i0, *i1]).wrapping_add(self.segments as u16);
                 (v, tos, flags, f1, ttl, p) == (nv, ntos, nflags, nf1, nttl, np)
                     && addresses == naddresses
                     && (flags & 0x40 != 0 || id == u16::from_be_bytes([*n0, *n1]))
@@ -252,16 +253,16 @@ impl Train {
             && tail == ntail
     }
 
-    /// What kind of super-packet it becomes.
+    /// The kind of the super-packet.
     #[must_use]
     pub fn kind(&self) -> GsoKind {
         self.first.kind
     }
 
-    /// Packets coupled so far.
+    /// Packets so far.
     #[must_use]
-    pub fn cars(&self) -> usize {
-        self.cars
+    pub fn segments(&self) -> usize {
+        self.segments
     }
 
     /// Bytes of header in front of each packet's payload.
@@ -270,10 +271,10 @@ impl Train {
         self.first.len
     }
 
-    /// The header of the super-packet, to be followed by the payloads of all its packets, and what
-    /// is left undone in it. `None` for a single packet, which leaves as it came.
+    /// The header of the super-packet, to be followed by the payloads of all its packets, and the
+    /// offloads to request for it. `None` for a single packet, which leaves unchanged.
     pub fn finish(&mut self) -> Option<(&[u8], Offload)> {
-        if self.cars < 2 {
+        if self.segments < 2 {
             return None;
         }
         let Header { kind, upper, len } = self.first;

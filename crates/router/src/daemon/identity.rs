@@ -1,0 +1,23 @@
+//! The router's name in shims.
+
+use std::net::IpAddr;
+
+use xcp_proto::Identity;
+
+use crate::config::Config;
+
+/// How shims name this router: its id, and one address of each version, if a port has one that
+/// others can reach.
+pub(super) fn identity(config: &Config) -> Identity {
+    let mut identity = Identity::new(config.id);
+    let addresses = config.ports.iter().flat_map(|port| &port.addresses);
+    // Backwards, so that the first one stays.
+    for address in addresses.rev() {
+        match address {
+            IpAddr::V4(v4) if !v4.is_link_local() => identity.v4 = *v4,
+            IpAddr::V6(v6) if !v6.is_unicast_link_local() => identity.v6 = *v6,
+            _ => {}
+        }
+    }
+    identity
+}
