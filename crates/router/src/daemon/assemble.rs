@@ -7,9 +7,9 @@ use pathmark_cc::{Instant, LinkController};
 use pathmark_link::Link;
 use pathmark_link::keys::{LinkContext, build_link, build_schedule, build_wire};
 use pathmark_link::queue::BadRed;
-use pathmark_protocols::shim::Identity;
 
 use super::clouds;
+use super::identity::identity;
 use crate::config::{Config, Interface, PortSpec};
 use crate::forward::{
     Classifier, EcnRule, Frame, PortSettings, Router, RouterConfig, RouterPort, Target, route_table,

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use pathmark_link::DropCause;
 use serde::Serialize;
 
-use super::prometheus::{escaped, head};
-use super::snapshot::{LinkView, Snapshot};
 use crate::forward::{Refused, RouterPort};
 
 /// IP packets of a port since it came up. Each segment of a super-packet is one packet.

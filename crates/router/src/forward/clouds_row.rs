@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use pathmark_cc::{CloudMetrics, LinkAlgorithm, XcpRequest};
+use pathmark_cc::{CloudEstimate, CloudMetrics, LinkAlgorithm, XcpRequest};
 use pathmark_link::queue::{DropTail, Limit};
 use pathmark_link::{Link, LinkConfig, Port, Schedule, Shaper, WireConfig};
-use xcp_edge::{Edge, Estimator, Key, Limits, Prober, Requester};
+use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Own, Prober, Requester};
 use xcp_proto::Repr;
 use xcp_proto::header::{Body, LastRouter};
 

@@ -3,7 +3,7 @@
 use pathmark_link::queue::Popped;
 use pathmark_protocols::shim::Carrier;
 
-use super::pool::Account;
+use super::account::Account;
 use crate::offload::{GsoKind, Offload};
 
 /// A packet in a buffer of the pool.

@@ -8,14 +8,15 @@ use pathmark_protocols::packet::Row;
 use pathmark_protocols::shim::Carrier;
 use pathmark_protocols::shim::Identity;
 
+use super::account::Account;
 use super::classify::{Classifier, tell_alike, write_answer};
-use super::clouds::CloudMeter;
+use super::cloud_meter::CloudMeter;
 use super::counters::Counters;
 use super::deadlines::Deadlines;
-use super::examine::Route;
 use super::frame::Frame;
-use super::pool::{Account, LARGE, Pool};
+use super::pool::{LARGE, Pool};
 use super::port::RouterPort;
+use super::route::Route;
 use super::tally::Refused;
 use super::trust::Trust;
 use crate::ip::{Reassembly, RouteTable, Routes, TokenBucket};

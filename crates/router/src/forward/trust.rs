@@ -2,10 +2,6 @@
 
 use std::net::IpAddr;
 
-use pathmark_protocols::shim::Carrier;
-
-use super::classify::Classifier;
-use super::port::RouterPort;
 use crate::ip::Prefix;
 
 /// Whose shims a port reads and writes. All others' packets are plain traffic to it.

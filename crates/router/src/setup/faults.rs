@@ -5,7 +5,8 @@ use std::io;
 
 use pathmark_link::keys::nearest;
 
-use super::plan::{Wanted, tun, wanted};
+use super::interfaces::tun;
+use super::plan::{Wanted, wanted};
 use super::sight::{FoundRule, Sight};
 use super::state::Rule;
 use crate::config::Config;

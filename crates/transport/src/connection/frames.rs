@@ -183,12 +183,12 @@ impl Connection {
                     }
                     let difference = self.feedback.on_frame(at.opened.number, frame);
                     let is_answer = difference.is_some_and(|seen| seen.is_answer());
-                    let heard_of = if is_answer {
-                        &mut heard.answer
+                    let reported = if is_answer {
+                        &mut report.answer
                     } else {
-                        &mut heard.feedback
+                        &mut report.feedback
                     };
-                    *heard_of = heard_of.or(difference);
+                    *reported = reported.or(difference);
                     report.peer_time = report.peer_time.or(Some(frame.time));
                 }
                 Frame::ImmediateAck => summary.immediate_ack = true,

@@ -34,7 +34,7 @@ impl Check<'_> {
         };
         match keys.capacity.as_ref().map(Spanned::get_ref) {
             Some(CapacitySpec::Auto) => pace.follow = true,
-            Some(CapacitySpec::Told(rate)) => pace.capacity = Some(*rate),
+            Some(CapacitySpec::Fixed(rate)) => pace.capacity = Some(*rate),
             None => {}
         }
         Ok(pace)
