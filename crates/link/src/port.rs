@@ -308,8 +308,8 @@ impl<P> Port<P> {
         while let Some((at, rate)) = self.shaper.turn(now) {
             self.stats.on_rate(at, Some(rate));
             if self.follow.is_none() {
-                let told = capacity::told(None, &self.shaper, self.hint);
-                self.law.on_capacity(now, told);
+                let capacity = capacity::effective(None, &self.shaper, self.hint);
+                self.law.on_capacity(now, capacity);
             }
         }
         if self
@@ -321,7 +321,7 @@ impl<P> Port<P> {
         }
         if let Queues::Two(separation) = &mut self.queues
             && separation.window_is_over(now)
-            && let Some(rate) = capacity::told(self.follow.as_deref(), &self.shaper, self.hint)
+            && let Some(rate) = capacity::effective(self.follow.as_deref(), &self.shaper, self.hint)
             && let Some(capacity) = separation.capacity(now, rate)
         {
             if let Some(law) = self.law.controller() {

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_used_is_lost() {
+    fn unused_opportunities_are_lost() {
         let mut cursor = cursor("1\n2\n4\n");
         cursor.deliver(700);
         cursor.skip_to(Instant::from_millis(2));

@@ -86,7 +86,7 @@ impl Path {
         let mut relay = Relay {
             epoch: now(),
             server: server.local_addr()?,
-            forward: link(scenario, stack.link_controller(), scenario.loss, 1)?,
+            forward: link(scenario, &stack.link_controller(), scenario.loss, 1)?,
             reverse: link(scenario, "none", 0.0, 4)?,
             exits: HashMap::new(),
             state: Arc::clone(&state),

@@ -374,7 +374,7 @@ words! {
 
 words! {
     /// Whether the port declares the loss rate of the link behind it.
-    Told: "whether the loss is declared" {
+    Declared: "whether the loss is declared" {
         /// It does.
         Declared = "declared",
         /// It does not.

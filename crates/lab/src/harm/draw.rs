@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use pathmark_link::impair::Random;
 
-use super::axis::{Buffer, Burst, Count, Lossy, Mix, Percent, Rate, Size, Time, Told};
+use super::axis::{Buffer, Burst, Count, Declared, Lossy, Mix, Percent, Rate, Size, Time};
 use super::cell::{Cell, Group};
 
 /// Of 150 cells, how many each group has.
@@ -163,7 +163,7 @@ impl Dice {
                 per,
                 burst: self.one(Burst::Single, &[Burst::Five]),
                 lossy: self.one(Lossy::Through, &[Lossy::Begins, Lossy::Ends]),
-                told: self.one(Told::Undeclared, &[Told::Declared]),
+                declared: self.one(Declared::Undeclared, &[Declared::Declared]),
                 flows: self.mix(),
                 rtt: self.rtt(),
             },

@@ -38,9 +38,9 @@ fn goodput_of_all_is_bytes_over_time() {
         algorithm: UDP.to_owned(),
         ..flow("udp", 0.0, 30, None)
     };
-    let mut beside = one_by_one;
-    beside.flows.push(udp.clone());
-    assert_eq!(value(&beside, Metric::Goodput, None), Some(8e6));
+    let mut with_udp = one_by_one;
+    with_udp.flows.push(udp.clone());
+    assert_eq!(value(&with_udp, Metric::Goodput, None), Some(8e6));
     assert_eq!(value(&run(vec![udp]), Metric::Goodput, None), Some(12e6));
 }
 
@@ -77,7 +77,7 @@ fn late_goodput_is_of_the_last_window() {
     assert_eq!(value(&result, Metric::LateGoodput, Some("udp")), Some(4e6));
 }
 
-/// Files beside downloads without an end have a mean completion, once all of them arrived.
+/// Files with downloads without an end have a mean completion, once all of them arrived.
 #[test]
 fn completion_is_of_the_flows_that_have_an_end() {
     let file = |name: &str, completion_s| FlowResult {
@@ -128,7 +128,7 @@ fn percentiles_of_completion() {
     );
 }
 
-/// A row about some flows says nothing of others: UDP beside does not make TCPs unfair.
+/// A row about some flows says nothing of others: UDP does not make TCPs unfair.
 #[test]
 fn fairness_is_of_the_flows_that_a_row_names() {
     let flows = vec![
@@ -153,7 +153,7 @@ fn fairness_is_of_the_flows_that_a_row_names() {
     );
 }
 
-/// A flow that was told to stop is measured until then.
+/// A flow with a stop time is measured until then.
 #[test]
 fn what_was_stopped_ended() {
     let stopped = FlowResult {

@@ -94,7 +94,7 @@ fn a_new_flow_with_each_packet_is_worth_one_in_all() {
 }
 
 #[test]
-fn small_flows_that_last_buy_nothing_for_a_large_one_beside_them() {
+fn small_flows_that_last_buy_nothing_for_a_large_one() {
     let worth = worth(|ms, flows| {
         let now = Instant::from_millis(ms);
         flows.note(now, &packet(1, 1500, Carried::Foreign));

@@ -108,8 +108,8 @@ impl Watch {
         self.acting
     }
 
-    /// The law's interval: how fast those that obey can. The least of some seconds counts, and none
-    /// while somebody is suspected, for what flows say of themselves moves it.
+    /// The law's interval: the time in which flows can obey. The least of some seconds counts, and
+    /// none while a flow is suspected, for it depends on what flows declare.
     pub(crate) fn set_interval(&mut self, interval: Duration) {
         if !self.busy {
             self.interval[0] = self.interval[0].min(interval);

@@ -182,7 +182,7 @@ fn a_flood_is_served_as_plain_traffic() {
 }
 
 #[test]
-fn plain_flows_keep_what_they_need_beside_flows_that_are_aside() {
+fn plain_flows_keep_what_they_need_with_flows_set_aside() {
     let mut rig = Rig::new(50);
     let mut senders = [modest(), sender(3_750_000, |_| 2), sender(1_500_000, |_| 3)];
     senders[2].carried = Carried::Foreign;
@@ -218,7 +218,7 @@ fn who_sends_less_comes_back_and_who_goes_on_stays() {
 }
 
 #[test]
-fn nobody_is_judged_who_starves_nobody() {
+fn flows_that_starve_no_other_are_not_judged() {
     // More than there is, but all have as much.
     let mut rig = Rig::new(50);
     let flows: [fn(u64) -> u32; 4] = [|_| 1, |_| 2, |_| 3, |_| 4];

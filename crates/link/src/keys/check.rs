@@ -33,7 +33,7 @@ impl Reader {
     }
 }
 
-/// How fast a link is, and what its control law is told of that.
+/// The rate of a link, and the capacity that its control law gets.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
     /// Rate, of a trace the mean; absent: unlimited.
@@ -42,7 +42,7 @@ pub struct Pace {
     pub trace: Option<Arc<Trace>>,
     /// What the control law may count on.
     pub capacity: Option<RateValue>,
-    /// The control law is told what the link could send lately.
+    /// The control law gets the rate that the link could send at in the last seconds.
     pub follow: bool,
     /// Changes that come with a trace.
     pub changes: Vec<ChangeSpec>,

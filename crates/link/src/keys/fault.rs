@@ -100,7 +100,7 @@ impl Source<'_> {
         }
     }
 
-    /// What the TOML reader found, told in our words.
+    /// The fault that the TOML reader found, with a message of ours.
     #[must_use]
     pub fn syntax(&self, error: &toml::de::Error) -> Fault {
         self.locate(error.span(), explain(error.message()))

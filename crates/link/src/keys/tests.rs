@@ -97,25 +97,25 @@ fn every_key_is_read() {
 
 #[test]
 fn unknown_keys_suggest_the_nearest_of_both() {
-    let told = |text: &str| parse(text).unwrap_err().to_string();
-    let rate = told("name = \"l\"\nrte = \"1Mbit\"\n");
+    let error = |text: &str| parse(text).unwrap_err().to_string();
+    let rate = error("name = \"l\"\nrte = \"1Mbit\"\n");
     assert_eq!(
         rate,
         "links.toml:2: rte: unknown name `rte`: did you mean `rate`?"
     );
-    let name = told("rate = \"1Mbit\"\nnme = \"l\"\n");
+    let name = error("rate = \"1Mbit\"\nnme = \"l\"\n");
     assert_eq!(
         name,
         "links.toml:2: nme: unknown name `nme`: did you mean `name`?"
     );
-    let neither = told("colour = 1\n");
+    let neither = error("colour = 1\n");
     assert!(
         neither.contains("expected one of `name`, `rate`, `capacity`"),
         "{neither}"
     );
-    let missing = told("rate = \"1Mbit\"\n");
+    let missing = error("rate = \"1Mbit\"\n");
     assert!(missing.contains("missing field `name`"), "{missing}");
-    let inner = told("name = \"l\"\nqueue = { limt = \"1p\" }\n");
+    let inner = error("name = \"l\"\nqueue = { limt = \"1p\" }\n");
     assert!(
         inner.contains(":2: queue.limt: ") && inner.contains("`limit`"),
         "{inner}"

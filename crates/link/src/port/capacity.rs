@@ -45,13 +45,17 @@ impl<P> Port<P> {
     /// The capacity for the control law, in bytes per second.
     #[must_use]
     pub fn capacity(&self) -> Option<u64> {
-        told(self.follow.as_deref(), &self.shaper, self.hint)
+        effective(self.follow.as_deref(), &self.shaper, self.hint)
     }
 }
 
 /// The capacity that a control law gets: the measured one if `follow` is set, else the rate; at
 /// most the hint.
-pub(super) fn told(follow: Option<&Follow>, shaper: &Shaper, hint: Option<u64>) -> Option<u64> {
+pub(super) fn effective(
+    follow: Option<&Follow>,
+    shaper: &Shaper,
+    hint: Option<u64>,
+) -> Option<u64> {
     let rate = follow.map(Follow::rate).or_else(|| shaper.rate());
     match (rate, hint) {
         (Some(rate), Some(hint)) => Some(rate.min(hint)),

@@ -58,10 +58,15 @@ impl Law {
         Instant::from_nanos(now.as_nanos().saturating_sub(self.stalled))
     }
 
-    pub(super) fn on_estimate(&mut self, now: Instant, upstream: Upstream, told: &CloudEstimate) {
+    pub(super) fn on_estimate(
+        &mut self,
+        now: Instant,
+        upstream: Upstream,
+        estimate: &CloudEstimate,
+    ) {
         let now = self.clock(now);
         if let Some(controller) = &mut self.controller {
-            controller.on_estimate(now, upstream, told);
+            controller.on_estimate(now, upstream, estimate);
         }
     }
 

@@ -128,7 +128,7 @@ pub trait Queue<P>: Send {
 pub enum Pushed {
     /// It waits.
     Queued,
-    /// It was dropped, as [`Owner::dropped`] was told.
+    /// It was dropped, and passed to [`Owner::dropped`].
     Dropped(DropCause),
 }
 

@@ -60,15 +60,15 @@ mod tests {
             heard,
             ..Rates::default()
         };
-        let told = (0..n).map(|_| {
+        let bonuses = (0..n).map(|_| {
             unused.on_departure(own, other);
             unused.turn(OWED, &rates)
         });
-        told.last().unwrap_or(0)
+        bonuses.last().unwrap_or(0)
     }
 
     #[test]
-    fn what_is_left_to_others_that_wait_is_told_on_top() {
+    fn the_law_gets_a_bonus_while_another_class_waits() {
         let mut unused = Unused::default();
         assert_eq!(windows(&mut unused, 1, (0, 9), OWED - 32_000), 1000);
         assert_eq!(windows(&mut unused, 9, (0, 9), OWED - 32_000), 10_000);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_on_top_where_nobody_waits() {
+    fn no_bonus_while_no_other_class_waits() {
         let mut unused = Unused::default();
         assert_eq!(windows(&mut unused, 100, (0, 0), OWED / 2), 0);
         assert_eq!(windows(&mut unused, 100, (3, 0), OWED / 2), 0);

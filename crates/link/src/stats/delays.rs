@@ -67,11 +67,11 @@ mod tests {
         ] {
             delays.count(nanos, packets);
         }
-        let told: Vec<_> = delays.cumulative().collect();
-        assert_eq!(told.len(), BOUNDS);
-        assert_eq!(told[0], (65_536e-9, 3));
-        assert_eq!(told[1], (131_072e-9, 7));
-        assert_eq!((told[15].1, told[16]), (7, (4.294_967_296, 15)));
+        let counts: Vec<_> = delays.cumulative().collect();
+        assert_eq!(counts.len(), BOUNDS);
+        assert_eq!(counts[0], (65_536e-9, 3));
+        assert_eq!(counts[1], (131_072e-9, 7));
+        assert_eq!((counts[15].1, counts[16]), (7, (4.294_967_296, 15)));
         assert_eq!(delays.packets(), 31);
     }
 }

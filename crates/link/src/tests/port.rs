@@ -138,12 +138,12 @@ fn only_tail_drops_of_feedback_are_told() {
         for (id, carried) in (0..).zip(arrivals) {
             port.arrive(Instant::ZERO, arrival(1000, *carried), id, &mut log);
         }
-        let told = events.lock().unwrap();
-        let told = told
+        let reported = events.lock().unwrap();
+        let reported = reported
             .iter()
             .filter(|event| event.starts_with("drop"))
             .count();
-        (log.drops.len(), told)
+        (log.drops.len(), reported)
     };
     let plain = Carried::Foreign;
     // One queue for all.
@@ -160,8 +160,8 @@ fn only_tail_drops_of_feedback_are_told() {
     };
     let red = Red::new(red, Some(1_000_000), Random::new(1, "red")).unwrap();
     let red = Port::new(Instant::ZERO, Box::new(red), Shaper::new(Some(1_000_000)));
-    let (dropped, told) = drops(red, &[VCP; 100]);
-    assert!(dropped > 50 && told == 0, "{dropped} {told}");
+    let (dropped, reported) = drops(red, &[VCP; 100]);
+    assert!(dropped > 50 && reported == 0, "{dropped} {reported}");
     // Two queues in a room for two packets.
     let two = || {
         let limit = Limit::Packets(2);
@@ -222,8 +222,8 @@ fn a_trace_says_when_packets_leave_and_what_the_link_could_have_carried() {
     // 15 opportunities of 1500 bytes in 100 ms, of which the last one counts for the next.
     assert_eq!(port.stats().capacity_bytes(ms(100)), 14 * 1500);
     port.advance(ms(100));
-    let told = events.lock().unwrap();
-    let rates: Vec<&str> = told
+    let reported = events.lock().unwrap();
+    let rates: Vec<&str> = reported
         .iter()
         .filter_map(|e| e.strip_prefix("capacity "))
         .collect();
@@ -245,7 +245,7 @@ fn varying() -> (Port<u32>, Arc<std::sync::Mutex<Vec<String>>>) {
     (port, events)
 }
 
-fn told(events: &std::sync::Mutex<Vec<String>>) -> Vec<u64> {
+fn capacities(events: &std::sync::Mutex<Vec<String>>) -> Vec<u64> {
     let events = events.lock().unwrap();
     let rates = events.iter().filter_map(|e| e.strip_prefix("capacity "));
     rates.map(|rate| rate.parse().unwrap()).collect()
@@ -256,27 +256,30 @@ fn a_law_is_told_no_more_than_the_hint_however_the_rate_turns() {
     let (mut port, events) = varying();
     port.set_capacity(Instant::ZERO, Some(200_000));
     port.advance(Instant::from_millis(100));
-    assert!(told(&events).iter().all(|rate| *rate <= 200_000));
-    assert_eq!(told(&events).last(), Some(&200_000));
+    assert!(capacities(&events).iter().all(|rate| *rate <= 200_000));
+    assert_eq!(capacities(&events).last(), Some(&200_000));
 }
 
 #[test]
 fn a_law_that_is_told_nothing_hears_what_was_and_nothing_of_what_comes() {
     let (mut port, events) = varying();
     port.follow(Instant::ZERO, 125_000);
-    assert_eq!(told(&events), [125_000]);
+    assert_eq!(capacities(&events), [125_000]);
     while let Some(at) = port
         .deadline()
         .filter(|at| *at <= Instant::from_millis(200))
     {
         port.advance(at);
     }
-    let told = told(&events);
+    let reported = capacities(&events);
     // Every 20 ms; an opportunity at the moment itself is not over yet.
-    assert_eq!(told.len(), 11, "{told:?}");
-    assert!(told[1..=5].iter().all(|rate| *rate <= 150_000), "{told:?}");
-    assert!(told[6..].is_sorted(), "{told:?}");
-    assert_eq!(told[10], 50 * 15_000, "{told:?}");
+    assert_eq!(reported.len(), 11, "{reported:?}");
+    assert!(
+        reported[1..=5].iter().all(|rate| *rate <= 150_000),
+        "{reported:?}"
+    );
+    assert!(reported[6..].is_sorted(), "{reported:?}");
+    assert_eq!(reported[10], 50 * 15_000, "{reported:?}");
 }
 
 #[test]

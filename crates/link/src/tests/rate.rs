@@ -104,8 +104,8 @@ fn a_law_sees_no_time_in_which_its_port_did_not_run() {
     assert_eq!(port.deadline(), Some(ms(60)));
     port.advance(ms(60));
     port.advance(ms(1110));
-    let told = events.lock().unwrap().clone();
-    assert_eq!(told.last().unwrap(), "timer 110 with 0");
+    let reported = events.lock().unwrap().clone();
+    assert_eq!(reported.last().unwrap(), "timer 110 with 0");
     // The next one is due at 210 ms of the law's clock.
     port.advance(ms(1160));
     assert_eq!(port.deadline(), Some(ms(1210)));

@@ -44,15 +44,15 @@ struct Fate {
 /// Flows with feedback, and the bytes that one of them sends in each millisecond, by turns: these
 /// fill their own queue.
 #[derive(Clone, Copy)]
-struct Beside(u64, u32);
-const NOBODY: Beside = Beside(0, 0);
-const ONE: Beside = Beside(1, 1500);
+struct Others(u64, u32);
+const NONE: Others = Others(0, 0);
+const ONE: Others = Others(1, 1500);
 /// 100 flows, so that all others have 1/33 of the link.
-const MANY: Beside = Beside(100, 1250);
+const MANY: Others = Others(100, 1250);
 
 /// Sends `of(ms)` in each millisecond, as (flow, bytes), for 20 s.
 fn fates(
-    Beside(heard, bytes): Beside,
+    Others(heard, bytes): Others,
     mut of: impl FnMut(u64) -> Vec<(u32, u32)>,
 ) -> impl Fn(u32) -> Fate {
     let mut port = port();
@@ -95,8 +95,8 @@ fn fates(
 /// and each waits for some packets under way, not for the queue of 40 ms.
 #[test]
 fn a_call_beside_a_flood_loses_nothing_and_does_not_wait() {
-    for beside in [NOBODY, ONE] {
-        let fate = fates(beside, |ms| {
+    for others in [NONE, ONE] {
+        let fate = fates(others, |ms| {
             let mut sent = vec![(1, 1250), (1, 1250)];
             if ms % 20 == 0 {
                 sent.push((2, 250));
@@ -134,7 +134,7 @@ fn the_first_packets_of_a_connection_do_not_wait() {
 /// nothing, though 10 Mbit/s do not suffice for all.
 #[test]
 fn who_sends_less_than_half_of_a_share_loses_nothing() {
-    let fate = fates(NOBODY, |ms| {
+    let fate = fates(NONE, |ms| {
         let mut sent = vec![(1, 1500)];
         if ms % 2 == 0 {
             sent.push((2, 1500));
@@ -156,7 +156,7 @@ fn who_sends_less_than_half_of_a_share_loses_nothing() {
 /// packet comes before, between or after theirs in each millisecond.
 #[test]
 fn new_flows_by_the_thousand_do_not_starve_the_others() {
-    let fate = fates(NOBODY, |ms| {
+    let fate = fates(NONE, |ms| {
         let name = 1_000 + 2 * ms as u32;
         let mut sent = vec![(name, 1250), (name + 1, 1250)];
         let place = ((ms as u32).wrapping_mul(0x9E37_79B1) >> 16) % 3;
@@ -173,7 +173,7 @@ fn new_flows_by_the_thousand_do_not_starve_the_others() {
 /// lost or waits behind the flood's.
 #[test]
 fn new_flows_by_the_thousand_do_not_hold_up_calls() {
-    let fate = fates(NOBODY, |ms| {
+    let fate = fates(NONE, |ms| {
         let name = 1_000 + 2 * ms as u32;
         let mut sent = Vec::new();
         if ms > 2_000 {
@@ -217,7 +217,7 @@ fn sparse_flows_leave_connections_that_begin_their_part() {
 /// 1200 bytes and two small ones of each, neither wait nor get lost.
 #[test]
 fn handshakes_beside_large_flows_do_not_wait() {
-    let fate = fates(NOBODY, |ms| {
+    let fate = fates(NONE, |ms| {
         let mut sent = vec![(1, 1250), (2, 1250)];
         // Each 2 s, one after the other, 30 ms from packet to packet.
         let (since, group) = (ms % 2_000, (ms / 2_000) as u32);

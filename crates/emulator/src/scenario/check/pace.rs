@@ -26,7 +26,7 @@ fn follows(trace: Trace, changes: Vec<ChangeSpec>) -> Pace {
 
 impl Check<'_> {
     /// How fast a direction of a link is: a rate, or a trace with its mean rate; and what its law
-    /// is told of that.
+    /// gets of that.
     pub(super) fn pace(&self, keys: &Direction, link: &str) -> Result<Pace, Fault> {
         let mut pace = match &keys.rate {
             Some(given) => self.rate(given, keys, link)?,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::super::axis::{Buffer, Burst, Count, Lossy, Mix, Percent, Rate, Size, Time, Told};
+use super::super::axis::{Buffer, Burst, Count, Declared, Lossy, Mix, Percent, Rate, Size, Time};
 use super::{BadCell, Group, Values};
 
 cells! {
@@ -44,7 +44,7 @@ cells! {
         /// When.
         lossy: Lossy,
         /// Whether the port declares it.
-        told: Told,
+        declared: Declared,
         /// Flows across it.
         flows: Mix,
         /// Propagation round trip.

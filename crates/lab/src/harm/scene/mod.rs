@@ -5,7 +5,7 @@ mod text;
 
 use std::fmt::Write as _;
 
-use super::axis::{Buffer, Burst, Lossy, Told};
+use super::axis::{Buffer, Burst, Declared, Lossy};
 use super::cell::Cell;
 use pathmark_link::impair::Random;
 use text::{Scene, queue};
@@ -71,12 +71,12 @@ impl Cell {
                 per,
                 burst,
                 lossy,
-                told,
+                declared,
                 flows,
                 rtt,
             } => {
                 let mut more = scene.lossy(per, burst, lossy);
-                if told == Told::Declared {
+                if declared == Declared::Declared {
                     let _ = writeln!(more, "corruption = \"{per}\"");
                 }
                 scene.marked("radio", "S", "D", rate, &rtt.part(2), &more);

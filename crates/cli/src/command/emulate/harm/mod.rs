@@ -156,7 +156,7 @@ impl Law {
     fn roles(&self) -> Roles<'_> {
         Roles {
             law: &self.name,
-            port: self.port,
+            port: &self.port,
             guest: self.guest,
         }
     }

@@ -58,7 +58,7 @@ pub(super) struct Judged {
     pub(super) group: &'static str,
     pub(super) law: String,
     /// What marked ports run.
-    pub(super) port: &'static str,
+    pub(super) port: String,
     /// It does harm.
     pub(super) harm: bool,
     /// One of the two runs was ended for its many packets; its figures are of the time until then.
@@ -99,7 +99,7 @@ impl Report {
                     cell: cell.to_string(),
                     group: cell.group().name(),
                     law: law.name.clone(),
-                    port: law.port,
+                    port: law.port.clone(),
                     harm: figures.iter().any(|figure| figure.harm),
                     cut: run.packets.max(cubic.packets) >= MOST_PACKETS,
                     figures,
