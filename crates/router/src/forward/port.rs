@@ -6,9 +6,9 @@ use pathmark_cc::{Arrival, Instant};
 
 use crate::core::{DropCause, Link, Owner};
 
-use super::account::Account;
 use super::classify::Classifier;
 use super::frame::{Carrier, Frame};
+use super::pool::Account;
 use super::tally::Tally;
 use super::trust::Trust;
 

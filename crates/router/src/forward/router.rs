@@ -6,13 +6,12 @@ use pathmark_cc::{Answer, Arrival, Instant};
 use vcp_proto::mark::Row;
 use xcp_proto::Identity;
 
-use super::account::Account;
 use super::classify::{Classifier, write_answer};
 use super::cloud_meter::CloudMeter;
 use super::counters::Counters;
 use super::deadlines::Deadlines;
 use super::frame::{Carrier, Frame};
-use super::pool::{LARGE, Pool};
+use super::pool::{Account, LARGE, Pool};
 use super::port::RouterPort;
 use super::route::Route;
 use super::shim::tell_alike;
