@@ -493,7 +493,7 @@ fn forged_shims_do_not_move_the_interval() {
     };
     let honest = packet(Duration::from_millis(80), 1400);
     let forged = [Duration::from_secs(88), Duration::from_micros(100)].map(|rtt| packet(rtt, 56));
-    let mut answers = Vec::new();
+    let mut marks = Vec::new();
     let mut buffer = [0; 2000];
     let mut exchange = |packet: &[u8]| {
         a.send(packet).unwrap();
@@ -508,17 +508,14 @@ fn forged_shims_do_not_move_the_interval() {
     for second in 0..20u32 {
         let _ = exchange(&forged[second as usize % 2]);
         while start.elapsed() < Duration::from_millis(100) * (second + 1) {
-            answers.push(exchange(&honest));
+            marks.push(exchange(&honest));
             // Some 5.6 Mbit/s.
             next += Duration::from_millis(2);
             thread::sleep(next.saturating_duration_since(Instant::now()));
         }
     }
     // 2.293 × 86.1 ms, the upper end of the class of 80 ms.
-    answers.drain(..answers.len() / 2);
-    assert!(
-        answers.iter().all(|t_rho| *t_rho == answers[0]),
-        "{answers:?}"
-    );
-    assert_eq!(answers[0], 198);
+    marks.drain(..marks.len() / 2);
+    assert!(marks.iter().all(|t_rho| *t_rho == marks[0]), "{marks:?}");
+    assert_eq!(marks[0], 198);
 }

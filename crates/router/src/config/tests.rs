@@ -297,7 +297,7 @@ fn a_law_is_told_the_least_of_rate_and_capacity() {
         let text = format!("[[port]]\nname = \"a\"\ntun = \"a0\"\ncontroller = \"xcp\"\n{keys}");
         parse(&text)
     };
-    let capacity = |keys: &str| {
+    let bits = |keys: &str| {
         let config = port(keys).unwrap();
         let context = LinkContext {
             now: pathmark_cc::Instant::ZERO,
@@ -309,16 +309,10 @@ fn a_law_is_told_the_least_of_rate_and_capacity() {
         let metrics = link.port().metrics().unwrap();
         metrics.xcp.unwrap().capacity * 8
     };
-    assert_eq!(capacity("rate = \"10Mbit\""), 10_000_000);
-    assert_eq!(capacity("capacity = \"8Mbit\""), 8_000_000);
-    assert_eq!(
-        capacity("rate = \"10Mbit\"\ncapacity = \"8Mbit\""),
-        8_000_000
-    );
-    assert_eq!(
-        capacity("rate = \"10Mbit\"\ncapacity = \"20Mbit\""),
-        10_000_000
-    );
+    assert_eq!(bits("rate = \"10Mbit\""), 10_000_000);
+    assert_eq!(bits("capacity = \"8Mbit\""), 8_000_000);
+    assert_eq!(bits("rate = \"10Mbit\"\ncapacity = \"8Mbit\""), 8_000_000);
+    assert_eq!(bits("rate = \"10Mbit\"\ncapacity = \"20Mbit\""), 10_000_000);
     assert!(port("").unwrap_err().contains("add `rate`, or `capacity`"));
     let nothing = port("capacity = 0").unwrap_err();
     assert!(nothing.contains("at least 8bit"), "{nothing}");

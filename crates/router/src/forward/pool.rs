@@ -6,7 +6,7 @@
 
 use pathmark_cc::{Duration, Instant};
 
-use super::account::Account;
+pub(super) use super::account::Account;
 use super::frame::Frame;
 use crate::offload::Offload;
 

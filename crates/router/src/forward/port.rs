@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pathmark_cc::{Arrival, Instant};
 use pathmark_link::{DropCause, Link, Owner};
+use pathmark_protocols::shim::Carrier;
 
-use super::account::Account;
 use super::classify::Classifier;
 use super::frame::Frame;
+use super::pool::Account;
 use super::tally::Tally;
 use super::trust::Trust;
-use pathmark_protocols::shim::Carrier;
 
 /// Time that a super-packet may take on the link and still pass as a whole, in microseconds: below
 /// what shaping promises to smooth.

@@ -8,13 +8,12 @@ use pathmark_protocols::packet::Row;
 use pathmark_protocols::shim::Carrier;
 use pathmark_protocols::shim::Identity;
 
-use super::account::Account;
 use super::classify::{Classifier, tell_alike, write_answer};
 use super::cloud_meter::CloudMeter;
 use super::counters::Counters;
 use super::deadlines::Deadlines;
 use super::frame::Frame;
-use super::pool::{LARGE, Pool};
+use super::pool::{Account, LARGE, Pool};
 use super::port::RouterPort;
 use super::route::Route;
 use super::tally::Refused;

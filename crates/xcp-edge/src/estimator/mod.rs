@@ -55,8 +55,7 @@ const TRAINS_FOR_ESTIMATE: u32 = 3;
 const FIRST_SHARE_MS: u64 = 100;
 /// Rate of a train, in 10^-6 of the capacity, so that a packet of it always waits at the link.
 const FASTER_PPM: u64 = 1_050_000;
-/// One train in this many is sent back to back, to measure the capacity; the second value holds
-/// while the capacity is not known.
+/// One train in this many is sent back to back; the second value holds while C is not known.
 const CAPACITY_EVERY: u32 = 4;
 const CAPACITY_EVERY_UNSURE: u32 = 2;
 /// Least packets of a train, and those of one for the capacity.
