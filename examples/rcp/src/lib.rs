@@ -1,0 +1,101 @@
+//! RCP, the Rate Control Protocol, as a protocol of one's own (Dukkipati, "Rate Control Protocol
+//! (RCP): Congestion control to make flows complete quickly", PhD thesis, Stanford University,
+//! 2007).
+//!
+//! A router offers one rate R to all flows of a port. Each packet carries a rate, which ports lower
+//! to theirs; the receiver returns it, and the sender sends at it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `header.rs` | the shim: rate, round trip, router |
+//! | `port.rs` | the port's law: equation 1 |
+//! | `sender.rs` | the sender's law |
+//! | `signal.rs` | counters of the receiver, and the signal of endpoints |
+//!
+//! [`register`] makes all of it known to a process. After that, `rcp` is a law and a port's law
+//! like any other: in scenarios, in `compare`, and in `vcp-router`'s configuration.
+//!
+//! ```text
+//! cargo run --release -p pathmark-rcp -- emulate five-files \
+//!     --set flow.ftp.algorithm=rcp --set link.bottleneck.controller=rcp
+//! cargo run --release -p pathmark-rcp -- compare --algorithms rcp,xcp,cubic
+//! ```
+//!
+//! **Limits.** A sender has no response of its own to losses while an RCP router answers: the paper
+//! has none. So every router on the path has to run RCP, or have more capacity than those that do.
+
+#![forbid(unsafe_code)]
+
+mod header;
+mod port;
+mod sender;
+mod signal;
+
+use std::error::Error;
+use std::sync::Arc;
+
+use pathmark_cc::{Algorithm, Explicit, LinkAlgorithm};
+use pathmark_protocols::Protocol;
+use pathmark_shim::Kind;
+use pathmark_transport::Signal;
+
+pub use header::{LEN, Repr};
+pub use port::RcpLink;
+pub use sender::RcpSender;
+pub use signal::RcpSignal;
+
+/// The number of RCP's shims.
+pub const KIND: Kind = Kind::FIRST_FREE;
+
+/// A rate that no port offers, in bytes per second: a packet that no router has answered.
+pub const UNANSWERED: u64 = 1 << 48;
+
+/// The name of both laws.
+const NAME: &str = "rcp";
+
+#[derive(Debug)]
+struct Rcp;
+
+impl Protocol for Rcp {
+    fn kind(&self) -> Kind {
+        KIND
+    }
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn read(&self, payload: &[u8]) -> Option<[u64; 3]> {
+        let header = Repr::parse(payload)?;
+        Some([header.rate, header.rtt_us.into(), 0])
+    }
+
+    fn write(&self, [rate, _, _]: [u64; 3], router: u16, payload: &mut [u8]) -> bool {
+        let Some(mut header) = Repr::parse(payload) else {
+            return false;
+        };
+        if rate < header.rate {
+            header.rate = rate;
+            header.router = router;
+        }
+        header.emit(payload)
+    }
+
+    fn signal(&self) -> Arc<dyn Signal> {
+        Arc::new(RcpSignal)
+    }
+}
+
+/// Makes RCP known to this process: its shim, its signal and both laws, under the name `rcp`.
+///
+/// # Errors
+/// If the name or the number of its shims is taken, as by an earlier call.
+pub fn register() -> Result<(), Box<dyn Error>> {
+    pathmark_protocols::register(&Rcp)?;
+    let kind = KIND.number();
+    LinkAlgorithm::register(NAME, kind, |now, rate, _| Box::new(RcpLink::new(now, rate)))?;
+    Algorithm::register(NAME, Some(Explicit::Own(kind)), |_, mtu| {
+        Box::new(RcpSender::new(mtu))
+    })?;
+    Ok(())
+}

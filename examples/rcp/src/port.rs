@@ -1,0 +1,189 @@
+//! The port's law: one rate for all flows.
+
+use pathmark_cc::{
+    Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, OwnWords,
+};
+
+use crate::KIND;
+
+/// α and β of equation 1, in thousandths: the values of the thesis' simulations.
+const ALPHA: i128 = 400;
+const BETA: i128 = 226;
+/// The longest time between two updates, unless round trips are shorter (10 ms in the thesis).
+const LONGEST: Duration = Duration::from_millis(10);
+/// The mean round trip before a packet stated one.
+const FIRST_RTT_US: u64 = 100_000;
+/// A packet's round trip weighs 1/64 in the mean.
+const WEIGHT: u64 = 64;
+/// The least rate is this part of the capacity, so that packets always come.
+const LEAST_PART: u64 = 1_000;
+
+/// An RCP port. Its state does not depend on the number of flows.
+#[derive(Debug)]
+pub struct RcpLink {
+    /// Bytes per second.
+    capacity: u64,
+    /// R in bytes per second.
+    rate: u64,
+    mean_rtt_us: u64,
+    /// Bytes that arrived since the last update.
+    bytes: u64,
+    updated: Instant,
+    /// Flows sent since the last update.
+    next: Option<Instant>,
+}
+
+impl RcpLink {
+    /// A port that starts at `now` and sends `bytes_per_second`.
+    #[must_use]
+    pub fn new(now: Instant, bytes_per_second: u64) -> Self {
+        Self {
+            capacity: bytes_per_second.max(1),
+            rate: bytes_per_second.max(1),
+            mean_rtt_us: FIRST_RTT_US,
+            bytes: 0,
+            updated: now,
+            next: None,
+        }
+    }
+
+    /// R: what the port offers to each flow, in bytes per second.
+    #[must_use]
+    pub const fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_micros(self.mean_rtt_us).clamp(Duration::from_millis(1), LONGEST)
+    }
+
+    /// R ← R · (1 + T/d · (α·(C − y) − β·q/d) / C), between a thousandth of C and C (equation 1).
+    fn update(&mut self, now: Instant, queue: u64) {
+        let elapsed = now - self.updated;
+        let nanos = elapsed.as_nanos().max(1);
+        let capacity = i128::from(self.capacity);
+        let input = (u128::from(self.bytes) * 1_000_000_000 / nanos).min(1 << 60);
+        let spare = capacity - i128::try_from(input).unwrap_or(capacity);
+        let rtt = i128::from(self.mean_rtt_us.max(1));
+        let drain = i128::from(queue.min(1 << 50)) * 1_000_000 / rtt;
+        let change = ALPHA * spare - BETA * drain;
+        let time = i128::try_from(elapsed.as_micros()).unwrap_or(rtt).min(rtt);
+        let rate = i128::from(self.rate);
+        let rate = rate + rate * time / rtt * change / (1000 * capacity);
+        let least = (self.capacity / LEAST_PART).max(1);
+        self.rate = u64::try_from(rate.max(0)).unwrap_or(u64::MAX);
+        self.rate = self.rate.clamp(least, self.capacity);
+        (self.bytes, self.updated) = (0, now);
+    }
+}
+
+impl LinkController for RcpLink {
+    fn on_arrival(&mut self, now: Instant, arrival: &Arrival, _queue: u64) {
+        self.bytes = self.bytes.saturating_add(arrival.bytes.into());
+        if let Carried::Own(OwnWords {
+            kind,
+            words: [_, rtt_us, _],
+        }) = arrival.carried
+            && kind == KIND.number()
+            && rtt_us > 0
+        {
+            // No header moves the mean beyond ten seconds.
+            let rtt_us = rtt_us.min(10_000_000);
+            self.mean_rtt_us = (self.mean_rtt_us * (WEIGHT - 1) + rtt_us) / WEIGHT;
+        }
+        if self.next.is_none() {
+            self.updated = now;
+            self.next = Some(now + self.interval());
+        }
+    }
+
+    fn on_departure(&mut self, _now: Instant, packet: &Arrival, _queue: u64) -> Answer {
+        match packet.carried {
+            Carried::Own(own) if own.kind == KIND.number() => Answer::Own(OwnWords {
+                kind: own.kind,
+                words: [self.rate, 0, 0],
+            }),
+            _ => Answer::None,
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, queue: u64) {
+        let idle = self.bytes == 0 && queue == 0;
+        self.update(now, queue);
+        // A port without traffic offers all of its link, and waits for a packet.
+        let rests = idle && self.rate == self.capacity;
+        self.next = (!rests).then(|| now + self.interval());
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.next
+    }
+
+    fn on_capacity(&mut self, _now: Instant, bytes_per_second: u64) {
+        self.capacity = bytes_per_second.max(1);
+        self.rate = self.rate.min(self.capacity);
+    }
+
+    fn metrics(&self) -> LinkMetrics {
+        let mut metrics = LinkMetrics::default();
+        metrics.interval = self.interval();
+        metrics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn foreign(bytes: u32) -> Arrival {
+        Arrival {
+            bytes,
+            flow_hash: 0,
+            carried: Carried::Foreign,
+        }
+    }
+
+    /// Equation 1 by hand: C = 1 MB/s, d = 100 ms, T = 10 ms, R = C.
+    #[test]
+    fn known_answers() {
+        for (bytes, queue, rate) in [
+            // y = C, no queue: nothing changes.
+            (10_000, 0, 1_000_000),
+            // y = 2C: 1 + 0.1 · 0.4 · (1 − 2) = 0.96.
+            (20_000, 0, 960_000),
+            // y = C and a queue of C·d: 1 − 0.1 · 0.226 = 0.9774.
+            (10_000, 100_000, 977_400),
+            // y = 0: R stays at C, its bound.
+            (1, 0, 1_000_000),
+        ] {
+            let mut port = RcpLink::new(Instant::ZERO, 1_000_000);
+            port.on_arrival(Instant::ZERO, &foreign(bytes), 0);
+            let due = port.deadline().unwrap();
+            assert_eq!(due, Instant::from_millis(10));
+            port.on_timer(due, queue);
+            assert_eq!(port.rate(), rate, "{bytes} {queue}");
+        }
+    }
+
+    #[test]
+    fn bounds_hold_whatever_arrives() {
+        let mut port = RcpLink::new(Instant::ZERO, 1_000_000);
+        let mut now = Instant::ZERO;
+        for round in 0..1000 {
+            let words = [u64::MAX, u64::MAX, u64::MAX];
+            let carried = Carried::Own(OwnWords {
+                kind: KIND.number(),
+                words,
+            });
+            let arrival = Arrival {
+                carried,
+                ..foreign(u32::MAX)
+            };
+            port.on_arrival(now, &arrival, u64::MAX);
+            now = port.deadline().unwrap();
+            port.on_timer(now, if round % 2 == 0 { u64::MAX } else { 0 });
+            assert!((1_000..=1_000_000).contains(&port.rate()));
+        }
+        assert_eq!(port.rate(), 1_000);
+    }
+}
