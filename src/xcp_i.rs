@@ -25,8 +25,8 @@ use pathmark_transport::TransportConfig;
 use pathmark_transport::driver::now;
 use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Prober, Requester};
 
+pub use pathmark_protocols::signals::HostClouds;
 pub use xcp_edge::ShortSecret;
-pub use xcp_proto::HostClouds;
 
 /// UDP port of messages: the routers' default.
 const PORT: u16 = 6653;

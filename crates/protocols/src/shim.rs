@@ -35,7 +35,16 @@ pub enum Carrier {
     Ecn,
 }
 
-/// What of an IP header shims have to do with.
+impl Carrier {
+    /// True if a shim carries it.
+    #[inline]
+    #[must_use]
+    pub const fn is_shim(&self) -> bool {
+        matches!(self, Self::Vcp(_) | Self::Shim { .. })
+    }
+}
+
+/// The part of an IP header that the reading of shims needs.
 pub trait Outer {
     /// A hash of the source address.
     fn source_hash(&self) -> u32;

@@ -6,7 +6,9 @@ use pathmark_cc::{Algorithm, Carrier, Explicit};
 use pathmark_transport::{Signal, TransportConfig};
 use qs_proto::QuickStartSignal;
 use vcp_proto::{VcpEcnSignal, VcpSignal};
-use xcp_proto::{HostClouds, XcpSignal};
+use xcp_proto::XcpSignal;
+
+pub use xcp_proto::HostClouds;
 
 use crate::registry;
 

@@ -35,8 +35,10 @@ fn flows_share_an_emulated_port() {
     let rcp = emulated("rcp", "rcp");
     rcp.expect()
         .utilization_at_least("bottleneck", 0.9)
-        .jain_at_least(0.98)
-        .drops_at_most("bottleneck", 0)
+        .converges_within("download", 0.98, Duration::from_secs(2))
+        // A flow that starts adds its share before the port has lowered the others' (the thesis
+        // says so, too).
+        .drops_at_most("bottleneck", 20)
         .queue_at_most_bdp("bottleneck", 0.5)
         .completion_within("file", Duration::from_millis(1500))
         .met()

@@ -33,7 +33,14 @@ use ceilings::Figures;
 /// Files of more lines have a ceiling of their own.
 const MOST_LINES: usize = 400;
 /// Crates of laws and protocols: whatever matches on a protocol there is at home.
-const AT_HOME: [&str; 5] = ["cc", "qs-proto", "vcp-proto", "xcp-proto", "xcp-edge"];
+const AT_HOME: [&str; 6] = [
+    "cc",
+    "protocols",
+    "qs-proto",
+    "vcp-proto",
+    "xcp-edge",
+    "xcp-proto",
+];
 /// What is counted of packages: a name, and what `cargo tree` is asked.
 const PACKAGES: [(&str, &[&str]); 3] = [
     ("library", &["-p", "pathmark"]),

@@ -26,6 +26,8 @@ pub(super) fn knows(source: &Source) -> Knows {
 
 fn names_one(text: &str) -> bool {
     let plain = text.to_lowercase().replace('_', "");
+    // The router's program has a name of its own.
+    let plain = plain.replace("vcp-router", "").replace("vcprouter", "");
     NAMES.iter().any(|name| plain.contains(name))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use xcp_proto::HostClouds;
+use pathmark_protocols::signals::HostClouds;
 
 use crate::scenario::{FlowSetup, Scenario};
 

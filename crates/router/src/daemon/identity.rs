@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use xcp_proto::Identity;
+use pathmark_protocols::shim::Identity;
 
 use crate::config::Config;
 

@@ -73,13 +73,11 @@ impl RouterPort {
         (arrival, carrier): (Arrival, Carrier),
         packets: u32,
     ) -> (Arrival, Carrier) {
-        match carrier {
-            Carrier::Vcp(_) | Carrier::Shim { .. } if !believed => {
-                self.not_believed += u64::from(packets);
-                Classifier::plain(arrival)
-            }
-            _ => (arrival, carrier),
+        if believed || !carrier.is_shim() {
+            return (arrival, carrier);
         }
+        self.not_believed += u64::from(packets);
+        Classifier::plain(arrival)
     }
 
     /// Packets whose shim it did not believe.

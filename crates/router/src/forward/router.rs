@@ -321,7 +321,7 @@ impl Router {
             true => Classifier::unread(&route.layout),
             false => self.classifier.classify_first(bytes, &route.layout, packet),
         };
-        let shim = !believed && matches!(known.1, Carrier::Vcp(_) | Carrier::Shim { .. });
+        let shim = !believed && known.1.is_shim();
         let (arrival, carrier) = match shim {
             false => known,
             true => Classifier::plain(known.0),
