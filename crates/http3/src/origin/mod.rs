@@ -1,0 +1,12 @@
+//! An origin server of a directory's files.
+
+mod counters;
+mod digests;
+mod list;
+mod read;
+mod send;
+mod serve;
+mod write;
+
+pub use counters::Counts;
+pub use serve::{Limits, Origin};

@@ -1,0 +1,140 @@
+//! Responses on their way, with a limit of time for each piece.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use sha2::{Digest, Sha256};
+use tokio::task::JoinHandle;
+
+use crate::fields::{Sha256Digest, Span};
+use crate::plan::Reply;
+use crate::root::read_piece;
+use crate::wire::{LinkError, ServerExchange};
+
+/// Why a request did not end as planned.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("reading the file failed: {0}")]
+    Read(#[from] io::Error),
+    #[error("the file changed during the response")]
+    Changed,
+}
+
+/// A request and its response, each step of which has a limit of time.
+pub(super) struct Exchange {
+    link: ServerExchange,
+    stall: Duration,
+    /// The request is a HEAD: its response has no content.
+    head_only: bool,
+    status: u16,
+}
+
+/// Waits for a step as long as the limit.
+async fn within<T>(
+    limit: Duration,
+    step: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, LinkError> {
+    let step = tokio::time::timeout(limit, step).await;
+    step.unwrap_or(Err(LinkError::TimedOut))
+}
+
+impl Exchange {
+    pub(super) const fn new(link: ServerExchange, stall: Duration, head_only: bool) -> Self {
+        Self {
+            link,
+            stall,
+            head_only,
+            status: 0,
+        }
+    }
+
+    /// The status of the response; 0 before it.
+    pub(super) const fn status(&self) -> u16 {
+        self.status
+    }
+
+    pub(super) const fn is_head_only(&self) -> bool {
+        self.head_only
+    }
+
+    pub(super) async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
+        within(self.stall, self.link.data()).await
+    }
+
+    pub(super) async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
+        within(self.stall, self.link.trailers()).await
+    }
+
+    pub(super) async fn respond(&mut self, head: Response<()>) -> Result<(), LinkError> {
+        self.status = head.status().as_u16();
+        within(self.stall, self.link.respond(head)).await
+    }
+
+    pub(super) async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
+        within(self.stall, self.link.send(data)).await
+    }
+
+    pub(super) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
+        within(self.stall, self.link.finish(trailers)).await
+    }
+
+    /// Sends a response that is whole in memory; what is left of the request is not read.
+    pub(super) async fn reply(
+        &mut self,
+        reply: &Reply,
+        now: std::time::SystemTime,
+    ) -> Result<(), LinkError> {
+        self.respond(reply.head(now)).await?;
+        if !self.head_only {
+            self.send(reply.body.clone()).await?;
+        }
+        self.finish(None).await
+    }
+
+    /// Sends bytes of a file, and gives them to `hasher`.
+    pub(super) async fn send_span(
+        &mut self,
+        file: &Arc<File>,
+        span: Span,
+        hasher: &mut Option<Sha256>,
+    ) -> Result<(), Broken> {
+        let (mut position, end) = (span.first, span.end());
+        let mut next = read(file, position, end);
+        while position < end {
+            let piece = next.await.map_err(io::Error::other)??;
+            position += piece.len() as u64;
+            next = read(file, position, end);
+            if let Some(hasher) = hasher {
+                hasher.update(&piece);
+            }
+            self.send(piece).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a piece on a thread that may block.
+fn read(file: &Arc<File>, from: u64, end: u64) -> JoinHandle<io::Result<Bytes>> {
+    let file = Arc::clone(file);
+    tokio::task::spawn_blocking(move || read_piece(&file, from, end))
+}
+
+/// Runs what may block on a thread for that.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)
+}
+
+/// The digest of what a hasher has seen.
+pub(super) fn digest_of(hasher: Sha256) -> Sha256Digest {
+    hasher.finalize().into()
+}

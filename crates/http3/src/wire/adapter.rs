@@ -1,0 +1,100 @@
+//! A connection for the `h3` crate.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h3::error::Code;
+use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
+use pathmark_transport::connection::ConnectionError as Lost;
+use pathmark_transport::driver;
+
+use super::frames::Frames;
+use super::streams::{BidiStream, RecvStream, SendStream, short};
+
+/// A connection whose handshake is complete, with the limit of frames on its streams.
+#[derive(Clone, Debug)]
+pub(super) struct Adapter {
+    connection: driver::Connection,
+    limit: u64,
+}
+
+impl Adapter {
+    pub(super) const fn new(connection: driver::Connection, limit: u64) -> Self {
+        Self { connection, limit }
+    }
+
+    fn both(&self, (send, recv): (driver::SendStream, driver::RecvStream)) -> BidiStream {
+        let recv = RecvStream::new(recv, Frames::bidirectional(self.limit));
+        BidiStream::new(SendStream::new(send), recv)
+    }
+}
+
+/// The end of a connection in `h3`'s types.
+fn lost(error: Lost) -> ConnectionErrorIncoming {
+    match error {
+        Lost::PeerApplication { code, .. } => {
+            ConnectionErrorIncoming::ApplicationClose { error_code: code }
+        }
+        Lost::TimedOut | Lost::HandshakeTimedOut => ConnectionErrorIncoming::Timeout,
+        error => ConnectionErrorIncoming::Undefined(Arc::new(error)),
+    }
+}
+
+/// The same for a stream that ends with its connection.
+pub(super) fn no_stream(error: Lost) -> StreamErrorIncoming {
+    StreamErrorIncoming::ConnectionErrorIncoming {
+        connection_error: lost(error),
+    }
+}
+
+impl quic::OpenStreams<Bytes> for Adapter {
+    type BidiStream = BidiStream;
+    type SendStream = SendStream;
+
+    fn poll_open_bidi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::BidiStream, StreamErrorIncoming>> {
+        let opened = ready!(self.connection.poll_open_bi(cx)).map_err(no_stream)?;
+        Poll::Ready(Ok(self.both(opened)))
+    }
+
+    fn poll_open_send(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::SendStream, StreamErrorIncoming>> {
+        let send = ready!(self.connection.poll_open_uni(cx)).map_err(no_stream)?;
+        Poll::Ready(Ok(SendStream::new(send)))
+    }
+
+    fn close(&mut self, code: Code, reason: &[u8]) {
+        self.connection.close(short(code.value()), reason);
+    }
+}
+
+impl quic::Connection<Bytes> for Adapter {
+    type RecvStream = RecvStream;
+    type OpenStreams = Self;
+
+    fn poll_accept_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::RecvStream, ConnectionErrorIncoming>> {
+        let recv = ready!(self.connection.poll_accept_uni(cx)).map_err(lost)?;
+        let frames = Frames::unidirectional(self.limit);
+        Poll::Ready(Ok(RecvStream::new(recv, frames)))
+    }
+
+    fn poll_accept_bidi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::BidiStream, ConnectionErrorIncoming>> {
+        let accepted = ready!(self.connection.poll_accept_bi(cx)).map_err(lost)?;
+        Poll::Ready(Ok(self.both(accepted)))
+    }
+
+    fn opener(&self) -> Self::OpenStreams {
+        self.clone()
+    }
+}

@@ -1,0 +1,130 @@
+//! The client's side of a connection.
+
+use std::future::poll_fn;
+
+use bytes::{Buf, Bytes};
+use h3::client::{RequestStream, SendRequest};
+use h3::error::Code;
+use http::{HeaderMap, Request, Response};
+use pathmark_transport::driver;
+
+use super::adapter::Adapter;
+use super::error::LinkError;
+use super::streams::BidiStream;
+
+/// Interim responses before the final one at most.
+const MAX_INTERIM: usize = 16;
+
+/// Begins requests on a connection. The connection is closed when the last clone and the last
+/// exchange are dropped.
+#[derive(Clone)]
+pub struct ClientLink(SendRequest<Adapter, Bytes>);
+
+/// A request and its response. It is cancelled if it is dropped before its end.
+pub struct ClientExchange {
+    stream: RequestStream<BidiStream, Bytes>,
+    /// The request is whole.
+    sent: bool,
+    _link: ClientLink,
+}
+
+impl ClientLink {
+    /// Begins HTTP/3 on a connection whose handshake is complete. A task of the runtime drives the
+    /// connection until it is closed. `max_head` bounds the header sections of responses.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn new(connection: driver::Connection, max_head: u64) -> Result<Self, LinkError> {
+        let adapter = Adapter::new(connection, max_head);
+        let mut builder = h3::client::builder();
+        builder.max_field_section_size(max_head).send_grease(false);
+        let (mut driver, requests) = builder.build(adapter).await?;
+        tokio::spawn(async move {
+            let end = poll_fn(|cx| driver.poll_close(cx)).await;
+            tracing::debug!(%end, "HTTP/3 connection ended");
+        });
+        Ok(Self(requests))
+    }
+
+    /// Sends a request's head.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn request(&self, head: Request<()>) -> Result<ClientExchange, LinkError> {
+        let mut link = self.clone();
+        let stream = link.0.send_request(head).await?;
+        Ok(ClientExchange {
+            stream,
+            sent: false,
+            _link: link,
+        })
+    }
+}
+
+impl ClientExchange {
+    /// Sends bytes of the request's content.
+    ///
+    /// # Errors
+    /// [`LinkError`]; after [`LinkError::Reset`] the server may have responded all the same.
+    pub async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        Ok(self.stream.send_data(data).await?)
+    }
+
+    /// Ends the request.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
+        if let Some(trailers) = trailers {
+            self.stream.send_trailers(trailers).await?;
+        }
+        self.stream.finish().await?;
+        self.sent = true;
+        Ok(())
+    }
+
+    /// The head of the final response.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn response(&mut self) -> Result<Response<()>, LinkError> {
+        for _ in 0..=MAX_INTERIM {
+            let response = self.stream.recv_response().await?;
+            if !response.status().is_informational() {
+                return Ok(response);
+            }
+        }
+        Err(LinkError::Message(
+            "the server sends interim responses without end".to_owned(),
+        ))
+    }
+
+    /// The next bytes of the response's content; `None` at its end.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
+        let data = self.stream.recv_data().await?;
+        Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
+    }
+
+    /// The response's trailer section, once [`data`](Self::data) has returned `None`.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
+        Ok(self.stream.recv_trailers().await?)
+    }
+}
+
+impl Drop for ClientExchange {
+    fn drop(&mut self) {
+        if !self.sent {
+            self.stream.stop_stream(Code::H3_REQUEST_CANCELLED);
+        }
+        self.stream.stop_sending(Code::H3_REQUEST_CANCELLED);
+    }
+}

@@ -1,0 +1,153 @@
+//! The server's side of a connection.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use h3::error::Code;
+use h3::quic::SendStream as _;
+use h3::server::{Connection, RequestResolver, RequestStream};
+use http::{HeaderMap, Request, Response};
+use pathmark_transport::driver;
+
+use super::adapter::Adapter;
+use super::error::{LinkError, codes};
+use super::streams::BidiStream;
+
+/// Bytes of a HEADERS frame above the limit of a header section, so that a section above its limit
+/// gets status 431, and only one far above it a reset.
+const MARGIN: u64 = 16 * 1024;
+
+/// Requests of a connection.
+pub struct ServerLink(Connection<Adapter, Bytes>);
+
+/// A request whose head is not read yet.
+pub struct Incoming(RequestResolver<Adapter, Bytes>);
+
+/// A request and its response. It is reset if it is dropped before [`finish`](Self::finish).
+pub struct ServerExchange {
+    stream: RequestStream<BidiStream, Bytes>,
+    finished: bool,
+}
+
+impl ServerLink {
+    /// Begins HTTP/3 on a connection whose handshake is complete. `max_head` bounds the header
+    /// sections of requests.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn new(connection: driver::Connection, max_head: u64) -> Result<Self, LinkError> {
+        let adapter = Adapter::new(connection, max_head.saturating_add(MARGIN));
+        let mut builder = h3::server::builder();
+        builder.max_field_section_size(max_head).send_grease(false);
+        Ok(Self(builder.build(adapter).await?))
+    }
+
+    /// The next request; `None` once the client has closed the connection without an error. It may
+    /// be cancelled.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn next(&mut self) -> Result<Option<Incoming>, LinkError> {
+        match self.0.accept().await {
+            Ok(request) => Ok(request.map(Incoming)),
+            Err(error) => match error.into() {
+                LinkError::Closed => Ok(None),
+                error => Err(error),
+            },
+        }
+    }
+}
+
+impl Incoming {
+    /// Reads the head, which has `limit` to arrive.
+    ///
+    /// # Errors
+    /// [`LinkError`]; the stream is reset then, unless a status code explains the failure.
+    pub async fn head(self, limit: Duration) -> Result<(Request<()>, ServerExchange), LinkError> {
+        let Self(mut resolver) = self;
+        let frame = poll_fn(|cx| resolver.frame_stream.poll_next(cx));
+        let Ok(frame) = tokio::time::timeout(limit, frame).await else {
+            resolver.frame_stream.reset(codes::REQUEST_INCOMPLETE);
+            return Err(LinkError::TimedOut);
+        };
+        if frame.is_err() {
+            resolver.frame_stream.reset(codes::REQUEST_INCOMPLETE);
+        }
+        let resolved = resolver.accept_with_frame(frame)?;
+        let Ok(resolved) = tokio::time::timeout(limit, resolved.resolve()).await else {
+            return Err(LinkError::TimedOut);
+        };
+        let (request, stream) = resolved?;
+        let exchange = ServerExchange {
+            stream,
+            finished: false,
+        };
+        Ok((request, exchange))
+    }
+}
+
+impl ServerExchange {
+    /// The next bytes of the request's content; `None` at its end.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
+        let data = self.stream.recv_data().await?;
+        Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
+    }
+
+    /// The request's trailer section, once [`data`](Self::data) has returned `None`.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
+        Ok(self.stream.recv_trailers().await?)
+    }
+
+    /// Tells the client that the rest of the content is not needed.
+    pub fn stop(&mut self) {
+        self.stream.stop_sending(Code::H3_NO_ERROR);
+    }
+
+    /// Sends a response's head, interim (status 1xx) or final.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn respond(&mut self, head: Response<()>) -> Result<(), LinkError> {
+        Ok(self.stream.send_response(head).await?)
+    }
+
+    /// Sends bytes of the content.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        Ok(self.stream.send_data(data).await?)
+    }
+
+    /// Ends the response.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
+        if let Some(trailers) = trailers {
+            self.stream.send_trailers(trailers).await?;
+        }
+        self.stream.finish().await?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for ServerExchange {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
+        }
+        self.stream.stop_sending(Code::H3_NO_ERROR);
+    }
+}
