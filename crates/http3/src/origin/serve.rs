@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use http::StatusCode;
 use pathmark_transport::driver;
 use tokio::task::JoinSet;
 
@@ -11,7 +12,7 @@ use super::digests::Digests;
 use super::read::read;
 use super::send::{Broken, Exchange};
 use super::write::write;
-use crate::plan::{Ask, Method, Rules};
+use crate::plan::{Ask, Method, Rules, problem};
 use crate::root::Root;
 use crate::wire::{Incoming, LinkError, ServerLink};
 
@@ -123,7 +124,10 @@ impl Shared {
             Ok((request, link)) => {
                 let head_only = request.method() == http::Method::HEAD;
                 let mut exchange = Exchange::new(link, self.limits.stall, head_only);
-                let ended = self.respond(&request, &mut exchange).await;
+                let ended = match self.respond(&request, &mut exchange).await {
+                    Err(error) => explain(error, &mut exchange).await,
+                    ended => ended,
+                };
                 let status = exchange.status();
                 if status >= 400 {
                     count(&self.counters.refused);
@@ -161,4 +165,22 @@ impl Shared {
             Method::Put => write(self, exchange, ask).await,
         }
     }
+}
+
+/// Explains a failure of the server that came before its response; a later one resets the stream.
+async fn explain(error: Broken, exchange: &mut Exchange) -> Result<(), Broken> {
+    let (status, detail) = match &error {
+        Broken::Link(_) => return Err(error),
+        _ if exchange.status() != 0 => return Err(error),
+        Broken::Changed => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "another program writes to the file; try again when it is done".to_owned(),
+        ),
+        Broken::Read(error) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("the server could not read the file: {error}"),
+        ),
+    };
+    exchange.reply(&problem(status, &detail), now()).await?;
+    Ok(())
 }
