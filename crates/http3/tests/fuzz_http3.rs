@@ -10,7 +10,7 @@ use http::header::{HeaderName, HeaderValue};
 use http::{Request, Uri};
 use pathmark_http3::fields::{
     ContentRange, EntityTag, MAX_NAME, MAX_PARTS, PathName, TagList, parse_range, preferred_form,
-    resolve_ranges, sha256_digest, sha256_field, sha256_preference,
+    resolve_ranges, sha256_digest, sha256_field, sha256_preference, urgency,
 };
 use pathmark_http3::plan::{Ask, Piece, PutRights, Rules, file};
 use pathmark_http3::resource::{Kind, Stat, Time};
@@ -52,7 +52,7 @@ fn field_values(input: &[u8]) {
         let again = TagList::parse("If-Match", [tags.join(",").as_bytes()]);
         assert!(again.is_ok_and(|again| again.is_some()));
     }
-    assert!(sha256_preference([input]) <= 10);
+    assert!(sha256_preference([input]) <= 10 && urgency([input]) <= 7);
     let _ = preferred_form([input]);
 }
 

@@ -9,7 +9,7 @@ use http::StatusCode;
 use pathmark_http3::fields::sha256_field;
 use pathmark_http3::origin::Limits;
 use pathmark_http3::plan::{PutRights, Rules};
-use pathmark_http3::wire::{ALPN, LinkError};
+use pathmark_http3::wire::{ALPN, ClientExchange, LinkError};
 use sha2::{Digest, Sha256};
 
 use support::{Answer, Served, ask, bounded, connect, content, request};
@@ -367,6 +367,34 @@ async fn large_heads_are_refused() {
         assert!(connection.close_reason().is_none());
         let fine = ask(&link, request("GET", "/small", &[]), b"").await;
         assert_eq!(fine.content, b"small");
+    })
+    .await;
+}
+
+/// Of two responses that are on their way, the urgent one comes first (RFC 9218).
+#[tokio::test]
+async fn urgent_responses_overtake_others() {
+    bounded(async {
+        let served = Served::new(PutRights::None);
+        served.write("file", &content(20_000_000)).await;
+        let link = served.link().await;
+        let mut begun = Vec::new();
+        for priority in ["u=7", "u=0"] {
+            let request = request("GET", "/file", &[("priority", priority)]);
+            let mut exchange = link.request(request).await.unwrap();
+            exchange.finish(None).await.unwrap();
+            exchange.response().await.unwrap();
+            begun.push(exchange);
+        }
+        let (urgent, other) = (begun.pop().unwrap(), begun.pop().unwrap());
+        let read = async |mut exchange: ClientExchange| {
+            while exchange.data().await.unwrap().is_some() {}
+        };
+        tokio::select! {
+            biased;
+            () = read(other) => panic!("the urgent one is whole first"),
+            () = read(urgent) => {}
+        }
     })
     .await;
 }

@@ -7,6 +7,7 @@ mod content_range;
 mod digest;
 mod etag;
 mod percent;
+mod priority;
 mod range;
 mod structured;
 
@@ -15,6 +16,7 @@ pub use content_range::ContentRange;
 pub use digest::{Sha256Digest, sha256_digest, sha256_field, sha256_preference};
 pub use etag::{EntityTag, TagList};
 pub use percent::{MAX_NAME, PathError, PathName, encode_bytes, encode_name};
+pub use priority::urgency;
 pub use range::{MAX_PARTS, RangeError, RangeSpec, Span, parse_range, resolve_ranges};
 
 /// A field that does not follow its grammar.

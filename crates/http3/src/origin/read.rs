@@ -68,7 +68,7 @@ async fn send_file(
         exchange.respond(plan.head).await?;
         return Ok(exchange.finish(None).await?);
     }
-    let trailer = send_content(shared, exchange, plan, file, &stat).await?;
+    let trailer = send_content(shared, exchange, plan, file, (&stat, ask.urgency)).await?;
     // The client takes a response that is reset for none, whatever its length.
     unchanged(file, stat).await?;
     let trailers = trailer.map(|digest| digest_trailer(&digest));
@@ -81,9 +81,11 @@ async fn send_content(
     exchange: &mut Exchange,
     plan: FilePlan,
     file: &Arc<File>,
-    stat: &Stat,
+    (stat, urgency): (&Stat, u8),
 ) -> Result<Option<Sha256Digest>, Broken> {
     let whole = plan.is_whole(stat.size);
+    let bytes = plan.pieces.iter().map(Piece::length).sum();
+    exchange.hint(urgency, bytes);
     let mut hasher = (plan.trailer && whole).then(Sha256::new);
     exchange.respond(plan.head).await?;
     let settled = stat.is_settled(now());

@@ -63,6 +63,11 @@ impl Exchange {
         self.head_only
     }
 
+    /// Tells the transport how urgent the response is, and how long.
+    pub(super) fn hint(&self, urgency: u8, bytes: u64) {
+        self.link.hint(urgency, bytes);
+    }
+
     pub(super) async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
         within(self.stall, self.link.data()).await
     }

@@ -10,9 +10,11 @@ use std::time::SystemTime;
 use super::reply::{Reply, problem};
 use crate::fields::{
     BadField, EntityTag, Form, PathName, RangeSpec, Sha256Digest, TagList, parse_range,
-    preferred_form, sha256_digest, sha256_preference,
+    preferred_form, sha256_digest, sha256_preference, urgency,
 };
 
+/// Priority (RFC 9218).
+const PRIORITY: HeaderName = HeaderName::from_static("priority");
 /// Repr-Digest (RFC 9530).
 pub(crate) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 /// Want-Repr-Digest (RFC 9530).
@@ -101,6 +103,8 @@ pub struct Ask {
     pub if_range: Option<Option<EntityTag>>,
     /// The client wants a sha-256 digest.
     pub wants_digest: bool,
+    /// The urgency of the response (RFC 9218), 0 first.
+    pub urgency: u8,
     /// The form of a listing.
     pub form: Form,
     /// What it says of its content.
@@ -130,6 +134,7 @@ impl Ask {
             range,
             if_range,
             wants_digest: sha256_preference(lines(headers, &WANT_REPR_DIGEST)) > 0,
+            urgency: urgency(lines(headers, &PRIORITY)),
             form: preferred_form(lines(headers, &ACCEPT)),
             body: match method {
                 Method::Put => body(headers)?,

@@ -10,6 +10,7 @@ use pathmark_transport::connection::ConnectionError as Lost;
 use pathmark_transport::driver;
 
 use super::frames::Frames;
+use super::hints::Hints;
 use super::streams::{BidiStream, RecvStream, SendStream, short};
 
 /// A connection whose handshake is complete, with the limit of frames on its streams.
@@ -17,16 +18,26 @@ use super::streams::{BidiStream, RecvStream, SendStream, short};
 pub(super) struct Adapter {
     connection: driver::Connection,
     limit: u64,
+    hints: Hints,
 }
 
 impl Adapter {
-    pub(super) const fn new(connection: driver::Connection, limit: u64) -> Self {
-        Self { connection, limit }
+    pub(super) fn new(connection: driver::Connection, limit: u64) -> Self {
+        Self {
+            connection,
+            limit,
+            hints: Hints::default(),
+        }
+    }
+
+    /// Where hints for streams are left.
+    pub(super) fn hints(&self) -> Hints {
+        self.hints.clone()
     }
 
     fn both(&self, (send, recv): (driver::SendStream, driver::RecvStream)) -> BidiStream {
         let recv = RecvStream::new(recv, Frames::bidirectional(self.limit));
-        BidiStream::new(SendStream::new(send), recv)
+        BidiStream::new(SendStream::new(send, self.hints.clone()), recv)
     }
 }
 
@@ -65,7 +76,7 @@ impl quic::OpenStreams<Bytes> for Adapter {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::SendStream, StreamErrorIncoming>> {
         let send = ready!(self.connection.poll_open_uni(cx)).map_err(no_stream)?;
-        Poll::Ready(Ok(SendStream::new(send)))
+        Poll::Ready(Ok(SendStream::new(send, self.hints.clone())))
     }
 
     fn close(&mut self, code: Code, reason: &[u8]) {

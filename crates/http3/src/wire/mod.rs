@@ -10,6 +10,7 @@ mod adapter;
 mod client;
 mod error;
 pub mod frames;
+mod hints;
 mod server;
 mod streams;
 

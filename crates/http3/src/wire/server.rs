@@ -12,6 +12,7 @@ use pathmark_transport::driver;
 
 use super::adapter::Adapter;
 use super::error::{LinkError, codes};
+use super::hints::{Hint, Hints};
 use super::streams::BidiStream;
 
 /// Bytes of a HEADERS frame above the limit of a header section, so that a section above its limit
@@ -19,14 +20,21 @@ use super::streams::BidiStream;
 const MARGIN: u64 = 16 * 1024;
 
 /// Requests of a connection.
-pub struct ServerLink(Connection<Adapter, Bytes>);
+pub struct ServerLink {
+    connection: Connection<Adapter, Bytes>,
+    hints: Hints,
+}
 
 /// A request whose head is not read yet.
-pub struct Incoming(RequestResolver<Adapter, Bytes>);
+pub struct Incoming {
+    resolver: RequestResolver<Adapter, Bytes>,
+    hints: Hints,
+}
 
 /// A request and its response. It is reset if it is dropped before [`finish`](Self::finish).
 pub struct ServerExchange {
     stream: RequestStream<BidiStream, Bytes>,
+    hints: Hints,
     finished: bool,
 }
 
@@ -38,9 +46,11 @@ impl ServerLink {
     /// [`LinkError`].
     pub async fn new(connection: driver::Connection, max_head: u64) -> Result<Self, LinkError> {
         let adapter = Adapter::new(connection, max_head.saturating_add(MARGIN));
+        let hints = adapter.hints();
         let mut builder = h3::server::builder();
         builder.max_field_section_size(max_head).send_grease(false);
-        Ok(Self(builder.build(adapter).await?))
+        let connection = builder.build(adapter).await?;
+        Ok(Self { connection, hints })
     }
 
     /// The next request; `None` once the client has closed the connection without an error. It may
@@ -49,8 +59,11 @@ impl ServerLink {
     /// # Errors
     /// [`LinkError`].
     pub async fn next(&mut self) -> Result<Option<Incoming>, LinkError> {
-        match self.0.accept().await {
-            Ok(request) => Ok(request.map(Incoming)),
+        match self.connection.accept().await {
+            Ok(request) => Ok(request.map(|resolver| Incoming {
+                resolver,
+                hints: self.hints.clone(),
+            })),
             Err(error) => match error.into() {
                 LinkError::Closed => Ok(None),
                 error => Err(error),
@@ -65,7 +78,10 @@ impl Incoming {
     /// # Errors
     /// [`LinkError`]; the stream is reset then, unless a status code explains the failure.
     pub async fn head(self, limit: Duration) -> Result<(Request<()>, ServerExchange), LinkError> {
-        let Self(mut resolver) = self;
+        let Self {
+            mut resolver,
+            hints,
+        } = self;
         let frame = poll_fn(|cx| resolver.frame_stream.poll_next(cx));
         let Ok(frame) = tokio::time::timeout(limit, frame).await else {
             resolver.frame_stream.reset(codes::REQUEST_INCOMPLETE);
@@ -81,6 +97,7 @@ impl Incoming {
         let (request, stream) = resolved?;
         let exchange = ServerExchange {
             stream,
+            hints,
             finished: false,
         };
         Ok((request, exchange))
@@ -108,6 +125,14 @@ impl ServerExchange {
     /// Tells the client that the rest of the content is not needed.
     pub fn stop(&mut self) {
         self.stream.stop_sending(Code::H3_NO_ERROR);
+    }
+
+    /// Tells the transport, before the response, how urgent it is (RFC 9218: 0 to 7, the least
+    /// number first) and about how many bytes it has.
+    pub fn hint(&self, urgency: u8, bytes: u64) {
+        let priority = -i32::from(urgency);
+        let stream = self.stream.send_id().into_inner();
+        self.hints.leave(stream, Hint { priority, bytes });
     }
 
     /// Sends a response's head, interim (status 1xx) or final.
@@ -145,6 +170,7 @@ impl ServerExchange {
 
 impl Drop for ServerExchange {
     fn drop(&mut self) {
+        let _ = self.hints.take(self.stream.send_id().into_inner());
         if !self.finished {
             self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
         }

@@ -11,11 +11,13 @@ use pathmark_transport::driver;
 use super::adapter::no_stream;
 use super::error::codes;
 use super::frames::Frames;
+use super::hints::Hints;
 
 /// A sending part, with what `h3` has handed over and the connection has no room for yet.
 pub(super) struct SendStream {
     stream: driver::SendStream,
     writing: Option<WriteBuf<Bytes>>,
+    hints: Hints,
 }
 
 /// A receiving part behind the filter of frames.
@@ -63,10 +65,19 @@ fn read_error(error: driver::ReadError) -> StreamErrorIncoming {
 }
 
 impl SendStream {
-    pub(super) const fn new(stream: driver::SendStream) -> Self {
+    pub(super) const fn new(stream: driver::SendStream, hints: Hints) -> Self {
         Self {
             stream,
             writing: None,
+            hints,
+        }
+    }
+
+    /// Passes on a hint. The stream has ended if that fails.
+    fn take_hint(&mut self) {
+        if let Some(hint) = self.hints.take(self.stream.id().as_u64()) {
+            let _ = self.stream.set_priority(hint.priority);
+            let _ = self.stream.announce(hint.bytes);
         }
     }
 }
@@ -114,6 +125,7 @@ impl quic::SendStream<Bytes> for SendStream {
             let error = io::Error::other("the piece before this one is not written yet");
             return Err(StreamErrorIncoming::Unknown(Box::new(error)));
         }
+        self.take_hint();
         self.writing = Some(data.into());
         Ok(())
     }
