@@ -250,3 +250,22 @@ fn place(
     };
     Ok((draft.place(name, existing), there.is_some()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_the_disk_have_their_status() {
+        for (number, status) in [
+            (rustix::io::Errno::NOSPC, 507),
+            (rustix::io::Errno::DQUOT, 507),
+            (rustix::io::Errno::FBIG, 413),
+            (rustix::io::Errno::ROFS, 403),
+            (rustix::io::Errno::ACCESS, 403),
+            (rustix::io::Errno::IO, 500),
+        ] {
+            assert_eq!(storage(&number.into()).status.as_u16(), status, "{number}");
+        }
+    }
+}

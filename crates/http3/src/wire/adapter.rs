@@ -13,6 +13,15 @@ use super::frames::Frames;
 use super::hints::Hints;
 use super::streams::{BidiStream, RecvStream, SendStream, short};
 
+/// Bytes of a header section at most, whatever a user allows. Each field counts 32 bytes and more,
+/// and a map of `http` takes 32,768 fields.
+const MAX_HEAD: u64 = 512 * 1024;
+
+/// A limit of header sections within what the parsers take.
+pub(super) fn head_limit(wanted: u64) -> u64 {
+    wanted.min(MAX_HEAD)
+}
+
 /// A connection whose handshake is complete, with the limit of frames on its streams.
 #[derive(Clone, Debug)]
 pub(super) struct Adapter {

@@ -8,7 +8,7 @@ use h3::error::Code;
 use http::{HeaderMap, Request, Response};
 use pathmark_transport::driver;
 
-use super::adapter::Adapter;
+use super::adapter::{Adapter, head_limit};
 use super::error::LinkError;
 use super::streams::BidiStream;
 
@@ -35,6 +35,7 @@ impl ClientLink {
     /// # Errors
     /// [`LinkError`].
     pub async fn new(connection: driver::Connection, max_head: u64) -> Result<Self, LinkError> {
+        let max_head = head_limit(max_head);
         let adapter = Adapter::new(connection, max_head);
         let mut builder = h3::client::builder();
         builder.max_field_section_size(max_head).send_grease(false);

@@ -10,7 +10,7 @@ use h3::server::{Connection, RequestResolver, RequestStream};
 use http::{HeaderMap, Request, Response};
 use pathmark_transport::driver;
 
-use super::adapter::Adapter;
+use super::adapter::{Adapter, head_limit};
 use super::error::{LinkError, codes};
 use super::hints::{Hint, Hints};
 use super::streams::BidiStream;
@@ -45,6 +45,7 @@ impl ServerLink {
     /// # Errors
     /// [`LinkError`].
     pub async fn new(connection: driver::Connection, max_head: u64) -> Result<Self, LinkError> {
+        let max_head = head_limit(max_head);
         let adapter = Adapter::new(connection, max_head.saturating_add(MARGIN));
         let hints = adapter.hints();
         let mut builder = h3::server::builder();
