@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h3::error::Code;
+use h3::error::{Code, ConnectionError, StreamError};
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
 use pathmark_transport::connection::ConnectionError as Lost;
 use pathmark_transport::driver;
 
+use super::error::LinkError;
 use super::frames::Frames;
 use super::hints::Hints;
 use super::streams::{BidiStream, RecvStream, SendStream, short};
@@ -39,9 +40,19 @@ impl Adapter {
         }
     }
 
-    /// Where hints for streams are left.
-    pub(super) fn hints(&self) -> Hints {
-        self.hints.clone()
+    /// Hints for streams.
+    pub(super) const fn hints(&self) -> &Hints {
+        &self.hints
+    }
+
+    /// A failure of the connection.
+    pub(super) fn connection_error(&self, error: &ConnectionError) -> LinkError {
+        LinkError::of_connection(self.connection.close_reason(), error)
+    }
+
+    /// A failure of a stream.
+    pub(super) fn stream_error(&self, error: StreamError) -> LinkError {
+        LinkError::of_stream(error, self.connection.close_reason())
     }
 
     fn both(&self, (send, recv): (driver::SendStream, driver::RecvStream)) -> BidiStream {

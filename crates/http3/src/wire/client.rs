@@ -18,14 +18,17 @@ const MAX_INTERIM: usize = 16;
 /// Begins requests on a connection. The connection is closed when the last clone and the last
 /// exchange are dropped.
 #[derive(Clone)]
-pub struct ClientLink(SendRequest<Adapter, Bytes>);
+pub struct ClientLink {
+    requests: SendRequest<Adapter, Bytes>,
+    adapter: Adapter,
+}
 
 /// A request and its response. It is cancelled if it is dropped before its end.
 pub struct ClientExchange {
     stream: RequestStream<BidiStream, Bytes>,
     /// The request is whole.
     sent: bool,
-    _link: ClientLink,
+    link: ClientLink,
 }
 
 impl ClientLink {
@@ -39,12 +42,14 @@ impl ClientLink {
         let adapter = Adapter::new(connection, max_head);
         let mut builder = h3::client::builder();
         builder.max_field_section_size(max_head).send_grease(false);
-        let (mut driver, requests) = builder.build(adapter).await?;
+        let building = builder.build::<_, _, Bytes>(adapter.clone()).await;
+        let building = building.map_err(|error| adapter.connection_error(&error));
+        let (mut driver, requests) = building?;
         tokio::spawn(async move {
             let end = poll_fn(|cx| driver.poll_close(cx)).await;
             tracing::debug!(%end, "HTTP/3 connection ended");
         });
-        Ok(Self(requests))
+        Ok(Self { requests, adapter })
     }
 
     /// Sends a request's head.
@@ -53,11 +58,12 @@ impl ClientLink {
     /// [`LinkError`].
     pub async fn request(&self, head: Request<()>) -> Result<ClientExchange, LinkError> {
         let mut link = self.clone();
-        let stream = link.0.send_request(head).await?;
+        let sending = link.requests.send_request(head).await;
+        let stream = sending.map_err(|error| self.adapter.stream_error(error))?;
         Ok(ClientExchange {
             stream,
             sent: false,
-            _link: link,
+            link,
         })
     }
 }
@@ -71,7 +77,8 @@ impl ClientExchange {
         if data.is_empty() {
             return Ok(());
         }
-        Ok(self.stream.send_data(data).await?)
+        let sent = self.stream.send_data(data).await;
+        sent.map_err(|error| self.link.adapter.stream_error(error))
     }
 
     /// Ends the request.
@@ -80,9 +87,11 @@ impl ClientExchange {
     /// [`LinkError`].
     pub async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
         if let Some(trailers) = trailers {
-            self.stream.send_trailers(trailers).await?;
+            let sent = self.stream.send_trailers(trailers).await;
+            sent.map_err(|error| self.link.adapter.stream_error(error))?;
         }
-        self.stream.finish().await?;
+        let finished = self.stream.finish().await;
+        finished.map_err(|error| self.link.adapter.stream_error(error))?;
         self.sent = true;
         Ok(())
     }
@@ -93,7 +102,8 @@ impl ClientExchange {
     /// [`LinkError`].
     pub async fn response(&mut self) -> Result<Response<()>, LinkError> {
         for _ in 0..=MAX_INTERIM {
-            let response = self.stream.recv_response().await?;
+            let response = self.stream.recv_response().await;
+            let response = response.map_err(|error| self.link.adapter.stream_error(error))?;
             if !response.status().is_informational() {
                 return Ok(response);
             }
@@ -108,7 +118,8 @@ impl ClientExchange {
     /// # Errors
     /// [`LinkError`].
     pub async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
-        let data = self.stream.recv_data().await?;
+        let data = self.stream.recv_data().await;
+        let data = data.map_err(|error| self.link.adapter.stream_error(error))?;
         Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
     }
 
@@ -117,7 +128,8 @@ impl ClientExchange {
     /// # Errors
     /// [`LinkError`].
     pub async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
-        Ok(self.stream.recv_trailers().await?)
+        let trailers = self.stream.recv_trailers().await;
+        trailers.map_err(|error| self.link.adapter.stream_error(error))
     }
 }
 

@@ -1,6 +1,10 @@
 //! How a connection or a stream of HTTP/3 fails.
 
-use ::h3::error::{ConnectionError, StreamError};
+use std::fmt::Display;
+
+use ::h3::error::StreamError;
+use pathmark_transport::connection::ConnectionError as Lost;
+use pathmark_transport::wire::TransportErrorCode;
 
 /// Error codes of HTTP/3 (RFC 9114 section 8.1) that this crate sends.
 pub mod codes {
@@ -27,7 +31,10 @@ pub enum LinkError {
     Closed,
     /// The connection failed.
     #[error("the connection failed: {0}; connect again")]
-    Connection(String),
+    Connection(Lost),
+    /// HTTP/3 on the connection ended.
+    #[error("HTTP/3 on the connection ended: {0}; connect again")]
+    Ended(String),
     /// The peer reset or stopped the stream.
     #[error("the peer ended the transfer with the HTTP/3 error code {code:#x}; try again")]
     Reset {
@@ -50,19 +57,27 @@ pub enum LinkError {
     TimedOut,
 }
 
-impl From<ConnectionError> for LinkError {
-    fn from(error: ConnectionError) -> Self {
-        match error {
-            error if error.is_h3_no_error() => Self::Closed,
-            error => Self::Connection(error.to_string()),
+impl LinkError {
+    /// The failure of a connection that ended for this `reason`, as the transport says. Without
+    /// one, and where this side closed it, `h3`'s `text` says more.
+    pub(super) fn of_connection(reason: Option<Lost>, text: &dyn Display) -> Self {
+        match reason {
+            // Clients also close with QUIC's code, of either type.
+            Some(Lost::PeerApplication {
+                code: 0 | codes::NO_ERROR,
+                ..
+            }) => Self::Closed,
+            Some(Lost::PeerTransport(error)) if error.code == TransportErrorCode::NO_ERROR => {
+                Self::Closed
+            }
+            None | Some(Lost::LocallyClosed) => Self::Ended(text.to_string()),
+            Some(reason) => Self::Connection(reason),
         }
     }
-}
 
-impl From<StreamError> for LinkError {
-    fn from(error: StreamError) -> Self {
+    /// The failure of a stream, or of its connection for this `reason`.
+    pub(super) fn of_stream(error: StreamError, reason: Option<Lost>) -> Self {
         match error {
-            error if error.is_h3_no_error() => Self::Closed,
             StreamError::RemoteTerminate { code, .. } => Self::Reset { code: code.value() },
             StreamError::HeaderTooBig {
                 actual_size: size,
@@ -71,7 +86,7 @@ impl From<StreamError> for LinkError {
             } => Self::HeadTooLarge { size, most },
             StreamError::StreamError { reason, .. } => Self::Message(reason),
             // The variants that are left cannot be named outside of `h3`.
-            error => Self::Connection(error.to_string()),
+            error => Self::of_connection(reason, &error),
         }
     }
 }

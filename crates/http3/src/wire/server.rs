@@ -12,7 +12,7 @@ use pathmark_transport::driver;
 
 use super::adapter::{Adapter, head_limit};
 use super::error::{LinkError, codes};
-use super::hints::{Hint, Hints};
+use super::hints::Hint;
 use super::streams::BidiStream;
 
 /// Bytes of a HEADERS frame above the limit of a header section, so that a section above its limit
@@ -22,19 +22,19 @@ const MARGIN: u64 = 16 * 1024;
 /// Requests of a connection.
 pub struct ServerLink {
     connection: Connection<Adapter, Bytes>,
-    hints: Hints,
+    adapter: Adapter,
 }
 
 /// A request whose head is not read yet.
 pub struct Incoming {
     resolver: RequestResolver<Adapter, Bytes>,
-    hints: Hints,
+    adapter: Adapter,
 }
 
 /// A request and its response. It is reset if it is dropped before [`finish`](Self::finish).
 pub struct ServerExchange {
     stream: RequestStream<BidiStream, Bytes>,
-    hints: Hints,
+    adapter: Adapter,
     finished: bool,
 }
 
@@ -47,11 +47,14 @@ impl ServerLink {
     pub async fn new(connection: driver::Connection, max_head: u64) -> Result<Self, LinkError> {
         let max_head = head_limit(max_head);
         let adapter = Adapter::new(connection, max_head.saturating_add(MARGIN));
-        let hints = adapter.hints();
         let mut builder = h3::server::builder();
         builder.max_field_section_size(max_head).send_grease(false);
-        let connection = builder.build(adapter).await?;
-        Ok(Self { connection, hints })
+        let building = builder.build(adapter.clone()).await;
+        let connection = building.map_err(|error| adapter.connection_error(&error))?;
+        Ok(Self {
+            connection,
+            adapter,
+        })
     }
 
     /// The next request; `None` once the client has closed the connection without an error. It may
@@ -63,9 +66,9 @@ impl ServerLink {
         match self.connection.accept().await {
             Ok(request) => Ok(request.map(|resolver| Incoming {
                 resolver,
-                hints: self.hints.clone(),
+                adapter: self.adapter.clone(),
             })),
-            Err(error) => match error.into() {
+            Err(error) => match self.adapter.connection_error(&error) {
                 LinkError::Closed => Ok(None),
                 error => Err(error),
             },
@@ -81,7 +84,7 @@ impl Incoming {
     pub async fn head(self, limit: Duration) -> Result<(Request<()>, ServerExchange), LinkError> {
         let Self {
             mut resolver,
-            hints,
+            adapter,
         } = self;
         let frame = poll_fn(|cx| resolver.frame_stream.poll_next(cx));
         let Ok(frame) = tokio::time::timeout(limit, frame).await else {
@@ -91,14 +94,15 @@ impl Incoming {
         if frame.is_err() {
             resolver.frame_stream.reset(codes::REQUEST_INCOMPLETE);
         }
-        let resolved = resolver.accept_with_frame(frame)?;
+        let failed = |error| adapter.stream_error(error);
+        let resolved = resolver.accept_with_frame(frame).map_err(failed)?;
         let Ok(resolved) = tokio::time::timeout(limit, resolved.resolve()).await else {
             return Err(LinkError::TimedOut);
         };
-        let (request, stream) = resolved?;
+        let (request, stream) = resolved.map_err(failed)?;
         let exchange = ServerExchange {
             stream,
-            hints,
+            adapter,
             finished: false,
         };
         Ok((request, exchange))
@@ -111,7 +115,8 @@ impl ServerExchange {
     /// # Errors
     /// [`LinkError`].
     pub async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
-        let data = self.stream.recv_data().await?;
+        let data = self.stream.recv_data().await;
+        let data = data.map_err(|error| self.adapter.stream_error(error))?;
         Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
     }
 
@@ -120,7 +125,8 @@ impl ServerExchange {
     /// # Errors
     /// [`LinkError`].
     pub async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
-        Ok(self.stream.recv_trailers().await?)
+        let trailers = self.stream.recv_trailers().await;
+        trailers.map_err(|error| self.adapter.stream_error(error))
     }
 
     /// Tells the client that the rest of the content is not needed.
@@ -133,7 +139,7 @@ impl ServerExchange {
     pub fn hint(&self, urgency: u8, bytes: u64) {
         let priority = -i32::from(urgency);
         let stream = self.stream.send_id().into_inner();
-        self.hints.leave(stream, Hint { priority, bytes });
+        self.adapter.hints().leave(stream, Hint { priority, bytes });
     }
 
     /// Sends a response's head, interim (status 1xx) or final.
@@ -141,7 +147,8 @@ impl ServerExchange {
     /// # Errors
     /// [`LinkError`].
     pub async fn respond(&mut self, head: Response<()>) -> Result<(), LinkError> {
-        Ok(self.stream.send_response(head).await?)
+        let sent = self.stream.send_response(head).await;
+        sent.map_err(|error| self.adapter.stream_error(error))
     }
 
     /// Sends bytes of the content.
@@ -152,7 +159,8 @@ impl ServerExchange {
         if data.is_empty() {
             return Ok(());
         }
-        Ok(self.stream.send_data(data).await?)
+        let sent = self.stream.send_data(data).await;
+        sent.map_err(|error| self.adapter.stream_error(error))
     }
 
     /// Ends the response.
@@ -161,9 +169,11 @@ impl ServerExchange {
     /// [`LinkError`].
     pub async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
         if let Some(trailers) = trailers {
-            self.stream.send_trailers(trailers).await?;
+            let sent = self.stream.send_trailers(trailers).await;
+            sent.map_err(|error| self.adapter.stream_error(error))?;
         }
-        self.stream.finish().await?;
+        let finished = self.stream.finish().await;
+        finished.map_err(|error| self.adapter.stream_error(error))?;
         self.finished = true;
         Ok(())
     }
@@ -171,7 +181,10 @@ impl ServerExchange {
 
 impl Drop for ServerExchange {
     fn drop(&mut self) {
-        let _ = self.hints.take(self.stream.send_id().into_inner());
+        let _ = self
+            .adapter
+            .hints()
+            .take(self.stream.send_id().into_inner());
         if !self.finished {
             self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
         }
