@@ -14,7 +14,7 @@ use pathmark_http3::fields::{
 };
 use pathmark_http3::plan::{Ask, Piece, PutRights, Rules, file};
 use pathmark_http3::resource::{Kind, Stat, Time};
-use pathmark_http3::wire::frames::Frames;
+use pathmark_http3::wire::frames::{FrameTooLong, Frames};
 
 /// Random inputs per target in `cargo test`.
 const ITERATIONS: usize = 50_000;
@@ -150,13 +150,11 @@ fn filters(input: &[u8]) {
     let pass = |mut frames: Frames, chunk: usize| {
         let mut out = VecDeque::new();
         for part in stream.chunks(chunk) {
-            if let Err(error) = frames.feed(Bytes::copy_from_slice(part), &mut out) {
-                return Err(error);
-            }
+            frames.feed(Bytes::copy_from_slice(part), &mut out)?;
         }
         let passed: Vec<u8> = out.into_iter().flatten().collect();
         assert!(passed.len() <= stream.len());
-        Ok((passed, frames.is_between()))
+        Ok::<_, FrameTooLong>((passed, frames.is_between()))
     };
     let chunk = usize::from(*chunk).max(1);
     let both = || [Frames::bidirectional(50), Frames::unidirectional(50)];

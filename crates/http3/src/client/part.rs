@@ -43,7 +43,7 @@ impl PartFile {
     /// # Errors
     /// Those of opening.
     pub(super) fn open(directory: Arc<OwnedFd>, target: &[u8]) -> io::Result<Option<Self>> {
-        let draft = Draft::resume(Arc::clone(&directory), temporary(target, b""))?;
+        let draft = Draft::resume(&directory, temporary(target, b""))?;
         Ok(draft.map(|draft| Self {
             draft,
             directory,

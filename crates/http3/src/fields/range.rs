@@ -245,7 +245,7 @@ mod tests {
         #[test]
         fn resolved_spans_cover_what_is_named(specs in specs(), size in 0..200_u64) {
             let named = |byte: u64| specs.iter().any(|spec| match *spec {
-                RangeSpec::From(first, last) => first <= byte && last.is_none_or(|last| byte <= last),
+                RangeSpec::From(first, last) => (first..=last.unwrap_or(u64::MAX)).contains(&byte),
                 RangeSpec::Suffix(length) => byte >= size.saturating_sub(length),
             });
             let named: Vec<u64> = (0..size).filter(|byte| named(*byte)).collect();

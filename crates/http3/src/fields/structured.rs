@@ -188,7 +188,8 @@ mod tests {
     #[test]
     fn members_of_every_type_are_read() {
         let members = dictionary(
-            b"  a=1, b=:aGVsbG8=:;q=\"x\\\"\" ,\tc, d=(1 \"two\";p tok) ,e=?1,f=-2.5,g=*/x, h=@7,a=-3",
+            b"  a=1, b=:aGVsbG8=:;q=\"x\\\"\" ,\tc, d=(1 \"two\";p tok) ,\
+              e=?1,f=-2.5,g=*/x, h=@7,a=-3",
         );
         let expected = [
             ("b", Bare::Bytes(b"hello".to_vec())),

@@ -23,7 +23,7 @@ const PIECE: usize = 512 * 1024;
 /// Why a file is not stored.
 enum Fault {
     /// The client gets this reply.
-    Reply(Reply),
+    Reply(Box<Reply>),
     /// The stream failed.
     Link(LinkError),
 }
@@ -34,27 +34,34 @@ impl From<LinkError> for Fault {
     }
 }
 
+impl From<Box<Reply>> for Fault {
+    fn from(reply: Box<Reply>) -> Self {
+        Self::Reply(reply)
+    }
+}
+
 impl From<Reply> for Fault {
     fn from(reply: Reply) -> Self {
-        Self::Reply(reply)
+        Self::Reply(reply.into())
     }
 }
 
 impl From<RootError> for Fault {
     fn from(error: RootError) -> Self {
-        Self::Reply(match error {
+        let reply = match error {
             RootError::NotFound => {
                 let detail = "the directory of this name does not exist; create it first";
                 problem(StatusCode::CONFLICT, detail)
             }
             error => refusal(&error),
-        })
+        };
+        reply.into()
     }
 }
 
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Self {
-        Self::Reply(storage(&error))
+        storage(&error).into()
     }
 }
 
@@ -91,7 +98,8 @@ pub(super) async fn write(
     ask: Ask,
 ) -> Result<(), Broken> {
     let reply = match store(shared, exchange, ask).await {
-        Ok(reply) | Err(Fault::Reply(reply)) => reply,
+        Ok(reply) => reply,
+        Err(Fault::Reply(reply)) => *reply,
         Err(Fault::Link(error)) => return Err(error.into()),
     };
     Ok(exchange.reply(&reply, now()).await?)
@@ -121,14 +129,14 @@ async fn begin(shared: &Arc<Shared>, ask: &Ask) -> Result<(Arc<OwnedFd>, Draft),
         let directory = Arc::new(shared.root.parent(&ask.path)?);
         let there = names_stat(directory.as_fd(), name)?;
         plan::before_write(&ask, &shared.rules, there.as_ref(), now())?;
-        let draft = Draft::fresh(Arc::clone(&directory))?;
+        let draft = Draft::fresh(&directory)?;
         Ok((directory, draft))
     });
     begun.await?
 }
 
 /// A refusal that holds whatever the name is for now.
-fn only_name(reply: Reply) -> Result<(), Reply> {
+fn only_name(reply: Box<Reply>) -> Result<(), Box<Reply>> {
     match reply.status {
         StatusCode::PRECONDITION_FAILED => Ok(()),
         _ => Err(reply),
@@ -192,7 +200,7 @@ fn check_digest(
     trailers: Option<&HeaderMap>,
     digest: &Sha256Digest,
 ) -> Result<(), Fault> {
-    let bad = |detail: &str| Fault::Reply(problem(StatusCode::BAD_REQUEST, detail));
+    let bad = |detail: &str| Fault::from(problem(StatusCode::BAD_REQUEST, detail));
     let trailer = match trailers {
         Some(trailers) => plan::digest_in(trailers).map_err(|error| bad(&error.to_string()))?,
         None => None,

@@ -116,13 +116,13 @@ impl Ask {
     ///
     /// # Errors
     /// The reply that the request gets at once.
-    pub fn read(request: &Request<()>, rules: &Rules) -> Result<Self, Reply> {
+    pub fn read(request: &Request<()>, rules: &Rules) -> Result<Self, Box<Reply>> {
         let method = method(request.method(), rules)?;
         authority(request, rules)?;
         let path = PathName::parse(request.uri().path().as_bytes())
-            .map_err(|error| problem(StatusCode::BAD_REQUEST, &error.to_string()))?;
+            .map_err(|error| Box::new(problem(StatusCode::BAD_REQUEST, &error.to_string())))?;
         let headers = request.headers();
-        let bad = |error: BadField| problem(StatusCode::BAD_REQUEST, &error.to_string());
+        let bad = |error: BadField| Box::new(problem(StatusCode::BAD_REQUEST, &error.to_string()));
         let (range, if_range) = match method {
             Method::Get => (range(headers), if_range(headers)),
             Method::Head | Method::Put => (None, None),
@@ -167,7 +167,7 @@ fn only_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> 
     line.filter(|_| lines.next().is_none())
 }
 
-fn method(method: &http::Method, rules: &Rules) -> Result<Method, Reply> {
+fn method(method: &http::Method, rules: &Rules) -> Result<Method, Box<Reply>> {
     let may_put = rules.put != PutRights::None;
     let allow = if may_put {
         "GET, HEAD, PUT"
@@ -180,7 +180,9 @@ fn method(method: &http::Method, rules: &Rules) -> Result<Method, Reply> {
         http::Method::PUT if may_put => Ok(Method::Put),
         http::Method::PUT => {
             let detail = "this origin stores nothing; its operator has to allow PUT";
-            Err(problem(StatusCode::METHOD_NOT_ALLOWED, detail).with(ALLOW, allow))
+            Err(problem(StatusCode::METHOD_NOT_ALLOWED, detail)
+                .with(ALLOW, allow)
+                .into())
         }
         http::Method::POST
         | http::Method::DELETE
@@ -189,17 +191,21 @@ fn method(method: &http::Method, rules: &Rules) -> Result<Method, Reply> {
         | http::Method::TRACE
         | http::Method::CONNECT => {
             let detail = "the origin takes only the methods that Allow lists";
-            Err(problem(StatusCode::METHOD_NOT_ALLOWED, detail).with(ALLOW, allow))
+            Err(problem(StatusCode::METHOD_NOT_ALLOWED, detail)
+                .with(ALLOW, allow)
+                .into())
         }
         _ => {
             let detail = "the origin does not know this method";
-            Err(problem(StatusCode::NOT_IMPLEMENTED, detail).with(ALLOW, allow))
+            Err(problem(StatusCode::NOT_IMPLEMENTED, detail)
+                .with(ALLOW, allow)
+                .into())
         }
     }
 }
 
 /// Refuses hosts that the operator did not name, and other schemes than `https`.
-fn authority(request: &Request<()>, rules: &Rules) -> Result<(), Reply> {
+fn authority(request: &Request<()>, rules: &Rules) -> Result<(), Box<Reply>> {
     let uri = request.uri();
     let https = uri
         .scheme()
@@ -215,7 +221,7 @@ fn authority(request: &Request<()>, rules: &Rules) -> Result<(), Reply> {
         return Ok(());
     }
     let detail = "the origin does not serve this scheme and host; use a URI of a host it serves";
-    Err(problem(StatusCode::MISDIRECTED_REQUEST, detail))
+    Err(problem(StatusCode::MISDIRECTED_REQUEST, detail).into())
 }
 
 fn conditions(headers: &HeaderMap) -> Result<Conditions, BadField> {
@@ -243,8 +249,8 @@ fn if_range(headers: &HeaderMap) -> Option<Option<EntityTag>> {
     })
 }
 
-fn body(headers: &HeaderMap) -> Result<Body, Reply> {
-    let bad = |detail: &str| problem(StatusCode::BAD_REQUEST, detail);
+fn body(headers: &HeaderMap) -> Result<Body, Box<Reply>> {
+    let bad = |detail: &str| Box::new(problem(StatusCode::BAD_REQUEST, detail));
     if headers.contains_key(CONTENT_RANGE) {
         return Err(bad(
             "PUT with Content-Range is not supported; send the whole file",
@@ -253,7 +259,7 @@ fn body(headers: &HeaderMap) -> Result<Body, Reply> {
     let identity = |line: &[u8]| line.eq_ignore_ascii_case(b"identity");
     if !lines(headers, &CONTENT_ENCODING).all(identity) {
         let detail = "the origin stores bytes as they are; send no Content-Encoding";
-        return Err(problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+        return Err(problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail).into());
     }
     let length = match headers.contains_key(CONTENT_LENGTH) {
         false => None,

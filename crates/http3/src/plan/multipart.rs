@@ -40,7 +40,8 @@ pub(super) fn parts(spans: &[Span], size: u64, media_type: &str, boundary: &str)
     for span in spans {
         let range = ContentRange::Part(*span, Some(size));
         let text = format!(
-            "{line_break}--{boundary}\r\nContent-Type: {media_type}\r\nContent-Range: {range}\r\n\r\n"
+            "{line_break}--{boundary}\r\nContent-Type: {media_type}\r\n\
+             Content-Range: {range}\r\n\r\n"
         );
         pieces.push(Piece::Text(text.into()));
         pieces.push(Piece::Span(*span));

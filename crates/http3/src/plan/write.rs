@@ -20,24 +20,24 @@ pub fn before_write(
     rules: &Rules,
     there: Option<&Stat>,
     now: SystemTime,
-) -> Result<(), Reply> {
+) -> Result<(), Box<Reply>> {
     let name = ask.path.names.last().filter(|_| !ask.path.slash);
     let Some(name) = name else {
         let detail = "a file's name ends without a slash; leave the slash out";
-        return Err(problem(StatusCode::CONFLICT, detail));
+        return Err(problem(StatusCode::CONFLICT, detail).into());
     };
     if is_temporary(name) {
         let detail = "the name is that of an unfinished file; choose another one";
-        return Err(problem(StatusCode::FORBIDDEN, detail));
+        return Err(problem(StatusCode::FORBIDDEN, detail).into());
     }
     if let Some(length) = ask.body.length
         && length > rules.max_file
     {
-        return Err(too_large(rules));
+        return Err(too_large(rules).into());
     }
     if there.is_some_and(|there| there.kind != Kind::File) {
         let detail = "the name is that of a directory, a link or a device; choose another one";
-        return Err(problem(StatusCode::CONFLICT, detail));
+        return Err(problem(StatusCode::CONFLICT, detail).into());
     }
     let tag = there.map(|there| there.tag(now));
     let conditions = &ask.conditions;
@@ -45,16 +45,16 @@ pub fn before_write(
         && !tags.holds_strongly(tag.as_ref())
     {
         let detail = "the file is not the version that If-Match names; fetch the new one first";
-        return Err(problem(StatusCode::PRECONDITION_FAILED, detail));
+        return Err(problem(StatusCode::PRECONDITION_FAILED, detail).into());
     }
     if let Some(tags) = &conditions.if_none_match
         && tags.has_weakly(tag.as_ref())
     {
-        return Err(exists(tags));
+        return Err(exists(tags).into());
     }
     if there.is_some() && rules.put != PutRights::Replace {
         let detail = "there is a file of this name, and the operator allows no replacement";
-        return Err(problem(StatusCode::FORBIDDEN, detail));
+        return Err(problem(StatusCode::FORBIDDEN, detail).into());
     }
     Ok(())
 }

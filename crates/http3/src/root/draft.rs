@@ -74,11 +74,11 @@ impl Draft {
     ///
     /// # Errors
     /// Those of creating it.
-    pub fn fresh(directory: Arc<OwnedFd>) -> io::Result<Self> {
+    pub fn fresh(directory: &Arc<OwnedFd>) -> io::Result<Self> {
         for number in 0..MAX_AT_ONCE {
             let number = number.to_string();
             let name = [TEMPORARY_PREFIX, number.as_bytes(), TEMPORARY_SUFFIX].concat();
-            if let Some(draft) = Self::claim(&directory, name, false)? {
+            if let Some(draft) = Self::claim(directory, name, false)? {
                 // A process that was killed may have left bytes.
                 draft.file.set_len(0)?;
                 return Ok(draft);
@@ -94,8 +94,8 @@ impl Draft {
     ///
     /// # Errors
     /// Those of opening it.
-    pub fn resume(directory: Arc<OwnedFd>, temporary: Vec<u8>) -> io::Result<Option<Self>> {
-        Self::claim(&directory, temporary, true)
+    pub fn resume(directory: &Arc<OwnedFd>, temporary: Vec<u8>) -> io::Result<Option<Self>> {
+        Self::claim(directory, temporary, true)
     }
 
     fn claim(
@@ -274,7 +274,7 @@ mod tests {
     }
 
     fn written(directory: &Arc<OwnedFd>, text: &[u8]) -> (Draft, Sha256Digest) {
-        let draft = Draft::fresh(Arc::clone(directory)).unwrap();
+        let draft = Draft::fresh(directory).unwrap();
         draft.file().write_all_at(text, 0).unwrap();
         (draft, Sha256::digest(text).into())
     }
@@ -311,17 +311,11 @@ mod tests {
         let (draft, _) = written(&directory, b"new");
         assert_eq!(draft.file().metadata().unwrap().len(), 3);
         let name = b".pathmark-x.part".to_vec();
-        let one = Draft::resume(Arc::clone(&directory), name.clone())
-            .unwrap()
-            .unwrap();
+        let one = Draft::resume(&directory, name.clone()).unwrap().unwrap();
         one.file().write_all_at(b"part", 0).unwrap();
-        assert!(
-            Draft::resume(Arc::clone(&directory), name.clone())
-                .unwrap()
-                .is_none()
-        );
+        assert!(Draft::resume(&directory, name.clone()).unwrap().is_none());
         drop(one);
-        let one = Draft::resume(directory, name).unwrap().unwrap();
+        let one = Draft::resume(&directory, name).unwrap().unwrap();
         assert_eq!(one.file().metadata().unwrap().len(), 4);
         one.discard().unwrap();
         drop(draft);
@@ -334,7 +328,7 @@ mod tests {
         fs::write(path.path().join("victim"), "safe").unwrap();
         std::os::unix::fs::symlink("victim", path.path().join(".pathmark-0.part")).unwrap();
         let directory = Arc::new(open_directory(path.path()).unwrap());
-        assert!(Draft::fresh(directory).is_err());
+        assert!(Draft::fresh(&directory).is_err());
         assert_eq!(fs::read(path.path().join("victim")).unwrap(), b"safe");
     }
 }
