@@ -16,7 +16,7 @@ use support::{Served, ask, bounded, connect, content, request};
 async fn requests_without_progress_are_reset() {
     bounded(async {
         let limits = Limits {
-            requests: 4,
+            requests: 5,
             head_time: Duration::from_millis(300),
             stall: Duration::from_millis(300),
             ..Limits::default()
@@ -40,16 +40,23 @@ async fn requests_without_progress_are_reset() {
         for (_, mut recv) in silent {
             assert!(recv.read_chunk().await.is_err());
         }
-        // A PUT that stops, and a GET that is not read.
+        // A PUT that stops, one that brings a byte at a time, and a GET that is not read.
         let link = served.link().await;
         let mut put = link.request(request("PUT", "/x", &[])).await.unwrap();
         put.send(b"begin"[..].into()).await.unwrap();
+        let mut drip = link.request(request("PUT", "/y", &[])).await.unwrap();
+        let dripping = tokio::spawn(async move {
+            while drip.send(b"y"[..].into()).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
         let mut get = link.request(request("GET", "/large", &[])).await.unwrap();
         get.finish(None).await.unwrap();
         assert!(matches!(put.response().await, Err(LinkError::Reset { .. })));
         let fine = ask(&link, request("GET", "/small", &[]), b"").await;
         assert_eq!(fine.content, b"small");
-        while served.origin.counts().timed_out < 6 {
+        dripping.await.unwrap();
+        while served.origin.counts().timed_out < 7 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(served.names(), ["large", "small"]);

@@ -9,7 +9,6 @@ use http::StatusCode;
 use pathmark_http3::fields::sha256_field;
 use pathmark_http3::origin::Limits;
 use pathmark_http3::plan::{PutRights, Rules};
-use pathmark_http3::wire::ClientExchange;
 use sha2::{Digest, Sha256};
 
 use support::{Answer, Served, ask, bounded, content, request};
@@ -265,34 +264,6 @@ async fn two_writers_of_one_name_do_not_mix() {
         let stored = served.read("x");
         assert!(stored.len() == 200_000 && stored.iter().all(|byte| *byte == stored[0]));
         assert_eq!(served.names(), ["x"]);
-    })
-    .await;
-}
-
-/// Of two responses that are on their way, the urgent one comes first (RFC 9218).
-#[tokio::test]
-async fn urgent_responses_overtake_others() {
-    bounded(async {
-        let served = Served::new(PutRights::None);
-        served.write("file", &content(20_000_000)).await;
-        let link = served.link().await;
-        let mut begun = Vec::new();
-        for priority in ["u=7", "u=0"] {
-            let request = request("GET", "/file", &[("priority", priority)]);
-            let mut exchange = link.request(request).await.unwrap();
-            exchange.finish(None).await.unwrap();
-            exchange.response().await.unwrap();
-            begun.push(exchange);
-        }
-        let (urgent, other) = (begun.pop().unwrap(), begun.pop().unwrap());
-        let read = async |mut exchange: ClientExchange| {
-            while exchange.data().await.unwrap().is_some() {}
-        };
-        tokio::select! {
-            biased;
-            () = read(other) => panic!("the urgent one is whole first"),
-            () = read(urgent) => {}
-        }
     })
     .await;
 }

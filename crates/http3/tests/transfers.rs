@@ -164,6 +164,39 @@ async fn puts_are_confirmed() {
     .await;
 }
 
+/// A source that changes meanwhile is not stored, and leaves nothing.
+#[tokio::test]
+async fn a_put_of_a_file_that_changes_is_cancelled() {
+    bounded(async {
+        let served = Served::new(PutRights::New);
+        let here = tempfile::tempdir().unwrap();
+        let source = here.path().join("source");
+        std::fs::write(&source, content(60_000_000)).unwrap();
+        let client = served.client().await;
+        let file = std::fs::File::options().write(true).open(&source).unwrap();
+        let begun = || {
+            let names = served.names();
+            names
+                .first()
+                .is_some_and(|name| name.starts_with(".pathmark-"))
+        };
+        let changing = async {
+            while !begun() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            std::os::unix::fs::FileExt::write_all_at(&file, b"changed", 1000).unwrap();
+        };
+        let to = path("/stored");
+        let putting = client.put(&source, &to, Existing::Keep);
+        let (put, ()) = tokio::join!(putting, changing);
+        assert!(matches!(put, Err(PutError::Changed)), "{put:?}");
+        while !served.names().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
 /// A client of a server that responds to each request by `respond`.
 async fn against<F>(respond: impl Fn(ServerExchange) -> F + Send + 'static) -> Client
 where

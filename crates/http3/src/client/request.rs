@@ -11,6 +11,8 @@ use super::plan::refusal;
 use crate::fields::PathName;
 use crate::wire::{ClientExchange, ClientLink, LinkError};
 
+/// Bytes of a DATA frame at most, which a server has the limit of time to take.
+const FRAME: usize = 16 * 1024;
 /// Bytes of a refusal's content that are read.
 const MAX_PROBLEM: usize = 64 * 1024;
 
@@ -104,8 +106,12 @@ async fn within<T>(
 }
 
 impl Exchange {
-    pub(super) async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
-        within(self.limits.stall, self.link.send(data)).await
+    pub(super) async fn send(&mut self, mut data: Bytes) -> Result<(), LinkError> {
+        while !data.is_empty() {
+            let frame = data.split_to(data.len().min(FRAME));
+            within(self.limits.stall, self.link.send(frame)).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {

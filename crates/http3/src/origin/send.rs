@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Response};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
@@ -14,6 +14,11 @@ use crate::fields::{Sha256Digest, Span};
 use crate::plan::Reply;
 use crate::root::read_piece;
 use crate::wire::{LinkError, ServerExchange};
+
+/// Bytes of a DATA frame at most, which a client has the limit of time to take.
+const FRAME: usize = 16 * 1024;
+/// Bytes of a request's content that have to arrive within the limit of time, unless it ends.
+const LEAST: usize = 1024;
 
 /// Why a request did not end as planned.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +38,8 @@ pub(super) struct Exchange {
     /// The request is a HEAD: its response has no content.
     head_only: bool,
     status: u16,
+    /// The request's content is read.
+    read: bool,
 }
 
 /// Waits for a step as long as the limit.
@@ -51,6 +58,7 @@ impl Exchange {
             stall,
             head_only,
             status: 0,
+            read: false,
         }
     }
 
@@ -68,8 +76,29 @@ impl Exchange {
         self.link.hint(urgency, bytes);
     }
 
+    /// The next bytes of the request's content; `None` at its end.
     pub(super) async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
-        within(self.stall, self.link.data()).await
+        if self.read {
+            return Ok(None);
+        }
+        let step = within(self.stall, self.enough()).await?;
+        Ok(Some(step).filter(|data| !data.is_empty()))
+    }
+
+    /// Content of some length, or all that is left.
+    async fn enough(&mut self) -> Result<Bytes, LinkError> {
+        let mut collected = BytesMut::new();
+        while let Some(data) = self.link.data().await? {
+            if collected.is_empty() && data.len() >= LEAST {
+                return Ok(data);
+            }
+            collected.extend_from_slice(&data);
+            if collected.len() >= LEAST {
+                return Ok(collected.freeze());
+            }
+        }
+        self.read = true;
+        Ok(collected.freeze())
     }
 
     pub(super) async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
@@ -81,8 +110,12 @@ impl Exchange {
         within(self.stall, self.link.respond(head)).await
     }
 
-    pub(super) async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
-        within(self.stall, self.link.send(data)).await
+    pub(super) async fn send(&mut self, mut data: Bytes) -> Result<(), LinkError> {
+        while !data.is_empty() {
+            let frame = data.split_to(data.len().min(FRAME));
+            within(self.stall, self.link.send(frame)).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
