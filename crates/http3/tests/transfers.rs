@@ -4,6 +4,8 @@
 mod support;
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, Response, StatusCode};
@@ -310,6 +312,34 @@ async fn a_response_that_breaks_off_leaves_a_part() {
         let got = client.get(&path("/x"), &target, Existing::Keep).await;
         assert!(matches!(got, Err(GetError::Link(_))), "{got:?}");
         assert_eq!(names(here.path()).len(), 2);
+        // All content, but no end: the last byte is enough then.
+        let first = Arc::new(AtomicBool::new(true));
+        let client = against(move |mut exchange| {
+            let first = first.swap(false, Ordering::Relaxed);
+            async move {
+                if first {
+                    let fields = [("content-length", "5"), ("etag", "\"v1\"")];
+                    exchange.respond(head(200, &fields)).await.unwrap();
+                    exchange.send(b"hello"[..].into()).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                } else {
+                    let fields = [("content-range", "bytes 4-4/5"), ("etag", "\"v1\"")];
+                    exchange.respond(head(206, &fields)).await.unwrap();
+                    exchange.send(b"o"[..].into()).await.unwrap();
+                    exchange.finish(None).await.unwrap();
+                }
+            }
+        })
+        .await;
+        let whole = here.path().join("whole");
+        let got = client.get(&path("/x"), &whole, Existing::Keep).await;
+        assert!(matches!(got, Err(GetError::Link(_))), "{got:?}");
+        let got = client
+            .get(&path("/x"), &whole, Existing::Keep)
+            .await
+            .unwrap();
+        assert_eq!((got.bytes, got.resumed), (5, 4));
+        assert_eq!(std::fs::read(&whole).unwrap(), b"hello");
         // A server that says nothing.
         let client = against(|exchange| async move {
             tokio::time::sleep(Duration::from_secs(60)).await;
