@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The interop runner's cases against aioquic: run.sh [CASE…]. See install.sh for aioquic itself.
+# The interop runner's cases against aioquic: run.sh [CASE…]. See judges/install.sh for aioquic
+# itself.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. judges/aioquic/install.sh
+. judges/install.sh aioquic
 
 AIOQUIC_PYTHON=$PWD/$venv/bin/python
 case $venv in /*) AIOQUIC_PYTHON=$venv/bin/python ;; esac

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use bytes::Bytes;
 
 use super::send::{Broken, Exchange, blocking};
-use super::serve::now;
+use super::shared::now;
 use crate::plan::{self, Ask, listing};
 use crate::root::Entries;
 

@@ -6,7 +6,9 @@ mod list;
 mod read;
 mod send;
 mod serve;
+mod shared;
 mod write;
 
 pub use counters::Counts;
-pub use serve::{Limits, Origin};
+pub use serve::Origin;
+pub use shared::Limits;

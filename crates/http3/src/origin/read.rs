@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::list::list;
 use super::send::{Broken, Exchange, blocking, digest_of};
-use super::serve::{Shared, now};
+use super::shared::{Shared, now};
 use crate::fields::{Sha256Digest, sha256_field};
 use crate::plan::{self, Ask, FilePlan, HashAt, Piece, Reply, problem};
 use crate::resource::Stat;

@@ -1,7 +1,6 @@
 //! Connections of an origin, and the requests on them.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
 use pathmark_transport::driver;
@@ -11,58 +10,15 @@ use super::counters::{Counters, Counts, count};
 use super::digests::Digests;
 use super::read::read;
 use super::send::{Broken, Exchange};
+use super::shared::{Limits, Shared, now};
 use super::write::write;
 use crate::plan::{Ask, Method, Rules, problem};
 use crate::root::Root;
 use crate::wire::{Incoming, LinkError, ServerLink};
 
-/// What a client takes of a server at most.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Requests of a connection at a time.
-    pub requests: u32,
-    /// Bytes of a header section.
-    pub head_bytes: u64,
-    /// Time for the head of a request to arrive.
-    pub head_time: Duration,
-    /// Time without progress, in either direction, after which a request is reset.
-    pub stall: Duration,
-    /// Files that are hashed at a time, on all connections.
-    pub hashes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            requests: 100,
-            head_bytes: 64 * 1024,
-            head_time: Duration::from_secs(10),
-            stall: Duration::from_secs(30),
-            hashes: 2,
-        }
-    }
-}
-
 /// Serves the files of a directory.
 #[derive(Clone, Debug)]
 pub struct Origin(Arc<Shared>);
-
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) root: Root,
-    pub(super) rules: Rules,
-    pub(super) limits: Limits,
-    pub(super) digests: Digests,
-    /// Held while a precondition is checked and its file gets its name.
-    pub(super) commits: Mutex<()>,
-    pub(super) counters: Counters,
-}
-
-/// The time for fields and entity tags.
-#[expect(clippy::disallowed_methods, reason = "this driver owns the clock")]
-pub(super) fn now() -> SystemTime {
-    SystemTime::now()
-}
 
 impl Origin {
     /// Serves `root` by the `rules`.
@@ -110,60 +66,58 @@ impl Origin {
                 return Ok(());
             };
             let shared = Arc::clone(&self.0);
-            requests.spawn(async move { shared.request(incoming).await });
+            requests.spawn(async move { respond_to(shared, incoming).await });
         }
     }
 }
 
-impl Shared {
-    /// Responds to one request, and counts its end.
-    async fn request(self: Arc<Self>, incoming: Incoming) {
-        count(&self.counters.requests);
-        let ended = match incoming.head(self.limits.head_time).await {
-            Err(error) => Err(error.into()),
-            Ok((request, link)) => {
-                let head_only = request.method() == http::Method::HEAD;
-                let mut exchange = Exchange::new(link, self.limits.stall, head_only);
-                let ended = match self.respond(&request, &mut exchange).await {
-                    Err(error) => explain(error, &mut exchange).await,
-                    ended => ended,
-                };
-                let status = exchange.status();
-                if status >= 400 {
-                    count(&self.counters.refused);
-                }
-                tracing::debug!(
-                    method = %request.method(),
-                    path = request.uri().path(),
-                    status,
-                    "request"
-                );
-                ended
+/// Responds to one request, and counts its end.
+async fn respond_to(shared: Arc<Shared>, incoming: Incoming) {
+    count(&shared.counters.requests);
+    let ended = match incoming.head(shared.limits.head_time).await {
+        Err(error) => Err(error.into()),
+        Ok((request, link)) => {
+            let head_only = request.method() == http::Method::HEAD;
+            let mut exchange = Exchange::new(link, shared.limits.stall, head_only);
+            let ended = match respond(&shared, &request, &mut exchange).await {
+                Err(error) => explain(error, &mut exchange).await,
+                ended => ended,
+            };
+            let status = exchange.status();
+            if status >= 400 {
+                count(&shared.counters.refused);
             }
-        };
-        match ended {
-            Ok(()) => {}
-            Err(Broken::Link(LinkError::TimedOut)) => count(&self.counters.timed_out),
-            Err(error) => {
-                tracing::debug!(%error, "request broke off");
-                count(&self.counters.broken_off);
-            }
+            tracing::debug!(
+                method = %request.method(),
+                path = request.uri().path(),
+                status,
+                "request"
+            );
+            ended
+        }
+    };
+    match ended {
+        Ok(()) => {}
+        Err(Broken::Link(LinkError::TimedOut)) => count(&shared.counters.timed_out),
+        Err(error) => {
+            tracing::debug!(%error, "request broke off");
+            count(&shared.counters.broken_off);
         }
     }
+}
 
-    async fn respond(
-        self: &Arc<Self>,
-        request: &http::Request<()>,
-        exchange: &mut Exchange,
-    ) -> Result<(), Broken> {
-        let ask = match Ask::read(request, &self.rules) {
-            Ok(ask) => ask,
-            Err(reply) => return Ok(exchange.reply(&reply, now()).await?),
-        };
-        match ask.method {
-            Method::Get | Method::Head => read(self, exchange, &ask).await,
-            Method::Put => write(self, exchange, ask).await,
-        }
+async fn respond(
+    shared: &Arc<Shared>,
+    request: &http::Request<()>,
+    exchange: &mut Exchange,
+) -> Result<(), Broken> {
+    let ask = match Ask::read(request, &shared.rules) {
+        Ok(ask) => ask,
+        Err(reply) => return Ok(exchange.reply(&reply, now()).await?),
+    };
+    match ask.method {
+        Method::Get | Method::Head => read(shared, exchange, &ask).await,
+        Method::Put => write(shared, exchange, ask).await,
     }
 }
 

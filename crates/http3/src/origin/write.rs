@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::read::refusal;
 use super::send::{Broken, Exchange, blocking, digest_of};
-use super::serve::{Shared, now};
+use super::shared::{Shared, now};
 use crate::fields::Sha256Digest;
 use crate::plan::{self, Ask, Reply, problem};
 use crate::root::{Draft, Existing, KeepError, Placed, RootError, names_stat};

@@ -1,7 +1,8 @@
 //! From a request to a plan of the response, as pure functions: no file is read and no clock.
 //!
-//! [`Ask::read`] turns a request's head into an [`Ask`], [`read`] and [`write`] decide what an ask
-//! gets once the resource is known, and [`listing`] renders directories.
+//! [`Ask::read`] turns a request's head into an [`Ask`]. [`file()`], [`directory`] and
+//! [`before_write`] decide what an ask gets once the resource is known, and [`listing`] renders
+//! directories.
 
 mod ask;
 pub mod listing;

@@ -1,15 +1,13 @@
 //! A connection for the `h3` crate.
 
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h3::error::{Code, ConnectionError, StreamError};
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
-use pathmark_transport::connection::ConnectionError as Lost;
 use pathmark_transport::driver;
 
-use super::error::LinkError;
+use super::error::{LinkError, lost, no_stream};
 use super::frames::Frames;
 use super::hints::Hints;
 use super::streams::{BidiStream, RecvStream, SendStream, short};
@@ -58,24 +56,6 @@ impl Adapter {
     fn both(&self, (send, recv): (driver::SendStream, driver::RecvStream)) -> BidiStream {
         let recv = RecvStream::new(recv, Frames::bidirectional(self.limit));
         BidiStream::new(SendStream::new(send, self.hints.clone()), recv)
-    }
-}
-
-/// The end of a connection in `h3`'s types.
-fn lost(error: Lost) -> ConnectionErrorIncoming {
-    match error {
-        Lost::PeerApplication { code, .. } => {
-            ConnectionErrorIncoming::ApplicationClose { error_code: code }
-        }
-        Lost::TimedOut | Lost::HandshakeTimedOut => ConnectionErrorIncoming::Timeout,
-        error => ConnectionErrorIncoming::Undefined(Arc::new(error)),
-    }
-}
-
-/// The same for a stream that ends with its connection.
-pub(super) fn no_stream(error: Lost) -> StreamErrorIncoming {
-    StreamErrorIncoming::ConnectionErrorIncoming {
-        connection_error: lost(error),
     }
 }
 

@@ -1,8 +1,10 @@
 //! How a connection or a stream of HTTP/3 fails.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 use ::h3::error::StreamError;
+use ::h3::quic::{ConnectionErrorIncoming, StreamErrorIncoming};
 use pathmark_transport::connection::ConnectionError as Lost;
 use pathmark_transport::wire::TransportErrorCode;
 
@@ -88,5 +90,23 @@ impl LinkError {
             // The variants that are left cannot be named outside of `h3`.
             error => Self::of_connection(reason, &error),
         }
+    }
+}
+
+/// The end of a connection in `h3`'s types.
+pub(super) fn lost(error: Lost) -> ConnectionErrorIncoming {
+    match error {
+        Lost::PeerApplication { code, .. } => {
+            ConnectionErrorIncoming::ApplicationClose { error_code: code }
+        }
+        Lost::TimedOut | Lost::HandshakeTimedOut => ConnectionErrorIncoming::Timeout,
+        error => ConnectionErrorIncoming::Undefined(Arc::new(error)),
+    }
+}
+
+/// The same for a stream that ends with its connection.
+pub(super) fn no_stream(error: Lost) -> StreamErrorIncoming {
+    StreamErrorIncoming::ConnectionErrorIncoming {
+        connection_error: lost(error),
     }
 }

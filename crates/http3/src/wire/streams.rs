@@ -8,8 +8,7 @@ use bytes::{Buf, Bytes};
 use h3::quic::{self, StreamErrorIncoming, StreamId, WriteBuf};
 use pathmark_transport::driver;
 
-use super::adapter::no_stream;
-use super::error::codes;
+use super::error::{codes, no_stream};
 use super::frames::Frames;
 use super::hints::Hints;
 
