@@ -153,3 +153,44 @@ async fn a_thousand_slow_requests_stop_no_other() {
     })
     .await;
 }
+
+/// A client that holds all places: others get a status that tells them to come back.
+#[tokio::test]
+async fn requests_above_the_limit_of_all_connections_are_refused() {
+    bounded(async {
+        let limits = Limits {
+            transfers: 1,
+            stall: Duration::from_millis(300),
+            ..Limits::default()
+        };
+        let rules = Rules {
+            put: PutRights::New,
+            ..Rules::default()
+        };
+        let served = Served::with(rules, limits);
+        served.write("small", b"small").await;
+        let link = served.link().await;
+        let mut put = link.request(request("PUT", "/x", &[])).await.unwrap();
+        put.send(content(2000).into()).await.unwrap();
+        while served.names() == ["small"] {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let other = served.link().await;
+        let asking = ask(&other, request("GET", "/small", &[]), b"");
+        let holding = async {
+            for _ in 0..10 {
+                put.send(content(2000).into()).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            put.finish(None).await.unwrap();
+            put.response().await.unwrap().status()
+        };
+        let (refused, stored) = tokio::join!(asking, holding);
+        assert_eq!(refused.status().as_u16(), 503);
+        assert_eq!(refused.field("retry-after"), "5");
+        assert_eq!(stored.as_u16(), 201);
+        let fine = ask(&other, request("GET", "/small", &[]), b"").await;
+        assert_eq!(fine.content, b"small");
+    })
+    .await;
+}

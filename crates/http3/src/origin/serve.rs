@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
+use http::header::RETRY_AFTER;
 use pathmark_transport::driver;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::counters::{Counters, Counts, count};
@@ -25,11 +27,13 @@ impl Origin {
     #[must_use]
     pub fn new(root: Root, rules: Rules, limits: Limits) -> Self {
         let digests = Digests::new(limits.hashes.max(1));
+        let places = limits.transfers.clamp(1, Semaphore::MAX_PERMITS);
         Self(Arc::new(Shared {
             root,
             rules,
             limits,
             digests,
+            places: Semaphore::new(places),
             commits: Mutex::new(()),
             counters: Counters::default(),
         }))
@@ -115,6 +119,12 @@ async fn respond(
         Ok(ask) => ask,
         Err(reply) => return Ok(exchange.reply(&reply, now()).await?),
     };
+    let place = tokio::time::timeout(shared.limits.stall, shared.places.acquire()).await;
+    let Ok(Ok(_place)) = place else {
+        let detail = "the server responds to as many requests as its limit allows; try again later";
+        let reply = problem(StatusCode::SERVICE_UNAVAILABLE, detail).with(RETRY_AFTER, "5");
+        return Ok(exchange.reply(&reply, now()).await?);
+    };
     match ask.method {
         Method::Get | Method::Head => read(shared, exchange, &ask).await,
         Method::Put => write(shared, exchange, ask).await,
@@ -125,7 +135,7 @@ async fn respond(
 async fn explain(error: Broken, exchange: &mut Exchange) -> Result<(), Broken> {
     let (status, detail) = match &error {
         Broken::Link(_) => return Err(error),
-        _ if exchange.status() != 0 => return Err(error),
+        _ if exchange.status() >= 200 => return Err(error),
         Broken::Changed => (
             StatusCode::SERVICE_UNAVAILABLE,
             "another program writes to the file; try again when it is done".to_owned(),

@@ -3,6 +3,8 @@
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::Semaphore;
+
 use super::counters::Counters;
 use super::digests::Digests;
 use crate::plan::Rules;
@@ -13,6 +15,9 @@ use crate::root::Root;
 pub struct Limits {
     /// Requests of a connection at a time.
     pub requests: u32,
+    /// Requests at a time on all connections: each takes a descriptor and about 1 MiB at most.
+    /// Further ones wait as long as a stall may last, and get status 503 then.
+    pub transfers: usize,
     /// Bytes of a header section.
     pub head_bytes: u64,
     /// Time for the head of a request to arrive.
@@ -27,6 +32,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             requests: 100,
+            transfers: 512,
             head_bytes: 64 * 1024,
             head_time: Duration::from_secs(10),
             stall: Duration::from_secs(30),
@@ -42,6 +48,8 @@ pub(super) struct Shared {
     pub(super) rules: Rules,
     pub(super) limits: Limits,
     pub(super) digests: Digests,
+    /// Places for requests.
+    pub(super) places: Semaphore,
     /// Held while a precondition is checked and its file gets its name.
     pub(super) commits: Mutex<()>,
     pub(super) counters: Counters,
