@@ -50,6 +50,7 @@ impl Client {
             set(&mut headers, IF_NONE_MATCH, "*");
         }
         let mut exchange = self.request(Method::PUT, uri, headers).await?;
+        exchange.announce(stat.size);
         let sha256 = match send(&mut exchange, &file, &stat).await {
             Ok(sha256) => sha256,
             // A server that refuses stops the content; its response says why.

@@ -106,6 +106,11 @@ async fn within<T>(
 }
 
 impl Exchange {
+    /// Tells the transport how long the content is.
+    pub(super) fn announce(&self, bytes: u64) {
+        self.link.announce(bytes);
+    }
+
     pub(super) async fn send(&mut self, mut data: Bytes) -> Result<(), LinkError> {
         while !data.is_empty() {
             let frame = data.split_to(data.len().min(FRAME));

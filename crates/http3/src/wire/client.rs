@@ -10,6 +10,7 @@ use pathmark_transport::driver;
 
 use super::adapter::{Adapter, head_limit};
 use super::error::LinkError;
+use super::hints::Hint;
 use super::streams::BidiStream;
 
 /// Interim responses before the final one at most.
@@ -69,6 +70,13 @@ impl ClientLink {
 }
 
 impl ClientExchange {
+    /// Tells the transport, before the content, about how many bytes it has.
+    pub fn announce(&self, bytes: u64) {
+        let hint = Hint { priority: 0, bytes };
+        let stream = self.stream.id().into_inner();
+        self.link.adapter.hints().leave(stream, hint);
+    }
+
     /// Sends bytes of the request's content.
     ///
     /// # Errors
@@ -135,6 +143,11 @@ impl ClientExchange {
 
 impl Drop for ClientExchange {
     fn drop(&mut self) {
+        let _ = self
+            .link
+            .adapter
+            .hints()
+            .take(self.stream.id().into_inner());
         if !self.sent {
             self.stream.stop_stream(Code::H3_REQUEST_CANCELLED);
         }
