@@ -16,7 +16,7 @@ use super::error::GetError;
 use super::part::PartFile;
 use super::plan::{Arriving, Part, Step, decide};
 use super::request::{Client, Exchange};
-use crate::fields::{PathName, Sha256Digest};
+use crate::fields::{EntityTag, PathName, Sha256Digest};
 use crate::plan::{WANT_REPR_DIGEST, digest_in};
 use crate::root::{Existing, KeepError, open_directory};
 use crate::wire::LinkError;
@@ -80,16 +80,10 @@ impl Client {
             Step::Broken(why) => return Err(GetError::Response(why)),
             Step::Again => return Err(GetError::Response("it is a refusal of a range")),
         };
-        if arriving.first == 0 {
-            writer = Writer::new(&file);
-            let tag = arriving.tag.clone();
-            let restarted = blocking(move || {
-                let restarted = file.restart(&source, tag.as_ref());
-                restarted.map(|()| file)
-            });
-            let file = restarted.await??;
-            return receive(exchange, arriving, file, writer, (name, existing)).await;
-        }
+        let (file, writer) = match arriving.first {
+            0 => restart(file, source, arriving.tag.clone()).await?,
+            _ => (file, writer),
+        };
         receive(exchange, arriving, file, writer, (name, existing)).await
     }
 
@@ -175,6 +169,21 @@ impl Writer {
         });
         Ok(written.await??)
     }
+}
+
+/// Drops the part: the bytes to come are those of the version `tag`.
+async fn restart(
+    file: PartFile,
+    source: String,
+    tag: Option<EntityTag>,
+) -> Result<(PartFile, Writer), GetError> {
+    let restarted = blocking(move || {
+        file.restart(&source, tag.as_ref())?;
+        Ok::<_, GetError>(file)
+    });
+    let file = restarted.await??;
+    let writer = Writer::new(&file);
+    Ok((file, writer))
 }
 
 /// Hashes the part that is on disk.

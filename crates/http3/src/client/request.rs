@@ -53,7 +53,8 @@ pub(super) struct Exchange {
 
 impl Client {
     /// Begins HTTP/3 on a connection whose handshake is complete. `authority` is the host of the
-    /// URI, with a port unless it is 443.
+    /// URI, with a port unless it is 443. The connection needs keep-alive packets: a side that
+    /// hashes a large file is silent for longer than the idle timeout.
     ///
     /// # Errors
     /// [`LinkError`].

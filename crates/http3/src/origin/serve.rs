@@ -46,7 +46,8 @@ impl Origin {
     }
 
     /// Responds to the requests of a connection whose handshake is complete, until the client
-    /// closes it. Dropped, the future ends all of them.
+    /// closes it. Dropped, the future ends all of them. The caller bounds the number of connections
+    /// (`ServerConfig::max_connections`).
     ///
     /// # Errors
     /// [`LinkError`] for a connection that ends with an error.
