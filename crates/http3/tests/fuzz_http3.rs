@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{Request, Uri};
+use pathmark_http3::client::parse_listing;
 use pathmark_http3::fields::{
     ContentRange, EntityTag, MAX_NAME, MAX_PARTS, PathName, TagList, parse_range, preferred_form,
     resolve_ranges, sha256_digest, sha256_field, sha256_preference, urgency,
@@ -38,6 +39,9 @@ fn field_values(input: &[u8]) {
             sha256_digest("Repr-Digest", [written.as_bytes()]),
             Ok(Some(digest))
         );
+    }
+    for entry in parse_listing(input).unwrap_or_default() {
+        assert!(!entry.name.contains(&b'/') && !entry.name.is_empty());
     }
     if let Ok(path) = PathName::parse(input) {
         for name in &path.names {

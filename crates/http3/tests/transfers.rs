@@ -54,6 +54,32 @@ async fn files_arrive_with_their_digests() {
     .await;
 }
 
+#[tokio::test]
+async fn directories_are_listed() {
+    bounded(async {
+        let served = Served::new(PutRights::None);
+        let root = served.directory.path();
+        std::fs::create_dir(root.join("sub")).unwrap();
+        for n in 0..300 {
+            std::fs::write(root.join(format!("sub/{n:03} &?")), "x").unwrap();
+        }
+        std::os::unix::fs::symlink("../a b", root.join("sub/link")).unwrap();
+        let client = served.client().await;
+        for directory in ["/sub", "/sub/"] {
+            let entries = client.list(&path(directory)).await.unwrap();
+            assert_eq!(entries.len(), 301);
+            assert_eq!(
+                (entries[7].name.as_slice(), entries[7].size),
+                (&b"007 &?"[..], 1)
+            );
+            assert_eq!(entries[300].target.as_deref(), Some(&b"../a b"[..]));
+        }
+        let missing = client.list(&path("/none/")).await;
+        assert!(matches!(missing, Err(GetError::Refused(_))), "{missing:?}");
+    })
+    .await;
+}
+
 /// Fetches until a part of this size is on disk, and gives up then.
 async fn fetch_part(served: &Served, target: &std::path::Path, bytes: u64) {
     let client = served.client().await;

@@ -2,6 +2,7 @@
 
 mod error;
 mod get;
+mod list;
 mod part;
 mod plan;
 mod put;
@@ -9,5 +10,6 @@ mod request;
 
 pub use error::{GetError, PutError, Refusal};
 pub use get::Fetched;
+pub use list::{Listed, parse_listing};
 pub use put::Stored;
 pub use request::{Client, ClientLimits};

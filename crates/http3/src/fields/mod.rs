@@ -15,7 +15,7 @@ pub use accept::{Form, preferred_form};
 pub use content_range::ContentRange;
 pub use digest::{Sha256Digest, sha256_digest, sha256_field, sha256_preference};
 pub use etag::{EntityTag, TagList};
-pub use percent::{MAX_NAME, PathError, PathName, encode_bytes, encode_name};
+pub use percent::{MAX_NAME, PathError, PathName, decode_bytes, encode_bytes, encode_name};
 pub use priority::urgency;
 pub use range::{MAX_PARTS, RangeError, RangeSpec, Span, parse_range, resolve_ranges};
 

@@ -77,7 +77,30 @@ impl PathName {
 }
 
 fn decode_name(encoded: &[u8]) -> Result<Vec<u8>, PathError> {
-    let mut name = Vec::with_capacity(encoded.len().min(MAX_NAME));
+    // Three bytes at most stand for one.
+    if encoded.len() > 3 * MAX_NAME {
+        return Err(PathError::TooLong);
+    }
+    let name = decode_bytes(encoded)?;
+    if name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+        return Err(PathError::Forbidden);
+    }
+    if name.len() > MAX_NAME {
+        return Err(PathError::TooLong);
+    }
+    match name.as_slice() {
+        b"" => Err(PathError::Empty),
+        b"." | b".." => Err(PathError::Dots),
+        _ => Ok(name),
+    }
+}
+
+/// The bytes of a percent-encoded text.
+///
+/// # Errors
+/// [`PathError::Percent`].
+pub fn decode_bytes(encoded: &[u8]) -> Result<Vec<u8>, PathError> {
+    let mut bytes = Vec::with_capacity(encoded.len());
     let mut rest = encoded;
     while let Some((first, after)) = rest.split_first() {
         let (byte, after) = match (first, after) {
@@ -88,20 +111,10 @@ fn decode_name(encoded: &[u8]) -> Result<Vec<u8>, PathError> {
             (b'%', _) => return Err(PathError::Percent),
             (byte, after) => (*byte, after),
         };
-        if matches!(byte, 0 | b'/') {
-            return Err(PathError::Forbidden);
-        }
-        if name.len() == MAX_NAME {
-            return Err(PathError::TooLong);
-        }
-        name.push(byte);
+        bytes.push(byte);
         rest = after;
     }
-    match name.as_slice() {
-        b"" => Err(PathError::Empty),
-        b"." | b".." => Err(PathError::Dots),
-        _ => Ok(name),
-    }
+    Ok(bytes)
 }
 
 fn hex(digit: u8) -> Option<u8> {
