@@ -1,0 +1,83 @@
+//! How a transfer of the client fails.
+
+use std::io;
+
+use http::StatusCode;
+
+use crate::root::KeepError;
+use crate::wire::LinkError;
+
+/// A response that is no success.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server refused with status {status}: {detail}")]
+pub struct Refusal {
+    /// Its status code.
+    pub status: StatusCode,
+    /// Its problem details, or the status code's phrase. Control characters are replaced.
+    pub detail: String,
+}
+
+/// Why a file was not fetched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GetError {
+    /// The stream or connection failed. The part that arrived is kept.
+    #[error("{0}; what arrived is kept, and the next attempt goes on from there")]
+    Link(#[from] LinkError),
+    /// The server refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The path or the target has no form that a request or a file system takes.
+    #[error("{0}")]
+    Name(String),
+    /// The response is no answer to the request.
+    #[error("the server's response is not usable: {0}")]
+    Response(&'static str),
+    /// The content ended early. The part that arrived is kept.
+    #[error("the server ended the content after {received} of {announced} bytes; try again")]
+    Short {
+        /// Bytes that arrived.
+        received: u64,
+        /// Bytes that the server announced.
+        announced: u64,
+    },
+    /// The content is not the one that the server's digest is of. It is removed.
+    #[error("the content's SHA-256 is not the one that the server announced; fetch it again")]
+    Digest,
+    /// Another transfer writes to the same target.
+    #[error("another transfer to this file is under way; wait for its end")]
+    Busy,
+    /// The file did not get its name.
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    /// A failure of the local disk.
+    #[error("writing failed: {0}")]
+    Storage(#[from] io::Error),
+}
+
+/// Why a file was not stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PutError {
+    /// The stream or connection failed.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The server refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The path has no form that a request takes.
+    #[error("{0}")]
+    Name(String),
+    /// The source is no regular file.
+    #[error("the source is a directory, a device, a socket or a pipe; only files can be sent")]
+    Source,
+    /// The source was written to meanwhile.
+    #[error("the source changed during the transfer; send it again")]
+    Changed,
+    /// The server stored something else.
+    #[error("the server stored content with another SHA-256; send the file again")]
+    Digest,
+    /// A failure of the local disk.
+    #[error("reading failed: {0}")]
+    Storage(#[from] io::Error),
+}

@@ -1,0 +1,209 @@
+//! Listings of directories, as the origin of this crate writes them.
+
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use serde::Deserialize;
+
+use super::error::GetError;
+use super::request::Client;
+use crate::fields::{PathName, decode_bytes};
+use crate::resource::{Kind, Time};
+
+/// Bytes of a listing at most: some 500,000 entries.
+const MAX_LISTING: usize = 64 << 20;
+
+/// An entry of a directory on a server. Its name is that of a file in the directory: no server has
+/// a name with a slash in it, `.` or `..` accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// The time of the last write.
+    pub modified: Time,
+    /// What a symbolic link points at, which may be outside of what the server serves.
+    pub target: Option<Vec<u8>>,
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    entries: Vec<Row>,
+}
+
+/// An entry in JSON, with members that other servers may leave out.
+#[derive(Deserialize)]
+struct Row {
+    name: String,
+    kind: String,
+    #[serde(default)]
+    size: u64,
+    #[serde(default)]
+    mode: String,
+    #[serde(default)]
+    time: i64,
+    #[serde(default)]
+    nanoseconds: u32,
+    target: Option<String>,
+}
+
+impl Client {
+    /// The entries of the directory at `path`, in the server's order.
+    ///
+    /// # Errors
+    /// [`GetError`].
+    pub async fn list(&self, path: &PathName) -> Result<Vec<Listed>, GetError> {
+        let directory = PathName {
+            names: path.names.clone(),
+            slash: true,
+        };
+        let uri = self.uri(&directory).map_err(GetError::Name)?;
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let mut exchange = self.request(Method::GET, uri, headers).await?;
+        exchange.finish(None).await?;
+        let response = exchange.response().await?;
+        if response.status() != StatusCode::OK {
+            return Err(exchange.refusal(&response).await.into());
+        }
+        let media_type = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .map(HeaderValue::as_bytes);
+        if !media_type.is_some_and(|media_type| media_type.starts_with(b"application/json")) {
+            return Err(GetError::Response("it is no listing in JSON"));
+        }
+        let mut content = Vec::new();
+        while let Some(data) = exchange.data().await? {
+            if content.len() + data.len() > MAX_LISTING {
+                return Err(GetError::Response("it is a listing of more than 64 MiB"));
+            }
+            content.extend_from_slice(&data);
+        }
+        parse_listing(&content).map_err(GetError::Response)
+    }
+}
+
+/// The entries of a listing in JSON.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_listing(content: &[u8]) -> Result<Vec<Listed>, &'static str> {
+    let listing: Result<Listing, _> = serde_json::from_slice(content);
+    let listing = listing.map_err(|_| "it is no listing of this server's form")?;
+    listing.entries.into_iter().map(listed).collect()
+}
+
+fn listed(row: Row) -> Result<Listed, &'static str> {
+    const NAME: &str = "it lists a name that no file has";
+    let path = format!("/{}", row.name);
+    let path = PathName::parse(path.as_bytes()).map_err(|_| NAME)?;
+    let [name] = <[Vec<u8>; 1]>::try_from(path.names).map_err(|_| NAME)?;
+    if path.slash {
+        return Err(NAME);
+    }
+    let kind = match row.kind.as_str() {
+        "file" => Kind::File,
+        "directory" => Kind::Directory,
+        "symlink" => Kind::Symlink,
+        _ => Kind::Special,
+    };
+    let target = row.target.filter(|_| kind == Kind::Symlink);
+    let target = target.map(|target| decode_bytes(target.as_bytes()));
+    let modified = Time {
+        seconds: row.time,
+        nanoseconds: row.nanoseconds.min(999_999_999),
+    };
+    Ok(Listed {
+        name,
+        kind,
+        size: row.size,
+        mode: u32::from_str_radix(&row.mode, 8).unwrap_or(0) & 0o7777,
+        modified,
+        target: target
+            .transpose()
+            .map_err(|_| "it has a link whose target is not encoded")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fields::Form;
+    use crate::plan::listing;
+    use crate::resource::tests::regular;
+    use crate::resource::{Entry, Stat};
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        for name in [
+            "", ".", "..", "a/b", "a%2Fb", "%2e%2e", "/etc", "a/", "%00", "%",
+        ] {
+            let content = format!("{{\"entries\":[{{\"name\":\"{name}\",\"kind\":\"file\"}}]}}");
+            assert!(parse_listing(content.as_bytes()).is_err(), "{name}");
+        }
+        let content = br#"{"entries":[{"name":"a","kind":"pipe","target":"x","more":1}]}"#;
+        let entries = parse_listing(content).unwrap();
+        assert_eq!(
+            (entries[0].kind, entries[0].target.as_ref()),
+            (Kind::Special, None)
+        );
+        for content in ["", "[]", "{}", "{\"entries\":[{}]}"] {
+            assert!(parse_listing(content.as_bytes()).is_err(), "{content}");
+        }
+    }
+
+    fn entries() -> impl Strategy<Value = Entry> {
+        let bytes = || proptest::collection::vec(1..=255_u8, 1..20);
+        let name = bytes().prop_filter("a name", |name| {
+            !name.contains(&b'/') && name != b"." && name != b".."
+        });
+        let target = proptest::option::of(bytes());
+        (name, target, any::<u64>(), 0..0o10000_u32).prop_map(|(name, target, size, mode)| {
+            let kind = if target.is_some() {
+                Kind::Symlink
+            } else {
+                Kind::File
+            };
+            let stat = Stat {
+                kind,
+                size,
+                mode,
+                ..regular(0)
+            };
+            Entry { name, stat, target }
+        })
+    }
+
+    proptest! {
+        /// What the origin writes is what the client reads.
+        #[test]
+        fn listings_survive(entries in proptest::collection::vec(entries(), 0..5)) {
+            let rows = entries.iter().enumerate();
+            let rows: String =
+                rows.map(|(n, entry)| listing::entry(Form::Json, n == 0, entry)).collect();
+            let path = PathName::default();
+            let text = listing::begin(Form::Json, &path) + &rows + listing::end(Form::Json);
+            let read = parse_listing(text.as_bytes()).unwrap();
+            prop_assert_eq!(read.len(), entries.len());
+            for (read, entry) in read.into_iter().zip(entries) {
+                let Entry { name, stat, target } = entry;
+                let expected = Listed {
+                    name,
+                    kind: stat.kind,
+                    size: stat.size,
+                    mode: stat.mode,
+                    modified: stat.modified,
+                    target,
+                };
+                prop_assert_eq!(read, expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What a response to a GET means for the part that is there, as pure functions.
+
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG};
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+
+use super::error::Refusal;
+use crate::fields::{ContentRange, EntityTag, Sha256Digest};
+use crate::plan::{digest_in, lines};
+
+/// What is on disk of a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) bytes: u64,
+    pub(super) tag: EntityTag,
+}
+
+/// The content that a response brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Arriving {
+    /// The position of its first byte in the file.
+    pub(super) first: u64,
+    /// Bytes of it, if they are announced.
+    pub(super) length: Option<u64>,
+    /// A strong tag of the version, by which a later request goes on.
+    pub(super) tag: Option<EntityTag>,
+    /// The digest of the whole file, unless it comes in the trailer section.
+    pub(super) digest: Option<Sha256Digest>,
+}
+
+/// What to do with a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Write the content to the file.
+    Take(Arriving),
+    /// Drop the part and request the whole file.
+    Again,
+    /// The response is a refusal, whose content may explain it.
+    Refused,
+    /// The response breaks a rule.
+    Broken(&'static str),
+}
+
+/// What to do with a response to a request for the whole file, or for all behind `part`.
+pub(super) fn decide(status: StatusCode, headers: &HeaderMap, part: Option<&Part>) -> Step {
+    match (status, part) {
+        (StatusCode::OK, _) => take_whole(headers),
+        (StatusCode::PARTIAL_CONTENT, Some(part)) => take_rest(headers, part),
+        (StatusCode::PARTIAL_CONTENT, None) => Step::Broken("it is a part, and none was requested"),
+        (StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::PRECONDITION_FAILED, Some(_)) => {
+            Step::Again
+        }
+        (status, _) if status.is_success() => Step::Broken("its status has no content to store"),
+        _ => Step::Refused,
+    }
+}
+
+fn take_whole(headers: &HeaderMap) -> Step {
+    let length = match content_length(headers) {
+        Ok(length) => length,
+        Err(why) => return Step::Broken(why),
+    };
+    take(headers, 0, length)
+}
+
+fn take_rest(headers: &HeaderMap, part: &Part) -> Step {
+    let mut ranges = lines(headers, &CONTENT_RANGE);
+    let range = ranges.next().and_then(ContentRange::parse);
+    let Some(ContentRange::Part(span, size)) = range else {
+        return Step::Broken("it is a part without a Content-Range of bytes");
+    };
+    if ranges.next().is_some() || span.first != part.bytes {
+        return Step::Broken("it is another part than the one that was requested");
+    }
+    // If-Range promises the same version; a server that breaks the promise gives itself away.
+    let tag = tag(headers);
+    if tag.is_some_and(|tag| !tag.matches_strongly(&part.tag)) {
+        return Step::Again;
+    }
+    if size.is_some_and(|size| span.end() != size) {
+        return Step::Broken("it is not all that follows the part on disk");
+    }
+    match content_length(headers) {
+        Err(why) => Step::Broken(why),
+        Ok(Some(length)) if length != span.length => {
+            Step::Broken("Content-Length and Content-Range differ")
+        }
+        Ok(_) => take(headers, span.first, Some(span.length)),
+    }
+}
+
+fn take(headers: &HeaderMap, first: u64, length: Option<u64>) -> Step {
+    let identity = |line: &[u8]| line.eq_ignore_ascii_case(b"identity");
+    if !lines(headers, &CONTENT_ENCODING).all(identity) {
+        return Step::Broken("it is compressed, which was not requested");
+    }
+    match digest_in(headers) {
+        Err(_) => Step::Broken("its Repr-Digest does not follow the grammar"),
+        Ok(digest) => Step::Take(Arriving {
+            first,
+            length,
+            tag: tag(headers).filter(EntityTag::is_strong),
+            digest,
+        }),
+    }
+}
+
+fn tag(headers: &HeaderMap) -> Option<EntityTag> {
+    EntityTag::parse(headers.get(ETAG)?.as_bytes())
+}
+
+fn content_length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
+    let mut lengths = lines(headers, &CONTENT_LENGTH);
+    let Some(line) = lengths.next() else {
+        return Ok(None);
+    };
+    let digits = !line.is_empty() && line.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(line).ok().filter(|_| digits);
+    match text.and_then(|text| text.parse().ok()) {
+        Some(length) if lengths.next().is_none() => Ok(Some(length)),
+        _ => Err("its Content-Length is not one number"),
+    }
+}
+
+/// The refusal of a response with this content.
+pub(super) fn refusal(status: StatusCode, headers: &HeaderMap, content: &[u8]) -> Refusal {
+    #[derive(Deserialize)]
+    struct Problem {
+        title: Option<String>,
+        detail: Option<String>,
+    }
+    let problem: Option<Problem> = serde_json::from_slice(content).ok();
+    let text = problem.and_then(|problem| problem.detail.or(problem.title));
+    let location = headers
+        .get(http::header::LOCATION)
+        .filter(|_| status.is_redirection());
+    let location = location.and_then(|location| location.to_str().ok());
+    let phrase = status.canonical_reason().unwrap_or("no reason given");
+    let detail = match (text, location) {
+        (Some(text), _) => text,
+        (None, Some(location)) => format!("{phrase}; the file is at {location}"),
+        (None, None) => phrase.to_owned(),
+    };
+    let visible = |char: char| {
+        if char.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            char
+        }
+    };
+    Refusal {
+        status,
+        detail: detail.chars().map(visible).take(1000).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::HeaderName;
+
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
+        let pairs = fields
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(name, value);
+        }
+        headers
+    }
+
+    fn part(bytes: u64) -> Part {
+        Part {
+            bytes,
+            tag: EntityTag::parse(b"\"v1\"").unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_part_is_continued_only_by_the_rest_of_its_version() {
+        let rest = [("content-range", "bytes 10-99/100"), ("etag", "\"v1\"")];
+        let step = decide(
+            StatusCode::PARTIAL_CONTENT,
+            &headers(&rest),
+            Some(&part(10)),
+        );
+        let expected = Arriving {
+            first: 10,
+            length: Some(90),
+            tag: Some(part(10).tag),
+            digest: None,
+        };
+        assert_eq!(step, Step::Take(expected));
+        let broken = |fields: &[(&'static str, &str)]| {
+            let step = decide(
+                StatusCode::PARTIAL_CONTENT,
+                &headers(fields),
+                Some(&part(10)),
+            );
+            matches!(step, Step::Broken(_))
+        };
+        assert!(broken(&[]));
+        assert!(broken(&[("content-range", "bytes 0-99/100")]));
+        assert!(broken(&[("content-range", "bytes 10-50/100")]));
+        assert!(broken(&[("content-range", "bytes */100")]));
+        assert!(broken(&[
+            ("content-range", "bytes 10-99/100"),
+            ("content-length", "91")
+        ]));
+        assert!(broken(&[
+            ("content-range", "bytes 10-99/100"),
+            ("content-encoding", "gzip")
+        ]));
+        assert!(broken(&[rest[0], rest[0]]));
+        let other = [rest[0], ("etag", "\"v2\"")];
+        let step = decide(
+            StatusCode::PARTIAL_CONTENT,
+            &headers(&other),
+            Some(&part(10)),
+        );
+        assert_eq!(step, Step::Again);
+        let step = decide(StatusCode::PARTIAL_CONTENT, &headers(&rest), None);
+        assert!(matches!(step, Step::Broken(_)));
+    }
+
+    #[test]
+    fn a_whole_file_takes_the_place_of_a_part() {
+        let whole = headers(&[("content-length", "100"), ("etag", "W/\"v2\"")]);
+        let Step::Take(arriving) = decide(StatusCode::OK, &whole, Some(&part(10))) else {
+            panic!("it is taken");
+        };
+        assert_eq!(
+            (arriving.first, arriving.length, arriving.tag),
+            (0, Some(100), None)
+        );
+        for length in ["-1", "", "+5", "1,2", "18446744073709551616"] {
+            let step = decide(
+                StatusCode::OK,
+                &headers(&[("content-length", length)]),
+                None,
+            );
+            assert!(matches!(step, Step::Broken(_)), "{length}");
+        }
+        let gone = decide(
+            StatusCode::RANGE_NOT_SATISFIABLE,
+            &headers(&[]),
+            Some(&part(10)),
+        );
+        assert_eq!(gone, Step::Again);
+        let gone = decide(StatusCode::RANGE_NOT_SATISFIABLE, &headers(&[]), None);
+        assert_eq!(gone, Step::Refused);
+        assert_eq!(
+            decide(StatusCode::NOT_FOUND, &headers(&[]), None),
+            Step::Refused
+        );
+    }
+
+    #[test]
+    fn refusals_carry_no_control_characters() {
+        let content = br#"{"title":"Not Found","detail":"no \u001b[31mfile"}"#;
+        let refused = refusal(StatusCode::NOT_FOUND, &HeaderMap::new(), content);
+        assert_eq!(refused.detail, "no \u{fffd}[31mfile");
+        let refused = refusal(StatusCode::NOT_FOUND, &HeaderMap::new(), b"<html>");
+        assert_eq!(refused.detail, "Not Found");
+        let moved = headers(&[("location", "/there/")]);
+        let refused = refusal(StatusCode::PERMANENT_REDIRECT, &moved, b"");
+        assert_eq!(refused.detail, "Permanent Redirect; the file is at /there/");
+    }
+}

@@ -1,0 +1,152 @@
+//! Requests of a client, each step of which has a limit of time.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, Uri};
+use pathmark_transport::driver;
+
+use super::error::Refusal;
+use super::plan::refusal;
+use crate::fields::PathName;
+use crate::wire::{ClientExchange, ClientLink, LinkError};
+
+/// Bytes of a DATA frame at most, which a server has the limit of time to take.
+const FRAME: usize = 16 * 1024;
+/// Bytes of a refusal's content that are read.
+const MAX_PROBLEM: usize = 64 * 1024;
+
+/// What a server takes of a client at most.
+#[derive(Clone, Debug)]
+pub struct ClientLimits {
+    /// Bytes of a header section.
+    pub head_bytes: u64,
+    /// Time for a response to begin, and for its trailer section: a server may hash a file first.
+    pub answer: Duration,
+    /// Time without progress after which a transfer fails.
+    pub stall: Duration,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            head_bytes: 64 * 1024,
+            answer: Duration::from_secs(300),
+            stall: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Fetches and stores files over one connection. Clones share it.
+#[derive(Clone)]
+pub struct Client {
+    link: ClientLink,
+    authority: String,
+    limits: ClientLimits,
+}
+
+/// A request under way.
+pub(super) struct Exchange {
+    link: ClientExchange,
+    limits: ClientLimits,
+}
+
+impl Client {
+    /// Begins HTTP/3 on a connection whose handshake is complete. `authority` is the host of the
+    /// URI, with a port unless it is 443. The connection needs keep-alive packets: a side that
+    /// hashes a large file is silent for longer than the idle timeout.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn new(
+        connection: driver::Connection,
+        authority: &str,
+        limits: ClientLimits,
+    ) -> Result<Self, LinkError> {
+        Ok(Self {
+            link: ClientLink::new(connection, limits.head_bytes).await?,
+            authority: authority.to_owned(),
+            limits,
+        })
+    }
+
+    /// The URI of a path; what is wrong with it if there is none.
+    pub(super) fn uri(&self, path: &PathName) -> Result<Uri, String> {
+        let uri = Uri::builder()
+            .scheme("https")
+            .authority(self.authority.as_str());
+        let uri = uri.path_and_query(path.encode()).build();
+        uri.map_err(|error| format!("the path or host has no URI: {error}"))
+    }
+
+    /// Sends a request's head.
+    pub(super) async fn request(
+        &self,
+        method: Method,
+        uri: Uri,
+        headers: HeaderMap,
+    ) -> Result<Exchange, LinkError> {
+        let mut head = Request::new(());
+        *head.method_mut() = method;
+        *head.uri_mut() = uri;
+        *head.headers_mut() = headers;
+        let link = within(self.limits.stall, self.link.request(head)).await?;
+        Ok(Exchange {
+            link,
+            limits: self.limits.clone(),
+        })
+    }
+}
+
+async fn within<T>(
+    limit: Duration,
+    step: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, LinkError> {
+    let step = tokio::time::timeout(limit, step).await;
+    step.unwrap_or(Err(LinkError::TimedOut))
+}
+
+impl Exchange {
+    /// Tells the transport how long the content is.
+    pub(super) fn announce(&self, bytes: u64) {
+        self.link.announce(bytes);
+    }
+
+    pub(super) async fn send(&mut self, mut data: Bytes) -> Result<(), LinkError> {
+        while !data.is_empty() {
+            let frame = data.split_to(data.len().min(FRAME));
+            within(self.limits.stall, self.link.send(frame)).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
+        within(self.limits.stall, self.link.finish(trailers)).await
+    }
+
+    pub(super) async fn response(&mut self) -> Result<Response<()>, LinkError> {
+        within(self.limits.answer, self.link.response()).await
+    }
+
+    pub(super) async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
+        within(self.limits.stall, self.link.data()).await
+    }
+
+    /// The trailer section, once the content is read.
+    pub(super) async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
+        within(self.limits.answer, self.link.trailers()).await
+    }
+
+    /// The refusal whose head `response` is.
+    pub(super) async fn refusal(&mut self, response: &Response<()>) -> Refusal {
+        let mut content = Vec::new();
+        // A refusal that breaks off is a refusal.
+        while let Ok(Some(data)) = self.data().await {
+            content.extend_from_slice(&data);
+            if content.len() > MAX_PROBLEM {
+                break;
+            }
+        }
+        refusal(response.status(), response.headers(), &content)
+    }
+}

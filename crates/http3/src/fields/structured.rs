@@ -1,0 +1,239 @@
+//! Dictionaries of structured fields (RFC 9651), as far as digest fields need them.
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+/// Decodes byte sequences: padding may be absent (RFC 9651 section 4.2.7).
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The value of a member; its parameters are checked and dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Bare {
+    Integer(i64),
+    Bytes(Vec<u8>),
+    /// A type that no digest field has.
+    Other,
+}
+
+/// The members of a dictionary in their order, the last of each key; `None` outside the grammar.
+pub(super) fn dictionary(input: &[u8]) -> Option<Vec<(String, Bare)>> {
+    let mut members: Vec<(String, Bare)> = Vec::new();
+    let mut rest = Input(skip(input, b" "));
+    while !rest.0.is_empty() {
+        let key = rest.key()?;
+        let value = match rest.take(b'=') {
+            true => rest.member()?,
+            false => Bare::Other,
+        };
+        rest.parameters()?;
+        members.retain(|(known, _)| *known != key);
+        members.push((key, value));
+        rest.0 = skip(rest.0, b" \t");
+        if rest.0.is_empty() {
+            break;
+        }
+        if !rest.take(b',') {
+            return None;
+        }
+        rest.0 = skip(rest.0, b" \t");
+        // A comma at the end.
+        if rest.0.is_empty() {
+            return None;
+        }
+    }
+    Some(members)
+}
+
+fn skip<'a>(input: &'a [u8], blanks: &[u8]) -> &'a [u8] {
+    let start = input.iter().position(|byte| !blanks.contains(byte));
+    input
+        .get(start.unwrap_or(input.len())..)
+        .unwrap_or_default()
+}
+
+/// What is not parsed yet.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn take(&mut self, byte: u8) -> bool {
+        match self.0.split_first() {
+            Some((first, rest)) if *first == byte => {
+                self.0 = rest;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The bytes up to the first that is outside `class`.
+    fn while_in(&mut self, class: impl Fn(u8) -> bool) -> &'a [u8] {
+        let end = self.0.iter().position(|byte| !class(*byte));
+        let (taken, rest) = self.0.split_at(end.unwrap_or(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    fn key(&mut self) -> Option<String> {
+        let first = *self.0.first()?;
+        if !first.is_ascii_lowercase() && first != b'*' {
+            return None;
+        }
+        let class = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.*".contains(&byte)
+        };
+        String::from_utf8(self.while_in(class).to_vec()).ok()
+    }
+
+    /// An item or an inner list.
+    fn member(&mut self) -> Option<Bare> {
+        if !self.take(b'(') {
+            return self.bare();
+        }
+        loop {
+            self.0 = skip(self.0, b" ");
+            if self.take(b')') {
+                return Some(Bare::Other);
+            }
+            self.bare()?;
+            self.parameters()?;
+            if !matches!(self.0.first(), Some(b' ' | b')')) {
+                return None;
+            }
+        }
+    }
+
+    fn parameters(&mut self) -> Option<()> {
+        while self.take(b';') {
+            self.0 = skip(self.0, b" ");
+            self.key()?;
+            if self.take(b'=') {
+                self.bare()?;
+            }
+        }
+        Some(())
+    }
+
+    fn bare(&mut self) -> Option<Bare> {
+        match *self.0.first()? {
+            b'-' | b'0'..=b'9' => self.number(),
+            b'"' => self.string(),
+            b':' => self.bytes(),
+            b'?' => {
+                self.take(b'?');
+                (self.take(b'0') || self.take(b'1')).then_some(Bare::Other)
+            }
+            b'@' => {
+                self.take(b'@');
+                matches!(self.number()?, Bare::Integer(_)).then_some(Bare::Other)
+            }
+            first if first.is_ascii_alphabetic() || first == b'*' => {
+                let class =
+                    |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(&byte);
+                self.while_in(class);
+                Some(Bare::Other)
+            }
+            _ => None,
+        }
+    }
+
+    /// An integer of 15 digits at most, or a decimal of 12 before and 3 after the point.
+    fn number(&mut self) -> Option<Bare> {
+        let negative = self.take(b'-');
+        let digits = self.while_in(|byte| byte.is_ascii_digit());
+        if digits.is_empty() || digits.len() > 15 {
+            return None;
+        }
+        if self.take(b'.') {
+            let fraction = self.while_in(|byte| byte.is_ascii_digit());
+            let fits = digits.len() <= 12 && (1..=3).contains(&fraction.len());
+            return fits.then_some(Bare::Other);
+        }
+        let number: i64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        Some(Bare::Integer(if negative { -number } else { number }))
+    }
+
+    fn string(&mut self) -> Option<Bare> {
+        self.take(b'"');
+        loop {
+            let (first, rest) = self.0.split_first()?;
+            self.0 = rest;
+            match first {
+                b'"' => return Some(Bare::Other),
+                b'\\' if self.take(b'"') || self.take(b'\\') => {}
+                b'\\' => return None,
+                0x20..=0x7e => {}
+                _ => return None,
+            }
+        }
+    }
+
+    fn bytes(&mut self) -> Option<Bare> {
+        self.take(b':');
+        let encoded = self.while_in(|byte| byte != b':');
+        if !self.take(b':') {
+            return None;
+        }
+        Some(Bare::Bytes(BASE64.decode(encoded).ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_of_every_type_are_read() {
+        let members = dictionary(
+            b"  a=1, b=:aGVsbG8=:;q=\"x\\\"\" ,\tc, d=(1 \"two\";p tok) ,\
+              e=?1,f=-2.5,g=*/x, h=@7,a=-3",
+        );
+        let expected = [
+            ("b", Bare::Bytes(b"hello".to_vec())),
+            ("c", Bare::Other),
+            ("d", Bare::Other),
+            ("e", Bare::Other),
+            ("f", Bare::Other),
+            ("g", Bare::Other),
+            ("h", Bare::Other),
+            ("a", Bare::Integer(-3)),
+        ];
+        let expected = expected.map(|(key, value)| (key.to_owned(), value));
+        assert_eq!(members, Some(expected.to_vec()));
+        assert_eq!(dictionary(b""), Some(Vec::new()));
+        let bare = dictionary(b"b=:aGVsbG8:").unwrap();
+        assert_eq!(bare, [("b".to_owned(), Bare::Bytes(b"hello".to_vec()))]);
+    }
+
+    #[test]
+    fn what_is_outside_the_grammar_is_refused() {
+        for bad in [
+            "A=1",
+            "1=1",
+            "a=",
+            "a=1,",
+            "a=1 b=2",
+            "a=:a",
+            "a=:*:",
+            "a=\"x",
+            "a=\"\\x\"",
+            "a=(1",
+            "a=(1\"x\")",
+            "a=?2",
+            "a=1234567890123456",
+            "a=1.",
+            "a=1.1234",
+            "a;=1",
+            "a=@1.5",
+            "a,,b",
+            ",a",
+            "a=\u{e9}",
+            "a=--1",
+        ] {
+            assert_eq!(dictionary(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}

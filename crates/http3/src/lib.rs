@@ -1,0 +1,24 @@
+//! Files over HTTP/3 (RFC 9114) on pathmark's connections: an origin server and a client.
+//!
+//! ```text
+//!   request ─► wire ─► plan (pure) ─► root: an open file ─► plan (pure) ─► wire ─► response
+//!                        │ fields: Range, ETag lists, Digest fields, paths
+//!   origin: the above            client: part file ─► Range, If-Range ─► rename
+//! ```
+//!
+//! [`fields`] and [`plan`] are functions of bytes and metadata alone. [`root`] touches the file
+//! system, [`wire`] the connection; [`origin`] and [`client`] join them.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+pub mod client;
+pub mod fields;
+pub mod origin;
+pub mod plan;
+pub mod resource;
+pub mod root;
+pub mod wire;

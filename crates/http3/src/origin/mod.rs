@@ -1,0 +1,14 @@
+//! An origin server of a directory's files.
+
+mod counters;
+mod digests;
+mod list;
+mod read;
+mod send;
+mod serve;
+mod shared;
+mod write;
+
+pub use counters::Counts;
+pub use serve::Origin;
+pub use shared::Limits;

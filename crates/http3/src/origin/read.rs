@@ -1,0 +1,133 @@
+//! GET and HEAD.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, StatusCode};
+use sha2::{Digest, Sha256};
+
+use super::list::list;
+use super::send::{Broken, Exchange, blocking, digest_of};
+use super::shared::{Shared, now};
+use crate::fields::{Sha256Digest, sha256_field};
+use crate::plan::{self, Ask, FilePlan, HashAt, Piece, Reply, problem};
+use crate::resource::Stat;
+use crate::root::{Found, RootError, file_stat};
+
+/// The reply to a request for a path that leads to nothing that is served.
+pub(super) fn refusal(error: &RootError) -> Reply {
+    let status = match error {
+        RootError::NotFound => StatusCode::NOT_FOUND,
+        RootError::Special | RootError::Denied => StatusCode::FORBIDDEN,
+        RootError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        RootError::Storage(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    problem(status, &error.to_string())
+}
+
+/// Responds to a GET or HEAD.
+pub(super) async fn read(
+    shared: &Arc<Shared>,
+    exchange: &mut Exchange,
+    ask: &Ask,
+) -> Result<(), Broken> {
+    let (root, path) = (Arc::clone(shared), ask.path.clone());
+    match blocking(move || root.root.find(&path)).await? {
+        Err(error) => Ok(exchange.reply(&refusal(&error), now()).await?),
+        Ok(Found::Directory(_)) if !ask.path.slash => {
+            let redirect = plan::redirect_to_directory(&ask.path);
+            Ok(exchange.reply(&redirect, now()).await?)
+        }
+        Ok(Found::Directory(directory)) => list(exchange, ask, directory).await,
+        Ok(Found::File(file, stat)) => {
+            send_file(shared, exchange, ask, &Arc::new(file), stat).await
+        }
+    }
+}
+
+async fn send_file(
+    shared: &Shared,
+    exchange: &mut Exchange,
+    ask: &Ask,
+    file: &Arc<File>,
+    stat: Stat,
+) -> Result<(), Broken> {
+    let at = now();
+    let digest = match plan::hash_at(ask, &stat) {
+        HashAt::Never => None,
+        HashAt::Begin => {
+            let digest = shared.digests.of(file, &stat, stat.is_settled(at)).await?;
+            // A digest of bytes that changed meanwhile would be that of no version.
+            unchanged(file, stat).await?;
+            Some(digest)
+        }
+        HashAt::End => shared.digests.known(&stat),
+    };
+    let plan = plan::file(ask, &stat, at, digest.as_ref());
+    if exchange.is_head_only() {
+        exchange.respond(plan.head).await?;
+        return Ok(exchange.finish(None).await?);
+    }
+    let trailer = send_content(shared, exchange, plan, file, (&stat, ask.urgency)).await?;
+    // The client takes a response that is reset for none, whatever its length.
+    unchanged(file, stat).await?;
+    let trailers = trailer.map(|digest| digest_trailer(&digest));
+    Ok(exchange.finish(trailers).await?)
+}
+
+/// Sends head and content; the digest for the trailer section.
+async fn send_content(
+    shared: &Shared,
+    exchange: &mut Exchange,
+    plan: FilePlan,
+    file: &Arc<File>,
+    (stat, urgency): (&Stat, u8),
+) -> Result<Option<Sha256Digest>, Broken> {
+    let whole = plan.is_whole(stat.size);
+    let bytes = plan.pieces.iter().map(Piece::length).sum();
+    exchange.hint(urgency, bytes);
+    let mut hasher = (plan.trailer && whole).then(Sha256::new);
+    exchange.respond(plan.head).await?;
+    let settled = stat.is_settled(now());
+    let sending = async {
+        for piece in plan.pieces {
+            match piece {
+                Piece::Text(text) => exchange.send(text).await?,
+                Piece::Span(span) => exchange.send_span(file, span, &mut hasher).await?,
+            }
+        }
+        Ok::<_, Broken>(hasher.map(digest_of))
+    };
+    if !plan.trailer {
+        return sending.await;
+    }
+    if whole {
+        let digest = sending.await?;
+        if let Some(digest) = digest {
+            shared.digests.keep(stat, settled, digest);
+        }
+        return Ok(digest);
+    }
+    // A part is sent while the whole file is hashed.
+    let hashing = async { Ok(shared.digests.of(file, stat, settled).await?) };
+    let (_, digest) = tokio::try_join!(sending, hashing)?;
+    Ok(Some(digest))
+}
+
+async fn unchanged(file: &Arc<File>, before: Stat) -> Result<(), Broken> {
+    let file = Arc::clone(file);
+    let stat = blocking(move || file_stat(&file)).await??;
+    match stat.is_same_version(&before) {
+        true => Ok(()),
+        false => Err(Broken::Changed),
+    }
+}
+
+/// A trailer section with a digest.
+fn digest_trailer(digest: &Sha256Digest) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    if let Ok(value) = HeaderValue::from_str(&sha256_field(digest)) {
+        trailers.insert(plan::REPR_DIGEST, value);
+    }
+    trailers
+}

@@ -1,0 +1,62 @@
+//! What the requests of an origin share.
+
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::Semaphore;
+
+use super::counters::Counters;
+use super::digests::Digests;
+use crate::plan::Rules;
+use crate::root::Root;
+
+/// What a client takes of a server at most.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Requests of a connection at a time.
+    pub requests: u32,
+    /// Requests at a time on all connections: each takes a descriptor and about 1 MiB at most.
+    /// Further ones wait as long as a stall may last, and get status 503 then.
+    pub transfers: usize,
+    /// Bytes of a header section.
+    pub head_bytes: u64,
+    /// Time for the head of a request to arrive.
+    pub head_time: Duration,
+    /// Time without progress, in either direction, after which a request is reset.
+    pub stall: Duration,
+    /// Files that are hashed at a time, on all connections.
+    pub hashes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            requests: 100,
+            transfers: 512,
+            head_bytes: 64 * 1024,
+            head_time: Duration::from_secs(10),
+            stall: Duration::from_secs(30),
+            hashes: 2,
+        }
+    }
+}
+
+/// What all requests use.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) root: Root,
+    pub(super) rules: Rules,
+    pub(super) limits: Limits,
+    pub(super) digests: Digests,
+    /// Places for requests.
+    pub(super) places: Semaphore,
+    /// Held while a precondition is checked and its file gets its name.
+    pub(super) commits: Mutex<()>,
+    pub(super) counters: Counters,
+}
+
+/// The time for fields and entity tags.
+#[expect(clippy::disallowed_methods, reason = "this driver owns the clock")]
+pub(super) fn now() -> SystemTime {
+    SystemTime::now()
+}

@@ -1,0 +1,279 @@
+//! PUT.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Response, StatusCode};
+use sha2::{Digest, Sha256};
+
+use super::read::refusal;
+use super::send::{Broken, Exchange, blocking, digest_of};
+use super::shared::{Shared, now};
+use crate::fields::Sha256Digest;
+use crate::plan::{self, Ask, Reply, problem};
+use crate::root::{Draft, Existing, KeepError, Placed, RootError, names_stat};
+use crate::wire::LinkError;
+
+/// Bytes that are collected before a thread writes them.
+const PIECE: usize = 512 * 1024;
+
+/// Why a file is not stored.
+enum Fault {
+    /// The client gets this reply.
+    Reply(Box<Reply>),
+    /// The stream failed.
+    Link(LinkError),
+}
+
+impl From<LinkError> for Fault {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+impl From<Box<Reply>> for Fault {
+    fn from(reply: Box<Reply>) -> Self {
+        Self::Reply(reply)
+    }
+}
+
+impl From<Reply> for Fault {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(reply.into())
+    }
+}
+
+impl From<RootError> for Fault {
+    fn from(error: RootError) -> Self {
+        let reply = match error {
+            RootError::NotFound => {
+                let detail = "the directory of this name does not exist; create it first";
+                problem(StatusCode::CONFLICT, detail)
+            }
+            error => refusal(&error),
+        };
+        reply.into()
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        storage(&error).into()
+    }
+}
+
+/// The reply to a PUT that the server's disk cannot take.
+fn storage(error: &io::Error) -> Reply {
+    use io::ErrorKind::{
+        FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+    };
+    let (status, detail) = match error.kind() {
+        StorageFull | QuotaExceeded => (
+            StatusCode::INSUFFICIENT_STORAGE,
+            "the server's disk is full; free space there, then try again".to_owned(),
+        ),
+        FileTooLarge => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the server's file system takes no file of this size".to_owned(),
+        ),
+        PermissionDenied | ReadOnlyFilesystem => (
+            StatusCode::FORBIDDEN,
+            "the server has no permission to write there; its operator can grant it".to_owned(),
+        ),
+        _ => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("the server could not store the file: {error}"),
+        ),
+    };
+    problem(status, &detail)
+}
+
+/// Stores the content of a PUT.
+pub(super) async fn write(
+    shared: &Arc<Shared>,
+    exchange: &mut Exchange,
+    ask: Ask,
+) -> Result<(), Broken> {
+    let reply = match store(shared, exchange, ask).await {
+        Ok(reply) => reply,
+        Err(Fault::Reply(reply)) => *reply,
+        Err(Fault::Link(error)) => return Err(error.into()),
+    };
+    Ok(exchange.reply(&reply, now()).await?)
+}
+
+async fn store(shared: &Arc<Shared>, exchange: &mut Exchange, ask: Ask) -> Result<Reply, Fault> {
+    let (directory, draft) = begin(shared, &ask).await?;
+    if ask.body.expects_continue {
+        let mut interim = Response::new(());
+        *interim.status_mut() = StatusCode::CONTINUE;
+        exchange.respond(interim).await?;
+    }
+    let (draft, digest) = receive(shared, exchange, &ask, draft).await?;
+    let trailers = exchange.trailers().await?;
+    check_digest(&ask, trailers.as_ref(), &digest)?;
+    let shared = Arc::clone(shared);
+    blocking(move || commit(&shared, &ask, &directory, draft, &digest)).await?
+}
+
+/// Refuses what is plain by now, which spares the transfer, and begins a file.
+async fn begin(shared: &Arc<Shared>, ask: &Ask) -> Result<(Arc<OwnedFd>, Draft), Fault> {
+    let (shared, ask) = (Arc::clone(shared), ask.clone());
+    let begun = blocking(move || {
+        let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
+        // A name that no file has is refused before the directory is looked at.
+        plan::before_write(&ask, &shared.rules, None, now()).or_else(only_name)?;
+        let directory = Arc::new(shared.root.parent(&ask.path)?);
+        let there = names_stat(directory.as_fd(), name)?;
+        plan::before_write(&ask, &shared.rules, there.as_ref(), now())?;
+        let draft = Draft::fresh(&directory)?;
+        Ok((directory, draft))
+    });
+    begun.await?
+}
+
+/// A refusal that holds whatever the name is for now.
+fn only_name(reply: Box<Reply>) -> Result<(), Box<Reply>> {
+    match reply.status {
+        StatusCode::PRECONDITION_FAILED => Ok(()),
+        _ => Err(reply),
+    }
+}
+
+/// Writes the content to the draft; its digest.
+async fn receive(
+    shared: &Shared,
+    exchange: &mut Exchange,
+    ask: &Ask,
+    mut draft: Draft,
+) -> Result<(Draft, Sha256Digest), Fault> {
+    let most = shared.rules.max_file;
+    let (mut hasher, mut position, mut received) = (Sha256::new(), 0, 0_u64);
+    let mut piece = BytesMut::new();
+    loop {
+        let data = exchange.data().await?;
+        let ended = data.is_none();
+        let data = data.unwrap_or_default();
+        received = received.saturating_add(data.len() as u64);
+        if received > most {
+            return Err(plan::too_large(&shared.rules).into());
+        }
+        check_length(ask.body.length, received, ended)?;
+        piece.extend_from_slice(&data);
+        if piece.len() >= PIECE || (ended && !piece.is_empty()) {
+            let full: Bytes = piece.split().freeze();
+            let length = full.len() as u64;
+            let written = blocking(move || {
+                hasher.update(&full);
+                let written = draft.file().write_all_at(&full, position);
+                (draft, hasher, written)
+            });
+            let (same, hashed, written) = written.await?;
+            (draft, hasher) = (same, hashed);
+            written?;
+            position += length;
+        }
+        if ended {
+            return Ok((draft, digest_of(hasher)));
+        }
+    }
+}
+
+/// Compares what arrived with Content-Length.
+fn check_length(announced: Option<u64>, received: u64, ended: bool) -> Result<(), Fault> {
+    let Some(announced) = announced else {
+        return Ok(());
+    };
+    if received > announced || (ended && received < announced) {
+        let detail = "the content is not as long as Content-Length says; send the file again";
+        return Err(problem(StatusCode::BAD_REQUEST, detail).into());
+    }
+    Ok(())
+}
+
+/// Compares the digest with those in header and trailer section.
+fn check_digest(
+    ask: &Ask,
+    trailers: Option<&HeaderMap>,
+    digest: &Sha256Digest,
+) -> Result<(), Fault> {
+    let bad = |detail: &str| Fault::from(problem(StatusCode::BAD_REQUEST, detail));
+    let trailer = match trailers {
+        Some(trailers) => plan::digest_in(trailers).map_err(|error| bad(&error.to_string()))?,
+        None => None,
+    };
+    let wrong = |announced: Option<Sha256Digest>| announced.is_some_and(|other| other != *digest);
+    if wrong(ask.body.digest) || wrong(trailer) {
+        return Err(bad(
+            "the content's SHA-256 is not the one in Repr-Digest; send the file again",
+        ));
+    }
+    Ok(())
+}
+
+/// Gives a whole file its name if the preconditions still hold.
+fn commit(
+    shared: &Shared,
+    ask: &Ask,
+    directory: &OwnedFd,
+    draft: Draft,
+    digest: &Sha256Digest,
+) -> Result<Reply, Fault> {
+    // The file's bytes reach the disk before others wait.
+    draft.file().sync_all()?;
+    let (placed, replaced) = place(shared, ask, directory, draft)?;
+    match placed.and_then(|placed| placed.verify(digest)) {
+        Ok(stat) => {
+            shared.digests.keep(&stat, stat.is_settled(now()), *digest);
+            Ok(plan::stored(replaced, &stat, digest, now()))
+        }
+        Err(KeepError::Storage(error)) => Err(error.into()),
+        Err(error @ KeepError::Exists) => {
+            Err(problem(StatusCode::PRECONDITION_FAILED, &error.to_string()).into())
+        }
+        Err(error) => Err(problem(StatusCode::CONFLICT, &error.to_string()).into()),
+    }
+}
+
+/// Checks the preconditions and gives the file its name as one step; whether it replaced another.
+fn place(
+    shared: &Shared,
+    ask: &Ask,
+    directory: &OwnedFd,
+    draft: Draft,
+) -> Result<(Result<Placed, KeepError>, bool), Fault> {
+    let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
+    let _held = shared
+        .commits
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let there = names_stat(directory.as_fd(), name)?;
+    plan::before_write(ask, &shared.rules, there.as_ref(), now())?;
+    let existing = match there {
+        Some(_) => Existing::Replace,
+        None => Existing::Keep,
+    };
+    Ok((draft.place(name, existing), there.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_the_disk_have_their_status() {
+        for (number, status) in [
+            (rustix::io::Errno::NOSPC, 507),
+            (rustix::io::Errno::DQUOT, 507),
+            (rustix::io::Errno::FBIG, 413),
+            (rustix::io::Errno::ROFS, 403),
+            (rustix::io::Errno::ACCESS, 403),
+            (rustix::io::Errno::IO, 500),
+        ] {
+            assert_eq!(storage(&number.into()).status.as_u16(), status, "{number}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What a request asks for, before its resource is looked at.
+
+use http::header::{
+    ACCEPT, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, HeaderName, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
+};
+use http::{HeaderMap, Request, StatusCode};
+use std::time::SystemTime;
+
+use super::reply::{Reply, problem};
+use crate::fields::{
+    BadField, EntityTag, Form, PathName, RangeSpec, Sha256Digest, TagList, parse_range,
+    preferred_form, sha256_digest, sha256_preference, urgency,
+};
+
+/// Priority (RFC 9218).
+const PRIORITY: HeaderName = HeaderName::from_static("priority");
+/// Repr-Digest (RFC 9530).
+pub(crate) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
+/// Want-Repr-Digest (RFC 9530).
+pub(crate) const WANT_REPR_DIGEST: HeaderName = HeaderName::from_static("want-repr-digest");
+
+/// What clients may store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PutRights {
+    /// Nothing.
+    #[default]
+    None,
+    /// Files under names that are free.
+    New,
+    /// Files under all names; existing files are replaced.
+    Replace,
+}
+
+/// What an operator allows.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Hosts, or hosts with ports, that requests may name. Empty: all. Another one gets status 421.
+    pub authorities: Vec<String>,
+    /// What clients may store.
+    pub put: PutRights,
+    /// Bytes of a stored file at most; more get status 413.
+    pub max_file: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            authorities: Vec::new(),
+            put: PutRights::None,
+            max_file: u64::MAX,
+        }
+    }
+}
+
+/// A method that the origin knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// GET.
+    Get,
+    /// HEAD.
+    Head,
+    /// PUT.
+    Put,
+}
+
+/// Preconditions (RFC 9110 section 13.1).
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// If-Match.
+    pub if_match: Option<TagList>,
+    /// If-None-Match.
+    pub if_none_match: Option<TagList>,
+    /// If-Modified-Since.
+    pub if_modified_since: Option<SystemTime>,
+    /// If-Unmodified-Since.
+    pub if_unmodified_since: Option<SystemTime>,
+}
+
+/// What a request says of its content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Body {
+    /// Content-Length.
+    pub length: Option<u64>,
+    /// The sha-256 digest in the header section.
+    pub digest: Option<Sha256Digest>,
+    /// The client waits for status 100.
+    pub expects_continue: bool,
+}
+
+/// A request whose fields are read.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Its method.
+    pub method: Method,
+    /// Its path.
+    pub path: PathName,
+    /// Its preconditions but for If-Range.
+    pub conditions: Conditions,
+    /// The range set of a GET.
+    pub range: Option<Vec<RangeSpec>>,
+    /// The tag of If-Range; `Some(None)` for a date or a broken value, which never match.
+    pub if_range: Option<Option<EntityTag>>,
+    /// The client wants a sha-256 digest.
+    pub wants_digest: bool,
+    /// The urgency of the response (RFC 9218), 0 first.
+    pub urgency: u8,
+    /// The form of a listing.
+    pub form: Form,
+    /// What it says of its content.
+    pub body: Body,
+}
+
+impl Ask {
+    /// What a request asks for.
+    ///
+    /// # Errors
+    /// The reply that the request gets at once.
+    pub fn read(request: &Request<()>, rules: &Rules) -> Result<Self, Box<Reply>> {
+        let method = method(request.method(), rules)?;
+        authority(request, rules)?;
+        let path = PathName::parse(request.uri().path().as_bytes())
+            .map_err(|error| Box::new(problem(StatusCode::BAD_REQUEST, &error.to_string())))?;
+        let headers = request.headers();
+        let bad = |error: BadField| Box::new(problem(StatusCode::BAD_REQUEST, &error.to_string()));
+        let (range, if_range) = match method {
+            Method::Get => (range(headers), if_range(headers)),
+            Method::Head | Method::Put => (None, None),
+        };
+        Ok(Self {
+            method,
+            path,
+            conditions: conditions(headers).map_err(bad)?,
+            range,
+            if_range,
+            wants_digest: sha256_preference(lines(headers, &WANT_REPR_DIGEST)) > 0,
+            urgency: urgency(lines(headers, &PRIORITY)),
+            form: preferred_form(lines(headers, &ACCEPT)),
+            body: match method {
+                Method::Put => body(headers)?,
+                Method::Get | Method::Head => Body::default(),
+            },
+        })
+    }
+}
+
+/// The lines of a field.
+pub(crate) fn lines<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> {
+    headers
+        .get_all(name)
+        .iter()
+        .map(http::HeaderValue::as_bytes)
+}
+
+/// The sha-256 digest in a header or trailer section.
+pub(crate) fn digest_in(headers: &HeaderMap) -> Result<Option<Sha256Digest>, BadField> {
+    sha256_digest("Repr-Digest", lines(headers, &REPR_DIGEST))
+}
+
+/// The only line of a field; `None` if there are more.
+fn only_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    let mut lines = lines(headers, name);
+    let line = lines.next();
+    line.filter(|_| lines.next().is_none())
+}
+
+fn method(method: &http::Method, rules: &Rules) -> Result<Method, Box<Reply>> {
+    let may_put = rules.put != PutRights::None;
+    let allow = if may_put {
+        "GET, HEAD, PUT"
+    } else {
+        "GET, HEAD"
+    };
+    match *method {
+        http::Method::GET => Ok(Method::Get),
+        http::Method::HEAD => Ok(Method::Head),
+        http::Method::PUT if may_put => Ok(Method::Put),
+        http::Method::PUT => {
+            let detail = "this origin stores nothing; its operator has to allow PUT";
+            Err(problem(StatusCode::METHOD_NOT_ALLOWED, detail)
+                .with(ALLOW, allow)
+                .into())
+        }
+        http::Method::POST
+        | http::Method::DELETE
+        | http::Method::PATCH
+        | http::Method::OPTIONS
+        | http::Method::TRACE
+        | http::Method::CONNECT => {
+            let detail = "the origin takes only the methods that Allow lists";
+            Err(problem(StatusCode::METHOD_NOT_ALLOWED, detail)
+                .with(ALLOW, allow)
+                .into())
+        }
+        _ => {
+            let detail = "the origin does not know this method";
+            Err(problem(StatusCode::NOT_IMPLEMENTED, detail)
+                .with(ALLOW, allow)
+                .into())
+        }
+    }
+}
+
+/// Refuses hosts that the operator did not name, and other schemes than `https`.
+fn authority(request: &Request<()>, rules: &Rules) -> Result<(), Box<Reply>> {
+    let uri = request.uri();
+    let https = uri
+        .scheme()
+        .is_none_or(|scheme| *scheme == http::uri::Scheme::HTTPS);
+    let named = uri.authority().is_some_and(|authority| {
+        let matches = |listed: &&String| {
+            listed.eq_ignore_ascii_case(authority.as_str())
+                || listed.eq_ignore_ascii_case(authority.host())
+        };
+        rules.authorities.iter().any(|listed| matches(&listed))
+    });
+    if https && (named || rules.authorities.is_empty()) {
+        return Ok(());
+    }
+    let detail = "the origin does not serve this scheme and host; use a URI of a host it serves";
+    Err(problem(StatusCode::MISDIRECTED_REQUEST, detail).into())
+}
+
+fn conditions(headers: &HeaderMap) -> Result<Conditions, BadField> {
+    // A date that cannot be read is ignored (RFC 9110 sections 13.1.3 and 13.1.4).
+    let date = |name| {
+        let text = std::str::from_utf8(only_line(headers, &name)?).ok()?;
+        httpdate::parse_http_date(text).ok()
+    };
+    Ok(Conditions {
+        if_match: TagList::parse("If-Match", lines(headers, &IF_MATCH))?,
+        if_none_match: TagList::parse("If-None-Match", lines(headers, &IF_NONE_MATCH))?,
+        if_modified_since: date(IF_MODIFIED_SINCE),
+        if_unmodified_since: date(IF_UNMODIFIED_SINCE),
+    })
+}
+
+fn range(headers: &HeaderMap) -> Option<Vec<RangeSpec>> {
+    parse_range(only_line(headers, &RANGE)?)
+}
+
+fn if_range(headers: &HeaderMap) -> Option<Option<EntityTag>> {
+    headers.contains_key(IF_RANGE).then(|| {
+        let line = only_line(headers, &IF_RANGE)?;
+        EntityTag::parse(line).filter(EntityTag::is_strong)
+    })
+}
+
+fn body(headers: &HeaderMap) -> Result<Body, Box<Reply>> {
+    let bad = |detail: &str| Box::new(problem(StatusCode::BAD_REQUEST, detail));
+    if headers.contains_key(CONTENT_RANGE) {
+        return Err(bad(
+            "PUT with Content-Range is not supported; send the whole file",
+        ));
+    }
+    let identity = |line: &[u8]| line.eq_ignore_ascii_case(b"identity");
+    if !lines(headers, &CONTENT_ENCODING).all(identity) {
+        let detail = "the origin stores bytes as they are; send no Content-Encoding";
+        return Err(problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail).into());
+    }
+    let length = match headers.contains_key(CONTENT_LENGTH) {
+        false => None,
+        true => {
+            let length = only_line(headers, &CONTENT_LENGTH);
+            let length = length.and_then(|line| std::str::from_utf8(line).ok());
+            let length = length.and_then(|text| text.parse().ok());
+            Some(length.ok_or_else(|| bad("Content-Length is not one number"))?)
+        }
+    };
+    let digest = digest_in(headers).map_err(|error| bad(&error.to_string()))?;
+    let expected = |line: &[u8]| line.eq_ignore_ascii_case(b"100-continue");
+    Ok(Body {
+        length,
+        digest,
+        expects_continue: lines(headers, &EXPECT).any(expected),
+    })
+}

@@ -1,0 +1,23 @@
+//! From a request to a plan of the response, as pure functions: no file is read and no clock.
+//!
+//! [`Ask::read`] turns a request's head into an [`Ask`]. [`file()`], [`directory`] and
+//! [`before_write`] decide what an ask gets once the resource is known, and [`listing`] renders
+//! directories.
+
+mod ask;
+pub mod listing;
+mod media;
+mod multipart;
+mod read;
+mod reply;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use ask::{Ask, Body, Conditions, Method, PutRights, Rules};
+pub(crate) use ask::{REPR_DIGEST, WANT_REPR_DIGEST, digest_in, lines};
+pub use multipart::Piece;
+pub use read::{FilePlan, HashAt, directory, file, hash_at};
+pub use reply::{Reply, problem, redirect_to_directory};
+pub(crate) use write::too_large;
+pub use write::{before_write, stored};

@@ -1,0 +1,112 @@
+//! Responses that a plan consists of: their heads, and bodies that are in memory. Failures have
+//! problem details (RFC 9457).
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderName, LOCATION};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde::Serialize;
+
+use crate::fields::PathName;
+
+/// A response that is whole in memory.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its header fields, without Date.
+    pub headers: HeaderMap,
+    /// Its content.
+    pub body: Bytes,
+}
+
+/// The members of problem details that this origin uses. The type is `about:blank`, so the title
+/// is the status code's phrase.
+#[derive(Serialize)]
+struct Problem<'a> {
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+}
+
+impl Reply {
+    /// A response without content.
+    #[must_use]
+    pub fn empty(status: StatusCode) -> Self {
+        Self {
+            status,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+        }
+    }
+
+    /// The same with one more field; a value that no field may have is left out.
+    #[must_use]
+    pub fn with(mut self, name: HeaderName, value: &str) -> Self {
+        set(&mut self.headers, name, value);
+        self
+    }
+
+    /// The response's head.
+    #[must_use]
+    pub fn head(&self, now: SystemTime) -> Response<()> {
+        let mut response = Response::new(());
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers.clone();
+        date(response.headers_mut(), now);
+        response
+    }
+}
+
+/// A failure with problem details that name a remedy.
+#[must_use]
+pub fn problem(status: StatusCode, detail: &str) -> Reply {
+    let problem = Problem {
+        title: status.canonical_reason().unwrap_or("Error"),
+        status: status.as_u16(),
+        detail,
+    };
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    let length = body.len().to_string();
+    let mut reply = Reply::empty(status)
+        .with(CONTENT_TYPE, "application/problem+json")
+        .with(CONTENT_LENGTH, &length);
+    reply.body = body.into();
+    reply
+}
+
+/// A redirection from a directory's name without a slash to the one with a slash, so that relative
+/// references of its listing resolve.
+#[must_use]
+pub fn redirect_to_directory(path: &PathName) -> Reply {
+    let target = PathName {
+        names: path.names.clone(),
+        slash: true,
+    };
+    Reply::empty(StatusCode::PERMANENT_REDIRECT)
+        .with(LOCATION, &target.encode())
+        .with(CONTENT_LENGTH, "0")
+}
+
+/// Sets a field; a value that no field may have is left out.
+pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// Sets Date. A time before the epoch, which the field cannot have, is left out.
+pub(super) fn date(headers: &mut HeaderMap, now: SystemTime) {
+    if let Some(now) = http_date(now) {
+        set(headers, DATE, &now);
+    }
+}
+
+/// A time as HTTP writes it; `None` outside the years 1970 to 9999.
+pub(super) fn http_date(time: SystemTime) -> Option<String> {
+    /// Seconds from the epoch to the end of the year 9999.
+    const LAST: u64 = 253_402_300_799;
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    (since.as_secs() <= LAST).then(|| httpdate::fmt_http_date(time))
+}

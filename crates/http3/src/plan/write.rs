@@ -1,0 +1,94 @@
+//! PUT.
+
+use std::time::SystemTime;
+
+use http::StatusCode;
+use http::header::{CONTENT_LENGTH, ETAG};
+
+use super::ask::{Ask, PutRights, REPR_DIGEST, Rules};
+use super::reply::{Reply, problem};
+use crate::fields::{Sha256Digest, TagList, sha256_field};
+use crate::resource::{Kind, Stat, is_temporary};
+
+/// Refuses a PUT onto a name under which `there` lies now. It is asked twice: before the content
+/// arrives, and before the name changes hands.
+///
+/// # Errors
+/// The reply that refuses.
+pub fn before_write(
+    ask: &Ask,
+    rules: &Rules,
+    there: Option<&Stat>,
+    now: SystemTime,
+) -> Result<(), Box<Reply>> {
+    let name = ask.path.names.last().filter(|_| !ask.path.slash);
+    let Some(name) = name else {
+        let detail = "a file's name ends without a slash; leave the slash out";
+        return Err(problem(StatusCode::CONFLICT, detail).into());
+    };
+    if is_temporary(name) {
+        let detail = "the name is that of an unfinished file; choose another one";
+        return Err(problem(StatusCode::FORBIDDEN, detail).into());
+    }
+    if let Some(length) = ask.body.length
+        && length > rules.max_file
+    {
+        return Err(too_large(rules).into());
+    }
+    if there.is_some_and(|there| there.kind != Kind::File) {
+        let detail = "the name is that of a directory, a link or a device; choose another one";
+        return Err(problem(StatusCode::CONFLICT, detail).into());
+    }
+    let tag = there.map(|there| there.tag(now));
+    let conditions = &ask.conditions;
+    if let Some(tags) = &conditions.if_match
+        && !tags.holds_strongly(tag.as_ref())
+    {
+        let detail = "the file is not the version that If-Match names; fetch the new one first";
+        return Err(problem(StatusCode::PRECONDITION_FAILED, detail).into());
+    }
+    if let Some(tags) = &conditions.if_none_match
+        && tags.has_weakly(tag.as_ref())
+    {
+        return Err(exists(tags).into());
+    }
+    if there.is_some() && rules.put != PutRights::Replace {
+        let detail = "there is a file of this name, and the operator allows no replacement";
+        return Err(problem(StatusCode::FORBIDDEN, detail).into());
+    }
+    Ok(())
+}
+
+/// The reply to a PUT whose name is taken.
+fn exists(tags: &TagList) -> Reply {
+    let detail = match tags {
+        TagList::Any => "there is a file of this name; to replace it, leave If-None-Match out",
+        TagList::Tags(_) => "the file is the version that If-None-Match excludes",
+    };
+    problem(StatusCode::PRECONDITION_FAILED, detail)
+}
+
+/// The reply to content that is longer than the operator allows.
+pub(crate) fn too_large(rules: &Rules) -> Reply {
+    let detail = format!(
+        "the operator allows files of {} bytes at most",
+        rules.max_file
+    );
+    problem(StatusCode::PAYLOAD_TOO_LARGE, &detail)
+}
+
+/// The reply to a PUT that is stored.
+#[must_use]
+pub fn stored(replaced: bool, stat: &Stat, digest: &Sha256Digest, now: SystemTime) -> Reply {
+    let status = match replaced {
+        true => StatusCode::NO_CONTENT,
+        false => StatusCode::CREATED,
+    };
+    let reply = Reply::empty(status)
+        .with(ETAG, &stat.tag(now).to_string())
+        .with(REPR_DIGEST, &sha256_field(digest));
+    match replaced {
+        true => reply,
+        false => reply.with(CONTENT_LENGTH, "0"),
+    }
+}

@@ -1,0 +1,237 @@
+//! What the file system says of a resource, without a handle on it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sha2::{Digest, Sha256};
+
+use crate::fields::EntityTag;
+
+/// Bytes of a hash in an entity tag.
+const TAG_BYTES: usize = 16;
+/// Two changes of a file within this time may carry the same time stamps: a tick of Linux is 10 ms
+/// at most.
+const TICK: Duration = Duration::from_millis(20);
+/// The same for a file system whose time stamps are whole seconds, two at most.
+const COARSE_TICK: Duration = Duration::from_secs(2);
+/// The ending of names that unfinished uploads and downloads have; see [`is_temporary`].
+pub const TEMPORARY_PREFIX: &[u8] = b".pathmark-";
+/// The ending of such a name.
+pub const TEMPORARY_SUFFIX: &[u8] = b".part";
+
+/// True for names of unfinished files. An origin neither lists, serves nor stores them.
+#[must_use]
+pub fn is_temporary(name: &[u8]) -> bool {
+    let middle = name
+        .strip_prefix(TEMPORARY_PREFIX)
+        .and_then(|rest| rest.strip_suffix(TEMPORARY_SUFFIX));
+    middle.is_some_and(|middle| !middle.is_empty())
+}
+
+/// A time stamp, relative to the Unix epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Seconds, negative before the epoch.
+    pub seconds: i64,
+    /// Nanoseconds after that second.
+    pub nanoseconds: u32,
+}
+
+/// What kind of file a name is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A device, socket or pipe.
+    Special,
+}
+
+/// Metadata of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// The time of the last write, which a program may set.
+    pub modified: Time,
+    /// The time of the last change of content or metadata, which no program may set.
+    pub changed: Time,
+    /// The device of the file system.
+    pub device: u64,
+    /// The number of the inode.
+    pub inode: u64,
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its metadata, of a symbolic link itself.
+    pub stat: Stat,
+    /// What a symbolic link points at.
+    pub target: Option<Vec<u8>>,
+}
+
+impl Time {
+    /// The time as the standard library has it; the nearest that it represents.
+    #[must_use]
+    pub fn to_system(self) -> SystemTime {
+        let seconds = Duration::from_secs(self.seconds.unsigned_abs());
+        let whole = match self.seconds < 0 {
+            true => UNIX_EPOCH.checked_sub(seconds),
+            false => UNIX_EPOCH.checked_add(seconds),
+        };
+        let fraction = Duration::from_nanos(self.nanoseconds.into());
+        whole
+            .and_then(|whole| whole.checked_add(fraction))
+            .unwrap_or(UNIX_EPOCH)
+    }
+}
+
+impl Stat {
+    /// The entity tag at the time `now`. The tag is strong if every later change of the content
+    /// gives another one, and weak while a change could still leave the same time stamps.
+    #[must_use]
+    pub fn tag(&self, now: SystemTime) -> EntityTag {
+        let mut hasher = Sha256::new();
+        for number in [self.device, self.inode, self.size] {
+            hasher.update(number.to_be_bytes());
+        }
+        for time in [self.modified, self.changed] {
+            hasher.update(time.seconds.to_be_bytes());
+            hasher.update(time.nanoseconds.to_be_bytes());
+        }
+        let hash = hasher.finalize();
+        let hash = hash.get(..TAG_BYTES).unwrap_or_default();
+        EntityTag::from_hash(!self.is_settled(now), hash)
+    }
+
+    /// True if the last change is long enough ago that the next one gets another time stamp.
+    #[must_use]
+    pub fn is_settled(&self, now: SystemTime) -> bool {
+        let coarse = self.changed.nanoseconds == 0 && self.modified.nanoseconds == 0;
+        let tick = if coarse { COARSE_TICK } else { TICK };
+        let since = now.duration_since(self.changed.to_system());
+        since.is_ok_and(|since| since > tick)
+    }
+
+    /// True if both are of one file with the same content, as far as metadata tells.
+    #[must_use]
+    pub fn is_same_version(&self, other: &Self) -> bool {
+        let version = |stat: &Self| {
+            let file = (stat.device, stat.inode);
+            (file, stat.size, stat.modified, stat.changed)
+        };
+        version(self) == version(other)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A regular file that was changed 1000.5 s after the epoch.
+    pub(crate) fn regular(size: u64) -> Stat {
+        let time = Time {
+            seconds: 1000,
+            nanoseconds: 500_000_000,
+        };
+        Stat {
+            kind: Kind::File,
+            size,
+            mode: 0o644,
+            modified: time,
+            changed: time,
+            device: 1,
+            inode: 2,
+        }
+    }
+
+    /// A time long after the last change of [`regular`].
+    pub(crate) fn later() -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(2000)
+    }
+
+    #[test]
+    fn tags_change_with_every_part_of_a_version() {
+        let stat = regular(7);
+        let tag = stat.tag(later());
+        assert!(tag.is_strong() && tag == stat.tag(later()));
+        let moved = Time {
+            seconds: 1000,
+            nanoseconds: 1,
+        };
+        for other in [
+            Stat { size: 8, ..stat },
+            Stat {
+                modified: moved,
+                ..stat
+            },
+            Stat {
+                changed: moved,
+                ..stat
+            },
+            Stat { inode: 3, ..stat },
+            Stat { device: 3, ..stat },
+        ] {
+            assert_ne!(other.tag(later()), tag);
+            assert!(!other.is_same_version(&stat));
+        }
+        assert_eq!(
+            Stat {
+                mode: 0o600,
+                ..stat
+            }
+            .tag(later()),
+            tag
+        );
+    }
+
+    #[test]
+    fn a_tag_is_weak_until_the_clock_has_moved_on() {
+        let at = |millis| UNIX_EPOCH + Duration::from_millis(millis);
+        let stat = regular(7);
+        assert!(!stat.tag(at(1_000_510)).is_strong());
+        assert!(stat.tag(at(1_000_530)).is_strong());
+        // The clock was set back.
+        assert!(!stat.tag(at(999_000)).is_strong());
+        let whole = Time {
+            seconds: 1000,
+            nanoseconds: 0,
+        };
+        let coarse = Stat {
+            modified: whole,
+            changed: whole,
+            ..stat
+        };
+        assert!(!coarse.tag(at(1_001_900)).is_strong());
+        assert!(coarse.tag(at(1_002_100)).is_strong());
+    }
+
+    #[test]
+    fn temporary_names_have_something_in_the_middle() {
+        assert!(is_temporary(b".pathmark-0.part"));
+        assert!(!is_temporary(b".pathmark-.part") && !is_temporary(b"a.part"));
+    }
+
+    #[test]
+    fn times_before_the_epoch_are_represented() {
+        let time = Time {
+            seconds: -1,
+            nanoseconds: 500_000_000,
+        };
+        assert_eq!(time.to_system(), UNIX_EPOCH - Duration::from_millis(500));
+        let never = Time {
+            seconds: i64::MIN,
+            nanoseconds: 0,
+        };
+        let _ = never.to_system();
+    }
+}

@@ -1,0 +1,334 @@
+//! Files under temporary names, which get their own names once they are whole.
+//!
+//! The owner of a temporary file holds its lock (flock(2)): no other process or task writes,
+//! renames or removes it. The lock ends with the process, so that the next one takes the file over.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RenameFlags, fstat, linkat, openat, renameat, renameat_with, statat,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+use super::hash::hash_file;
+use super::stat_of;
+use crate::fields::Sha256Digest;
+use crate::resource::{Kind, Stat, TEMPORARY_PREFIX, TEMPORARY_SUFFIX};
+
+/// Unfinished uploads of a directory at most.
+const MAX_AT_ONCE: usize = 1000;
+/// Permission bits of a new file, of which the process's umask takes some.
+const MODE: Mode = Mode::from_raw_mode(0o666);
+
+/// What becomes of a file that has the name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays, and the new one is refused.
+    Keep,
+    /// The new one takes its place.
+    Replace,
+}
+
+/// Why a whole file did not get its name.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeepError {
+    /// Another file has the name and is to stay.
+    #[error("there is a file of this name already; replace it explicitly, or choose another name")]
+    Exists,
+    /// The content under the name is not what was written.
+    #[error("another program wrote to the file meanwhile; transfer it again")]
+    Changed,
+    /// A failure of the file system.
+    #[error(transparent)]
+    Storage(#[from] io::Error),
+}
+
+/// A file under a temporary name that this value owns.
+#[derive(Debug)]
+pub struct Draft {
+    directory: Arc<OwnedFd>,
+    file: Arc<File>,
+    temporary: Vec<u8>,
+    /// The file has its temporary name.
+    owned: bool,
+    /// What was received stays if the transfer breaks off.
+    resumable: bool,
+}
+
+/// A file that has got its name.
+#[derive(Debug)]
+#[must_use = "the name reaches the disk once it is verified"]
+pub struct Placed {
+    directory: Arc<OwnedFd>,
+    name: Vec<u8>,
+}
+
+impl Draft {
+    /// A new file in `directory` under the first temporary name that no transfer holds.
+    ///
+    /// # Errors
+    /// Those of creating it.
+    pub fn fresh(directory: &Arc<OwnedFd>) -> io::Result<Self> {
+        for number in 0..MAX_AT_ONCE {
+            let number = number.to_string();
+            let name = [TEMPORARY_PREFIX, number.as_bytes(), TEMPORARY_SUFFIX].concat();
+            if let Some(draft) = Self::claim(directory, name, false)? {
+                // A process that was killed may have left bytes.
+                draft.file.set_len(0)?;
+                return Ok(draft);
+            }
+        }
+        Err(io::Error::other(
+            "the directory has 1000 unfinished files; try again when some are finished",
+        ))
+    }
+
+    /// The file of this temporary name with what it has, to go on with; `None` while another
+    /// transfer holds it.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn resume(directory: &Arc<OwnedFd>, temporary: Vec<u8>) -> io::Result<Option<Self>> {
+        Self::claim(directory, temporary, true)
+    }
+
+    fn claim(
+        directory: &Arc<OwnedFd>,
+        temporary: Vec<u8>,
+        resumable: bool,
+    ) -> io::Result<Option<Self>> {
+        loop {
+            let flags = OFlags::RDWR
+                | OFlags::CREATE
+                | OFlags::CLOEXEC
+                | OFlags::NOFOLLOW
+                | OFlags::NONBLOCK
+                | OFlags::NOCTTY;
+            let file = openat(directory.as_fd(), temporary.as_slice(), flags, MODE)?;
+            let file = File::from(file);
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            let ours = stat_of(&fstat(&file)?);
+            if ours.kind != Kind::File {
+                let why = "a temporary file's name is that of a device, a socket or a pipe";
+                return Err(io::Error::new(ErrorKind::InvalidInput, why));
+            }
+            let there = statat(
+                directory.as_fd(),
+                temporary.as_slice(),
+                AtFlags::SYMLINK_NOFOLLOW,
+            );
+            match there.map(|there| stat_of(&there)) {
+                Ok(there) if (there.device, there.inode) == (ours.device, ours.inode) => {
+                    return Ok(Some(Self {
+                        directory: Arc::clone(directory),
+                        file: Arc::new(file),
+                        temporary,
+                        owned: true,
+                        resumable,
+                    }));
+                }
+                // Its owner renamed or removed it between this process's open and lock.
+                Ok(_) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
+    /// Gives a whole file its name, on disk too, and reads back what lies under the name then. It
+    /// blocks as long as the disk takes.
+    ///
+    /// # Errors
+    /// [`KeepError`].
+    pub fn keep(
+        self,
+        name: &[u8],
+        digest: &Sha256Digest,
+        existing: Existing,
+    ) -> Result<Stat, KeepError> {
+        self.file.sync_all()?;
+        self.place(name, existing)?.verify(digest)
+    }
+
+    /// Gives a file that is on disk its name.
+    ///
+    /// # Errors
+    /// [`KeepError`].
+    pub fn place(mut self, name: &[u8], existing: Existing) -> Result<Placed, KeepError> {
+        self.rename(name, existing)?;
+        self.owned = false;
+        Ok(Placed {
+            directory: Arc::clone(&self.directory),
+            name: name.to_vec(),
+        })
+    }
+
+    fn rename(&self, name: &[u8], existing: Existing) -> Result<(), KeepError> {
+        let directory = self.directory.as_fd();
+        let from = self.temporary.as_slice();
+        let failed = |error| match error {
+            Errno::EXIST => KeepError::Exists,
+            error => KeepError::Storage(error.into()),
+        };
+        if existing == Existing::Replace {
+            return renameat(directory, from, directory, name).map_err(failed);
+        }
+        match renameat_with(directory, from, directory, name, RenameFlags::NOREPLACE) {
+            // A file system without that flag: a second name is never made over a first one.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                linkat(directory, from, directory, name, AtFlags::empty()).map_err(failed)?;
+                unlinkat(directory, from, AtFlags::empty()).map_err(failed)
+            }
+            renamed => renamed.map_err(failed),
+        }
+    }
+
+    /// Removes the file.
+    ///
+    /// # Errors
+    /// Those of removing.
+    pub fn discard(mut self) -> io::Result<()> {
+        self.remove()
+    }
+
+    fn remove(&mut self) -> io::Result<()> {
+        self.owned = false;
+        Ok(unlinkat(
+            self.directory.as_fd(),
+            self.temporary.as_slice(),
+            AtFlags::empty(),
+        )?)
+    }
+}
+
+impl Placed {
+    /// Brings the name to the disk, and reads back what lies under it.
+    ///
+    /// # Errors
+    /// [`KeepError`].
+    pub fn verify(self, digest: &Sha256Digest) -> Result<Stat, KeepError> {
+        let directory = self.directory.as_fd();
+        rustix::fs::fsync(directory).map_err(io::Error::from)?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let there = openat(directory, self.name.as_slice(), flags, Mode::empty());
+        let there = File::from(there.map_err(io::Error::from)?);
+        let stat = stat_of(&fstat(&there).map_err(io::Error::from)?);
+        let hash = match stat.kind {
+            Kind::File => hash_file(&there, &AtomicBool::new(false))?,
+            _ => return Err(KeepError::Changed),
+        };
+        match hash == *digest {
+            true => Ok(stat),
+            false => Err(KeepError::Changed),
+        }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let is_empty = || {
+            self.file
+                .metadata()
+                .is_ok_and(|metadata| metadata.len() == 0)
+        };
+        if self.owned && (!self.resumable || is_empty()) {
+            // A file that cannot be removed keeps its temporary name, which no client sees.
+            let _ = self.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+    use crate::root::open_directory;
+
+    fn names(path: &Path) -> Vec<String> {
+        let names = fs::read_dir(path).unwrap();
+        let mut names: Vec<_> = names
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn written(directory: &Arc<OwnedFd>, text: &[u8]) -> (Draft, Sha256Digest) {
+        let draft = Draft::fresh(directory).unwrap();
+        draft.file().write_all_at(text, 0).unwrap();
+        (draft, Sha256::digest(text).into())
+    }
+
+    #[test]
+    fn a_draft_gets_its_name_whole_or_leaves_nothing() {
+        let path = tempfile::tempdir().unwrap();
+        let directory = Arc::new(open_directory(path.path()).unwrap());
+        let (first, hash) = written(&directory, b"first");
+        let (second, _) = written(&directory, b"second");
+        assert_eq!(names(path.path()), [".pathmark-0.part", ".pathmark-1.part"]);
+        let stat = first.keep(b"name", &hash, Existing::Keep).unwrap();
+        assert_eq!(stat.size, 5);
+        drop(second);
+        assert_eq!(names(path.path()), ["name"]);
+
+        let (third, hash) = written(&directory, b"third");
+        let kept = third.keep(b"name", &hash, Existing::Keep);
+        assert!(matches!(kept, Err(KeepError::Exists)));
+        assert_eq!(fs::read(path.path().join("name")).unwrap(), b"first");
+        let (third, hash) = written(&directory, b"third");
+        third.keep(b"name", &hash, Existing::Replace).unwrap();
+        assert_eq!(fs::read(path.path().join("name")).unwrap(), b"third");
+        let (fourth, _) = written(&directory, b"fourth");
+        let kept = fourth.keep(b"other", &[0; 32], Existing::Keep);
+        assert!(matches!(kept, Err(KeepError::Changed)));
+    }
+
+    #[test]
+    fn a_leftover_is_taken_over_and_a_held_one_is_not() {
+        let path = tempfile::tempdir().unwrap();
+        let directory = Arc::new(open_directory(path.path()).unwrap());
+        fs::write(path.path().join(".pathmark-0.part"), "left over").unwrap();
+        let (draft, _) = written(&directory, b"new");
+        assert_eq!(draft.file().metadata().unwrap().len(), 3);
+        let name = b".pathmark-x.part".to_vec();
+        let one = Draft::resume(&directory, name.clone()).unwrap().unwrap();
+        one.file().write_all_at(b"part", 0).unwrap();
+        assert!(Draft::resume(&directory, name.clone()).unwrap().is_none());
+        drop(one);
+        let one = Draft::resume(&directory, name).unwrap().unwrap();
+        assert_eq!(one.file().metadata().unwrap().len(), 4);
+        one.discard().unwrap();
+        drop(draft);
+        assert!(names(path.path()).is_empty());
+    }
+
+    #[test]
+    fn a_link_under_a_temporary_name_is_not_followed() {
+        let path = tempfile::tempdir().unwrap();
+        fs::write(path.path().join("victim"), "safe").unwrap();
+        std::os::unix::fs::symlink("victim", path.path().join(".pathmark-0.part")).unwrap();
+        let directory = Arc::new(open_directory(path.path()).unwrap());
+        assert!(Draft::fresh(&directory).is_err());
+        assert_eq!(fs::read(path.path().join("victim")).unwrap(), b"safe");
+    }
+}

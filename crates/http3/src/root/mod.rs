@@ -1,0 +1,50 @@
+//! The directory that an origin serves: names to open files, without a way out of it.
+
+mod draft;
+mod entries;
+mod hash;
+mod walk;
+
+pub use draft::{Draft, Existing, KeepError, Placed};
+pub use entries::Entries;
+pub use hash::{Cancel, hash_file, read_piece};
+pub use walk::{Found, Root, RootError, names_stat, open_directory};
+
+use std::fs::File;
+use std::io;
+
+use rustix::fs::FileType;
+
+use crate::resource::{Kind, Stat, Time};
+
+/// Metadata of an open file.
+///
+/// # Errors
+/// Those of asking for it.
+pub fn file_stat(file: &File) -> io::Result<Stat> {
+    Ok(stat_of(&rustix::fs::fstat(file)?))
+}
+
+/// Metadata as this crate has it.
+pub(crate) fn stat_of(stat: &rustix::fs::Stat) -> Stat {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        _ => Kind::Special,
+    };
+    // Nanoseconds are below 10^9, and seconds are signed whatever the type says.
+    let time = |seconds: i64, nanoseconds: u64| Time {
+        seconds,
+        nanoseconds: u32::try_from(nanoseconds).unwrap_or(0),
+    };
+    Stat {
+        kind,
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        mode: stat.st_mode & 0o7777,
+        modified: time(stat.st_mtime, stat.st_mtime_nsec),
+        changed: time(stat.st_ctime, stat.st_ctime_nsec),
+        device: stat.st_dev,
+        inode: stat.st_ino,
+    }
+}

@@ -1,0 +1,111 @@
+//! A connection for the `h3` crate.
+
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h3::error::{Code, ConnectionError, StreamError};
+use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
+use pathmark_transport::driver;
+
+use super::error::{LinkError, lost, no_stream};
+use super::frames::Frames;
+use super::hints::Hints;
+use super::streams::{BidiStream, RecvStream, SendStream, short};
+
+/// Bytes of a header section at most, whatever a user allows. Each field counts 32 bytes and more,
+/// and a map of `http` takes 32,768 fields.
+const MAX_HEAD: u64 = 512 * 1024;
+
+/// A limit of header sections within what the parsers take.
+pub(super) fn head_limit(wanted: u64) -> u64 {
+    wanted.min(MAX_HEAD)
+}
+
+/// A connection whose handshake is complete, with the limit of frames on its streams.
+#[derive(Clone, Debug)]
+pub(super) struct Adapter {
+    connection: driver::Connection,
+    limit: u64,
+    hints: Hints,
+}
+
+impl Adapter {
+    pub(super) fn new(connection: driver::Connection, limit: u64) -> Self {
+        Self {
+            connection,
+            limit,
+            hints: Hints::default(),
+        }
+    }
+
+    /// Hints for streams.
+    pub(super) const fn hints(&self) -> &Hints {
+        &self.hints
+    }
+
+    /// A failure of the connection.
+    pub(super) fn connection_error(&self, error: &ConnectionError) -> LinkError {
+        LinkError::of_connection(self.connection.close_reason(), error)
+    }
+
+    /// A failure of a stream.
+    pub(super) fn stream_error(&self, error: StreamError) -> LinkError {
+        LinkError::of_stream(error, self.connection.close_reason())
+    }
+
+    fn both(&self, (send, recv): (driver::SendStream, driver::RecvStream)) -> BidiStream {
+        let recv = RecvStream::new(recv, Frames::bidirectional(self.limit));
+        BidiStream::new(SendStream::new(send, self.hints.clone()), recv)
+    }
+}
+
+impl quic::OpenStreams<Bytes> for Adapter {
+    type BidiStream = BidiStream;
+    type SendStream = SendStream;
+
+    fn poll_open_bidi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::BidiStream, StreamErrorIncoming>> {
+        let opened = ready!(self.connection.poll_open_bi(cx)).map_err(no_stream)?;
+        Poll::Ready(Ok(self.both(opened)))
+    }
+
+    fn poll_open_send(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::SendStream, StreamErrorIncoming>> {
+        let send = ready!(self.connection.poll_open_uni(cx)).map_err(no_stream)?;
+        Poll::Ready(Ok(SendStream::new(send, self.hints.clone())))
+    }
+
+    fn close(&mut self, code: Code, reason: &[u8]) {
+        self.connection.close(short(code.value()), reason);
+    }
+}
+
+impl quic::Connection<Bytes> for Adapter {
+    type RecvStream = RecvStream;
+    type OpenStreams = Self;
+
+    fn poll_accept_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::RecvStream, ConnectionErrorIncoming>> {
+        let recv = ready!(self.connection.poll_accept_uni(cx)).map_err(lost)?;
+        let frames = Frames::unidirectional(self.limit);
+        Poll::Ready(Ok(RecvStream::new(recv, frames)))
+    }
+
+    fn poll_accept_bidi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::BidiStream, ConnectionErrorIncoming>> {
+        let accepted = ready!(self.connection.poll_accept_bi(cx)).map_err(lost)?;
+        Poll::Ready(Ok(self.both(accepted)))
+    }
+
+    fn opener(&self) -> Self::OpenStreams {
+        self.clone()
+    }
+}

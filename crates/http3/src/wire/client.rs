@@ -1,0 +1,156 @@
+//! The client's side of a connection.
+
+use std::future::poll_fn;
+
+use bytes::{Buf, Bytes};
+use h3::client::{RequestStream, SendRequest};
+use h3::error::Code;
+use http::{HeaderMap, Request, Response};
+use pathmark_transport::driver;
+
+use super::adapter::{Adapter, head_limit};
+use super::error::LinkError;
+use super::hints::Hint;
+use super::streams::BidiStream;
+
+/// Interim responses before the final one at most.
+const MAX_INTERIM: usize = 16;
+
+/// Begins requests on a connection. The connection is closed when the last clone and the last
+/// exchange are dropped.
+#[derive(Clone)]
+pub struct ClientLink {
+    requests: SendRequest<Adapter, Bytes>,
+    adapter: Adapter,
+}
+
+/// A request and its response. It is cancelled if it is dropped before its end.
+pub struct ClientExchange {
+    stream: RequestStream<BidiStream, Bytes>,
+    /// The request is whole.
+    sent: bool,
+    link: ClientLink,
+}
+
+impl ClientLink {
+    /// Begins HTTP/3 on a connection whose handshake is complete. A task of the runtime drives the
+    /// connection until it is closed. `max_head` bounds the header sections of responses.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn new(connection: driver::Connection, max_head: u64) -> Result<Self, LinkError> {
+        let max_head = head_limit(max_head);
+        let adapter = Adapter::new(connection, max_head);
+        let mut builder = h3::client::builder();
+        builder.max_field_section_size(max_head).send_grease(false);
+        let building = builder.build::<_, _, Bytes>(adapter.clone()).await;
+        let building = building.map_err(|error| adapter.connection_error(&error));
+        let (mut driver, requests) = building?;
+        tokio::spawn(async move {
+            let end = poll_fn(|cx| driver.poll_close(cx)).await;
+            tracing::debug!(%end, "HTTP/3 connection ended");
+        });
+        Ok(Self { requests, adapter })
+    }
+
+    /// Sends a request's head.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn request(&self, head: Request<()>) -> Result<ClientExchange, LinkError> {
+        let mut link = self.clone();
+        let sending = link.requests.send_request(head).await;
+        let stream = sending.map_err(|error| self.adapter.stream_error(error))?;
+        Ok(ClientExchange {
+            stream,
+            sent: false,
+            link,
+        })
+    }
+}
+
+impl ClientExchange {
+    /// Tells the transport, before the content, about how many bytes it has.
+    pub fn announce(&self, bytes: u64) {
+        let hint = Hint { priority: 0, bytes };
+        let stream = self.stream.id().into_inner();
+        self.link.adapter.hints().leave(stream, hint);
+    }
+
+    /// Sends bytes of the request's content.
+    ///
+    /// # Errors
+    /// [`LinkError`]; after [`LinkError::Reset`] the server may have responded all the same.
+    pub async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let sent = self.stream.send_data(data).await;
+        sent.map_err(|error| self.link.adapter.stream_error(error))
+    }
+
+    /// Ends the request.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
+        if let Some(trailers) = trailers {
+            let sent = self.stream.send_trailers(trailers).await;
+            sent.map_err(|error| self.link.adapter.stream_error(error))?;
+        }
+        let finished = self.stream.finish().await;
+        finished.map_err(|error| self.link.adapter.stream_error(error))?;
+        self.sent = true;
+        Ok(())
+    }
+
+    /// The head of the final response.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn response(&mut self) -> Result<Response<()>, LinkError> {
+        for _ in 0..=MAX_INTERIM {
+            let response = self.stream.recv_response().await;
+            let response = response.map_err(|error| self.link.adapter.stream_error(error))?;
+            if !response.status().is_informational() {
+                return Ok(response);
+            }
+        }
+        Err(LinkError::Message(
+            "the server sends interim responses without end".to_owned(),
+        ))
+    }
+
+    /// The next bytes of the response's content; `None` at its end.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
+        let data = self.stream.recv_data().await;
+        let data = data.map_err(|error| self.link.adapter.stream_error(error))?;
+        Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
+    }
+
+    /// The response's trailer section, once [`data`](Self::data) has returned `None`.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
+        let trailers = self.stream.recv_trailers().await;
+        trailers.map_err(|error| self.link.adapter.stream_error(error))
+    }
+}
+
+impl Drop for ClientExchange {
+    fn drop(&mut self) {
+        let _ = self
+            .link
+            .adapter
+            .hints()
+            .take(self.stream.id().into_inner());
+        if !self.sent {
+            self.stream.stop_stream(Code::H3_REQUEST_CANCELLED);
+        }
+        self.stream.stop_sending(Code::H3_REQUEST_CANCELLED);
+    }
+}

@@ -1,0 +1,112 @@
+//! How a connection or a stream of HTTP/3 fails.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use ::h3::error::StreamError;
+use ::h3::quic::{ConnectionErrorIncoming, StreamErrorIncoming};
+use pathmark_transport::connection::ConnectionError as Lost;
+use pathmark_transport::wire::TransportErrorCode;
+
+/// Error codes of HTTP/3 (RFC 9114 section 8.1) that this crate sends.
+pub mod codes {
+    /// The connection or stream ends without an error.
+    pub const NO_ERROR: u64 = 0x100;
+    /// The sender of the code failed.
+    pub const INTERNAL_ERROR: u64 = 0x102;
+    /// A frame does not follow its format.
+    pub const FRAME_ERROR: u64 = 0x106;
+    /// The peer's behaviour would take too much of this side's resources.
+    pub const EXCESSIVE_LOAD: u64 = 0x107;
+    /// A client does not want the response any more.
+    pub const REQUEST_CANCELLED: u64 = 0x10c;
+    /// The request's stream ended, or stopped to progress, before the request did.
+    pub const REQUEST_INCOMPLETE: u64 = 0x10d;
+}
+
+/// A failure of a connection or stream.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The peer closed the connection without an error, or does not begin further requests.
+    #[error("the peer closed the connection; connect again")]
+    Closed,
+    /// The connection failed.
+    #[error("the connection failed: {0}; connect again")]
+    Connection(Lost),
+    /// HTTP/3 on the connection ended.
+    #[error("HTTP/3 on the connection ended: {0}; connect again")]
+    Ended(String),
+    /// The peer reset or stopped the stream.
+    #[error("the peer ended the transfer with the HTTP/3 error code {code:#x}; try again")]
+    Reset {
+        /// Its application error code.
+        code: u64,
+    },
+    /// The peer's message does not follow the protocol.
+    #[error("the peer's message does not follow HTTP/3: {0}")]
+    Message(String),
+    /// The header section is larger than its receiver allows.
+    #[error("the header section takes {size} bytes, and its receiver allows {most}")]
+    HeadTooLarge {
+        /// Its size as RFC 9114 section 4.2.2 counts it.
+        size: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// The peer took longer than the limit.
+    #[error("the peer made no progress within the time limit; try again")]
+    TimedOut,
+}
+
+impl LinkError {
+    /// The failure of a connection that ended for this `reason`, as the transport says. Without
+    /// one, and where this side closed it, `h3`'s `text` says more.
+    pub(super) fn of_connection(reason: Option<Lost>, text: &dyn Display) -> Self {
+        match reason {
+            // Clients also close with QUIC's code, of either type.
+            Some(Lost::PeerApplication {
+                code: 0 | codes::NO_ERROR,
+                ..
+            }) => Self::Closed,
+            Some(Lost::PeerTransport(error)) if error.code == TransportErrorCode::NO_ERROR => {
+                Self::Closed
+            }
+            None | Some(Lost::LocallyClosed) => Self::Ended(text.to_string()),
+            Some(reason) => Self::Connection(reason),
+        }
+    }
+
+    /// The failure of a stream, or of its connection for this `reason`.
+    pub(super) fn of_stream(error: StreamError, reason: Option<Lost>) -> Self {
+        match error {
+            StreamError::RemoteTerminate { code, .. } => Self::Reset { code: code.value() },
+            StreamError::HeaderTooBig {
+                actual_size: size,
+                max_size: most,
+                ..
+            } => Self::HeadTooLarge { size, most },
+            StreamError::StreamError { reason, .. } => Self::Message(reason),
+            // The variants that are left cannot be named outside of `h3`.
+            error => Self::of_connection(reason, &error),
+        }
+    }
+}
+
+/// The end of a connection in `h3`'s types.
+pub(super) fn lost(error: Lost) -> ConnectionErrorIncoming {
+    match error {
+        Lost::PeerApplication { code, .. } => {
+            ConnectionErrorIncoming::ApplicationClose { error_code: code }
+        }
+        Lost::TimedOut | Lost::HandshakeTimedOut => ConnectionErrorIncoming::Timeout,
+        error => ConnectionErrorIncoming::Undefined(Arc::new(error)),
+    }
+}
+
+/// The same for a stream that ends with its connection.
+pub(super) fn no_stream(error: Lost) -> StreamErrorIncoming {
+    StreamErrorIncoming::ConnectionErrorIncoming {
+        connection_error: lost(error),
+    }
+}

@@ -1,0 +1,232 @@
+//! A filter of incoming frames (RFC 9114 section 7.1), in front of the `h3` crate.
+//!
+//! `h3` 0.0.8 collects every frame but DATA whole, of whatever length; takes an empty DATA frame
+//! for the end of the content; and takes the end of a stream within a DATA frame for one, too. The
+//! filter refuses long frames, drops empty DATA frames and those of unknown types, and knows
+//! whether a stream ends between two frames.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, Bytes};
+
+/// DATA, the only frame of any length.
+const DATA: u64 = 0;
+/// The last type that HTTP/3 defines or reserves; those above are extensions that this side does
+/// not know.
+const LAST_KNOWN: u64 = 0x0f;
+/// The stream type of control streams.
+const CONTROL: u64 = 0;
+
+/// A frame that is longer than the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a frame of type {kind:#x} has {length} bytes, which is above the limit")]
+pub struct FrameTooLong {
+    /// Its type.
+    pub kind: u64,
+    /// Its length.
+    pub length: u64,
+}
+
+/// The state of one incoming stream.
+#[derive(Debug)]
+pub struct Frames {
+    state: State,
+    /// Bytes of a varint or frame header that is not whole yet.
+    head: Vec<u8>,
+    /// Bytes of a frame at most, unless it is DATA.
+    limit: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The type of a unidirectional stream comes first.
+    StreamType,
+    /// The header of a frame comes next.
+    Header,
+    /// This number of payload bytes comes next, to pass or to drop.
+    Payload { left: u64, pass: bool },
+    /// The stream consists of no frames.
+    Raw,
+}
+
+impl Frames {
+    /// A request stream.
+    #[must_use]
+    pub const fn bidirectional(limit: u64) -> Self {
+        Self {
+            state: State::Header,
+            head: Vec::new(),
+            limit,
+        }
+    }
+
+    /// A unidirectional stream, of whose types control streams alone have frames.
+    #[must_use]
+    pub const fn unidirectional(limit: u64) -> Self {
+        Self {
+            state: State::StreamType,
+            head: Vec::new(),
+            limit,
+        }
+    }
+
+    /// True if the stream may end here.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        match self.state {
+            State::Header => self.head.is_empty(),
+            State::Payload { left, .. } => left == 0,
+            State::StreamType | State::Raw => true,
+        }
+    }
+
+    /// Appends to `out` what passes of the next bytes of the stream.
+    ///
+    /// # Errors
+    /// [`FrameTooLong`].
+    pub fn feed(
+        &mut self,
+        mut input: Bytes,
+        out: &mut VecDeque<Bytes>,
+    ) -> Result<(), FrameTooLong> {
+        while input.has_remaining() {
+            match &mut self.state {
+                State::Raw => {
+                    out.push_back(input);
+                    return Ok(());
+                }
+                State::Payload { left, pass } => {
+                    let here = usize::try_from(*left)
+                        .unwrap_or(usize::MAX)
+                        .min(input.len());
+                    let payload = input.split_to(here);
+                    *left -= here as u64;
+                    if *pass && here > 0 {
+                        out.push_back(payload);
+                    }
+                    if *left == 0 {
+                        self.state = State::Header;
+                    }
+                }
+                State::StreamType => {
+                    self.head.push(input.get_u8());
+                    if let Some((kind, _)) = varint(&self.head) {
+                        out.push_back(std::mem::take(&mut self.head).into());
+                        self.state = if kind == CONTROL {
+                            State::Header
+                        } else {
+                            State::Raw
+                        };
+                    }
+                }
+                State::Header => {
+                    self.head.push(input.get_u8());
+                    if let Some((kind, length)) = header(&self.head) {
+                        let head = std::mem::take(&mut self.head);
+                        self.begin(kind, length, head, out)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        kind: u64,
+        length: u64,
+        head: Vec<u8>,
+        out: &mut VecDeque<Bytes>,
+    ) -> Result<(), FrameTooLong> {
+        let known = kind <= LAST_KNOWN;
+        if known && kind != DATA && length > self.limit {
+            return Err(FrameTooLong { kind, length });
+        }
+        let pass = known && (kind, length) != (DATA, 0);
+        if pass {
+            out.push_back(head.into());
+        }
+        self.state = match length {
+            0 => State::Header,
+            left => State::Payload { left, pass },
+        };
+        Ok(())
+    }
+}
+
+/// A variable-length integer (RFC 9000 section 16) at the beginning, and what follows it.
+fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let first = *bytes.first()?;
+    let length = 1_usize << (first >> 6);
+    let (integer, rest) = bytes.split_at_checked(length)?;
+    let value = integer
+        .iter()
+        .skip(1)
+        .fold(u64::from(first & 0x3f), |value, byte| {
+            value << 8 | u64::from(*byte)
+        });
+    Some((value, rest))
+}
+
+/// Type and length of a frame whose header `bytes` are; `None` while bytes are missing.
+fn header(bytes: &[u8]) -> Option<(u64, u64)> {
+    let (kind, rest) = varint(bytes)?;
+    let (length, _) = varint(rest)?;
+    Some((kind, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What passes of `input` in chunks of `chunk` bytes, and whether the stream may end then.
+    fn pass(
+        mut frames: Frames,
+        input: &[u8],
+        chunk: usize,
+    ) -> Result<(Vec<u8>, bool), FrameTooLong> {
+        let mut out = VecDeque::new();
+        for part in input.chunks(chunk) {
+            frames.feed(Bytes::copy_from_slice(part), &mut out)?;
+        }
+        Ok((out.into_iter().flatten().collect(), frames.is_between()))
+    }
+
+    #[test]
+    fn known_frames_pass_and_others_do_not() {
+        // HEADERS "ab", empty DATA, DATA "xyz", type 0x21 "q", 2-byte type 0x4040 "r".
+        let input = b"\x01\x02ab\x00\x00\x00\x03xyz\x21\x01q\x80\x00\x40\x40\x01r";
+        for chunk in 1..=input.len() {
+            let passed = pass(Frames::bidirectional(100), input, chunk).unwrap();
+            assert_eq!(passed, (b"\x01\x02ab\x00\x03xyz".to_vec(), true), "{chunk}");
+        }
+        let cut = input.get(..10).unwrap();
+        assert!(!pass(Frames::bidirectional(100), cut, 3).unwrap().1);
+        assert!(!pass(Frames::bidirectional(100), b"\x01", 1).unwrap().1);
+        assert!(pass(Frames::bidirectional(100), b"", 1).unwrap().1);
+    }
+
+    #[test]
+    fn data_alone_is_of_any_length() {
+        let data = b"\x00\xff\xff\xff\xff\xff\xff\xff\xffab";
+        let passed = pass(Frames::bidirectional(10), data, 4).unwrap();
+        assert_eq!(passed, (data.to_vec(), false));
+        let headers = b"\x01\x40\x0b";
+        let error = FrameTooLong {
+            kind: 1,
+            length: 11,
+        };
+        assert_eq!(pass(Frames::bidirectional(10), headers, 1), Err(error));
+        assert!(pass(Frames::bidirectional(11), headers, 1).is_ok());
+    }
+
+    #[test]
+    fn control_streams_alone_have_frames() {
+        let control = b"\x00\x04\x02ab\x21\x01c";
+        let passed = pass(Frames::unidirectional(10), control, 1).unwrap();
+        assert_eq!(passed.0, b"\x00\x04\x02ab");
+        let other = b"\x02\x3f\xff\xff\xff";
+        let passed = pass(Frames::unidirectional(0), other, 2).unwrap();
+        assert_eq!(passed.0, other);
+    }
+}

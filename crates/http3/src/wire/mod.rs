@@ -1,0 +1,22 @@
+//! HTTP/3 on a connection: the only module that knows the `h3` crate, so that another one can take
+//! its place.
+//!
+//! A server takes [`Incoming`] requests from a [`ServerLink`], a client sends requests on a
+//! [`ClientLink`]; both end in an exchange of one request and its response. What `h3` 0.0.8 lacks
+//! is added here: bounds on frames ([`frames`]), a deadline for heads, and a reset of streams that
+//! are dropped before their end.
+
+mod adapter;
+mod client;
+mod error;
+pub mod frames;
+mod hints;
+mod server;
+mod streams;
+
+pub use client::{ClientExchange, ClientLink};
+pub use error::{LinkError, codes};
+pub use server::{Incoming, ServerExchange, ServerLink};
+
+/// The application protocol's name in TLS (ALPN, RFC 9114 section 3.1).
+pub const ALPN: &[u8] = b"h3";

@@ -1,0 +1,193 @@
+//! The server's side of a connection.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use h3::error::Code;
+use h3::quic::SendStream as _;
+use h3::server::{Connection, RequestResolver, RequestStream};
+use http::{HeaderMap, Request, Response};
+use pathmark_transport::driver;
+
+use super::adapter::{Adapter, head_limit};
+use super::error::{LinkError, codes};
+use super::hints::Hint;
+use super::streams::BidiStream;
+
+/// Bytes of a HEADERS frame above the limit of a header section, so that a section above its limit
+/// gets status 431, and only one far above it a reset.
+const MARGIN: u64 = 16 * 1024;
+
+/// Requests of a connection.
+pub struct ServerLink {
+    connection: Connection<Adapter, Bytes>,
+    adapter: Adapter,
+}
+
+/// A request whose head is not read yet.
+pub struct Incoming {
+    resolver: RequestResolver<Adapter, Bytes>,
+    adapter: Adapter,
+}
+
+/// A request and its response. It is reset if it is dropped before [`finish`](Self::finish).
+pub struct ServerExchange {
+    stream: RequestStream<BidiStream, Bytes>,
+    adapter: Adapter,
+    finished: bool,
+}
+
+impl ServerLink {
+    /// Begins HTTP/3 on a connection whose handshake is complete. `max_head` bounds the header
+    /// sections of requests.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn new(connection: driver::Connection, max_head: u64) -> Result<Self, LinkError> {
+        let max_head = head_limit(max_head);
+        let adapter = Adapter::new(connection, max_head.saturating_add(MARGIN));
+        let mut builder = h3::server::builder();
+        builder.max_field_section_size(max_head).send_grease(false);
+        let building = builder.build(adapter.clone()).await;
+        let connection = building.map_err(|error| adapter.connection_error(&error))?;
+        Ok(Self {
+            connection,
+            adapter,
+        })
+    }
+
+    /// The next request; `None` once the client has closed the connection without an error. It may
+    /// be cancelled.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn next(&mut self) -> Result<Option<Incoming>, LinkError> {
+        match self.connection.accept().await {
+            Ok(request) => Ok(request.map(|resolver| Incoming {
+                resolver,
+                adapter: self.adapter.clone(),
+            })),
+            Err(error) => match self.adapter.connection_error(&error) {
+                LinkError::Closed => Ok(None),
+                error => Err(error),
+            },
+        }
+    }
+}
+
+impl Incoming {
+    /// Reads the head, which has `limit` to arrive.
+    ///
+    /// # Errors
+    /// [`LinkError`]; the stream is reset then, unless a status code explains the failure.
+    pub async fn head(self, limit: Duration) -> Result<(Request<()>, ServerExchange), LinkError> {
+        let Self {
+            mut resolver,
+            adapter,
+        } = self;
+        let frame = poll_fn(|cx| resolver.frame_stream.poll_next(cx));
+        let Ok(frame) = tokio::time::timeout(limit, frame).await else {
+            resolver.frame_stream.reset(codes::REQUEST_INCOMPLETE);
+            return Err(LinkError::TimedOut);
+        };
+        if frame.is_err() {
+            resolver.frame_stream.reset(codes::REQUEST_INCOMPLETE);
+        }
+        let failed = |error| adapter.stream_error(error);
+        let resolved = resolver.accept_with_frame(frame).map_err(failed)?;
+        let Ok(resolved) = tokio::time::timeout(limit, resolved.resolve()).await else {
+            return Err(LinkError::TimedOut);
+        };
+        let (request, stream) = resolved.map_err(failed)?;
+        let exchange = ServerExchange {
+            stream,
+            adapter,
+            finished: false,
+        };
+        Ok((request, exchange))
+    }
+}
+
+impl ServerExchange {
+    /// The next bytes of the request's content; `None` at its end.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
+        let data = self.stream.recv_data().await;
+        let data = data.map_err(|error| self.adapter.stream_error(error))?;
+        Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
+    }
+
+    /// The request's trailer section, once [`data`](Self::data) has returned `None`.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
+        let trailers = self.stream.recv_trailers().await;
+        trailers.map_err(|error| self.adapter.stream_error(error))
+    }
+
+    /// Tells the client that the rest of the content is not needed.
+    pub fn stop(&mut self) {
+        self.stream.stop_sending(Code::H3_NO_ERROR);
+    }
+
+    /// Tells the transport, before the response, how urgent it is (RFC 9218: 0 to 7, the least
+    /// number first) and about how many bytes it has.
+    pub fn hint(&self, urgency: u8, bytes: u64) {
+        let priority = -i32::from(urgency);
+        let stream = self.stream.send_id().into_inner();
+        self.adapter.hints().leave(stream, Hint { priority, bytes });
+    }
+
+    /// Sends a response's head, interim (status 1xx) or final.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn respond(&mut self, head: Response<()>) -> Result<(), LinkError> {
+        let sent = self.stream.send_response(head).await;
+        sent.map_err(|error| self.adapter.stream_error(error))
+    }
+
+    /// Sends bytes of the content.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let sent = self.stream.send_data(data).await;
+        sent.map_err(|error| self.adapter.stream_error(error))
+    }
+
+    /// Ends the response.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
+        if let Some(trailers) = trailers {
+            let sent = self.stream.send_trailers(trailers).await;
+            sent.map_err(|error| self.adapter.stream_error(error))?;
+        }
+        let finished = self.stream.finish().await;
+        finished.map_err(|error| self.adapter.stream_error(error))?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for ServerExchange {
+    fn drop(&mut self) {
+        let _ = self
+            .adapter
+            .hints()
+            .take(self.stream.send_id().into_inner());
+        if !self.finished {
+            self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
+        }
+        self.stream.stop_sending(Code::H3_NO_ERROR);
+    }
+}

@@ -1,0 +1,200 @@
+//! Fuzz targets of everything that parses bytes of a peer.
+//!
+//! `cargo test` runs each over a bounded number of random inputs; a fuzzer drives the same
+//! functions for as long as one likes: `cargo bolero test -p pathmark-http3 fields` (libFuzzer).
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use http::header::{HeaderName, HeaderValue};
+use http::{Request, Uri};
+use pathmark_http3::client::parse_listing;
+use pathmark_http3::fields::{
+    ContentRange, EntityTag, MAX_NAME, MAX_PARTS, PathName, TagList, parse_range, preferred_form,
+    resolve_ranges, sha256_digest, sha256_field, sha256_preference, urgency,
+};
+use pathmark_http3::plan::{Ask, Piece, PutRights, Rules, file};
+use pathmark_http3::resource::{Kind, Stat, Time};
+use pathmark_http3::wire::frames::{FrameTooLong, Frames};
+
+/// Random inputs per target in `cargo test`.
+const ITERATIONS: usize = 50_000;
+/// Longest random input, bytes.
+const MAX_LEN: usize = 256;
+
+/// Values that are read: written again and read again, they are the same.
+fn field_values(input: &[u8]) {
+    if let Some(tag) = EntityTag::parse(input) {
+        assert_eq!(EntityTag::parse(tag.to_string().as_bytes()), Some(tag));
+    }
+    if let Some(range) = ContentRange::parse(input) {
+        assert_eq!(
+            ContentRange::parse(range.to_string().as_bytes()),
+            Some(range)
+        );
+    }
+    if let Ok(Some(digest)) = sha256_digest("Repr-Digest", [input]) {
+        let written = sha256_field(&digest);
+        assert_eq!(
+            sha256_digest("Repr-Digest", [written.as_bytes()]),
+            Ok(Some(digest))
+        );
+    }
+    for entry in parse_listing(input).unwrap_or_default() {
+        assert!(!entry.name.contains(&b'/') && !entry.name.is_empty());
+    }
+    if let Ok(path) = PathName::parse(input) {
+        for name in &path.names {
+            let forbidden = name.contains(&0) || name.contains(&b'/');
+            assert!(!forbidden && (1..=MAX_NAME).contains(&name.len()));
+            assert!(name != b"." && name != b"..");
+        }
+        assert_eq!(PathName::parse(path.encode().as_bytes()), Ok(path));
+    }
+    if let Ok(Some(TagList::Tags(tags))) = TagList::parse("If-Match", [input]) {
+        let tags: Vec<_> = tags.iter().map(ToString::to_string).collect();
+        let again = TagList::parse("If-Match", [tags.join(",").as_bytes()]);
+        assert!(again.is_ok_and(|again| again.is_some()));
+    }
+    assert!(sha256_preference([input]) <= 10 && urgency([input]) <= 7);
+    let _ = preferred_form([input]);
+}
+
+/// A size of 8 bytes, then a range set: the spans lie inside the file, apart from each other.
+fn range_sets(input: &[u8]) {
+    let Some((size, set)) = input.split_first_chunk::<8>() else {
+        return;
+    };
+    let size = u64::from_be_bytes(*size);
+    let Some(specs) = parse_range(&[b"bytes=", set].concat()) else {
+        return;
+    };
+    if let Ok(mut spans) = resolve_ranges(&specs, size) {
+        assert!((1..=MAX_PARTS).contains(&spans.len()));
+        spans.sort_unstable();
+        for span in &spans {
+            assert!(span.length > 0 && span.first.checked_add(span.length).unwrap() <= size);
+        }
+        for pair in spans.windows(2) {
+            assert!(pair[0].end() <= pair[1].first);
+        }
+    }
+}
+
+/// Lines `name: value` after a path: the plan of a request with them announces its length.
+fn plans(input: &[u8]) {
+    const NAMES: [&str; 8] = [
+        "range",
+        "if-range",
+        "if-match",
+        "if-none-match",
+        "want-repr-digest",
+        "repr-digest",
+        "content-length",
+        "accept",
+    ];
+    let mut lines = input.split(|byte| *byte == b'\n');
+    let path = lines.next().unwrap_or_default();
+    let uri = Uri::builder()
+        .scheme("https")
+        .authority("host")
+        .path_and_query(path);
+    let Ok(uri) = uri.build() else {
+        return;
+    };
+    for method in ["GET", "HEAD", "PUT"] {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(uri.clone())
+            .body(())
+            .unwrap();
+        for line in lines.clone() {
+            let Some((name, value)) = line.split_first() else {
+                continue;
+            };
+            let name = HeaderName::from_static(NAMES[usize::from(*name) % NAMES.len()]);
+            if let Ok(value) = HeaderValue::from_bytes(value) {
+                request.headers_mut().append(name, value);
+            }
+        }
+        let rules = Rules {
+            put: PutRights::New,
+            ..Rules::default()
+        };
+        let Ok(ask) = Ask::read(&request, &rules) else {
+            continue;
+        };
+        let time = Time::default();
+        let stat = Stat {
+            kind: Kind::File,
+            size: 10_000,
+            mode: 0o644,
+            modified: time,
+            changed: time,
+            device: 1,
+            inode: 1,
+        };
+        let now = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000);
+        let plan = file(&ask, &stat, now, None);
+        let length: u64 = plan.pieces.iter().map(Piece::length).sum();
+        assert!(length < 20_000);
+        let announced = plan.head.headers().get("content-length");
+        let announced = announced.map(|value| value.to_str().unwrap().parse::<u64>().unwrap());
+        if method == "GET" {
+            assert_eq!(announced.unwrap_or(0), length);
+        }
+    }
+}
+
+/// A chunk size, then a stream: what passes the filter depends on no chunk's borders.
+fn filters(input: &[u8]) {
+    let Some((chunk, stream)) = input.split_first() else {
+        return;
+    };
+    let pass = |mut frames: Frames, chunk: usize| {
+        let mut out = VecDeque::new();
+        for part in stream.chunks(chunk) {
+            frames.feed(Bytes::copy_from_slice(part), &mut out)?;
+        }
+        let passed: Vec<u8> = out.into_iter().flatten().collect();
+        assert!(passed.len() <= stream.len());
+        Ok::<_, FrameTooLong>((passed, frames.is_between()))
+    };
+    let chunk = usize::from(*chunk).max(1);
+    let both = || [Frames::bidirectional(50), Frames::unidirectional(50)];
+    for (one, other) in both().into_iter().zip(both()) {
+        assert_eq!(pass(one, chunk), pass(other, stream.len().max(1)));
+    }
+}
+
+#[test]
+fn fields() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(field_values);
+}
+
+#[test]
+fn ranges() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(range_sets);
+}
+
+#[test]
+fn requests() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(plans);
+}
+
+#[test]
+fn frames() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(filters);
+}
