@@ -45,7 +45,7 @@ impl Figures {
         self.set(measure, place, before as usize + value);
     }
 
-    /// What of these figures has no ceiling or exceeds it, a line each.
+    /// Figures that have no ceiling or exceed it, a line each.
     pub(super) fn above(&self, ceilings: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         for (measure, place, value) in self.iter() {
@@ -60,6 +60,15 @@ impl Figures {
             }
         }
         lines
+    }
+
+    /// Ceilings without a figure, a line each.
+    pub(super) fn gone(&self, ceilings: &Self) -> Vec<String> {
+        let gone = |(measure, place, _): &(&str, &str, u64)| self.get(measure, place).is_none();
+        let lines = ceilings.iter().filter(gone);
+        lines
+            .map(|(measure, place, _)| format!("{measure}: {place} has a ceiling and no figure"))
+            .collect()
     }
 
     /// These figures as ceilings in place of `former` ones: none is above its former one.
@@ -118,6 +127,10 @@ mod tests {
                 "words: b has 11, its ceiling is 10",
                 "words: new has 5 and no ceiling"
             ]
+        );
+        assert_eq!(
+            now.gone(&ceilings),
+            ["words: gone has a ceiling and no figure"]
         );
         assert_eq!(now.below(&ceilings), 1);
         assert_eq!(

@@ -155,6 +155,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         return record(figures, &former, &file);
     }
     let mut content = report("ceilings", &figures.above(&former));
+    content &= report("stale ceilings", &figures.gone(&former));
     match figures.below(&former) {
         0 => {}
         fell => println!("{fell} figures fell: record them with `cargo xtask check --record`"),

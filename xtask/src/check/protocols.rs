@@ -1,8 +1,8 @@
-//! Files that know a protocol: by a pattern that matches one, or by name.
+//! Files that know a protocol: by a pattern or comparison that matches one, or by name.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{ItemMod, Macro, Pat};
+use syn::{BinOp, Expr, ExprBinary, ItemMod, Macro, Pat};
 
 use super::source::{Source, is_test};
 
@@ -80,6 +80,17 @@ impl<'ast> Visit<'ast> for Found {
         visit::visit_pat(self, pattern);
     }
 
+    fn visit_expr_binary(&mut self, comparison: &'ast ExprBinary) {
+        if let BinOp::Eq(_) | BinOp::Ne(_) = comparison.op {
+            for side in [&comparison.left, &comparison.right] {
+                if let Expr::Path(found) = &**side {
+                    self.pattern(&found.path);
+                }
+            }
+        }
+        visit::visit_expr_binary(self, comparison);
+    }
+
     fn visit_ident(&mut self, ident: &'ast syn::Ident) {
         self.0.names |= names_one(&ident.to_string());
     }
@@ -135,6 +146,7 @@ mod tests {
             of("fn f(k: Kind) { match k { Kind::Xcp(_) => {} _ => {} } }"),
             (true, true)
         );
+        assert_eq!(of("fn f(k: Kind) -> bool { k == Kind::Xcp }"), (true, true));
         assert_eq!(
             of("fn f(k: Kind) -> bool { matches!(k, Kind::VCP | Kind::Other) }"),
             (true, true)
