@@ -24,7 +24,8 @@
 //!
 //! Where TTLs show from the start that some hop writes nothing, and the law grows many times at
 //! once, CUBIC rules until a router reports that its own hop is full: before that, the narrow hop
-//! may be another one. CUBIC also stops once its own cuts show that losses are random (self_cut.rs).
+//! may be another one. CUBIC also stops once its own cuts show that losses are random
+//! (self_cut.rs).
 
 mod arrivals;
 mod decide;

@@ -60,7 +60,8 @@ pub struct VcpAnswer {
     /// this with the load.
     pub translated: bool,
     /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets; added
-    /// to what the packet says. The port's to fill in ([`Answer::declare`](super::Answer::declare)), not the law's.
+    /// to what the packet says. The port's to fill in
+    /// ([`Answer::declare`](super::Answer::declare)), not the law's.
     pub corruption_ppm: u32,
 }
 

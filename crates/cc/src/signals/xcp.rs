@@ -37,8 +37,8 @@ pub struct XcpRequest {
 
 /// The fields of an XCP header that the link half reads.
 ///
-/// The compact form is brought to this one by [`WindowForm`](crate::xcp::WindowForm). A header of the
-/// *minimal* format (draft-falk-xcp-spec-03, section 3.2) has all fields 0.
+/// The compact form is brought to this one by [`WindowForm`](crate::xcp::WindowForm). A header of
+/// the *minimal* format (draft-falk-xcp-spec-03, section 3.2) has all fields 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XcpCarried {
     /// The sender's smoothed RTT in µs; 0: unknown.

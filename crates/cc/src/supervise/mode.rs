@@ -28,8 +28,8 @@ const SILENT_ROUNDS: u32 = 2;
 const SILENT_PACKETS: u8 = 16;
 /// Unmarked packets in a row that prove nothing: every second probe goes without a shim.
 const UNMARKED_PROBES: u64 = 3;
-/// Where no router has answered, one packet in `UNANSWERED_PROBE` carries a request, or one in a quarter
-/// of the window if that is more. That finds a router that is added.
+/// Where no router has answered, one packet in `UNANSWERED_PROBE` carries a request, or one in a
+/// quarter of the window if that is more. That finds a router that is added.
 const UNANSWERED_PROBE: u64 = 32;
 
 /// A code that is constant for this many round trips from the start of the path is fixed.

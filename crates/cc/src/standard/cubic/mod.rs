@@ -1,9 +1,9 @@
 //! CUBIC (RFC 9438): the window follows a cubic function of the time since the last cut, so that it
 //! lingers where the last loss was and leaves that plateau ever faster.
 //!
-//! The window rule is [`Cubic`]; slow start and its early end are [HyStart++](super::slow_start::HyStart),
-//! recovery periods and the way back from spurious losses are [`LossBased`]'s. Everything is in
-//! bytes and microseconds, in integers.
+//! The window rule is [`Cubic`]; slow start and its early end are
+//! [HyStart++](super::slow_start::HyStart), recovery periods and the way back from spurious losses
+//! are [`LossBased`]'s. Everything is in bytes and microseconds, in integers.
 
 mod curve;
 mod params;

@@ -2,8 +2,8 @@
 //! routers announce congestion, a loss they did not announce is corruption, and the window stays.
 //!
 //! A loss rule. The paper trusts that every hop is a VCP router. Outside of [`pure`](Wlte::pure)
-//! the sender does not: it asks whether a hop that writes nothing is overloaded (`crate::bottleneck`),
-//! and CUBIC rules while that is so.
+//! the sender does not: it asks whether a hop that writes nothing is overloaded
+//! (`crate::bottleneck`), and CUBIC rules while that is so.
 
 #[cfg(test)]
 mod tests;
