@@ -20,7 +20,7 @@
 //!
 //! | room | what |
 //! |---|---|
-//! | `base` | time, integer arithmetic, meters |
+//! | `base` | time, integer arithmetic, meters, the table of flows |
 //! | `signals` | what packets carry, what ports answer, requests, feedback |
 //! | `metrics` | the state of laws, for reports |
 //! | `law` | the traits [`Controller`] and [`LinkController`] |

@@ -1,6 +1,7 @@
-//! Time, integer arithmetic and meters that laws of all kinds use.
+//! Time, integer arithmetic, meters and the table of flows that laws of all kinds use.
 
 pub(crate) mod arith;
+pub(crate) mod flow_table;
 pub(crate) mod offered;
 pub(crate) mod power;
 pub(crate) mod rtt_sketch;

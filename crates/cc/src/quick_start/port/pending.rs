@@ -18,6 +18,7 @@
 //! flights so far, if that is more.
 
 use crate::base::arith::{mul_div, nanos, ns_since};
+use crate::base::flow_table::FlowTable;
 use crate::base::rtt_sketch::STRETCH;
 use crate::base::{Duration, Instant};
 use crate::quick_start::params::{
@@ -134,7 +135,7 @@ pub(crate) struct Settled {
 /// A bounded table of grants, a few places for each hash of a flow.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    grants: Box<[Option<Grant>]>,
+    grants: FlowTable<Option<Grant>, { GRANTS / WAYS }, WAYS, 16>,
     /// Places in use.
     used: usize,
     /// Rates of those that count, and of those whose traffic has not arrived; in bytes per second.
@@ -149,21 +150,13 @@ pub(crate) struct Pending {
 impl Pending {
     pub(crate) fn new() -> Self {
         Self {
-            grants: vec![None; GRANTS].into_boxed_slice(),
+            grants: FlowTable::new(None),
             used: 0,
             counting: 0,
             outstanding: 0,
             next: Instant::FAR_FUTURE,
             mean_ns: 0,
         }
-    }
-
-    fn places(&mut self, flow: u32) -> &mut [Option<Grant>] {
-        let sets = GRANTS / WAYS;
-        let set = (flow.wrapping_mul(0x9E37_79B1) >> 16) as usize % sets;
-        self.grants
-            .get_mut(set * WAYS..(set + 1) * WAYS)
-            .unwrap_or_default()
     }
 
     /// The place for a grant to `flow`: a free one, or one that counts no longer.
@@ -173,7 +166,8 @@ impl Pending {
             Some(grant) if !grant.counts => 1,
             Some(_) => 2,
         };
-        let best = self.places(flow).iter_mut().min_by_key(|place| rank(place));
+        let places = self.grants.set_mut(flow).iter_mut();
+        let best = places.min_by_key(|place| rank(place));
         best.filter(|place| rank(place) < 2)
     }
 
@@ -203,15 +197,15 @@ impl Pending {
     }
 
     /// The grant of `flow`.
-    pub(super) fn grant(&mut self, flow: u32) -> Option<Grant> {
-        let mut places = self.places(flow).iter().flatten();
+    pub(super) fn grant(&self, flow: u32) -> Option<Grant> {
+        let mut places = self.grants.set(flow).iter().flatten();
         let own = places.find(|grant| grant.flow == flow && !grant.is_over);
         own.copied()
     }
 
     /// Leaves at most `rate` bytes per second of its grant to `flow`.
     pub(super) fn lower(&mut self, flow: u32, rate: u64) {
-        let mut own = self.places(flow).iter_mut().flatten();
+        let mut own = self.grants.set_mut(flow).iter_mut().flatten();
         if let Some(grant) = own.find(|grant| grant.flow == flow) {
             grant.rate = grant.rate.min(rate);
         }
@@ -221,7 +215,7 @@ impl Pending {
     /// Forgets the grant of `flow`, which asks again. The flag is true if that is soon enough for
     /// the answer to have been lost.
     pub(crate) fn take(&mut self, now: Instant, flow: u32) -> Option<(Settled, bool)> {
-        let mut places = self.places(flow).iter_mut();
+        let mut places = self.grants.set_mut(flow).iter_mut();
         let own = places.find(|place| place.is_some_and(|grant| grant.flow == flow))?;
         let grant = own.take()?;
         self.add_up();
@@ -282,7 +276,7 @@ impl Pending {
     }
 
     fn count(&mut self, now: Instant, flow: u32, bytes: u64) -> Option<u64> {
-        let mut own = self.places(flow).iter_mut().flatten();
+        let mut own = self.grants.set_mut(flow).iter_mut().flatten();
         let grant = own.find(|grant| grant.flow == flow && !grant.is_over)?;
         // A stated RTT is rounded up to at most twice its value, and some requests state none.
         // Earlier packets are part of the first window. Bytes beyond that are part of the flight,
@@ -327,7 +321,7 @@ impl Pending {
         let mut mean = self.mean_ns;
         // A packet long after a small grant is not a sample of the round trip.
         let most = nanos(self.most_rtt());
-        for place in &mut self.grants {
+        for place in self.grants.all_mut() {
             let Some(grant) = place else { continue };
             let waits = grant.first.is_some() || now < grant.patience;
             if grant.counts && (now >= grant.counts_until || !waits) {
@@ -363,7 +357,8 @@ impl Pending {
     /// reported to the law. It counts no longer.
     #[cold]
     pub(crate) fn take_unused(&mut self, now: Instant) -> Option<(Instant, u64)> {
-        let found = self.grants.iter_mut().flatten().find_map(|grant| {
+        let grants = self.grants.all_mut().iter_mut();
+        let found = grants.flatten().find_map(|grant| {
             let began = grant.look(now)?;
             grant.counts = false;
             Some((began, grant.reported))
@@ -376,7 +371,7 @@ impl Pending {
     fn add_up(&mut self) {
         (self.used, self.counting, self.outstanding) = (0, 0, 0);
         self.next = Instant::FAR_FUTURE;
-        for grant in self.grants.iter().flatten() {
+        for grant in self.grants.all().iter().flatten() {
             self.used += 1;
             self.next = self.next.min(grant.next());
             if grant.counts {
@@ -395,7 +390,7 @@ impl Pending {
 
     /// The part of it that `source` has.
     pub(crate) fn of_source(&self, source: u32) -> u64 {
-        let own = self.grants.iter().flatten();
+        let own = self.grants.all().iter().flatten();
         let own = own.filter(|grant| grant.counts && grant.source == source);
         own.fold(0, |sum, grant| sum.saturating_add(grant.rate))
     }

@@ -3,6 +3,7 @@
 use super::pending::Settled;
 use crate::base::Instant;
 use crate::base::arith::{nanos, ns_since};
+use crate::base::flow_table::FlowTable;
 use crate::quick_start::params::{
     FORGIVEN_AFTER, LEAST_PART, PER_SOURCE, REUSE, SOURCE_PERIOD, SOURCES,
 };
@@ -23,7 +24,7 @@ struct Source {
 #[derive(Debug)]
 pub(crate) struct Sources {
     started: Instant,
-    sources: Box<[Source; SOURCES]>,
+    sources: FlowTable<Source, SOURCES, 1, 8>,
 }
 
 impl Sources {
@@ -36,38 +37,27 @@ impl Sources {
         };
         Self {
             started: now,
-            sources: Box::new([source; SOURCES]),
+            sources: FlowTable::new(source),
         }
-    }
-
-    fn source(&mut self, source: u32) -> Option<&mut Source> {
-        // The hash may be weak in some bits: fold all of them in.
-        let place = source.wrapping_mul(0x9E37_79B1) as usize >> 8;
-        self.sources.get_mut(place % SOURCES)
     }
 
     /// `source` asks. False: too often.
     pub(crate) fn admit(&mut self, now: Instant, source: u32) -> bool {
         if ns_since(now, self.started) >= nanos(SOURCE_PERIOD) {
             self.started = now;
-            for source in self.sources.iter_mut() {
+            for source in self.sources.all_mut() {
                 source.asked = 0;
             }
         }
-        match self.source(source) {
-            Some(source) if source.asked < PER_SOURCE => {
-                source.asked += 1;
-                true
-            }
-            _ => false,
-        }
+        let source = self.sources.get_mut(source);
+        let admitted = source.asked < PER_SOURCE;
+        source.asked += u16::from(admitted);
+        admitted
     }
 
     /// The most that `source` may be granted, in bytes per second.
-    pub(crate) fn most(&mut self, now: Instant, source: u32) -> u64 {
-        let Some(source) = self.source(source) else {
-            return 0;
-        };
+    pub(crate) fn most(&self, now: Instant, source: u32) -> u64 {
+        let source = self.sources.get(source);
         let doublings = ns_since(now, source.bound_at) / nanos(FORGIVEN_AFTER);
         u32::try_from(doublings)
             .ok()
@@ -77,9 +67,8 @@ impl Sources {
 
     /// What was settled last of `source` is not held against it: its answer was lost.
     pub(crate) fn take_back(&mut self, source: u32) {
-        if let Some(source) = self.source(source)
-            && source.before.0 > source.bound
-        {
+        let source = self.sources.get_mut(source);
+        if source.before.0 > source.bound {
             (source.bound, source.bound_at) = source.before;
         }
     }
@@ -94,10 +83,9 @@ impl Sources {
             let part = shown.max(settled.granted / REUSE);
             before.min(part.max(capacity / LEAST_PART))
         };
-        if let Some(source) = self.source(settled.source) {
-            source.before = (source.bound, source.bound_at);
-            source.bound = bound;
-            source.bound_at = now;
-        }
+        let source = self.sources.get_mut(settled.source);
+        source.before = (source.bound, source.bound_at);
+        source.bound = bound;
+        source.bound_at = now;
     }
 }

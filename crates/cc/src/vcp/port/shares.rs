@@ -21,10 +21,10 @@
 //! of both: AI and MD still even out what MI then withholds from them.
 
 use crate::base::arith::{PPM, mul_div, saturate};
+use crate::base::flow_table::FlowTable;
 
-/// Slots; a power of two.
-const SLOTS: usize = 1 << SLOT_BITS;
-const SLOT_BITS: u32 = 10;
+/// The highest ten bits of the mixed hash select a slot.
+type Slots = FlowTable<Slot, 1024, 1, 22>;
 
 /// A factor of one.
 const ONE_Q8: u16 = 1 << 8;
@@ -81,7 +81,7 @@ const EMPTY: Slot = Slot {
 /// Bytes and factors of flows.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares {
-    slots: Box<[Slot]>,
+    slots: Slots,
     /// The ε in 10^-6 that senders follow r with.
     epsilon_ppm: u64,
     /// Bytes in all slots, and in those of small flows.
@@ -95,7 +95,7 @@ impl Shares {
     /// An empty table, for senders that follow r with this ε.
     pub(crate) fn new(epsilon_ppm: u64) -> Self {
         Self {
-            slots: vec![EMPTY; SLOTS].into_boxed_slice(),
+            slots: Slots::new(EMPTY),
             epsilon_ppm,
             total: 0,
             small: 0,
@@ -103,30 +103,22 @@ impl Shares {
         }
     }
 
-    #[inline]
-    fn index(flow_hash: u32) -> usize {
-        // Hashes may be weak in some bits: fold all of them in.
-        usize::try_from(flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SLOT_BITS)).unwrap_or(0)
-    }
-
     /// A packet of a flow arrived.
     #[inline]
     pub(crate) fn count(&mut self, flow_hash: u32, bytes: u32) {
-        if let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) {
-            slot.bytes = (slot.bytes + u64::from(bytes)).min(MOST_BYTES);
-            slot.active = true;
-            self.total = self.total.saturating_add(u64::from(bytes));
-            if slot.small {
-                self.small = self.small.saturating_add(u64::from(bytes));
-            }
+        let slot = self.slots.get_mut(flow_hash);
+        slot.bytes = (slot.bytes + u64::from(bytes)).min(MOST_BYTES);
+        slot.active = true;
+        self.total = self.total.saturating_add(u64::from(bytes));
+        if slot.small {
+            self.small = self.small.saturating_add(u64::from(bytes));
         }
     }
 
     /// A packet without a request arrived: it counts if another packet of its flow carried one.
     #[inline]
     pub(crate) fn count_silent(&mut self, flow_hash: u32, bytes: u32) {
-        let slot = self.slots.get(Self::index(flow_hash));
-        if slot.is_some_and(|slot| slot.bytes > 0) {
+        if self.slots.get(flow_hash).bytes > 0 {
             self.count(flow_hash, bytes);
         }
     }
@@ -134,10 +126,7 @@ impl Shares {
     /// The r of a flow, from the port's r; both in 2^-16, 65 535 standing for 1.
     #[inline]
     pub(crate) fn grant(&self, flow_hash: u32, r: u16) -> u16 {
-        let factor = self
-            .slots
-            .get(Self::index(flow_hash))
-            .map_or(ONE_Q8, |slot| slot.factor_q8);
+        let factor = self.slots.get(flow_hash).factor_q8;
         let granted = (u32::from(r) * u32::from(factor)) >> 8;
         u16::try_from(granted).unwrap_or(u16::MAX)
     }
@@ -146,16 +135,15 @@ impl Shares {
     /// bytes yet.
     #[inline]
     pub(crate) fn spares(&self, flow_hash: u32) -> bool {
-        let slot = self.slots.get(Self::index(flow_hash));
-        slot.is_some_and(|slot| slot.spared)
+        self.slots.get(flow_hash).spared
     }
 
     /// The r in 2^-16 that a small flow has at least; 0 for all others.
     #[inline]
     pub(crate) fn lift(&self, flow_hash: u32) -> u16 {
-        match self.slots.get(Self::index(flow_hash)) {
-            Some(slot) if slot.small => self.lift,
-            _ => 0,
+        match self.slots.get(flow_hash).small {
+            true => self.lift,
+            false => 0,
         }
     }
 
@@ -175,7 +163,7 @@ impl Shares {
 
     /// Forgets all flows.
     pub(crate) fn clear(&mut self) {
-        self.slots.fill(EMPTY);
+        self.slots.all_mut().fill(EMPTY);
         (self.total, self.small, self.lift) = (0, 0, 0);
     }
 
@@ -183,11 +171,11 @@ impl Shares {
     #[cold]
     pub(crate) fn settle(&mut self) {
         // Ignore flows that sent nothing in this interval.
-        for slot in self.slots.iter_mut().filter(|slot| !slot.active) {
+        for slot in self.slots.all_mut().iter_mut().filter(|slot| !slot.active) {
             slot.bytes = 0;
         }
         self.weigh();
-        for slot in &mut self.slots {
+        for slot in self.slots.all_mut() {
             slot.bytes = slot.bytes * KEPT.0 / KEPT.1;
             slot.active = false;
         }
@@ -199,7 +187,7 @@ impl Shares {
     #[cold]
     pub(crate) fn weigh(&mut self) {
         let (mut sum, mut squares, mut count) = (0, 0, 0);
-        for slot in self.slots.iter().filter(|slot| slot.bytes > 0) {
+        for slot in self.slots.all().iter().filter(|slot| slot.bytes > 0) {
             sum += slot.bytes;
             squares += u128::from(slot.bytes) * u128::from(slot.bytes);
             count += 1;
@@ -209,7 +197,7 @@ impl Shares {
             return;
         };
         let (mut weighed, mut small) = (0, 0);
-        for slot in &mut self.slots {
+        for slot in self.slots.all_mut() {
             slot.small = slot.bytes * SMALL < level;
             if slot.small {
                 small += slot.bytes;
@@ -222,7 +210,7 @@ impl Shares {
         (self.total, self.small) = (sum, small);
         self.set_lift();
         let scale_q8 = (sum << 8) / weighed.max(1);
-        for slot in &mut self.slots {
+        for slot in self.slots.all_mut() {
             let factor = (u64::from(slot.factor_q8) * scale_q8) >> 8;
             slot.factor_q8 = u16::try_from(factor).unwrap_or(u16::MAX);
         }
@@ -368,7 +356,8 @@ mod tests {
                 shares.count(flow, *bytes);
             }
             shares.settle();
-            let mut slots: Vec<_> = shares.slots.iter().filter(|slot| slot.bytes > 0).collect();
+            let slots = shares.slots.all().iter();
+            let mut slots: Vec<_> = slots.filter(|slot| slot.bytes > 0).collect();
             slots.sort_by_key(|slot| slot.bytes);
             prop_assert!(!slots[slots.len() - 1].spared);
             for pair in slots.windows(2) {
@@ -382,7 +371,7 @@ mod tests {
             let mut shares = Shares::new(10 * PPM);
             let mut slots = std::collections::BTreeSet::new();
             let flows: Vec<(u32, u32)> = (0..)
-                .filter(|flow| slots.insert(Shares::index(*flow)))
+                .filter(|flow| slots.insert(Slots::index(*flow)))
                 .zip(bytes)
                 .collect();
             for (flow, bytes) in &flows {

@@ -13,10 +13,11 @@
 
 use crate::base::Instant;
 use crate::base::arith::saturate;
+use crate::base::flow_table::FlowTable;
 
-/// Slots; a power of two.
-const SLOTS: usize = 1 << SLOT_BITS;
-const SLOT_BITS: u32 = 13;
+const SLOTS: usize = 1 << 13;
+/// The highest 13 bits of the mixed hash select a slot.
+type Slots = FlowTable<Slot, SLOTS, 1, 19>;
 
 /// Time in ticks of 2^18 ns, credit in 2^-26 s.
 const TICK_BITS: u32 = 18;
@@ -40,7 +41,7 @@ struct Slot {
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    slots: Box<[Slot]>,
+    slots: Slots,
     /// When the running interval began, in ticks.
     began: u32,
     /// Ticks after which a flow is forgotten.
@@ -78,17 +79,12 @@ const fn before(tick: u32, other: u32) -> bool {
 impl Known {
     pub(crate) fn new() -> Self {
         Self {
-            slots: vec![Slot::default(); SLOTS].into_boxed_slice(),
+            slots: Slots::new(Slot::default()),
             began: 1,
             remembered: 1,
             per_tick: PER_TICK,
             most: 0,
         }
-    }
-
-    #[inline]
-    fn index(flow_hash: u32) -> usize {
-        usize::try_from(flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SLOT_BITS)).unwrap_or(0)
     }
 
     /// An interval begins at `now`. In the last, headers added up to `flows` flows. A flow may
@@ -110,9 +106,7 @@ impl Known {
         let now = tick(now);
         let (began, remembered, per_tick, most) =
             (self.began, self.remembered, self.per_tick, self.most);
-        let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) else {
-            return Admission::New;
-        };
+        let slot = self.slots.get_mut(flow_hash);
         let passed = now.wrapping_sub(slot.last);
         let away = slot.last == 0 || passed > remembered;
         if away {
@@ -144,11 +138,10 @@ impl Known {
     /// The flow's header leaves.
     #[inline]
     pub(crate) fn is_known(&self, flow_hash: u32) -> bool {
-        self.slots.get(Self::index(flow_hash)).is_some_and(|slot| {
-            let away = before(slot.last, self.began)
-                && self.began.wrapping_sub(slot.last) > self.remembered;
-            slot.last > 0 && before(slot.first, self.began) && !away
-        })
+        let slot = self.slots.get(flow_hash);
+        let away =
+            before(slot.last, self.began) && self.began.wrapping_sub(slot.last) > self.remembered;
+        slot.last > 0 && before(slot.first, self.began) && !away
     }
 }
 

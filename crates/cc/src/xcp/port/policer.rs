@@ -10,15 +10,14 @@
 //! last intervals, a new flow passes unwatched. Flows without XCP headers are not policed.
 
 use crate::base::arith::{mul_div, nanos, ns_since};
+use crate::base::flow_table::FlowTable;
 use crate::base::{Duration, Instant};
 use crate::signals::{XcpAnswer, XcpCarried};
 use crate::xcp::fixed::{rate_q16, x_of};
 
-/// Sets of entries; a power of two.
-const SETS: usize = 1 << SET_BITS;
-const SET_BITS: u32 = 8;
-/// Entries per set.
-const WAYS: usize = 4;
+/// The highest eight bits of the mixed hash select four entries.
+type Entries = FlowTable<Entry, 256, 4, 24>;
+
 /// An entry not seen for this many intervals may go to another flow.
 const STALE: u64 = 8;
 /// Slack of rates and times: a quarter.
@@ -66,7 +65,7 @@ struct Entry {
 /// The port's watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Policer {
-    entries: Box<[Entry]>,
+    entries: Entries,
     /// Number of the running interval.
     interval: u64,
     started: Instant,
@@ -79,7 +78,7 @@ pub(crate) struct Policer {
 impl Policer {
     pub(crate) fn new() -> Self {
         Self {
-            entries: vec![Entry::default(); SETS * WAYS].into_boxed_slice(),
+            entries: Entries::new(Entry::default()),
             interval: STALE + 1,
             started: Instant::ZERO,
             length: Duration::from_millis(50),
@@ -112,25 +111,14 @@ impl Policer {
         self.length = length;
     }
 
-    /// The places of a flow's set.
-    #[inline]
-    fn set(flow_hash: u32) -> core::ops::Range<usize> {
-        let set =
-            usize::try_from(flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SET_BITS)).unwrap_or(0);
-        set * WAYS..(set + 1) * WAYS
-    }
-
     /// Where a flow is. A packet often leaves before another arrives: where the last one was is
     /// looked at first.
     #[inline]
     fn find(&mut self, flow_hash: u32) -> Option<usize> {
         let is = |entry: &Entry| entry.interval > 0 && entry.flow_hash == flow_hash;
-        if self.entries.get(self.latest).is_some_and(is) {
-            return Some(self.latest);
+        if !self.entries.all().get(self.latest).is_some_and(is) {
+            self.latest = self.entries.position(flow_hash, is)?;
         }
-        let set = Self::set(flow_hash);
-        let way = self.entries.get(set.clone())?.iter().position(is)?;
-        self.latest = set.start + way;
         Some(self.latest)
     }
 
@@ -150,7 +138,7 @@ impl Policer {
             found => found,
         };
         let admitted = place
-            .and_then(|place| self.entries.get_mut(place))
+            .and_then(|place| self.entries.all_mut().get_mut(place))
             .is_none_or(|entry| entry.admits(now, interval, length, header, bytes));
         self.refused += u64::from(!admitted);
         admitted
@@ -161,7 +149,7 @@ impl Policer {
         let place = self
             .find(flow_hash)
             .or_else(|| self.claim(now, flow_hash, GRANT_BYTES));
-        if let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) {
+        if let Some(entry) = place.and_then(|place| self.entries.all_mut().get_mut(place)) {
             entry.allowed = entry.allowed.max(rate);
             entry.kept_until = self.interval + GRANT_INTERVALS;
         }
@@ -171,12 +159,10 @@ impl Policer {
     #[cold]
     fn claim(&mut self, now: Instant, flow_hash: u32, bytes: u32) -> Option<usize> {
         let (interval, length) = (self.interval, self.length);
-        let set = Self::set(flow_hash);
-        let entries = self.entries.get_mut(set.clone())?;
         let old = |entry: &Entry| entry.interval + STALE < interval;
-        let way = entries.iter().position(old)?;
-        *entries.get_mut(way)? = Entry::new(now, flow_hash, interval, length, bytes);
-        self.latest = set.start + way;
+        self.latest = self.entries.position(flow_hash, old)?;
+        let entry = self.entries.all_mut().get_mut(self.latest)?;
+        *entry = Entry::new(now, flow_hash, interval, length, bytes);
         Some(self.latest)
     }
 
@@ -184,7 +170,7 @@ impl Policer {
     #[inline]
     pub(crate) fn on_answer(&mut self, flow_hash: u32, answer: &XcpAnswer) {
         let place = self.find(flow_hash);
-        if let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) {
+        if let Some(entry) = place.and_then(|place| self.entries.all_mut().get_mut(place)) {
             let size = answer.delta.unsigned_abs();
             let sum = if answer.delta > 0 {
                 &mut entry.given
@@ -376,7 +362,6 @@ mod tests {
             assert!(policer.admits(now, flow, Some(&header), 1500));
         }
         assert_eq!(policer.refused(), 0);
-        let used = policer.entries.iter().filter(|e| e.interval > 0).count();
-        assert_eq!(used, SETS * WAYS);
+        assert!(policer.entries.all().iter().all(|e| e.interval > 0));
     }
 }

@@ -18,13 +18,13 @@
 
 use super::fairness::Pools;
 use crate::base::arith::{mul_div, nanos, ns_since};
+use crate::base::flow_table::FlowTable;
 use crate::base::{Duration, Instant};
 use crate::signals::VcpCode;
 use crate::xcp::fixed::rate_q16;
 
-/// Slots; a power of two.
-const SLOTS: usize = 1 << SLOT_BITS;
-const SLOT_BITS: u32 = 10;
+/// The highest ten bits of the mixed hash select a slot.
+type Slots = FlowTable<Slot, 1024, 1, 22>;
 
 /// Least interval that VCP packets carry, half of VCP's usual one; else the port's own.
 const LEAST_INTERVAL: Duration = Duration::from_millis(100);
@@ -99,7 +99,7 @@ const EMPTY: Slot = Slot {
 /// VCP flows at the port.
 #[derive(Clone, Debug)]
 pub(crate) struct VcpFlows {
-    slots: Box<[Slot]>,
+    slots: Slots,
     /// Number of the running interval.
     interval: u64,
     /// Length of the last one in ns.
@@ -114,18 +114,13 @@ pub(crate) struct VcpFlows {
 impl VcpFlows {
     pub(crate) fn new() -> Self {
         Self {
-            slots: vec![EMPTY; SLOTS].into_boxed_slice(),
+            slots: Slots::new(EMPTY),
             interval: STALE + 1,
             last_ns: 1,
             advertised: LEAST_INTERVAL,
             share: 0,
             active: 0,
         }
-    }
-
-    #[inline]
-    fn index(flow_hash: u32) -> usize {
-        usize::try_from(flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SLOT_BITS)).unwrap_or(0)
     }
 
     /// Flows seen in the interval that ends: each counts like an XCP flow that was there all the
@@ -161,26 +156,25 @@ impl VcpFlows {
     ) -> i64 {
         let interval = self.interval;
         let mut net = 0;
-        if let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) {
-            if slot.interval != interval {
-                let (share, advertised) = (self.share, nanos(self.advertised));
-                let passed = interval - slot.interval;
-                if passed > STALE {
-                    *slot = Slot::new(now, bytes, self.last_ns);
-                    let rate = slot.due;
-                    net = slot.settle(share, pools);
-                    slot.judge(rate);
-                } else {
-                    net = slot.settle(share.saturating_mul(passed), pools);
-                    slot.turn(now, advertised, rtt.map_or(0, nanos));
-                }
-                self.active += passed.min(STALE);
-                slot.interval = interval;
-                slot.bytes = 0;
+        let slot = self.slots.get_mut(flow_hash);
+        if slot.interval != interval {
+            let (share, advertised) = (self.share, nanos(self.advertised));
+            let passed = interval - slot.interval;
+            if passed > STALE {
+                *slot = Slot::new(now, bytes, self.last_ns);
+                let rate = slot.due;
+                net = slot.settle(share, pools);
+                slot.judge(rate);
+            } else {
+                net = slot.settle(share.saturating_mul(passed), pools);
+                slot.turn(now, advertised, rtt.map_or(0, nanos));
             }
-            slot.bytes = slot.bytes.saturating_add(u64::from(bytes));
-            slot.seen = slot.seen.saturating_add(u64::from(bytes));
+            self.active += passed.min(STALE);
+            slot.interval = interval;
+            slot.bytes = 0;
         }
+        slot.bytes = slot.bytes.saturating_add(u64::from(bytes));
+        slot.seen = slot.seen.saturating_add(u64::from(bytes));
         net
     }
 
@@ -194,8 +188,7 @@ impl VcpFlows {
         bytes: u32,
         pools: &mut Pools,
     ) -> i64 {
-        let slot = self.slots.get(Self::index(flow_hash));
-        if slot.is_some_and(|slot| self.interval - slot.interval <= STALE) {
+        if self.interval - self.slots.get(flow_hash).interval <= STALE {
             self.count(now, flow_hash, bytes, None, pools)
         } else {
             0
@@ -205,12 +198,7 @@ impl VcpFlows {
     /// The mark of the flow's packets during this interval.
     #[inline]
     pub(crate) fn mark(&self, flow_hash: u32, bise: bool) -> VcpMark {
-        let Some(slot) = self.slots.get(Self::index(flow_hash)) else {
-            return VcpMark {
-                code: VcpCode::High,
-                r: 0,
-            };
-        };
+        let slot = self.slots.get(flow_hash);
         let (r, told_for) = match (slot.code, bise) {
             // Without BISE a LOW gives a sixteenth: its number of intervals makes up half of the
             // difference.
@@ -231,17 +219,18 @@ impl VcpFlows {
 
     /// Given minus taken for a flow seen lately, in 2^-16 bytes per second.
     pub(crate) fn given(&self, flow_hash: u32) -> i64 {
-        let slot = self.slots.get(Self::index(flow_hash));
-        slot.filter(|slot| self.interval - slot.interval <= STALE)
-            .map_or(0, |slot| slot.given.max(0))
+        let slot = self.slots.get(flow_hash);
+        if self.interval - slot.interval <= STALE {
+            slot.given.max(0)
+        } else {
+            0
+        }
     }
 
     /// The same, which counts as taken back from now on.
     pub(crate) fn take_back(&mut self, flow_hash: u32) -> i64 {
         let given = self.given(flow_hash);
-        if let Some(slot) = self.slots.get_mut(Self::index(flow_hash)) {
-            slot.given = slot.given.saturating_sub(given);
-        }
+        self.slots.get_mut(flow_hash).given -= given;
         given
     }
 

@@ -1,0 +1,144 @@
+//! A table of fixed size for the state of flows, by the hash of a flow.
+//!
+//! A hash selects a set of `WAYS` places. The owner of the table decides which of them is a flow's,
+//! and when a place may go to another flow. With one way, all flows of a set count as one.
+
+/// `SETS` is a power of two. Bit `BIT` of the mixed hash is the lowest of the number of a set.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowTable<T, const SETS: usize, const WAYS: usize, const BIT: u32> {
+    sets: Box<[[T; WAYS]; SETS]>,
+}
+
+impl<T: Copy, const SETS: usize, const WAYS: usize, const BIT: u32> FlowTable<T, SETS, WAYS, BIT> {
+    /// A table in which each place is `empty`.
+    pub(crate) fn new(empty: T) -> Self {
+        const { assert!(SETS.is_power_of_two() && SETS.ilog2() + BIT <= u32::BITS) };
+        let sets = vec![[empty; WAYS]; SETS].try_into();
+        Self {
+            // From the heap: the other way goes over the stack, and is never taken.
+            sets: sets.unwrap_or_else(|_| Box::new([[empty; WAYS]; SETS])),
+        }
+    }
+
+    /// The number of a hash's set.
+    #[inline]
+    pub(crate) const fn index(flow_hash: u32) -> usize {
+        // Hashes may be weak in some bits: fold all of them in.
+        (flow_hash.wrapping_mul(0x9E37_79B1) >> BIT) as usize % SETS
+    }
+
+    /// The places of a hash.
+    #[inline]
+    #[allow(clippy::indexing_slicing, reason = "an index is less than SETS")]
+    pub(crate) const fn set(&self, flow_hash: u32) -> &[T; WAYS] {
+        &self.sets[Self::index(flow_hash)]
+    }
+
+    /// The places of a hash.
+    #[inline]
+    #[allow(clippy::indexing_slicing, reason = "an index is less than SETS")]
+    pub(crate) const fn set_mut(&mut self, flow_hash: u32) -> &mut [T; WAYS] {
+        &mut self.sets[Self::index(flow_hash)]
+    }
+
+    /// The first place of a hash for which `is` holds, as an index into [`all`](Self::all).
+    #[inline]
+    pub(crate) fn position(&self, flow_hash: u32, is: impl Fn(&T) -> bool) -> Option<usize> {
+        let way = self.set(flow_hash).iter().position(is)?;
+        Some(Self::index(flow_hash) * WAYS + way)
+    }
+
+    /// All places, set by set.
+    #[inline]
+    pub(crate) const fn all(&self) -> &[T] {
+        self.sets.as_flattened()
+    }
+
+    /// All places, set by set.
+    #[inline]
+    pub(crate) const fn all_mut(&mut self) -> &mut [T] {
+        self.sets.as_flattened_mut()
+    }
+}
+
+impl<T: Copy, const SETS: usize, const BIT: u32> FlowTable<T, SETS, 1, BIT> {
+    /// The only place of a hash.
+    #[inline]
+    pub(crate) const fn get(&self, flow_hash: u32) -> &T {
+        &self.set(flow_hash)[0]
+    }
+
+    /// The only place of a hash.
+    #[inline]
+    pub(crate) const fn get_mut(&mut self, flow_hash: u32) -> &mut T {
+        &mut self.set_mut(flow_hash)[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Flows with the interval in which each was seen.
+    type Aged = FlowTable<Option<(u32, u64)>, 4, 2, 30>;
+
+    /// The place that `flow` gets in interval `now`: its own, or the first one that is free or was
+    /// not seen for two intervals.
+    fn enter(table: &mut Aged, flow: u32, now: u64) -> Option<usize> {
+        let own = table.position(flow, |place| place.is_some_and(|(of, _)| of == flow));
+        let old = |place: &Option<(u32, u64)>| place.is_none_or(|(_, seen)| seen + 2 < now);
+        let place = own.or_else(|| table.position(flow, old))?;
+        table.all_mut()[place] = Some((flow, now));
+        Some(place)
+    }
+
+    /// Four flows of a set.
+    fn of_set(set: usize) -> [u32; 4] {
+        let mut flows = (0..).filter(|flow| Aged::index(*flow) == set);
+        [(); 4].map(|()| flows.next().unwrap())
+    }
+
+    #[test]
+    fn a_full_set_has_room_once_a_flow_has_aged_the_first_place_first() {
+        let mut table = Aged::new(None);
+        for set in 0..4 {
+            let [a, b, c, d] = of_set(set);
+            let turns = [
+                (a, 10),
+                (b, 10),
+                (c, 12),
+                (b, 12),
+                (c, 13),
+                (a, 13),
+                (d, 16),
+            ];
+            let ways = turns.map(|(flow, now)| enter(&mut table, flow, now));
+            let first = Some(2 * set);
+            let second = Some(2 * set + 1);
+            assert_eq!(ways, [first, second, None, second, first, None, first]);
+            assert_eq!(table.set(a), &[Some((d, 16)), Some((b, 12))]);
+        }
+        assert!(table.all().iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn flows_of_one_set_share_its_only_place() {
+        let mut table = FlowTable::<u64, 4, 1, 30>::new(7);
+        for flow in of_set(3) {
+            *table.get_mut(flow) += 1;
+        }
+        assert_eq!(table.all(), [7, 7, 7, 11]);
+        assert_eq!(of_set(3).map(|flow| *table.get(flow)), [11; 4]);
+    }
+
+    /// What ports do depends on which flows share a place. 2 · 0x9E3779B1 is 0x3C6EF362.
+    #[test]
+    fn the_bits_of_a_set_are_these() {
+        assert_eq!(
+            [1, 2].map(FlowTable::<u8, 1024, 1, 22>::index),
+            [0x278, 0xF1]
+        );
+        assert_eq!([1, 2].map(FlowTable::<u8, 256, 1, 8>::index), [0x79, 0xF3]);
+        assert_eq!([1, 2].map(FlowTable::<u8, 32, 8, 16>::index), [0x17, 0x0E]);
+    }
+}
