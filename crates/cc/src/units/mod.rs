@@ -36,8 +36,8 @@ pub enum ReadError<'a> {
 
 /// The texts that stand for a quantity.
 ///
-/// Each is a decimal number (`12`, `1.25`, `.5`, `5_000`) and a unit, with or without spaces between
-/// them.
+/// Each is a decimal number (`12`, `1.25`, `.5`, `5_000`) and a unit. Spaces may stand around and
+/// between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Units {
     /// Names that [`Self::show`] writes and [`Self::read`] reads, the largest first, each with its

@@ -134,7 +134,7 @@ proptest! {
     fn any_text_is_an_error_or_a_value(
         text in prop_oneof![
             any::<String>(),
-            "[ ]?[0-9._]{0,50}[ ]?(|[kMGT]?(bit|bps)(/s)?|[num]?s|µs|min|h|[kKMG]i?B|B|\\PC{0,3})[ ]?",
+            "[ ]?[0-9._]{0,50}[ ]?(|[kMGT]?(bit|bps)(/s)?|[num]?s|µs|min|h|[kMG]i?B|B|\\PC{0,3})",
         ],
     ) {
         for units in [RATE, TIME, BYTES, DOWN, NEAREST, Units::bare(1_000)] {
