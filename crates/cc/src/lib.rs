@@ -21,6 +21,7 @@
 //! | room | what |
 //! |---|---|
 //! | `base` | time, integer arithmetic, meters, the table of flows |
+//! | [`units`] | numbers with units, read and shown |
 //! | `signals` | what packets carry, what ports answer, requests, feedback |
 //! | `metrics` | the state of laws, for reports |
 //! | `law` | the traits [`Controller`] and [`LinkController`] |
@@ -61,6 +62,7 @@ mod standard;
 mod supervise;
 #[cfg(test)]
 mod testing;
+pub mod units;
 mod vcp;
 mod xcp;
 mod xcp_i;

@@ -1,102 +1,31 @@
-//! Values of options: decimal numbers as integers of a stated scale, durations, switches. No
+//! Values of options: decimal numbers as integers of a stated scale, quantities, switches. No
 //! floating point.
 
 use crate::base::Duration;
+use crate::base::arith::nanos;
+pub(super) use crate::units::show_decimal;
+use crate::units::{RATE, TIME, Units};
 
 /// A decimal number in units of 10^-`digits`, e.g. `0.0625` with 9 digits is 62 500 000. Further
 /// digits must be 0.
 pub(crate) fn decimal(text: &str, digits: u32) -> Option<u64> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    if whole.is_empty() && fraction.is_empty() {
-        return None;
-    }
-    let all_digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-    if !all_digits(whole) || !all_digits(fraction) {
-        return None;
-    }
-    let scale = 10u64.checked_pow(digits)?;
-    let whole: u64 = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().ok()?
-    };
-    let digits = usize::try_from(digits).ok()?;
-    let (kept, dropped) = match fraction.split_at_checked(digits) {
-        Some(parts) => parts,
-        None => (fraction, ""),
-    };
-    if dropped.bytes().any(|b| b != b'0') {
-        return None;
-    }
-    let mut value: u64 = if kept.is_empty() {
-        0
-    } else {
-        kept.parse().ok()?
-    };
-    for _ in kept.len()..digits {
-        value *= 10;
-    }
-    whole.checked_mul(scale)?.checked_add(value)
-}
-
-/// `value` × 10^-`digits` in the form that [`decimal`] reads, without needless zeros.
-pub(crate) fn show_decimal(value: u64, digits: u32) -> String {
-    let scale = 10u64.saturating_pow(digits);
-    let (whole, fraction) = (value / scale, value % scale);
-    if fraction == 0 {
-        return whole.to_string();
-    }
-    let width = usize::try_from(digits).unwrap_or(0);
-    let fraction = format!("{fraction:0width$}");
-    format!("{whole}.{}", fraction.trim_end_matches('0'))
+    Units::bare(10u64.checked_pow(digits)?).read(text).ok()
 }
 
 /// A time with its unit: `200ms`, `1.25s`, `10us`, `2min`.
 pub(crate) fn duration(text: &str) -> Option<Duration> {
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
-    let (number, unit) = text.split_at_checked(unit_at)?;
-    let nanos = match unit {
-        "ns" => decimal(number, 0)?,
-        "us" => decimal(number, 3)?,
-        "ms" => decimal(number, 6)?,
-        "s" => decimal(number, 9)?,
-        "min" => decimal(number, 9)?.checked_mul(60)?,
-        _ => return None,
-    };
-    Some(Duration::from_nanos(nanos))
+    TIME.read(text).ok().map(Duration::from_nanos)
 }
 
 /// A time in the form that [`duration`] reads.
 pub(crate) fn show_duration(d: Duration) -> String {
-    let nanos = crate::base::arith::nanos(d);
-    if nanos >= 1_000_000_000 {
-        format!("{}s", show_decimal(nanos, 9))
-    } else if nanos >= 1_000_000 {
-        format!("{}ms", show_decimal(nanos, 6))
-    } else if nanos >= 1_000 {
-        format!("{}us", show_decimal(nanos, 3))
-    } else {
-        format!("{nanos}ns")
-    }
+    TIME.show(nanos(d))
 }
-
-/// Units of rates, the largest first: bits per second and name.
-const RATES: [(u64, u32, &str); 5] = [
-    (1_000_000_000_000, 12, "Tbit"),
-    (1_000_000_000, 9, "Gbit"),
-    (1_000_000, 6, "Mbit"),
-    (1_000, 3, "kbit"),
-    (1, 0, "bit"),
-];
 
 /// A rate in bits per second, as bytes per second from 10^3 to 10^12: `10Mbit`, `2.5Gbit`,
 /// `80kbit`.
 pub(crate) fn rate(text: &str) -> Option<u64> {
-    let unit_at = text.find(|c: char| c.is_ascii_alphabetic())?;
-    let (number, unit) = text.split_at_checked(unit_at)?;
-    let unit = unit.strip_suffix("/s").unwrap_or(unit);
-    let (_, digits, _) = RATES.iter().find(|(_, _, name)| *name == unit)?;
-    let bytes = decimal(number, *digits)? / 8;
+    let bytes = RATE.read::<u64>(text).ok()? / 8;
     (1_000..=1_000_000_000_000)
         .contains(&bytes)
         .then_some(bytes)
@@ -104,12 +33,7 @@ pub(crate) fn rate(text: &str) -> Option<u64> {
 
 /// Bytes per second in the form that [`rate`] reads.
 pub(crate) fn show_rate(bytes_per_second: u64) -> String {
-    let bits = bytes_per_second.saturating_mul(8);
-    let shown = RATES.iter().find(|(unit, _, _)| bits >= *unit);
-    shown.map_or_else(
-        || format!("{bits}bit"),
-        |(_, digits, name)| format!("{}{name}", show_decimal(bits, *digits)),
-    )
+    RATE.show(bytes_per_second.saturating_mul(8))
 }
 
 /// `yes` or `no`; an option without a value means `yes`.

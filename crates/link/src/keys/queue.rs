@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use pathmark_cc::units::{Round, Units};
 use serde::{Deserialize, Deserializer, de};
 
 use super::units::{ByteCount, Chance, Span};
@@ -31,6 +32,13 @@ pub enum LimitSpec {
     Bytes(u64),
 }
 
+/// Bandwidth-delay products in thousandths.
+const MILLI_BDP: Units = Units {
+    round: Round::Down,
+    free_zero: true,
+    ..Units::bare(1_000)
+};
+
 impl FromStr for LimitSpec {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
@@ -41,10 +49,8 @@ impl FromStr for LimitSpec {
             )
         };
         if let Some(number) = text.strip_suffix("bdp") {
-            // The same decimals as everywhere.
-            let milli: Span = format!("{}us", number.trim()).parse().map_err(|_| bad())?;
-            let milli = u64::try_from(milli.0.as_nanos()).map_err(|_| bad())?;
-            return Ok(Self::MilliBdp(milli));
+            let milli = MILLI_BDP.read(number);
+            return milli.map(Self::MilliBdp).map_err(|_| bad());
         }
         if let Some(number) = text.strip_suffix('p') {
             let packets = number.trim().replace('_', "").parse();

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use pathmark_cc::Duration;
+use pathmark_cc::units::{self, Round, Units, show_decimal};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::impair::Probability;
@@ -59,100 +60,55 @@ impl RateValue {
     }
 }
 
-/// Splits `12.5kbit` into number and unit; the number comes in 10^-9.
-fn split(text: &str) -> Option<(u128, &str)> {
-    let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at_checked(end)?;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = |text: &str| text.replace('_', "");
-    let (whole, fraction) = (digits(whole), digits(fraction));
-    if whole.is_empty() || fraction.len() > 9 {
-        return None;
-    }
-    let whole: u128 = whole.parse().ok().filter(|n| *n < 1 << 64)?;
-    let fraction: u128 = format!("{fraction:0<9}").parse().ok()?;
-    Some((whole * 1_000_000_000 + fraction, unit.trim()))
-}
-
-fn scaled(nanos: u128, factor: u128) -> Option<u64> {
-    u64::try_from(nanos.checked_mul(factor)? / 1_000_000_000).ok()
-}
+/// As the shared units; a part below the smallest is cut off.
+const RATE: Units = Units {
+    round: Round::Down,
+    ..units::RATE
+};
+const TIME: Units = Units {
+    round: Round::Down,
+    free_zero: true,
+    ..units::TIME
+};
+const BYTES: Units = Units {
+    round: Round::Down,
+    ..units::BYTES
+};
+/// In 10⁻⁶.
+const SHARE: Units = Units {
+    round: Round::Down,
+    free_zero: true,
+    ..Units::of(&[("%", 10_000)])
+};
 
 impl FromStr for RateValue {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let parse = || {
-            let (number, unit) = split(text)?;
-            let unit = unit.strip_suffix("/s").unwrap_or(unit);
-            let prefix = unit
-                .strip_suffix("bit")
-                .or_else(|| unit.strip_suffix("bps"));
-            let factor = match (unit, prefix?) {
-                (_, "") => 1,
-                (_, "k") => 1_000,
-                (_, "M") => 1_000_000,
-                (_, "G") => 1_000_000_000,
-                (_, "T") => 1_000_000_000_000,
-                _ => return None,
-            };
-            Some(Self {
-                bits: scaled(number, factor)?,
-            })
-        };
-        parse().ok_or_else(|| UnitError {
+        let bits = RATE.read(text).map_err(|_| UnitError {
             given: text.to_owned(),
             what: "a rate",
             example: "one such as \"10Mbit\", \"2.5Gbit\" or \"300kbit\"",
-        })
+        })?;
+        Ok(Self { bits })
     }
 }
 
 impl FromStr for Span {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let parse = || {
-            let (number, unit) = split(text)?;
-            let nanos = match unit {
-                "ns" => 1,
-                "us" | "µs" => 1_000,
-                "ms" => 1_000_000,
-                "s" => 1_000_000_000,
-                "min" => 60_000_000_000,
-                "h" => 3_600_000_000_000,
-                _ if number == 0 => 1,
-                _ => return None,
-            };
-            Some(Self(Duration::from_nanos(scaled(number, nanos)?)))
-        };
-        parse().ok_or_else(|| UnitError {
+        let nanos = TIME.read(text).map_err(|_| UnitError {
             given: text.to_owned(),
             what: "a time",
             example: "one such as \"199ms\", \"1.25s\" or \"50us\"",
-        })
+        })?;
+        Ok(Self(Duration::from_nanos(nanos)))
     }
 }
 
 impl FromStr for ByteCount {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let parse = || {
-            let (number, unit) = split(text)?;
-            let factor = match unit {
-                "" | "B" => 1,
-                "kB" => 1_000,
-                "MB" => 1_000_000,
-                "GB" => 1_000_000_000,
-                "KiB" => 1 << 10,
-                "MiB" => 1 << 20,
-                "GiB" => 1 << 30,
-                _ => return None,
-            };
-            Some(Self(scaled(number, factor)?))
-        };
-        parse().ok_or_else(|| UnitError {
+        BYTES.read(text).map(Self).map_err(|_| UnitError {
             given: text.to_owned(),
             what: "a number of bytes",
             example: "one such as \"64KiB\", \"500kB\" or 1500",
@@ -163,19 +119,13 @@ impl FromStr for ByteCount {
 impl FromStr for Percent {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let parse = || {
-            let (number, unit) = split(text)?;
-            if unit != "%" && number != 0 {
-                return None;
-            }
-            let ppm = u32::try_from(scaled(number, 10_000)?).ok()?;
-            (ppm <= 1_000_000).then_some(Self { ppm })
-        };
-        parse().ok_or_else(|| UnitError {
+        let share = SHARE.read(text).ok().filter(|ppm| *ppm <= 1_000_000);
+        let ppm = share.ok_or_else(|| UnitError {
             given: text.to_owned(),
             what: "a share",
             example: "one such as \"5%\" or \"0.1%\"",
-        })
+        })?;
+        Ok(Self { ppm })
     }
 }
 
@@ -187,10 +137,9 @@ impl fmt::Display for RateValue {
             (1_000, "kbit"),
         ] {
             if self.bits >= factor {
-                let milli = u128::from(self.bits) * 1000 / u128::from(factor);
-                let text = format!("{}.{:03}", milli / 1000, milli % 1000);
-                let text = text.trim_end_matches('0').trim_end_matches('.');
-                return write!(f, "{text}{unit}");
+                // Rounded down to three decimals.
+                let milli = self.bits / (factor / 1000);
+                return write!(f, "{}{unit}", show_decimal(milli, 3));
             }
         }
         write!(f, "{}bit", self.bits)
@@ -299,6 +248,7 @@ mod tests {
         assert_eq!(rate("2.5Gbit/s"), Some(312_500_000));
         assert_eq!(rate("300 kbit"), Some(37_500));
         assert_eq!(rate("1_000bps"), Some(125));
+        assert_eq!(rate("0.0649kbit"), Some(8));
         for bad in [
             "10",
             "10MB",
@@ -324,6 +274,7 @@ mod tests {
         assert_eq!(span("1.25s"), Some(1_250_000_000));
         assert_eq!(span("0.5us"), Some(500));
         assert_eq!(span("2min"), Some(120_000_000_000));
+        assert_eq!(span("1.9ns"), Some(1));
         assert_eq!(span("0"), Some(0));
         assert_eq!(span("10"), None);
         assert_eq!(span("10 days"), None);
@@ -348,6 +299,8 @@ mod tests {
         assert_eq!(bytes("64kB"), Some(64_000));
         assert_eq!(bytes("1500"), Some(1500));
         assert_eq!(bytes("64K"), None);
+        assert_eq!(bytes("1.9B"), Some(1));
+        assert_eq!(bytes("18446744073709551616"), None);
         for (count, text) in [
             (1_023, "1023B"),
             (1 << 10, "1.0KiB"),
