@@ -1,13 +1,13 @@
 //! Programs that run on a node and die with the process that started them.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::namespace::Node;
-use crate::sys;
+use crate::sys::{self, Namespaces};
 
 /// A running program, ended when this value is dropped.
 ///
@@ -36,13 +36,6 @@ impl Node {
             child: spawn_from_lasting_thread(command)?,
         })
     }
-}
-
-/// Descriptors that the new program's first steps need.
-#[derive(Debug)]
-pub(crate) struct Namespaces {
-    pub(crate) user: OwnedFd,
-    pub(crate) net: OwnedFd,
 }
 
 impl ChildGuard {

@@ -17,8 +17,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::process::Namespaces;
-
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
 const IFF_TUN: libc::c_short = 0x0001;
 const IFF_NO_PI: libc::c_short = 0x1000;
@@ -29,6 +27,13 @@ const IFF_VNET_HDR: libc::c_short = 0x4000;
 pub(crate) struct Enter<'a> {
     pub(crate) user: BorrowedFd<'a>,
     pub(crate) net: Option<BorrowedFd<'a>>,
+}
+
+/// Descriptors that the new program's first steps need.
+#[derive(Debug)]
+pub(crate) struct Namespaces {
+    pub(crate) user: OwnedFd,
+    pub(crate) net: OwnedFd,
 }
 
 /// One thing to do in a child. Everything it needs is borrowed from before the fork.

@@ -4,8 +4,8 @@
 //! fuzzer drives the same functions for as long as one likes:
 //! `cargo bolero test -p pathmark-transport frames` (libFuzzer).
 
+use pathmark_transport::wire::packet::VersionNegotiation;
 use pathmark_transport::wire::packet::{PlainHeader, SAMPLE_LEN, TAG_LEN};
-use pathmark_transport::wire::version::VersionNegotiation;
 use pathmark_transport::wire::{
     Frame, Frames, PartialDecode, Side, TransportParameters, Writer, varint,
 };

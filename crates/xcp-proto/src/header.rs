@@ -37,7 +37,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use pathmark_cc::XcpRequest;
 use pathmark_shim::{FramingError, Kind, corruption, frame};
 
-use crate::{h_feedback, window};
+use crate::window::{self, Compact, MAX_COMPACT_COVERS};
 
 /// Bytes of the full form with IPv4 addresses of routers.
 pub const LEN_V4: usize = 36;
@@ -45,9 +45,6 @@ pub const LEN_V4: usize = 36;
 pub const LEN_V6: usize = 48;
 /// Bytes of the compact form.
 pub const LEN_COMPACT: usize = 16;
-
-/// Most packets that a compact header can stand for.
-pub const MAX_COMPACT_COVERS: u16 = 8;
 
 pub(crate) const STAMPED: u8 = 0x08;
 const COVERS: u8 = 0x07;
@@ -329,19 +326,6 @@ pub struct Full {
     pub last: LastRouter,
 }
 
-/// Fields of the compact form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compact {
-    /// Packets that the header stands for, 1 to [`MAX_COMPACT_COVERS`].
-    pub covers: u16,
-    /// Window in packets; 0: unknown.
-    pub cwnd: u16,
-    /// RTT in ms, rounded up; 0: unknown.
-    pub rtt_ms: u16,
-    /// Window change, see [`h_feedback`].
-    pub feedback: u16,
-}
-
 impl Repr {
     /// What a sender writes in front of a packet sent with this TTL. Without a request the header
     /// is minimal.
@@ -477,15 +461,6 @@ fn compact(shim: &[u8; LEN_COMPACT]) -> Compact {
         cwnd: u16::from_be_bytes(get(shim, 6)),
         rtt_ms: u16::from_be_bytes(get(shim, 8)),
         feedback: u16::from_be_bytes(get(shim, 10)),
-    }
-}
-
-impl Compact {
-    /// Window change in 2⁻¹² packets.
-    #[inline]
-    #[must_use]
-    pub const fn feedback_q12(&self) -> i64 {
-        h_feedback::decode(self.feedback)
     }
 }
 

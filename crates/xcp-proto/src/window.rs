@@ -4,7 +4,22 @@
 use pathmark_cc::{WindowForm, XcpCarried, XcpRequest};
 
 use crate::h_feedback;
-use crate::header::{Compact, MAX_COMPACT_COVERS};
+
+/// Most packets that a compact header can stand for.
+pub const MAX_COMPACT_COVERS: u16 = 8;
+
+/// Fields of the compact form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compact {
+    /// Packets that the header stands for, 1 to [`MAX_COMPACT_COVERS`].
+    pub covers: u16,
+    /// Window in packets; 0: unknown.
+    pub cwnd: u16,
+    /// RTT in ms, rounded up; 0: unknown.
+    pub rtt_ms: u16,
+    /// Window change, see [`h_feedback`].
+    pub feedback: u16,
+}
 
 /// The compact fields of a sender's request. The RTT is rounded up, the window to the nearest
 /// packet, the feedback down.
@@ -32,6 +47,13 @@ pub fn compact(request: &XcpRequest) -> Compact {
 }
 
 impl Compact {
+    /// Window change in 2⁻¹² packets.
+    #[inline]
+    #[must_use]
+    pub const fn feedback_q12(&self) -> i64 {
+        h_feedback::decode(self.feedback)
+    }
+
     const fn form(&self) -> WindowForm {
         WindowForm {
             rtt_us: self.rtt_ms as u32 * 1000,

@@ -1,6 +1,7 @@
 //! `pathmark compare`: comparison of laws over a grid of paths.
 
 mod chapter;
+mod job;
 mod run;
 mod store;
 mod table;
@@ -13,7 +14,7 @@ use pathmark_lab::compare::{Grid, GridFile, Report, Values, pictures, too_large}
 use pathmark_lab::sweep::{BadSweep, Sweep};
 
 use super::{Failure, Outcome, emulate, output};
-use run::{Job, jobs};
+use job::{Job, jobs};
 use store::Store;
 
 /// Arguments.
@@ -78,7 +79,7 @@ pub(super) fn compare(args: &Args) -> Outcome {
     emulate::watch_for_interrupts()?;
     let done = run::run_all(&jobs, known, store.as_ref())?;
     let report = Report::new(&grid, |cell, law| {
-        let name = run::name(&grid, cell, law)?;
+        let name = job::name(&grid, cell, law)?;
         let job = jobs.iter().position(|job| job.name == name)?;
         done.get(job)?.clone()
     });

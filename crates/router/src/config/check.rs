@@ -1,14 +1,15 @@
 //! What the types of single keys cannot say.
 
 use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
 use std::ops::Range;
 
 use pathmark_link::keys::{ByteCount, Fault, LinkCheck, Pace, Reader, Source, WithLink, nearest};
 use toml::Spanned;
 
-use super::clouds::XcpISpec;
+use super::clouds::{LEAST_TRAINS, XcpISpec};
 use super::names;
-use super::schema::{Config, File, FilePort, Interface, PortSpec, RouteSpec};
+use super::schema::{Config, File, FilePort, HostSpec, Interface, PortSpec, RouteSpec};
 use super::steer;
 use super::trust;
 use crate::forward::Trust;
@@ -20,6 +21,8 @@ const DEFAULT_MEMORY: ByteCount = ByteCount(1 << 30);
 const LEAST_MEMORY: ByteCount = ByteCount(1 << 20);
 /// Packets: a second of small ones at 1 Gbit/s is more than any router should wait for.
 const TXQUEUELEN: std::ops::RangeInclusive<u32> = 1..=1_000_000;
+/// Trains have a hundredth of the rate of the fastest port of XCP's.
+const PART: u64 = 100;
 
 pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
     if let Some(id) = &file.id
@@ -180,10 +183,36 @@ fn check_clouds(
             )),
         };
     };
-    match xcp_i.get_ref().unfit(ports) {
+    match unfit(xcp_i.get_ref(), ports) {
         Some(message) => Err(source.locate(Some(xcp_i.span()), message)),
         None => Ok(()),
     }
+}
+
+/// Why `[xcp_i]` does not fit these ports.
+fn unfit(xcp_i: &XcpISpec, ports: &[PortSpec]) -> Option<&'static str> {
+    let reachable = |address: &IpAddr| match address {
+        IpAddr::V4(v4) => !v4.is_link_local(),
+        IpAddr::V6(v6) => !v6.is_unicast_link_local(),
+    };
+    if !ports.iter().flat_map(|port| &port.addresses).any(reachable) {
+        return Some(
+            "messages go to and from an address of the router's own that others reach: add \
+             `addresses` to a port",
+        );
+    }
+    if xcp_i.port == 0 {
+        return Some("a UDP port is from 1 to 65535");
+    }
+    // A port without a rate is taken for a fast one.
+    let named = ports.iter().filter(|port| port.link.names_router());
+    let rates = named.map(|port| port.link.rate.map_or(u64::MAX, |rate| rate.bytes()));
+    let fastest = rates.max().unwrap_or(0);
+    (xcp_i.trains.is_none() && fastest / PART < LEAST_TRAINS).then_some(
+        "no request could be answered: trains take a hundredth of the rate of the fastest port \
+         that runs `xcp` or `xcp-i`, and at least 4800bit: say how much they may take, trains \
+         = \"100kbit\", or leave [xcp_i] out",
+    )
 }
 
 fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
@@ -252,7 +281,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
         shims: Trust::default(),
         source_check: false,
         link,
-        host: steer::HostSpec {
+        host: HostSpec {
             on_stop: own.on_stop,
             txqueuelen: own.txqueuelen.map(Spanned::into_inner),
             addresses: steer::host_addresses(source, &own.host_addresses)?,

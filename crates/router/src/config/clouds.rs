@@ -1,13 +1,10 @@
 //! `[xcp_i]`: what routers that measure the clouds between them need to know.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use pathmark_link::keys::RateValue;
 use serde::{Deserialize, Deserializer, de};
 use xcp_edge::Key;
-
-use super::schema::PortSpec;
 
 /// UDP port of messages between routers, unless another one is named.
 const PORT: u16 = 6653;
@@ -59,9 +56,7 @@ pub struct XcpISpec {
 
 /// Least rate in bytes per second: below it, a train, which may take the bytes of 10 s, has less
 /// than the four packets that a measurement needs.
-const LEAST_TRAINS: u64 = 600;
-/// Trains have a hundredth of the rate of the fastest port of XCP's.
-const PART: u64 = 100;
+pub(super) const LEAST_TRAINS: u64 = 600;
 
 fn trains<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RateValue>, D::Error> {
     #[derive(Deserialize)]
@@ -83,34 +78,6 @@ fn trains<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RateValue
         false => Err(de::Error::custom(
             "no train has enough packets at such a rate: `trains` is at least \"4800bit\"",
         )),
-    }
-}
-
-impl XcpISpec {
-    /// Why it does not fit these ports.
-    pub(super) fn unfit(&self, ports: &[PortSpec]) -> Option<&'static str> {
-        let reachable = |address: &IpAddr| match address {
-            IpAddr::V4(v4) => !v4.is_link_local(),
-            IpAddr::V6(v6) => !v6.is_unicast_link_local(),
-        };
-        if !ports.iter().flat_map(|port| &port.addresses).any(reachable) {
-            return Some(
-                "messages go to and from an address of the router's own that others reach: add \
-                 `addresses` to a port",
-            );
-        }
-        if self.port == 0 {
-            return Some("a UDP port is from 1 to 65535");
-        }
-        // A port without a rate is taken for a fast one.
-        let named = ports.iter().filter(|port| port.link.names_router());
-        let rates = named.map(|port| port.link.rate.map_or(u64::MAX, |rate| rate.bytes()));
-        let fastest = rates.max().unwrap_or(0);
-        (self.trains.is_none() && fastest / PART < LEAST_TRAINS).then_some(
-            "no request could be answered: trains take a hundredth of the rate of the fastest port \
-             that runs `xcp` or `xcp-i`, and at least 4800bit: say how much they may take, trains \
-             = \"100kbit\", or leave [xcp_i] out",
-        )
     }
 }
 

@@ -13,6 +13,7 @@ mod error;
 mod law_tests;
 mod memory;
 mod names;
+mod read;
 mod schema;
 mod steer;
 #[cfg(test)]
@@ -23,7 +24,8 @@ pub use clouds::{Secret, XcpISpec};
 pub use error::ConfigError;
 #[cfg(feature = "daemon")]
 pub(crate) use names::{PORT_NAME, is_port_name};
-pub use schema::{Config, EcnSpec, IcmpSpec, Interface, PortSpec, RouteSpec};
+pub use schema::{
+    Config, EcnSpec, HostSpec, IcmpSpec, Interface, OnStop, PortSpec, RouteSpec, SteerSpec,
+};
 #[cfg(feature = "daemon")]
 pub(crate) use steer::DEFAULT_TABLE;
-pub use steer::{HostSpec, OnStop, SteerSpec};

@@ -1,16 +1,14 @@
 //! The file's tables and keys.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use pathmark_link::keys::{ByteCount, LinkSpec, Source, WithLink, read_regular};
+use ipnet::IpNet;
+use pathmark_link::keys::{ByteCount, LinkSpec, WithLink};
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
-use super::check;
 use super::clouds::XcpISpec;
-use super::error::ConfigError;
-use super::steer::{FileSteer, HostSpec, OnStop, SteerSpec};
 use crate::forward::Trust;
 use crate::ip::Prefix;
 
@@ -127,6 +125,42 @@ pub struct RouteSpec {
     pub from: Option<usize>,
 }
 
+/// What happens to steered packets while no router runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnStop {
+    /// They are refused (ICMP unreachable): nothing passes by the port.
+    #[default]
+    Closed,
+    /// They take the main table, past the port.
+    Open,
+}
+
+/// A port's interface as the kernel sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostSpec {
+    /// What happens to packets steered into the port while no router runs.
+    pub on_stop: OnStop,
+    /// Packets that wait in the interface for the router to read them; `None`: 500, the kernel's
+    /// own value.
+    pub txqueuelen: Option<u32>,
+    /// Addresses that the kernel has on the interface, with their prefix length.
+    pub addresses: Vec<IpNet>,
+}
+
+/// `[[steer]]`: packets that the kernel hands to a port instead of forwarding them itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SteerSpec {
+    /// Interface that they come in on; with `*` at its end: all whose names begin so.
+    pub from: Option<String>,
+    /// Firewall mark that they bear.
+    pub mark: Option<u32>,
+    /// Their destinations; empty: all, of both IP versions.
+    pub to: Vec<Prefix>,
+    /// Index of the port.
+    pub port: usize,
+}
+
 impl Config {
     /// What may be meant, and is likely not.
     #[must_use]
@@ -139,29 +173,6 @@ impl Config {
                   add `id`, another one at each router";
         let id = (self.unnamed && speaks).then(|| id.to_owned());
         id.into_iter().collect()
-    }
-
-    /// Reads and checks a file.
-    ///
-    /// # Errors
-    /// [`ConfigError`] names file, line and key.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = read_regular(path).map_err(|source| ConfigError::Unreadable {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::parse(path, &text)
-    }
-
-    /// Checks `text`; `path` is for messages.
-    ///
-    /// # Errors
-    /// [`ConfigError::Invalid`].
-    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let source = Source { path, text };
-        let file: File =
-            toml::from_str(text).map_err(|error| ConfigError::Invalid(source.syntax(&error)))?;
-        check::config(&source, file).map_err(ConfigError::Invalid)
     }
 }
 
@@ -222,6 +233,17 @@ pub(super) struct FileRoute {
     pub(super) prefix: Spanned<Prefix>,
     pub(super) port: Spanned<String>,
     pub(super) from: Option<Spanned<String>>,
+}
+
+/// `[[steer]]` as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileSteer {
+    pub(super) from: Option<Spanned<String>>,
+    pub(super) mark: Option<Spanned<u32>>,
+    #[serde(default)]
+    pub(super) to: Vec<Spanned<String>>,
+    pub(super) port: Spanned<String>,
 }
 
 fn prefix<E: de::Error>(text: &str) -> Result<Prefix, E> {

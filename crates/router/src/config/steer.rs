@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 use pathmark_link::keys::{Fault, Source, nearest};
-use serde::Deserialize;
 use toml::Spanned;
 
 use super::names::{is_hosts, is_interface_pattern};
-use super::schema::{Config, Interface, PortSpec};
-use crate::ip::Prefix;
+use super::schema::{Config, FileSteer, Interface, PortSpec, SteerSpec};
 
 /// Tables 253 to 255 are the kernel's own; rule 32766 is the one of the main table.
 const TABLES: std::ops::RangeInclusive<u32> = 256..=32_000;
@@ -19,42 +17,6 @@ const MOST: usize = 256;
 pub(crate) const DEFAULT_TABLE: u32 = 11_800;
 
 pub(super) const NO_HOST: &str = "this address names no single host: choose one of a network";
-
-/// What happens to steered packets while no router runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnStop {
-    /// They are refused (ICMP unreachable): nothing passes by the port.
-    #[default]
-    Closed,
-    /// They take the main table, past the port.
-    Open,
-}
-
-/// A port's interface as the kernel sees it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HostSpec {
-    /// What happens to packets steered into the port while no router runs.
-    pub on_stop: OnStop,
-    /// Packets that wait in the interface for the router to read them; `None`: 500, the kernel's
-    /// own value.
-    pub txqueuelen: Option<u32>,
-    /// Addresses that the kernel has on the interface, with their prefix length.
-    pub addresses: Vec<IpNet>,
-}
-
-/// `[[steer]]`: packets that the kernel hands to a port instead of forwarding them itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SteerSpec {
-    /// Interface that they come in on; with `*` at its end: all whose names begin so.
-    pub from: Option<String>,
-    /// Firewall mark that they bear.
-    pub mark: Option<u32>,
-    /// Their destinations; empty: all, of both IP versions.
-    pub to: Vec<Prefix>,
-    /// Index of the port.
-    pub port: usize,
-}
 
 impl Config {
     /// The routing table of a port that packets are steered into.
@@ -80,17 +42,6 @@ impl Config {
             .filter(|name| name.starts_with(start) && !own(name))
             .collect()
     }
-}
-
-/// `[[steer]]` as it is written.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct FileSteer {
-    from: Option<Spanned<String>>,
-    mark: Option<Spanned<u32>>,
-    #[serde(default)]
-    to: Vec<Spanned<String>>,
-    port: Spanned<String>,
 }
 
 /// The first of the routing tables that `setup` uses, one per port, and of the rules' priorities.

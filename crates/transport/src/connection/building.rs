@@ -2,13 +2,21 @@
 
 use super::carried::Carried;
 use super::feedback::ShimUse;
-use super::transmit::Permit;
 use crate::Ecn;
 use crate::wire::packet::Started;
 use crate::wire::{SpaceId, Writer};
 
 /// A datagram with less room than this gets no further packet.
 pub(super) const MIN_PACKET_ROOM: usize = 128;
+
+/// What the path lets the next datagram carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Permit {
+    /// Anything.
+    All,
+    /// Acknowledgements only: the window is full, or the pacer wants a pause.
+    AcksOnly,
+}
 
 /// A datagram under construction.
 #[derive(Debug)]

@@ -2,10 +2,9 @@
 
 use bytes::Bytes;
 
-use super::building::{Building, Contents, MIN_PACKET_ROOM};
+use super::building::{Building, Contents, MIN_PACKET_ROOM, Permit};
 use super::close::{CloseReason, CloseState, ConnectionError, linger_until};
 use super::timers::Timer;
-use super::transmit::Permit;
 use super::{Connection, Event, Transmit};
 use crate::Instant;
 use crate::wire::frame::{ApplicationClose, ConnectionClose};

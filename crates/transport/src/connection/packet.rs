@@ -2,13 +2,12 @@
 
 use core::ops::Range;
 
-use super::building::{Building, Contents, MIN_PACKET_ROOM, Open};
+use super::building::{Building, Contents, MIN_PACKET_ROOM, Open, Permit};
 use super::carried::Carried;
 use super::control::ControlFrame;
 use super::feedback::ShimUse;
 use super::keys::unsealed;
 use super::parameters::ACK_DELAY_EXPONENT;
-use super::transmit::Permit;
 use super::{Connection, of};
 use crate::crypto::Random;
 use crate::recovery::{PathNumber, Probe, SentPacket};

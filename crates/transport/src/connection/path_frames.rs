@@ -1,7 +1,6 @@
 //! PATH_CHALLENGE and PATH_RESPONSE (RFC 9000 §8.2): on the path in use, and on others.
 
-use super::building::{Building, Contents};
-use super::transmit::Permit;
+use super::building::{Building, Contents, Permit};
 use super::{Connection, Transmit};
 use crate::wire::packet::TAG_LEN;
 use crate::wire::{ConnectionId, Frame, SpaceId, Writer};

@@ -1,7 +1,6 @@
 //! Probes for a larger datagram (RFC 8899).
 
-use super::building::{Building, Contents};
-use super::transmit::Permit;
+use super::building::{Building, Contents, Permit};
 use super::{Connection, Transmit};
 use crate::wire::{Frame, SpaceId};
 use crate::{Ecn, Instant};

@@ -6,8 +6,8 @@ use super::{Connection, ConnectionError, Received, of, parameters};
 use crate::Instant;
 use crate::cid::LOCAL_ID_LEN;
 use crate::crypto::ResetToken;
-use crate::wire::packet::{DecodeError, Protected};
-use crate::wire::version::{self, VersionNegotiation};
+use crate::wire::packet::{DecodeError, Protected, VersionNegotiation};
+use crate::wire::version;
 use crate::wire::{PacketType, PartialDecode, SpaceId, TransportError, TransportErrorCode};
 
 /// What is known of the datagram that a packet came in.

@@ -1,7 +1,7 @@
 //! Datagrams out: what may leave now, and into which batch it goes.
 
 use super::bounds::Bound;
-use super::building::{Building, MIN_PACKET_ROOM};
+use super::building::{Building, MIN_PACKET_ROOM, Permit};
 use super::{Connection, Timer, Transmit, of};
 use crate::wire::SpaceId;
 use crate::{Ecn, Instant};
@@ -11,15 +11,6 @@ pub(super) const MIN_UNVALIDATED: usize = 48;
 /// What data leaves of an address's credit, so that challenges can be repeated: a peer that only
 /// listens adds little to it before it has seen one.
 const RESERVE: usize = 4 * MIN_UNVALIDATED;
-
-/// What the path lets the next datagram carry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Permit {
-    /// Anything.
-    All,
-    /// Acknowledgements only: the window is full, or the pacer wants a pause.
-    AcksOnly,
-}
 
 /// A datagram that was built.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,8 @@
 //! What arrives at a socket: many datagrams by one system call, each with the fields of its IP
 //! header.
 
+mod own;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,7 +18,8 @@ use linux::ReceiveBatch;
 #[cfg(not(target_os = "linux"))]
 use other::ReceiveBatch;
 
-use super::own_socket::{DatagramSocket, OwnBatch};
+use super::own_socket::DatagramSocket;
+use own::OwnBatch;
 
 /// Largest UDP payload with GRO, and some lines of a cache more: buffers that begin a multiple of
 /// 64 KiB apart share the same few places of it, and small datagrams fill their beginnings only.

@@ -2,14 +2,19 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 
 use super::clock;
 use super::connection::Connection;
-use super::shared::{Awaited, Shared};
+#[cfg(target_os = "linux")]
+use super::refusals;
+use super::shared::{Awaited, EndpointShared, EndpointState, Shared};
+use super::socket::Socket;
+use super::task::ConnectionTask;
 use super::waiters::Place;
 use crate::connection::{ConnectionError, EarlyData};
+use crate::endpoint as core;
 
 /// A connection whose handshake is under way: a future of the connection, or of why there is none.
 ///
@@ -22,11 +27,68 @@ pub struct Connecting {
 }
 
 impl Connecting {
-    pub(super) fn new(connection: Connection) -> Self {
+    fn new(connection: Connection) -> Self {
         Self {
             connection: Some(connection),
             place: Place::default(),
         }
+    }
+
+    /// Starts the task of a new connection at `socket`.
+    pub(super) fn begin(
+        endpoint: &Arc<EndpointShared>,
+        mut state: MutexGuard<'_, EndpointState>,
+        socket: Arc<Socket>,
+        begun: core::Accepted,
+        server_name: Option<String>,
+    ) -> Self {
+        let core::Accepted {
+            handle,
+            connection,
+            datagrams,
+        } = begun;
+        let shared = Shared::new(
+            connection,
+            Arc::clone(endpoint),
+            &socket,
+            handle,
+            server_name,
+        );
+        if !Arc::ptr_eq(&socket, &state.socket) {
+            // It was replaced while the connection was started. No other task knows the connection
+            // yet, so its lock is free.
+            shared.lock().next_socket = Some(Arc::clone(&state.socket));
+        }
+        if state.connections.len() <= handle.0 {
+            state.connections.resize_with(handle.0 + 1, || None);
+        }
+        if let Some(slot) = state.connections.get_mut(handle.0) {
+            *slot = Some(Arc::clone(&shared));
+            state.alive += 1;
+        }
+        let mut refused = None;
+        if !datagrams.is_empty() {
+            // Most of a handshake's work, which the connection's own task does, on any core. Before
+            // the connection can be found: what comes next stands behind it.
+            let mut group = endpoint.groups.take();
+            for (received, datagram) in &datagrams {
+                group.add(*received, datagram);
+            }
+            endpoint.received.count(group.len());
+            refused = shared.inbox.push(group).err();
+        }
+        drop(state);
+        let connecting = Self::new(Connection::new(Arc::clone(&shared)));
+        #[cfg(target_os = "linux")]
+        if shared.server_name.is_some() {
+            refusals::watch(Arc::clone(&shared), Arc::clone(&socket));
+        }
+        let task = ConnectionTask::new(Arc::clone(&shared), socket);
+        if let Some(group) = refused {
+            shared.receive_group(clock::now(), group);
+        }
+        endpoint.runtime().spawn(task);
+        connecting
     }
 
     /// The connection before its handshake is complete, where early data (0-RTT) is possible, and

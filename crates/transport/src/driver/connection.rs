@@ -10,19 +10,14 @@ use std::task::Poll;
 use bytes::Bytes;
 
 use super::clock;
-use super::opening::Places;
+use super::places::Places;
 use super::shared::{Awaited, Shared};
 use super::socket::SocketBuffers;
 use crate::config::ControllerFactory;
 use crate::connection::{ConnectionError, EarlyData, PathReport, Stats};
 use crate::crypto::{ExportError, HandshakeData};
-use crate::path::LARGEST_MTU;
 use crate::streams::Dir;
 use crate::{Signal, VarInt};
-
-/// Bytes of one send batch: with segmentation offload, one system call takes what one datagram may
-/// have.
-pub(super) const BATCH_BYTES: usize = LARGEST_MTU as usize;
 
 /// A connection. Cheap to clone; the last clone dropped closes it with code 0.
 pub struct Connection {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
 use std::task::{Context, Poll, Waker};
@@ -17,11 +17,11 @@ use tokio::runtime::Handle;
 use super::clock;
 use super::config::{ClientConfig, ServerConfig};
 use super::connecting::Connecting;
-use super::endpoint_shared::{EndpointShared, EndpointState, ReceivedCount};
 use super::incoming::Accept;
-use super::interfaces::Interfaces;
+use super::interfaces::{Interfaces, bound};
 use super::own_socket::DatagramSocket;
 use super::receive::ReceiveTask;
+use super::shared::{EndpointShared, EndpointState, ReceivedCount};
 use super::socket::{Socket, SocketBuffers};
 use super::timers::{TimerTask, Timers};
 use super::waiters::{Place, WaitList};
@@ -252,7 +252,7 @@ impl Endpoint {
             connection,
             datagrams: Vec::new(),
         };
-        Ok(self.shared.begin(state, socket, begun, name))
+        Ok(Connecting::begin(&self.shared, state, socket, begun, name))
     }
 
     /// Takes out the token that `server_name` gave last for a later connection (NEW_TOKEN, RFC
@@ -270,7 +270,7 @@ impl Endpoint {
 
     /// The next client that asks for a connection; `None` once the endpoint is closed.
     pub fn accept(&self) -> Accept<'_> {
-        Accept::new(self)
+        Accept::new(&self.shared)
     }
 
     /// From now on connections are accepted with this configuration: another certificate, other
@@ -367,11 +367,6 @@ fn random_key() -> io::Result<SharedEndpointKey> {
     draw(&mut secret);
     let key = EndpointSecret::new(&secret).map_err(io::Error::other)?;
     Ok(Arc::new(key))
-}
-
-/// The local address, if it is one and not any.
-pub(super) fn bound(local: SocketAddr) -> Option<IpAddr> {
-    Some(local.ip()).filter(|ip| !ip.is_unspecified())
 }
 
 impl Clone for Endpoint {

@@ -9,8 +9,7 @@ use std::task::{Context, Poll};
 use super::clock;
 use super::connecting::Connecting;
 use super::connection::Connection;
-use super::endpoint::Endpoint;
-use super::endpoint_shared::{EndpointShared, respond};
+use super::shared::{EndpointShared, respond};
 use super::socket::Socket;
 use super::waiters::Place;
 use crate::Instant;
@@ -33,14 +32,14 @@ pub struct Incoming {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Accept<'a> {
-    endpoint: &'a Endpoint,
+    shared: &'a Arc<EndpointShared>,
     place: Place,
 }
 
 impl<'a> Accept<'a> {
-    pub(super) fn new(endpoint: &'a Endpoint) -> Self {
+    pub(super) fn new(shared: &'a Arc<EndpointShared>) -> Self {
         Self {
-            endpoint,
+            shared,
             place: Place::default(),
         }
     }
@@ -48,7 +47,7 @@ impl<'a> Accept<'a> {
 
 impl Drop for Accept<'_> {
     fn drop(&mut self) {
-        let mut state = self.endpoint.shared.lock();
+        let mut state = self.shared.lock();
         let forgotten = state.accepting.leave(&mut self.place);
         drop(state);
         drop(forgotten);
@@ -59,8 +58,7 @@ impl Future for Accept<'_> {
     type Output = Option<Incoming>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { endpoint, place } = &mut *self;
-        let shared = &endpoint.shared;
+        let Self { shared, place } = &mut *self;
         let mut state = shared.lock();
         while let Some((incoming, socket)) = state.incoming.pop_front() {
             if !state.core.is_waiting(&incoming) {
@@ -124,7 +122,7 @@ impl Incoming {
             return Err(AcceptError::NoServer);
         }
         let begun = state.core.begin(clock::now(), incoming, started)?;
-        Ok(self.shared.begin(state, socket, begun, None))
+        Ok(Connecting::begin(&self.shared, state, socket, begun, None))
     }
 
     /// Tells the client that it is not wanted.

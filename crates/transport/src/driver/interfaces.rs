@@ -112,6 +112,11 @@ impl Answer {
     }
 }
 
+/// The local address, if it is one and not any.
+pub(super) fn bound(local: SocketAddr) -> Option<IpAddr> {
+    Some(local.ip()).filter(|ip| !ip.is_unspecified())
+}
+
 /// The largest datagram that the interface to `to` carries, bytes of UDP payload, from the address
 /// `from` if that is known. `None`: the system has no value, or none above Ethernet's.
 pub(super) fn interface_mtu(to: SocketAddr, from: Option<IpAddr>) -> Option<u16> {

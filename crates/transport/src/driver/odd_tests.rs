@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::io::Interest;
 
-use super::connection::BATCH_BYTES;
 use super::sending_tests::{client, transport};
+use super::shared::BATCH_BYTES;
 use super::socket::{Outgoing, Sent, Socket};
 use super::*;
 use crate::connection::ConnectionError;

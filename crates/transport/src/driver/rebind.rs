@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::clock;
 use super::connection::Connection;
-use super::endpoint::{Endpoint, bound};
+use super::endpoint::Endpoint;
+use super::interfaces::bound;
 use super::own_socket::DatagramSocket;
 use super::receive::ReceiveTask;
 use super::shared::State;

@@ -15,8 +15,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::arrivals::Batch;
 use super::clock;
-use super::endpoint_shared::{EndpointShared, Found};
-use super::shared::Shared;
+use super::shared::{EndpointShared, Found, Shared};
 use super::socket::Socket;
 use super::timers::{Timer, Timers};
 use super::unopened::Group;

@@ -10,49 +10,16 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::Poll;
 
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-use super::endpoint_shared::EndpointShared;
-use super::shared::{Awaited, Shared};
+use super::shared::{Awaited, EndpointShared, Shared};
 use super::socket::Socket;
 use super::sys::{self, QueuedError};
 use crate::connection::ConnectionError;
-
-/// A socket's error queue, and what its use leaves behind.
-#[derive(Debug, Default)]
-pub(super) struct ErrorQueue(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    /// Handshakes that have the queue on.
-    users: usize,
-    /// Errors came since the queue was switched on.
-    has_reported: bool,
-    /// Tells of room to send in place of the socket's own registration at the runtime, which holds
-    /// the direction for closed for ever once an error was reported (mio reads EPOLLERR so), and
-    /// would always be ready.
-    room: Option<Arc<UdpSocket>>,
-}
-
-impl ErrorQueue {
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Room to send, where the socket's own registration does not tell it any more.
-    pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Option<Poll<io::Result<()>>> {
-        let room = self.lock().room.clone()?;
-        Some(room.poll_send_ready(cx).map_ok(|()| {
-            // The next call waits for the next report of room.
-            let none = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-            let _ = room.try_io(Interest::WRITABLE, none);
-        }))
-    }
-}
 
 /// One handshake's use of the error queue.
 struct Listening(Arc<Socket>);

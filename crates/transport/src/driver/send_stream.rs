@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
 use super::shared::Shared;
-use super::streams::WriteError;
+use super::stream_error::WriteError;
 use super::waiters::Place;
 use crate::VarInt;
 use crate::streams::{self, StreamId};

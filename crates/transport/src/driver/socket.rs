@@ -13,9 +13,9 @@ use quinn_udp::{UdpSockRef, UdpSocketState};
 use tokio::io::Interest;
 
 use super::arrivals::Batch;
-use super::own_socket::{Datagram, DatagramSocket};
 #[cfg(target_os = "linux")]
-use super::refusals::ErrorQueue;
+use super::error_queue::ErrorQueue;
+use super::own_socket::{Datagram, DatagramSocket};
 #[cfg(target_os = "linux")]
 use super::sys;
 use super::waiters::{Waiter, Waiters};

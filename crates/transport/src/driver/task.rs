@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::clock;
-use super::endpoint::bound;
+use super::interfaces::bound;
 use super::shared::Shared;
 use super::socket::{Outgoing, Sent, Socket};
 use super::timers::Timer;

@@ -3,7 +3,9 @@
 use crate::crypto::reset::MIN_RESET_LEN;
 use crate::crypto::{EndpointKey, InitialCrypto, Random, ResetToken, Side};
 use crate::wire::frame::ConnectionClose;
-use crate::wire::packet::{FIXED_BIT, Header, SAMPLE_OFFSET, TAG_LEN, TruncatedNumber, retry};
+use crate::wire::packet::{
+    FIXED_BIT, Header, SAMPLE_OFFSET, TAG_LEN, TruncatedNumber, negotiation, retry,
+};
 use crate::wire::{ConnectionId, TransportError, WriteError, Writer, version};
 
 /// No answer is longer.
@@ -37,7 +39,7 @@ pub(super) fn version_negotiation(
         version::reserved(u32::from_be_bytes([a, b, c, d])),
     ];
     written(out, |w| {
-        version::encode_negotiation(w, their_scid, their_dcid, &versions, unused)
+        negotiation::encode(w, their_scid, their_dcid, &versions, unused)
     })
 }
 

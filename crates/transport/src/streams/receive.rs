@@ -5,8 +5,7 @@ use pathmark_cc::Instant;
 use super::{
     Dir, ReceiveWindow, RecvError, RecvPart, SendPart, StreamEvent, StreamId, Streams,
     account::{STREAM_FLOOR, mostly_gone},
-    record::{Record, Turn},
-    recv::Buffered,
+    record::{Buffered, Record, Turn},
     slot,
 };
 use crate::wire::{

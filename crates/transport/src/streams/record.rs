@@ -5,6 +5,10 @@ use rustc_hash::FxHashMap;
 use super::{RecvPart, SendPart};
 use crate::wire::StreamId;
 
+/// Bytes that a stream takes in addition to its buffered data: its record, a place in the table of
+/// streams that is half empty after it grew, and what the allocator adds to five allocations.
+const BOOKKEEPING: usize = size_of::<Record>() + 2 * size_of::<(StreamId, Box<Record>)>() + 5 * 16;
+
 /// Frames of a stream other than STREAM that are due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
@@ -78,6 +82,29 @@ impl Record {
     pub(super) fn end_wait(&mut self, waiting: &mut u32) {
         if core::mem::take(&mut self.read_blocked) {
             *waiting = waiting.saturating_sub(1);
+        }
+    }
+}
+
+/// What a part keeps of received data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Buffered {
+    /// Bytes of memory, bookkeeping included.
+    pub(super) memory: usize,
+    /// Bytes that can be read.
+    pub(super) readable: u64,
+}
+
+impl RecvPart {
+    /// What is kept of received data.
+    pub(super) fn kept(&self) -> Buffered {
+        let held = self.buffer.memory();
+        let is_empty = self.buffer.base() == self.buffer.highest();
+        Buffered {
+            // A peer that sends one byte on each of many streams is charged for the streams too.
+            // Those at rest are bounded by their number.
+            memory: held + if is_empty { 0 } else { BOOKKEEPING },
+            readable: self.buffer.readable(),
         }
     }
 }

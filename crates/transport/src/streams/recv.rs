@@ -3,12 +3,7 @@
 use bytes::Bytes;
 use pathmark_cc::{Duration, Instant};
 
-use super::{ReadError, Reassembly, ReceiveWindow, error::ClosedStream, record::Record};
-use crate::wire::StreamId;
-
-/// Bytes that a stream takes in addition to its buffered data: its record, a place in the table of
-/// streams that is half empty after it grew, and what the allocator adds to five allocations.
-const BOOKKEEPING: usize = size_of::<Record>() + 2 * size_of::<(StreamId, Box<Record>)>() + 5 * 16;
+use super::{ReadError, Reassembly, ReceiveWindow, error::ClosedStream};
 
 /// States of a receiving part (RFC 9000 §3.2, figure 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,19 +48,10 @@ enum Reader {
     KnowsReset,
 }
 
-/// What a part keeps of received data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Buffered {
-    /// Bytes of memory, bookkeeping included.
-    pub(super) memory: usize,
-    /// Bytes that can be read.
-    pub(super) readable: u64,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct RecvPart {
-    buffer: Reassembly,
+    pub(super) buffer: Reassembly,
     window: ReceiveWindow,
     highest: u64,
     final_size: Option<u64>,
@@ -122,18 +108,6 @@ impl RecvPart {
             || self.reset.is_some()
             || self.buffer.readable() > 0
             || self.final_size == Some(self.buffer.base())
-    }
-
-    /// What is kept of received data.
-    pub(super) fn kept(&self) -> Buffered {
-        let held = self.buffer.memory();
-        let is_empty = self.buffer.base() == self.buffer.highest();
-        Buffered {
-            // A peer that sends one byte on each of many streams is charged for the streams too.
-            // Those at rest are bounded by their number.
-            memory: held + if is_empty { 0 } else { BOOKKEEPING },
-            readable: self.buffer.readable(),
-        }
     }
 
     /// The stream's flow control window.

@@ -2,7 +2,7 @@
 
 use pathmark_cc::Instant;
 
-use super::{StreamId, Streams, memory::FLOOR, recv::Buffered, slot};
+use super::{StreamId, Streams, memory::FLOOR, record::Buffered, slot};
 use crate::wire::frame::Stream;
 
 /// Memory of a small stream, for an estimate of how many are accepted next.

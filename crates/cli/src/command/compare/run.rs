@@ -1,6 +1,5 @@
-//! The runs of a grid: which there are, and all of them on all cores.
+//! The runs of a grid, on all cores.
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Mutex;
@@ -9,65 +8,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use pathmark_emulator::{Progress, Scenario};
-use pathmark_lab::compare::{Cell, Contestant, Grid, Measured, measure};
+use pathmark_lab::compare::{Measured, measure};
 
 use super::super::{emulate, output};
+use super::job::{Done, Job};
 use super::store::Store;
 
 /// A run ends when this multiple of its estimated packets has entered links. A law that floods the
 /// path shows its effect by then.
 const FLOOD: f64 = 20.0;
 const LEAST_FLOOD: u64 = 2_000_000;
-
-/// A cell and a law, to be run with each seed.
-#[derive(Clone, Debug)]
-pub(super) struct Job {
-    /// The cell's name and the law's.
-    pub(super) name: String,
-    pub(super) cell: Cell,
-    law: Contestant,
-    pub(super) seeds: u32,
-    /// Packets that enter links in all of its runs, about.
-    pub(super) packets: f64,
-}
-
-impl Job {
-    /// The scenario of a seed.
-    pub(super) fn scenario(&self, seed: u32) -> String {
-        self.cell.scenario(&self.law, u64::from(seed))
-    }
-}
-
-/// The name of the job that has the results of a law in a cell.
-pub(super) fn name(grid: &Grid, cell: &Cell, law: usize) -> Option<String> {
-    let law = grid.laws.get(law)?;
-    Some(format!("{} {law}", cell.as_run_by(law)))
-}
-
-/// Every law in every cell, each scenario once.
-pub(super) fn jobs(grid: &Grid) -> Vec<Job> {
-    let mut jobs = Vec::new();
-    let mut known = BTreeSet::new();
-    for cell in grid.cells() {
-        for law in &grid.laws {
-            let cell = cell.as_run_by(law);
-            let name = format!("{cell} {law}");
-            if known.insert(name.clone()) {
-                jobs.push(Job {
-                    name,
-                    packets: cell.packets() * f64::from(grid.seeds),
-                    cell,
-                    law: law.clone(),
-                    seeds: grid.seeds,
-                });
-            }
-        }
-    }
-    jobs
-}
-
-/// Results by job; `None`: an interrupt kept it from its end.
-pub(super) type Done = Vec<Option<Vec<Measured>>>;
 
 /// Does what is not known yet, the longest jobs first so that all cores end together, and keeps
 /// each result as soon as it is there.

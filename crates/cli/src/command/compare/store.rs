@@ -13,7 +13,7 @@ use pathmark_lab::compare::Measured;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::run::{Done, Job};
+use super::job::{Done, Job};
 
 /// Where the files are.
 const FOLDER: &str = "cells";

@@ -9,8 +9,8 @@ use super::pair::{Pair, Setup};
 use crate::connection::{ConnectionError, Event};
 use crate::crypto::InitialCrypto;
 use crate::crypto::null::NullCrypto;
-use crate::wire::packet::retry;
-use crate::wire::{ConnectionId, PartialDecode, Writer, version};
+use crate::wire::packet::{negotiation, retry};
+use crate::wire::{ConnectionId, PartialDecode, Writer};
 use crate::{Duration, Instant};
 
 const START: Instant = Instant::from_millis(1);
@@ -170,7 +170,7 @@ fn first_initial(pair: &mut Pair) -> (Vec<u8>, ConnectionId, ConnectionId) {
 fn version_negotiation(dcid: &ConnectionId, scid: &ConnectionId, versions: &[u32]) -> Vec<u8> {
     let mut buffer = [0; 128];
     let mut w = Writer::new(&mut buffer);
-    version::encode_negotiation(&mut w, dcid.as_slice(), scid.as_slice(), versions, 0x55).unwrap();
+    negotiation::encode(&mut w, dcid.as_slice(), scid.as_slice(), versions, 0x55).unwrap();
     w.written().to_vec()
 }
 

@@ -3,9 +3,8 @@
 use super::pair::Pair;
 use crate::Ecn;
 use crate::connection::Connection;
-use crate::connection::building::{Building, Contents};
+use crate::connection::building::{Building, Contents, Permit};
 use crate::connection::tests::link::Datagram;
-use crate::connection::transmit::Permit;
 use crate::wire::{Frame, SpaceId, Writer};
 
 /// Which end.

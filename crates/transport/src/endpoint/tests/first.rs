@@ -4,7 +4,7 @@ use pathmark_shim::Kind;
 use pathmark_shim::frame::{prefix, seal};
 
 use super::*;
-use crate::wire::version::VersionNegotiation;
+use crate::wire::packet::VersionNegotiation;
 
 #[test]
 fn first_packet_asks_for_a_connection_once() {

@@ -1,4 +1,6 @@
 use super::*;
+use crate::streams::record::Record;
+use crate::wire::StreamId;
 
 const NOW: Instant = Instant::ZERO;
 

@@ -40,7 +40,7 @@ pub enum PartialDecode {
     Protected(Protected),
     /// A v1 Retry; it takes up the whole datagram.
     Retry(Retry),
-    /// Version Negotiation; see [`version::VersionNegotiation::decode`]. It takes up the whole
+    /// Version Negotiation; see [`VersionNegotiation::decode`]. It takes up the whole
     /// datagram.
     VersionNegotiation,
     /// A long header of a version other than 1. What follows is unknown.
@@ -181,9 +181,54 @@ impl PartialDecode {
             Self::Retry(packet) => packet.dcid.as_slice(),
             Self::UnknownVersion(packet) => datagram.get(packet.dcid.clone()).unwrap_or(&[]),
             Self::VersionNegotiation => {
-                version::VersionNegotiation::decode(datagram).map_or(&[], |packet| packet.dcid)
+                VersionNegotiation::decode(datagram).map_or(&[], |packet| packet.dcid)
             }
         }
+    }
+}
+
+/// A Version Negotiation packet. Ids may be up to 255 bytes long: they come from a version we do
+/// not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionNegotiation<'a> {
+    /// Destination: the source connection id of the packet that it answers.
+    pub dcid: &'a [u8],
+    /// Source: the destination connection id of the packet that it answers.
+    pub scid: &'a [u8],
+    versions: &'a [u8],
+}
+
+impl<'a> VersionNegotiation<'a> {
+    /// Reads a datagram that [`PartialDecode`] took for Version Negotiation.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`] if it is cut, names no version, or is no Version Negotiation at
+    /// all.
+    pub fn decode(datagram: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(datagram);
+        let first = r.get_u8()?;
+        if first & LONG_FORM == 0 || r.get_u32()? != version::NEGOTIATION {
+            return Err(DecodeError::Truncated);
+        }
+        let n = usize::from(r.get_u8()?);
+        let dcid = r.get_slice(n)?;
+        let n = usize::from(r.get_u8()?);
+        let scid = r.get_slice(n)?;
+        let versions = r.take_rest();
+        if versions.is_empty() || !versions.len().is_multiple_of(4) {
+            return Err(DecodeError::Truncated);
+        }
+        Ok(Self {
+            dcid,
+            scid,
+            versions,
+        })
+    }
+
+    /// The versions that the server supports.
+    pub fn versions(&self) -> impl Iterator<Item = u32> + 'a {
+        let (versions, _) = self.versions.as_chunks::<4>();
+        versions.iter().map(|version| u32::from_be_bytes(*version))
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod decode;
 mod encode;
+pub mod negotiation;
 pub mod number;
 pub mod retry;
 mod space;
@@ -14,7 +15,9 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{DecodeError, PartialDecode, PlainHeader, Protected, Retry, Unknown};
+pub use decode::{
+    DecodeError, PartialDecode, PlainHeader, Protected, Retry, Unknown, VersionNegotiation,
+};
 pub(in crate::wire) use encode::put_id;
 pub use encode::{Header, Started};
 pub use number::TruncatedNumber;

@@ -2,7 +2,8 @@ use super::super::fixed_window::fixed_window;
 use super::super::inject;
 use super::*;
 use crate::connection::ConnectionError;
-use crate::wire::{SpaceId, TransportErrorCode, version};
+use crate::wire::packet::negotiation;
+use crate::wire::{SpaceId, TransportErrorCode};
 use crate::wire::{Writer, transport_parameters::EarlyLimits};
 
 /// Early data that the server refuses arrives once, after the handshake.
@@ -168,7 +169,7 @@ fn version_negotiation_ends_it() {
     let mut buffer = [0; 100];
     let mut w = Writer::new(&mut buffer);
     let (to, from) = (first.scid.as_slice(), first.dcid.as_slice());
-    version::encode_negotiation(&mut w, to, from, &[0x0a0a_0a0a], 1).unwrap();
+    negotiation::encode(&mut w, to, from, &[0x0a0a_0a0a], 1).unwrap();
     let answer = w.written().to_vec();
     pair.send_to_client(answer);
     assert_eq!(pair.client.error(), Some(ConnectionError::VersionMismatch));

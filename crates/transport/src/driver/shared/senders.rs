@@ -2,17 +2,17 @@
 
 use std::task::{Context, Waker};
 
-use super::shared::State;
-use super::streams::WriteError;
-use super::waiters::{Place, WaitList, replace};
+use super::State;
+use crate::driver::stream_error::WriteError;
+use crate::driver::waiters::{Place, WaitList, replace};
 use crate::streams::StreamId;
 
 /// A sending part that the application holds.
 #[derive(Debug, Default)]
-pub(super) struct Sender {
+pub(in crate::driver) struct Sender {
     /// The part itself and futures of its end that the application holds.
     handles: u32,
-    pub(super) waker: Option<Waker>,
+    pub(in crate::driver) waker: Option<Waker>,
     /// Those futures that wait. Most parts have none.
     stopping: Option<Box<WaitList>>,
     /// How it ended: delivered or its reset acknowledged, or stopped with a code.
@@ -21,12 +21,12 @@ pub(super) struct Sender {
 
 impl State {
     /// The application holds a sending part, or a future of its end.
-    pub(super) fn hold_sender(&mut self, id: StreamId) {
+    pub(in crate::driver) fn hold_sender(&mut self, id: StreamId) {
         self.senders.entry(id).or_default().handles += 1;
     }
 
     /// The application has dropped one of them.
-    pub(super) fn release_sender(&mut self, id: StreamId) {
+    pub(in crate::driver) fn release_sender(&mut self, id: StreamId) {
         if let Some(sender) = self.senders.get_mut(&id) {
             sender.handles = sender.handles.saturating_sub(1);
             if sender.handles == 0 {
@@ -35,8 +35,11 @@ impl State {
         }
     }
 
-    /// How a sending part ended: see [`SendStream::stopped`](super::SendStream::stopped).
-    pub(super) fn sender_end(&self, id: StreamId) -> Option<Result<Option<u64>, WriteError>> {
+    /// How a sending part ended: see [`SendStream::stopped`](crate::driver::SendStream::stopped).
+    pub(in crate::driver) fn sender_end(
+        &self,
+        id: StreamId,
+    ) -> Option<Result<Option<u64>, WriteError>> {
         match self.senders.get(&id).and_then(|sender| sender.end) {
             Some(end) => Some(Ok(end)),
             None => self.lost().map(|error| Err(error.into())),
@@ -44,14 +47,19 @@ impl State {
     }
 
     /// Has `cx` woken at the end of a sending part.
-    pub(super) fn wait_for_end(&mut self, id: StreamId, place: &mut Place, cx: &Context<'_>) {
+    pub(in crate::driver) fn wait_for_end(
+        &mut self,
+        id: StreamId,
+        place: &mut Place,
+        cx: &Context<'_>,
+    ) {
         let sender = self.senders.entry(id).or_default();
         let replaced = sender.stopping.get_or_insert_default().wait(place, cx);
         self.later.forget(replaced);
     }
 
     /// The future with `place` waits no longer.
-    pub(super) fn leave_end(&mut self, id: StreamId, place: &mut Place) {
+    pub(in crate::driver) fn leave_end(&mut self, id: StreamId, place: &mut Place) {
         let sender = self.senders.get_mut(&id);
         let stopping = sender.and_then(|sender| sender.stopping.as_mut());
         let forgotten = stopping.and_then(|stopping| stopping.leave(place));
@@ -59,14 +67,14 @@ impl State {
     }
 
     /// No task waits to write any more.
-    pub(super) fn forget_writer(&mut self, id: StreamId) {
+    pub(in crate::driver) fn forget_writer(&mut self, id: StreamId) {
         let sender = self.senders.get_mut(&id);
         let forgotten = sender.and_then(|sender| sender.waker.take());
         self.later.forget(forgotten);
     }
 
     /// Has `cx` woken once a part may be written, or has ended.
-    pub(super) fn wait_to_write(&mut self, id: StreamId, cx: &Context<'_>) {
+    pub(in crate::driver) fn wait_to_write(&mut self, id: StreamId, cx: &Context<'_>) {
         let waker = &mut self.senders.entry(id).or_default().waker;
         let replaced = match waker {
             Some(waker) => replace(waker, cx),
@@ -76,7 +84,7 @@ impl State {
     }
 
     /// A part may be written, or has ended so.
-    pub(super) fn wake_sender(&mut self, id: StreamId, end: Option<Option<u64>>) {
+    pub(in crate::driver) fn wake_sender(&mut self, id: StreamId, end: Option<Option<u64>>) {
         if let Some(sender) = self.senders.get_mut(&id) {
             sender.end = sender.end.or(end);
             self.later.wake(sender.waker.take());
@@ -88,7 +96,7 @@ impl State {
     }
 
     /// The connection is over: wakes all that wait for a sending part.
-    pub(super) fn wake_senders(&mut self) {
+    pub(in crate::driver) fn wake_senders(&mut self) {
         for sender in self.senders.values_mut() {
             self.later.wake(sender.waker.take());
             if let Some(stopping) = &mut sender.stopping {

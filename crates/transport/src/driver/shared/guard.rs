@@ -4,12 +4,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::MutexGuard;
 use std::task::Waker;
 
-use super::shared::State;
+use super::State;
 
 /// The state, locked. Tasks that its user wakes are woken once it is free again, and wakers of
 /// tasks that stop waiting are dropped then: a task may end, and drop what it holds of the
 /// connection, as it is woken or forgotten.
-pub(super) struct Guard<'a> {
+pub(in crate::driver) struct Guard<'a> {
     state: MutexGuard<'a, State>,
     /// Behind the state, so that it goes after that.
     later: Later,
@@ -17,19 +17,19 @@ pub(super) struct Guard<'a> {
 
 /// What is done once the state is free.
 #[derive(Default)]
-pub(super) struct Later {
+pub(in crate::driver) struct Later {
     woken: Woken,
     forgotten: Vec<Waker>,
 }
 
 impl Later {
     /// Wakes them.
-    pub(super) fn wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+    pub(in crate::driver) fn wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
         self.woken.extend(wakers);
     }
 
     /// Drops a waker of a task that waits no longer.
-    pub(super) fn forget(&mut self, waker: Option<Waker>) {
+    pub(in crate::driver) fn forget(&mut self, waker: Option<Waker>) {
         self.forgotten.extend(waker);
     }
 }
@@ -63,7 +63,7 @@ impl Drop for Woken {
 }
 
 impl<'a> Guard<'a> {
-    pub(super) fn new(state: MutexGuard<'a, State>) -> Self {
+    pub(in crate::driver) fn new(state: MutexGuard<'a, State>) -> Self {
         let later = Later::default();
         Self { state, later }
     }

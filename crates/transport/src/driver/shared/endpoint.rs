@@ -1,30 +1,18 @@
-//! What an endpoint's tasks, its connections and the application share.
+//! What an endpoint's tasks do with its state.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use bytes::Bytes;
-use rustc_hash::FxHashMap;
 use tokio::runtime::Handle;
 
-use super::clock;
-use super::config::ClientConfig;
-use super::connecting::Connecting;
-use super::connection::{BATCH_BYTES, Connection};
-use super::interfaces::Interfaces;
-#[cfg(target_os = "linux")]
-use super::refusals;
-use super::shared::Shared;
-use super::socket::{Outgoing, Socket};
-use super::task::ConnectionTask;
-use super::timers::Timers;
-use super::unopened::Groups;
-use super::waiters::{WaitList, Wakers};
+use super::{BATCH_BYTES, EndpointShared, EndpointState, ReceivedCount, Shared};
 use crate::connection::{self as core_connection, Received};
+use crate::driver::socket::{Outgoing, Socket};
+use crate::driver::waiters::Wakers;
 use crate::endpoint::{self as core, ConnectionHandle, DatagramEvent};
 use crate::{Ecn, Instant};
 
@@ -35,57 +23,17 @@ const REMEMBERED_SERVERS: usize = 64;
 /// Longer tokens, bytes, are not kept: with the ClientHello they go into every Initial packet.
 const LONGEST_TOKEN: usize = 512;
 
-pub(super) struct EndpointShared {
-    /// That the endpoint was made in.
-    pub(super) runtime: Handle,
-    pub(super) timers: Arc<Timers>,
-    pub(super) state: Mutex<EndpointState>,
-    pub(super) interfaces: Interfaces,
-    pub(super) spare: Mutex<Vec<Box<[u8]>>>,
-    /// Datagrams that connections' tasks are to open.
-    pub(super) groups: Arc<Groups>,
-    pub(super) received: ReceivedCount,
-    pub(super) users: AtomicUsize,
-}
-
-/// Datagrams for connections, and those of them that the connections' own tasks opened.
-#[derive(Debug, Default)]
-pub(super) struct ReceivedCount {
-    pub(super) all: AtomicU64,
-    pub(super) handed_over: AtomicU64,
-}
-
 impl ReceivedCount {
     /// `datagrams` more have arrived.
-    pub(super) fn count(&self, datagrams: usize) {
+    pub(in crate::driver) fn count(&self, datagrams: usize) {
         self.all.fetch_add(datagrams as u64, Ordering::Relaxed);
     }
 
     /// A connection's task has opened `datagrams` of them.
-    pub(super) fn count_handed_over(&self, datagrams: usize) {
+    pub(in crate::driver) fn count_handed_over(&self, datagrams: usize) {
         self.handed_over
             .fetch_add(datagrams as u64, Ordering::Relaxed);
     }
-}
-
-pub(super) struct EndpointState {
-    /// Where connections begin, and what strangers send is answered.
-    pub(super) socket: Arc<Socket>,
-    pub(super) core: core::Endpoint,
-    /// By handle.
-    pub(super) connections: Vec<Option<Arc<Shared>>>,
-    pub(super) alive: usize,
-    /// Clients that ask, with the socket where they did.
-    pub(super) incoming: VecDeque<(core::Incoming, Weak<Socket>)>,
-    pub(super) accepting: WaitList,
-    pub(super) idle: WaitList,
-    /// The tasks that receive, one for each socket.
-    pub(super) receiving: WaitList,
-    pub(super) closed: bool,
-    /// What connections begin with unless they are given a configuration.
-    pub(super) client: Option<ClientConfig>,
-    /// By server name.
-    pub(super) tokens: FxHashMap<String, Bytes>,
 }
 
 impl fmt::Debug for EndpointShared {
@@ -122,7 +70,7 @@ impl EndpointState {
     }
 
     /// Accepts no client any more. Tasks that wait for one are to be woken once the state is free.
-    pub(super) fn stop_accepting(&mut self) -> Wakers {
+    pub(in crate::driver) fn stop_accepting(&mut self) -> Wakers {
         self.closed = true;
         self.core.set_server(None);
         for (incoming, _) in self.incoming.drain(..) {
@@ -133,29 +81,29 @@ impl EndpointState {
 }
 
 impl EndpointShared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, EndpointState> {
+    pub(in crate::driver) fn lock(&self) -> MutexGuard<'_, EndpointState> {
         // A panic elsewhere does not make the endpoint's own state any worse.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The runtime of the caller, or the endpoint's for a caller outside any.
-    pub(super) fn runtime(&self) -> Handle {
+    pub(in crate::driver) fn runtime(&self) -> Handle {
         Handle::try_current().unwrap_or_else(|_| self.runtime.clone())
     }
 
     /// The socket that connections begin at.
-    pub(super) fn socket(&self) -> Arc<Socket> {
+    pub(in crate::driver) fn socket(&self) -> Arc<Socket> {
         Arc::clone(&self.lock().socket)
     }
 
     /// A buffer for one send batch.
-    pub(super) fn take_buffer(&self) -> Box<[u8]> {
+    pub(in crate::driver) fn take_buffer(&self) -> Box<[u8]> {
         let spare = self.spare().pop();
         spare.unwrap_or_else(|| vec![0; BATCH_BYTES].into_boxed_slice())
     }
 
     /// Gives a buffer back.
-    pub(super) fn give_buffer(&self, buffer: Box<[u8]>) {
+    pub(in crate::driver) fn give_buffer(&self, buffer: Box<[u8]>) {
         let mut spare = self.spare();
         if spare.len() < SPARE_BUFFERS {
             spare.push(buffer);
@@ -167,72 +115,21 @@ impl EndpointShared {
     }
 
     /// True once no connection is left, and no handle that could begin one.
-    pub(super) fn is_over(&self, state: &EndpointState) -> bool {
+    pub(in crate::driver) fn is_over(&self, state: &EndpointState) -> bool {
         // Closed as well: the user of the last handle has the lock only after that counts.
         state.closed && state.alive == 0 && self.users.load(Ordering::Acquire) == 0
     }
 
     /// Ends the endpoint's own tasks, once no handle or connection needs them.
-    pub(super) fn end_if_over(&self, state: &mut EndpointState) {
+    pub(in crate::driver) fn end_if_over(&self, state: &mut EndpointState) {
         if self.is_over(state) {
             state.receiving.wake();
             self.timers.end();
         }
     }
 
-    /// Starts the task of a new connection at `socket`.
-    pub(super) fn begin(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, EndpointState>,
-        socket: Arc<Socket>,
-        begun: core::Accepted,
-        server_name: Option<String>,
-    ) -> Connecting {
-        let core::Accepted {
-            handle,
-            connection,
-            datagrams,
-        } = begun;
-        let shared = Shared::new(connection, Arc::clone(self), &socket, handle, server_name);
-        if !Arc::ptr_eq(&socket, &state.socket) {
-            // It was replaced while the connection was started. No other task knows the connection
-            // yet, so its lock is free.
-            shared.lock().next_socket = Some(Arc::clone(&state.socket));
-        }
-        if state.connections.len() <= handle.0 {
-            state.connections.resize_with(handle.0 + 1, || None);
-        }
-        if let Some(slot) = state.connections.get_mut(handle.0) {
-            *slot = Some(Arc::clone(&shared));
-            state.alive += 1;
-        }
-        let mut refused = None;
-        if !datagrams.is_empty() {
-            // Most of a handshake's work, which the connection's own task does, on any core. Before
-            // the connection can be found: what comes next stands behind it.
-            let mut group = self.groups.take();
-            for (received, datagram) in &datagrams {
-                group.add(*received, datagram);
-            }
-            self.received.count(group.len());
-            refused = shared.inbox.push(group).err();
-        }
-        drop(state);
-        let connecting = Connecting::new(Connection::new(Arc::clone(&shared)));
-        #[cfg(target_os = "linux")]
-        if shared.server_name.is_some() {
-            refusals::watch(Arc::clone(&shared), Arc::clone(&socket));
-        }
-        let task = ConnectionTask::new(Arc::clone(&shared), socket);
-        if let Some(group) = refused {
-            shared.receive_group(clock::now(), group);
-        }
-        self.runtime().spawn(task);
-        connecting
-    }
-
     /// Takes from a connection the ids to find it by.
-    pub(super) fn route(
+    pub(in crate::driver) fn route(
         &self,
         now: Instant,
         handle: ConnectionHandle,
@@ -243,7 +140,7 @@ impl EndpointShared {
 
     /// Takes from a connection what the endpoint must know. `Some`: it is over; its task ends, and
     /// wakes these once no lock is held.
-    pub(super) fn update(
+    pub(in crate::driver) fn update(
         &self,
         now: Instant,
         handle: ConnectionHandle,
@@ -257,7 +154,7 @@ impl EndpointShared {
     }
 
     /// The task of a connection is gone with its runtime, or panicked: no task drives it any more.
-    pub(super) fn abandon(&self, handle: ConnectionHandle) {
+    pub(in crate::driver) fn abandon(&self, handle: ConnectionHandle) {
         let mut state = self.lock();
         state.core.remove(handle);
         let idle = self.remove(state, handle);
@@ -279,7 +176,7 @@ impl EndpointShared {
     }
 
     /// Keeps a token for the next connection to the same server.
-    pub(super) fn remember(&self, server_name: &str, token: Bytes) {
+    pub(in crate::driver) fn remember(&self, server_name: &str, token: Bytes) {
         if token.len() > LONGEST_TOKEN {
             return;
         }
@@ -291,7 +188,7 @@ impl EndpointShared {
 
     /// Finds the connection of a datagram that arrived at `socket`; strangers are answered here,
     /// with what is put into `answer`. A client's first packet is to be [admitted](Self::admit).
-    pub(super) fn sort(
+    pub(in crate::driver) fn sort(
         &self,
         now: Instant,
         socket: &Arc<Socket>,
@@ -309,7 +206,7 @@ impl EndpointShared {
 
     /// Opens a client's first packet and admits it, if it is one; those at a socket that was
     /// replaced are not.
-    pub(super) fn admit(
+    pub(in crate::driver) fn admit(
         &self,
         now: Instant,
         socket: &Arc<Socket>,
@@ -372,7 +269,7 @@ impl EndpointShared {
 }
 
 /// Whom a datagram is for.
-pub(super) enum Found {
+pub(in crate::driver) enum Found {
     Connection(Arc<Shared>),
     /// A client's first packet, which is not opened yet.
     First(core::FirstPacket),
@@ -381,7 +278,7 @@ pub(super) enum Found {
 }
 
 impl Found {
-    pub(super) fn connection(self) -> Option<Arc<Shared>> {
+    pub(in crate::driver) fn connection(self) -> Option<Arc<Shared>> {
         match self {
             Self::Connection(connection) => Some(connection),
             Self::First(_) | Self::NoConnection => None,
@@ -391,7 +288,12 @@ impl Found {
 
 /// Sends an answer to a stranger. If the kernel has no room it is lost like any datagram;
 /// strangers ask again.
-pub(super) fn respond(socket: &Socket, to: SocketAddr, from: Option<IpAddr>, bytes: &[u8]) {
+pub(in crate::driver) fn respond(
+    socket: &Socket,
+    to: SocketAddr,
+    from: Option<IpAddr>,
+    bytes: &[u8],
+) {
     socket.send(&Outgoing {
         to,
         from,

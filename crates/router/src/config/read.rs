@@ -1,0 +1,34 @@
+//! Reading a configuration, from a file or from its text.
+
+use std::path::Path;
+
+use pathmark_link::keys::{Source, read_regular};
+
+use super::check;
+use super::error::ConfigError;
+use super::schema::{Config, File};
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names file, line and key.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = read_regular(path).map_err(|source| ConfigError::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(path, &text)
+    }
+
+    /// Checks `text`; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let source = Source { path, text };
+        let file: File =
+            toml::from_str(text).map_err(|error| ConfigError::Invalid(source.syntax(&error)))?;
+        check::config(&source, file).map_err(ConfigError::Invalid)
+    }
+}
