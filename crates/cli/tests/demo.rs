@@ -1,8 +1,7 @@
-//! The demonstration, small: through a router process on TUN interfaces, and with routers in the
-//! process.
+//! The demonstration, small: through a router process on TUN interfaces, and in the emulator.
 //!
-//! Where the machine forbids namespaces or TUN, the first test fails and says so: there is no other
-//! way to see that packets pass a router.
+//! Where the machine forbids namespaces or TUN, the tests on TUN interfaces fail and say so: there
+//! is no other way to see that packets pass a router.
 
 use std::process::Command;
 
@@ -77,20 +76,13 @@ fn without_namespaces_routers_run_in_the_process() {
 }
 
 /// Packets that a link dropped or lost are lost to their sender, too.
-#[test]
-fn nothing_is_written_unasked_and_losses_are_counted_at_the_end() {
+fn nothing_is_written_unasked_and_losses_are_counted_at_the_end(mode: &[&str]) {
     let here = TempDir::new().unwrap();
-    let arguments = [
-        "demo",
-        "--quick",
-        "--in-process",
-        "--scenario",
-        "wireless",
-        "--json",
-    ];
+    let arguments = ["demo", "--quick", "--scenario", "wireless", "--json"];
     let output = Command::new(env!("CARGO_BIN_EXE_pathmark"))
         .args(arguments)
         .args(["--cc", "cubic"])
+        .args(mode)
         .current_dir(here.path())
         .output()
         .unwrap();
@@ -106,4 +98,14 @@ fn nothing_is_written_unasked_and_losses_are_counted_at_the_end() {
         .sum();
     assert!(dropped > 0, "the link of this scenario loses packets");
     assert!(lost >= dropped / 2, "{lost} lost of {dropped} dropped");
+}
+
+#[test]
+fn real_transfers_count_their_losses_and_write_no_file() {
+    nothing_is_written_unasked_and_losses_are_counted_at_the_end(&[]);
+}
+
+#[test]
+fn emulated_transfers_count_their_losses_and_write_no_file() {
+    nothing_is_written_unasked_and_losses_are_counted_at_the_end(&["--in-process"]);
 }

@@ -23,8 +23,8 @@ pub(super) struct Args {
     /// Files of 1 MB instead of 5 MB: under half a minute
     #[arg(long)]
     quick: bool,
-    /// Without namespaces and TUN interfaces: routers inside this process, this library's stacks
-    /// only
+    /// Without namespaces and TUN interfaces: routers inside this process under the emulator's
+    /// virtual clock, this library's stacks only
     #[arg(long)]
     in_process: bool,
     /// Only `clean` or `wireless`; or a scenario of `emulate --list` in real time, compared with

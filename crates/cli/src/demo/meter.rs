@@ -43,8 +43,13 @@ impl Meter {
 
     /// Counts delivered bytes.
     pub fn add(&self, bytes: u64) {
-        let total = self.delivered.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let elapsed = self.begun().map_or(Duration::ZERO, |begun| begun.elapsed());
+        self.add_at(bytes, elapsed);
+    }
+
+    /// Counts bytes delivered this long after the flow's begin.
+    pub fn add_at(&self, bytes: u64, elapsed: Duration) {
+        let total = self.delivered.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         self.last.store(nanos, Ordering::Relaxed);
         if total >= self.wanted {

@@ -23,7 +23,7 @@ const PORT: u16 = 4433;
 pub enum Mode {
     /// Through a router process on TUN interfaces.
     Tun(RouterProgram),
-    /// Through a router in this process, between loopback sockets.
+    /// Through a router port in this process, under the emulator's virtual clock.
     InProcess,
 }
 
@@ -66,38 +66,28 @@ impl Run {
     }
 
     /// Makes the path and the files, and then runs until all of them have arrived or `limit` is
-    /// over. Time counts from when the hosts and the files are there.
+    /// over. Time counts from when the hosts and the files are there; in-process it is simulated.
     ///
     /// # Errors
     /// If the path cannot be built or a transfer fails.
     pub async fn measure(&self, mode: &Mode, limit: Duration) -> Result<Measured> {
+        let program = match mode {
+            Mode::Tun(program) => program.clone(),
+            Mode::InProcess => return in_process::measure(self, limit).await,
+        };
         let prepared = transfer::prepare(&self.meters).await?;
         let mut throughput = Throughput::new(&self.meters);
-        let (begun, begun_unix);
-        let (figures, links, samples, mode) = match mode {
-            Mode::Tun(program) => {
-                let bed = Bed::new(&self.scenario, &self.stack, program.clone())?;
-                (begun, begun_unix) = self.begin();
-                let done = self.through(prepared, &bed);
-                let figures = throughput.watch(begun, limit, done).await?;
-                let links = bed.links()?;
-                let samples = tokio::task::spawn_blocking(move || bed.finish()).await??;
-                (figures, links, samples, "tun")
-            }
-            Mode::InProcess => {
-                let path = in_process::Path::new(&self.scenario, &self.stack).await?;
-                (begun, begun_unix) = self.begin();
-                let done = path.transfer(prepared, &self.stack, &self.meters);
-                let figures = throughput.watch(begun, limit, done).await?;
-                let (links, samples) = path.finish();
-                (figures, links, samples, "in-process")
-            }
-        };
+        let bed = Bed::new(&self.scenario, &self.stack, program)?;
+        let (begun, begun_unix) = self.begin();
+        let done = self.through(prepared, &bed);
+        let figures = throughput.watch(begun, limit, done).await?;
+        let links = bed.links()?;
+        let samples = tokio::task::spawn_blocking(move || bed.finish()).await??;
         let seconds = begun.elapsed().as_secs_f64();
         Ok(Measured {
             result: self.result(&figures.unwrap_or_default(), links, seconds),
             stack: self.stack.name(),
-            mode,
+            mode: "tun",
             throughput: throughput.series,
             queue_ms: self.queue_ms(&samples, begun_unix, seconds),
         })
