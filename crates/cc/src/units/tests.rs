@@ -95,13 +95,13 @@ fn values_are_shown_in_the_largest_unit() {
         assert_eq!(units.show(value), text);
     }
     for units in [RATE, TIME, BYTES] {
-        let ones = units.shown.iter().map(|(_, one)| *one);
+        let mut ones = units.shown.iter().map(|(_, one)| *one);
         assert!(
             ones.clone()
                 .is_sorted_by(|larger, smaller| larger > smaller)
         );
         assert!(ones.clone().all(|one| one == 10u64.pow(one.ilog10())));
-        assert_eq!(ones.last(), Some(1));
+        assert_eq!(ones.next_back(), Some(1));
     }
 }
 
