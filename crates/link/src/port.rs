@@ -157,6 +157,7 @@ impl<P> Port<P> {
         self.stats.arrived_bytes += u64::from(arrival.bytes);
         let frame = self.frame(arrival.bytes, packets);
         arrival.bytes = self.on_wire(frame, packets);
+        self.law.read(&mut arrival.carried);
         let Some(hears) = self.queues.hears(now, &mut arrival) else {
             self.refuse(DropCause::Policed, packets);
             owner.dropped(packet, DropCause::Policed);

@@ -9,6 +9,8 @@ use pathmark_shim::Kind;
 #[cfg(feature = "transport")]
 use pathmark_transport::Signal;
 
+/// Names of the library's protocols, by kind.
+const NAMES: [&str; 3] = ["vcp", "xcp", "quick-start"];
 /// Kinds of shim.
 const KINDS: usize = 8;
 
@@ -52,6 +54,12 @@ pub enum RegisterError {
         /// The kind.
         kind: u8,
     },
+    /// Its name is one of the library's.
+    #[error("`{name}` is a protocol of the library: choose another name")]
+    Name {
+        /// The name.
+        name: &'static str,
+    },
 }
 
 /// Makes a protocol known to this process, until it ends.
@@ -59,7 +67,10 @@ pub enum RegisterError {
 /// # Errors
 /// [`RegisterError`].
 pub fn register(protocol: &'static dyn Protocol) -> Result<(), RegisterError> {
-    let kind = protocol.kind().number();
+    let (kind, name) = (protocol.kind().number(), protocol.name());
+    if NAMES.contains(&name) {
+        return Err(RegisterError::Name { name });
+    }
     let taken = RegisterError::Taken { kind };
     if kind < Kind::FIRST_FREE.number() {
         return Err(taken);
@@ -79,9 +90,9 @@ pub fn find(kind: u8) -> Option<&'static dyn Protocol> {
 #[must_use]
 pub fn name_of(feedback: &Feedback) -> Option<&'static str> {
     match feedback {
-        Feedback::Vcp(_) => Some("vcp"),
-        Feedback::Xcp(_) => Some("xcp"),
-        Feedback::QuickStart(_) => Some("quick-start"),
+        Feedback::Vcp(_) => NAMES.first().copied(),
+        Feedback::Xcp(_) => NAMES.get(1).copied(),
+        Feedback::QuickStart(_) => NAMES.get(2).copied(),
         Feedback::Own(own) => find(own.kind).map(Protocol::name),
         _ => None,
     }

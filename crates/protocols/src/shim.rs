@@ -177,8 +177,11 @@ pub fn write(
         Answer::QuickStart(answer) => {
             answer::answer_payload(payload, answer, hops) == answer::Outcome::Answered
         }
-        Answer::Own(answer) => registry::find(answer.kind)
-            .is_some_and(|own| own.write(answer.words, router.id, payload)),
+        Answer::Own(answer) => {
+            let shim = declared_len(payload).map_or(0, |len| len);
+            let shim = payload.get_mut(..shim).unwrap_or_default();
+            registry::find(answer.kind).is_some_and(|own| own.write(answer.words, router.id, shim))
+        }
         _ => false,
     }
 }

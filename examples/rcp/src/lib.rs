@@ -21,8 +21,8 @@
 //! cargo run --release -p pathmark-rcp -- compare --algorithms rcp,xcp,cubic
 //! ```
 //!
-//! **Limits.** A sender has no response of its own to losses while an RCP router answers: the paper
-//! has none. So every router on the path has to run RCP, or have more capacity than those that do.
+//! **Limits.** The thesis has no response to losses; this sender hands its window to CUBIC for a
+//! round trip after each. A receiver can return any rate, as the protocol has no proof of it.
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +32,7 @@ mod sender;
 mod signal;
 
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pathmark_cc::{Algorithm, Explicit, LinkAlgorithm};
 use pathmark_protocols::Protocol;
@@ -86,13 +86,20 @@ impl Protocol for Rcp {
     }
 }
 
-/// Makes RCP known to this process: its shim, its signal and both laws, under the name `rcp`.
+/// Makes RCP known to this process: its shim, its signal and both laws, under the name `rcp`. Only
+/// the first call does something; all have its result.
 ///
 /// # Errors
-/// If the name or the number of its shims is taken, as by an earlier call.
-pub fn register() -> Result<(), Box<dyn Error>> {
-    pathmark_protocols::register(&Rcp)?;
+/// If the name or the number of its shims is taken.
+pub fn register() -> Result<(), String> {
+    static DONE: OnceLock<Result<(), String>> = OnceLock::new();
+    DONE.get_or_init(|| register_all().map_err(|error| error.to_string()))
+        .clone()
+}
+
+fn register_all() -> Result<(), Box<dyn Error>> {
     let kind = KIND.number();
+    pathmark_protocols::register(&Rcp)?;
     LinkAlgorithm::register(NAME, kind, |now, rate, _| Box::new(RcpLink::new(now, rate)))?;
     Algorithm::register(NAME, Some(Explicit::Own(kind)), |_, mtu| {
         Box::new(RcpSender::new(mtu))

@@ -13,18 +13,26 @@ const BETA: i128 = 226;
 const LONGEST: Duration = Duration::from_millis(10);
 /// The mean round trip before a packet stated one.
 const FIRST_RTT_US: u64 = 100_000;
+/// The round trips that count: a header with another one counts as the nearest of these, in µs.
+const LEAST_RTT_US: u64 = 1_000;
+const MOST_RTT_US: u64 = 10_000_000;
 /// A packet's round trip weighs 1/64 in the mean.
 const WEIGHT: u64 = 64;
 /// The least rate is this part of the capacity, so that packets always come.
 const LEAST_PART: u64 = 1_000;
+
+/// A capacity that the port's arithmetic has room for, in bytes per second.
+fn bounded(bytes_per_second: u64) -> u64 {
+    bytes_per_second.clamp(1, 1 << 40)
+}
 
 /// An RCP port. Its state does not depend on the number of flows.
 #[derive(Debug)]
 pub struct RcpLink {
     /// Bytes per second.
     capacity: u64,
-    /// R in bytes per second.
-    rate: u64,
+    /// R in 2^-16 bytes per second.
+    rate_q16: u64,
     mean_rtt_us: u64,
     /// Bytes that arrived since the last update.
     bytes: u64,
@@ -38,8 +46,8 @@ impl RcpLink {
     #[must_use]
     pub fn new(now: Instant, bytes_per_second: u64) -> Self {
         Self {
-            capacity: bytes_per_second.max(1),
-            rate: bytes_per_second.max(1),
+            capacity: bounded(bytes_per_second),
+            rate_q16: bounded(bytes_per_second) << 16,
             mean_rtt_us: FIRST_RTT_US,
             bytes: 0,
             updated: now,
@@ -50,7 +58,7 @@ impl RcpLink {
     /// R: what the port offers to each flow, in bytes per second.
     #[must_use]
     pub const fn rate(&self) -> u64 {
-        self.rate
+        self.rate_q16 >> 16
     }
 
     fn interval(&self) -> Duration {
@@ -68,16 +76,21 @@ impl RcpLink {
         let drain = i128::from(queue.min(1 << 50)) * 1_000_000 / rtt;
         let change = ALPHA * spare - BETA * drain;
         let time = i128::try_from(elapsed.as_micros()).unwrap_or(rtt).min(rtt);
-        let rate = i128::from(self.rate);
+        let rate = i128::from(self.rate_q16);
+        // At most 2^56 · 2^68.
         let rate = rate + rate * time / rtt * change / (1000 * capacity);
-        let least = (self.capacity / LEAST_PART).max(1);
-        self.rate = u64::try_from(rate.max(0)).unwrap_or(u64::MAX);
-        self.rate = self.rate.clamp(least, self.capacity);
+        let least = ((self.capacity << 16) / LEAST_PART).max(1 << 16);
+        let rate = u64::try_from(rate.max(0)).unwrap_or(u64::MAX);
+        self.rate_q16 = rate.clamp(least, self.capacity << 16);
         (self.bytes, self.updated) = (0, now);
     }
 }
 
 impl LinkController for RcpLink {
+    fn protocol(&self) -> Option<u8> {
+        Some(KIND.number())
+    }
+
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, _queue: u64) {
         self.bytes = self.bytes.saturating_add(arrival.bytes.into());
         if let Carried::Own(OwnWords {
@@ -87,8 +100,7 @@ impl LinkController for RcpLink {
             && kind == KIND.number()
             && rtt_us > 0
         {
-            // No header moves the mean beyond ten seconds.
-            let rtt_us = rtt_us.min(10_000_000);
+            let rtt_us = rtt_us.clamp(LEAST_RTT_US, MOST_RTT_US);
             self.mean_rtt_us = (self.mean_rtt_us * (WEIGHT - 1) + rtt_us) / WEIGHT;
         }
         if self.next.is_none() {
@@ -101,7 +113,7 @@ impl LinkController for RcpLink {
         match packet.carried {
             Carried::Own(own) if own.kind == KIND.number() => Answer::Own(OwnWords {
                 kind: own.kind,
-                words: [self.rate, 0, 0],
+                words: [self.rate(), 0, 0],
             }),
             _ => Answer::None,
         }
@@ -111,7 +123,7 @@ impl LinkController for RcpLink {
         let idle = self.bytes == 0 && queue == 0;
         self.update(now, queue);
         // A port without traffic offers all of its link, and waits for a packet.
-        let rests = idle && self.rate == self.capacity;
+        let rests = idle && self.rate() == self.capacity;
         self.next = (!rests).then(|| now + self.interval());
     }
 
@@ -120,8 +132,8 @@ impl LinkController for RcpLink {
     }
 
     fn on_capacity(&mut self, _now: Instant, bytes_per_second: u64) {
-        self.capacity = bytes_per_second.max(1);
-        self.rate = self.rate.min(self.capacity);
+        self.capacity = bounded(bytes_per_second);
+        self.rate_q16 = self.rate_q16.min(self.capacity << 16);
     }
 
     fn metrics(&self) -> LinkMetrics {
@@ -165,8 +177,30 @@ mod tests {
         }
     }
 
+    /// 128 kbit/s: R rises from its least value within some seconds once the queue is gone.
+    #[test]
+    fn a_slow_port_recovers() {
+        let mut port = RcpLink::new(Instant::ZERO, 16_000);
+        port.on_arrival(Instant::ZERO, &foreign(1500), 0);
+        let mut run = |queue| {
+            for _ in 0..1000 {
+                let Some(due) = port.deadline() else { break };
+                port.on_timer(due, queue);
+            }
+            port.rate()
+        };
+        assert_eq!((run(75_000), run(0)), (16, 16_000));
+    }
+
     #[test]
     fn bounds_hold_whatever_arrives() {
+        let mut port = RcpLink::new(Instant::ZERO, u64::MAX);
+        port.on_arrival(Instant::ZERO, &foreign(u32::MAX), u64::MAX);
+        port.on_timer(Instant::ZERO, u64::MAX);
+        port.on_timer(Instant::FAR_FUTURE, u64::MAX);
+        port.on_capacity(Instant::ZERO, 0);
+        assert_eq!(port.rate(), 1);
+
         let mut port = RcpLink::new(Instant::ZERO, 1_000_000);
         let mut now = Instant::ZERO;
         for round in 0..1000 {

@@ -1,4 +1,7 @@
-//! The sender's law: it sends at the rate that came back, and by CUBIC where no router answers.
+//! The sender's law: it sends at the rate that came back.
+//!
+//! CUBIC controls the window where no router answers, from the window that the last answer gave,
+//! and for a round trip after each loss.
 
 use pathmark_cc::{
     Acked, Controller, CubicController, Duration, Feedback, Instant, Lost, Metrics, OwnWords,
@@ -7,11 +10,18 @@ use pathmark_cc::{
 
 use crate::{KIND, UNANSWERED};
 
+/// An answer counts for this many round trips.
+const SILENT_ROUNDS: u32 = 4;
+
 /// An RCP sender.
 #[derive(Debug)]
 pub struct RcpSender {
-    /// The rate that routers offered last, in bytes per second.
+    /// The rate that routers offered last, in bytes per second; `None` while CUBIC controls.
     rate: Option<u64>,
+    /// When it came.
+    answered: Instant,
+    /// Answers do not count before: a loss is not made good at once.
+    cut_until: Instant,
     srtt: Duration,
     mtu: u64,
     cubic: CubicController,
@@ -23,9 +33,20 @@ impl RcpSender {
     pub fn new(mtu: u16) -> Self {
         Self {
             rate: None,
+            answered: Instant::ZERO,
+            cut_until: Instant::ZERO,
             srtt: Duration::ZERO,
             mtu: mtu.max(1).into(),
             cubic: CubicController::cubic(mtu, None),
+        }
+    }
+
+    /// CUBIC takes over at the window of the last answer.
+    fn leave(&mut self) {
+        if self.rate.is_some() {
+            let window = self.window();
+            self.rate = None;
+            self.cubic.take_over(window);
         }
     }
 }
@@ -37,26 +58,37 @@ impl Controller for RcpSender {
 
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.srtt = acked.srtt;
-        self.cubic.on_ack(now, acked);
+        if now > self.answered + self.srtt.saturating_mul(SILENT_ROUNDS) {
+            self.leave();
+        }
+        if self.rate.is_none() {
+            self.cubic.on_ack(now, acked);
+        }
     }
 
-    fn on_feedback(&mut self, _now: Instant, feedback: &Feedback, acked: &Acked) {
+    fn on_feedback(&mut self, now: Instant, feedback: &Feedback, acked: &Acked) {
         if let Feedback::Own(own) = feedback
             && own.kind == KIND.number()
             && own.packets > 0
         {
             self.srtt = acked.srtt;
             let [rate, ..] = own.words;
-            self.rate = (own.router != 0 && rate < UNANSWERED).then_some(rate);
+            if own.router == 0 || rate >= UNANSWERED {
+                self.leave();
+            } else if now >= self.cut_until {
+                (self.rate, self.answered) = (Some(rate), now);
+            }
         }
     }
 
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
+        self.leave();
+        self.cut_until = now + lost.srtt;
         self.cubic.on_loss(now, lost);
     }
 
     fn on_persistent_congestion(&mut self, now: Instant) {
-        self.rate = None;
+        self.leave();
         self.cubic.on_persistent_congestion(now);
     }
 
@@ -103,5 +135,93 @@ impl Controller for RcpSender {
         let mut metrics = Metrics::new(name, phase, self.window());
         metrics.explicit = self.rate.is_some();
         metrics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathmark_cc::OwnFeedback;
+
+    const RTT: Duration = Duration::from_millis(80);
+
+    fn acked(bytes: u64) -> Acked {
+        Acked {
+            bytes,
+            packets: 1,
+            largest: 1,
+            sent_at: Instant::ZERO,
+            state: PacketState::default(),
+            rtt: Some(RTT),
+            forward_delay: None,
+            srtt: RTT,
+            min_rtt: RTT,
+            in_flight_before: 200_000,
+            window_limited: true,
+        }
+    }
+
+    fn lost() -> Lost {
+        Lost {
+            bytes: 1400,
+            packets: 1,
+            ranges: 1,
+            first_state: PacketState::default(),
+            largest: 1,
+            sent_at: Instant::ZERO,
+            state: PacketState::default(),
+            last_sent: 9,
+            srtt: RTT,
+            min_rtt: RTT,
+            in_flight_before: 200_000,
+        }
+    }
+
+    fn answer(router: u16, rate: u64) -> Feedback {
+        Feedback::Own(OwnFeedback {
+            kind: KIND.number(),
+            packets: 1,
+            router,
+            words: [rate, 0, 0],
+            ..OwnFeedback::default()
+        })
+    }
+
+    /// A sender with 2.5 MB/s, 200 kB of window, and the time of the last of many answers.
+    fn answered() -> (RcpSender, Instant) {
+        let mut sender = RcpSender::new(1400);
+        let mut now = Instant::from_millis(1);
+        for _ in 0..100_000 {
+            sender.on_feedback(now, &answer(7, 2_500_000), &acked(1400));
+            sender.on_ack(now, &acked(1400));
+            now += Duration::from_micros(560);
+        }
+        assert_eq!(
+            (sender.window(), sender.pacing_rate()),
+            (200_000, Some(2_500_000))
+        );
+        (sender, now)
+    }
+
+    #[test]
+    fn a_router_that_vanishes_leaves_its_window() {
+        let (mut sender, now) = answered();
+        sender.on_feedback(now, &answer(0, UNANSWERED), &acked(1400));
+        assert_eq!(sender.window(), 200_000);
+        let (mut silent, now) = answered();
+        silent.on_ack(now + RTT.saturating_mul(5), &acked(1400));
+        assert!(!silent.metrics().explicit && silent.window() < 210_000);
+    }
+
+    #[test]
+    fn a_loss_counts_for_a_round_trip() {
+        let (mut sender, now) = answered();
+        sender.on_loss(now, &lost());
+        let cut = sender.window();
+        assert!(cut < 150_000);
+        sender.on_feedback(now + RTT / 2, &answer(7, u64::MAX >> 20), &acked(1400));
+        assert_eq!(sender.window(), cut);
+        sender.on_feedback(now + RTT, &answer(7, 2_500_000), &acked(1400));
+        assert_eq!(sender.window(), 200_000);
     }
 }

@@ -87,14 +87,22 @@ impl Signal for RcpSignal {
 }
 
 #[derive(Debug, Default)]
-struct RcpMeter(Totals);
+struct RcpMeter {
+    totals: Totals,
+    /// The packet number that rate and router are of.
+    latest: u64,
+}
 
 impl Meter for RcpMeter {
     fn on_packet(&mut self, arrived: &Arrived<'_>) {
         if let Some(header) = arrived.shim.and_then(Repr::parse) {
-            self.0.packets += 1;
-            self.0.bytes = self.0.bytes.saturating_add(arrived.bytes);
-            (self.0.rate, self.0.router) = (header.rate, header.router);
+            let totals = &mut self.totals;
+            totals.packets += 1;
+            totals.bytes = totals.bytes.saturating_add(arrived.bytes);
+            if arrived.number >= self.latest {
+                self.latest = arrived.number;
+                (totals.rate, totals.router) = (header.rate, header.router);
+            }
         }
     }
 
@@ -104,7 +112,7 @@ impl Meter for RcpMeter {
             bytes,
             rate,
             router,
-        } = self.0;
+        } = self.totals;
         let mut counters = Counters::new();
         let all = [packets, bytes, rate, router.into()];
         (packets > 0 && all.into_iter().all(|total| counters.push(total))).then_some(counters)

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::sync::Once;
 use std::time::Duration;
 
 use pathmark_emulator::kit::{Figures, Flow, Path, Trial};
@@ -10,11 +9,9 @@ use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
 use serde_json::Value;
 use tempfile::TempDir;
 
-static REGISTERED: Once = Once::new();
-
 /// Three downloads that start 5 s apart and a file of 500 kB at 25 s, over 20 Mbit/s and 80 ms.
 fn emulated(law: &str, port: &str) -> Figures {
-    REGISTERED.call_once(|| pathmark_rcp::register().unwrap());
+    pathmark_rcp::register().unwrap();
     let path = Path::new("20Mbit", Duration::from_millis(80))
         .port(port)
         .queue("1bdp");

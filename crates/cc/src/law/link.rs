@@ -11,6 +11,13 @@ use core::fmt;
 /// Methods neither allocate nor block nor read a clock. State is bounded whatever arrives.
 /// `queue` is always the port's queue in bytes at that moment.
 pub trait LinkController: Send + fmt::Debug {
+    /// The number of the registered protocol whose packets the law answers; `None` for a law that
+    /// answers VCP, XCP or Quick-Start. Packets of all other protocols are foreign to it: the port
+    /// queues them with plain traffic, and their drops are no evidence for the law.
+    fn protocol(&self) -> Option<u8> {
+        None
+    }
+
     /// A packet is about to arrive: false if its flow is policed, and the port drops it without a
     /// further call of the law.
     fn admits(&mut self, now: Instant, arrival: &Arrival) -> bool {

@@ -17,6 +17,12 @@ pub enum RegisterError {
         /// The name.
         name: &'static str,
     },
+    /// No registered protocol has this number.
+    #[error("{kind} is not the number of a protocol of one's own: write 3 to 7")]
+    BadKind {
+        /// The number.
+        kind: u8,
+    },
     /// The name cannot be written where algorithms are named.
     #[error("`{name}` is no name: write lower-case letters, digits, `-`, `_`, `.` and `+`")]
     BadName {
@@ -38,6 +44,9 @@ impl Algorithm {
         hears: Option<Explicit>,
         build: impl Fn(Instant, u16) -> Box<dyn Controller> + Send + Sync + 'static,
     ) -> Result<(), RegisterError> {
+        if let Some(Explicit::Own(kind)) = hears {
+            check_kind(kind)?;
+        }
         let own = OwnLaw::new(name, hears, build);
         check(name, Self::NAMES, || SENDERS.add(own))
     }
@@ -45,7 +54,7 @@ impl Algorithm {
 
 impl LinkAlgorithm {
     /// Makes a port's law of the caller's own known to this process. `kind` is the number of the
-    /// protocol that it answers, 0 to 7; senders' laws that read this protocol are then at home at
+    /// protocol that it answers, 3 to 7; senders' laws that read this protocol are then at home at
     /// such a port ([`Algorithm::port`]). `build` makes a controller for a port that starts at an
     /// instant and sends the given bytes per second; the last argument is a seed.
     ///
@@ -56,8 +65,16 @@ impl LinkAlgorithm {
         kind: u8,
         build: impl Fn(Instant, u64, u64) -> Box<dyn LinkController> + Send + Sync + 'static,
     ) -> Result<(), RegisterError> {
+        check_kind(kind)?;
         let own = OwnPort::new(name, kind, build);
         check(name, Self::NAMES, || PORTS.add(own))
+    }
+}
+
+fn check_kind(kind: u8) -> Result<(), RegisterError> {
+    match kind {
+        3..=7 => Ok(()),
+        _ => Err(RegisterError::BadKind { kind }),
     }
 }
 
@@ -153,6 +170,12 @@ mod tests {
         assert_eq!(law.signals(), [Explicit::Own(6)]);
         assert_eq!(Algorithm::parse("reads-seven").unwrap().port(), None);
 
+        for kind in [0, 2, 8, 255] {
+            let bad = Err(RegisterError::BadKind { kind });
+            assert_eq!(LinkAlgorithm::register("far-port", kind, passive), bad);
+            let own = Some(Explicit::Own(kind));
+            assert_eq!(Algorithm::register("far-law", own, five), bad);
+        }
         let taken = LinkAlgorithm::register("xcp", 6, passive);
         assert_eq!(taken, Err(RegisterError::Taken { name: "xcp" }));
         let again = LinkAlgorithm::register("own-port", 5, passive);

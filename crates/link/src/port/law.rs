@@ -1,6 +1,8 @@
 //! The control law of a port.
 
-use pathmark_cc::{Answer, Arrival, CloudEstimate, Duration, Instant, LinkController, Upstream};
+use pathmark_cc::{
+    Answer, Arrival, Carried, CloudEstimate, Duration, Instant, LinkController, Upstream,
+};
 
 use crate::queue::Limit;
 
@@ -12,6 +14,8 @@ use crate::queue::Limit;
 /// on top of what flows have.
 pub(super) struct Law {
     controller: Option<Box<dyn LinkController>>,
+    /// The registered protocol that it answers.
+    own: Option<u8>,
     /// On the port's clock.
     pub(super) timer: Instant,
     /// Nanoseconds in which the port did not run since the law is in charge.
@@ -23,6 +27,7 @@ impl Law {
     pub(super) const fn none() -> Self {
         Self {
             controller: None,
+            own: None,
             timer: Instant::FAR_FUTURE,
             stalled: 0,
         }
@@ -30,9 +35,24 @@ impl Law {
 
     /// Puts a law in charge, or none, whose clock is the port's now.
     pub(super) fn replace(&mut self, controller: Option<Box<dyn LinkController>>) {
+        self.own = controller.as_ref().and_then(|law| law.protocol());
         self.controller = controller;
         self.stalled = 0;
         self.refresh();
+    }
+
+    /// Makes a packet foreign whose protocol the law does not answer.
+    #[inline]
+    pub(super) fn read(&self, carried: &mut Carried) {
+        let foreign = match (self.own, &*carried) {
+            (None, Carried::Own(_)) => true,
+            (None, _) => false,
+            (Some(own), Carried::Own(words)) => words.kind != own,
+            (Some(_), _) => true,
+        };
+        if foreign {
+            *carried = Carried::Foreign;
+        }
     }
 
     /// The law, to put it in charge elsewhere.
