@@ -6,53 +6,54 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use pathmark_cc::Algorithm;
+use pathmark_cc::units::{self, ReadError, Round, SECOND, Units};
+
+/// Units of [`bytes`].
+const BYTES: Units = Units {
+    read: &[
+        ("k", 1_000),
+        ("KB", 1_000),
+        ("M", 1_000_000),
+        ("G", 1_000_000_000),
+        ("T", 1_000_000_000_000),
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+    ],
+    round: Round::Nearest,
+    ..units::BYTES
+};
+
+/// Units of [`duration`]; a bare number is in seconds.
+const TIME: Units = Units {
+    read: &[("m", 60 * SECOND), ("min", 60 * SECOND)],
+    bare: Some(SECOND),
+    round: Round::Nearest,
+    ..units::TIME
+};
 
 /// A number of bytes: `1500`, `5_000_000`, `64KiB`, `1GB`.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    let plain = text.replace('_', "");
-    let digits = plain
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(plain.len());
-    let (number, unit) = plain.split_at(digits);
-    let scale: f64 = match unit.trim() {
-        "" | "B" => 1.0,
-        "k" | "kB" | "KB" => 1e3,
-        "M" | "MB" => 1e6,
-        "G" | "GB" => 1e9,
-        "T" | "TB" => 1e12,
-        "KiB" => 1024.0,
-        "MiB" => 1_048_576.0,
-        "GiB" => 1_073_741_824.0,
-        other => {
-            return Err(format!(
-                "unknown unit `{other}`; try kB, MB, GB, KiB, MiB or GiB"
-            ));
-        }
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| format!("`{text}` is no number of bytes such as 5_000_000 or 5MB"))?;
-    // Below 2^53 a float holds each byte; larger transfers are not to the byte in floating units
-    // anyway.
-    Ok((number * scale).round() as u64)
+    match BYTES.read(&text.replace('_', "")) {
+        Ok(bytes) => Ok(bytes),
+        // More than any transfer has, in any case.
+        Err(ReadError::TooLarge) => Ok(u64::MAX),
+        Err(ReadError::Unit(unit)) => Err(format!(
+            "unknown unit `{unit}`; try kB, MB, GB, KiB, MiB or GiB"
+        )),
+        Err(_) => Err(format!(
+            "`{text}` is no number of bytes such as 5_000_000 or 5MB"
+        )),
+    }
 }
 
 /// A length of time: `30s`, `250ms`, `2m`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no length of time such as 30s, 250ms or 2m");
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "s" | "" => 1.0,
-        "ms" => 1e-3,
-        "us" => 1e-6,
-        "m" | "min" => 60.0,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())
+    let nanos: u128 = TIME.read(text).map_err(|_| wrong())?;
+    let second = u128::from(SECOND);
+    let seconds = u64::try_from(nanos / second).map_err(|_| wrong())?;
+    Ok(Duration::new(seconds, (nanos % second) as u32))
 }
 
 /// Where a server listens.
@@ -196,11 +197,29 @@ mod tests {
         assert_eq!(bytes("5_000_000"), Ok(5_000_000));
         assert_eq!(bytes("1.5MB"), Ok(1_500_000));
         assert_eq!(bytes("64KiB"), Ok(65_536));
-        assert!(bytes("5 parsecs").unwrap_err().contains("parsecs"));
-        assert!(bytes("MB").is_err());
+        assert_eq!(bytes(".5k"), Ok(500));
+        assert_eq!(bytes("2 T"), Ok(2_000_000_000_000));
+        assert_eq!(bytes("1.5B"), Ok(2));
+        assert_eq!(bytes("9_007_199_254_740_993"), Ok((1 << 53) + 1));
+        assert_eq!(bytes("20_000_000TB"), Ok(u64::MAX));
+        assert!(
+            bytes("5 parsecs")
+                .unwrap_err()
+                .contains("`parsecs`; try kB")
+        );
+        assert!(bytes("MB").unwrap_err().contains("such as 5_000_000"));
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        assert!(duration("soon").is_err());
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("0.3us"), Ok(Duration::from_nanos(300)));
+        assert_eq!(duration("1e3s").ok(), None);
+        assert_eq!(
+            duration("18446744073709551615s"),
+            Ok(Duration::from_secs(u64::MAX))
+        );
+        for wrong in ["soon", "", "s", "-1s", "18446744073709551616s"] {
+            assert!(duration(wrong).unwrap_err().contains("30s, 250ms or 2m"));
+        }
         assert!(algorithm("vpc").unwrap_err().contains("vcp"));
         let first = |text| listen(text).map(|listen| listen.addresses[0].to_string());
         for (text, address) in [

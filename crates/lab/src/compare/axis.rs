@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use pathmark_cc::Duration;
+use pathmark_cc::units::show_decimal;
 use pathmark_link::keys::{ByteCount, LimitSpec, RateValue, Span};
 
 /// An axis of the grid.
@@ -158,9 +159,7 @@ impl fmt::Display for Room {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             LimitSpec::MilliBdp(milli) => {
-                let text = format!("{}.{:03}", milli / 1000, milli % 1000);
-                let text = text.trim_end_matches('0').trim_end_matches('.');
-                write!(f, "{text}bdp")
+                write!(f, "{}bdp", show_decimal(milli, 3))
             }
             LimitSpec::Packets(packets) => write!(f, "{packets}p"),
             LimitSpec::Bytes(bytes) => {
@@ -206,8 +205,7 @@ impl FromStr for Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = format!("{}.{:04}", self.ppm / 10_000, self.ppm % 10_000);
-        write!(f, "{}%", text.trim_end_matches('0').trim_end_matches('.'))
+        write!(f, "{}%", show_decimal(u64::from(self.ppm), 4))
     }
 }
 

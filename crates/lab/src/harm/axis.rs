@@ -5,6 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use pathmark_cc::units::Units;
+
 /// A part of a name that does not parse as such a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read `{given}` as {what}: write {example}")]
@@ -79,11 +81,8 @@ impl FromStr for Rate {
     type Err = BadAxis;
 
     fn from_str(text: &str) -> Result<Self, BadAxis> {
-        let units = [("k", 1), ("M", 1000), ("G", 1_000_000)];
-        let read = units.iter().find_map(|(unit, kbit)| {
-            let count: u64 = number(text.strip_suffix(unit)?)?;
-            count.checked_mul(*kbit)
-        });
+        let units = Units::of(&[("G", 1_000_000), ("M", 1000), ("k", 1)]);
+        let read = units.read(text).ok();
         read.filter(|kbit| Self::BOUNDS.contains(kbit))
             .map(|kbit| Self { kbit })
             .filter(|rate| rate.to_string() == text)
@@ -136,11 +135,8 @@ impl FromStr for Time {
     type Err = BadAxis;
 
     fn from_str(text: &str) -> Result<Self, BadAxis> {
-        let units = [("us", 1), ("ms", 1000), ("s", 1_000_000)];
-        let read = units.iter().find_map(|(unit, micros)| {
-            let count: u64 = number(text.strip_suffix(unit)?)?;
-            count.checked_mul(*micros)
-        });
+        let units = Units::of(&[("s", 1_000_000), ("ms", 1000), ("us", 1)]);
+        let read = units.read(text).ok();
         read.filter(|micros| Self::BOUNDS.contains(micros))
             .map(|micros| Self { micros })
             .filter(|time| time.to_string() == text)
@@ -171,24 +167,12 @@ impl FromStr for Buffer {
     type Err = BadAxis;
 
     fn from_str(text: &str) -> Result<Self, BadAxis> {
-        let tenths = |text: &str| match text.split_once('.') {
-            None => Some(number::<u32>(text)?.checked_mul(10)?),
-            Some((whole, part)) => Some(
-                number::<u32>(whole)?
-                    .checked_mul(10)?
-                    .checked_add(number::<u32>(part).filter(|p| (1..10).contains(p))?)?,
-            ),
-        };
-        let read = if let Some(count) = text.strip_suffix("bdp") {
-            tenths(count)
-                .filter(|t| (1..=100).contains(t))
-                .map(Self::Bdp)
-        } else {
-            let count = text.strip_suffix('p').and_then(number::<u32>);
-            count
-                .filter(|p| (1..=10_000).contains(p))
-                .map(Self::Packets)
-        };
+        let (bdp, packets) = (Units::of(&[("bdp", 10)]), Units::of(&[("p", 1)]));
+        let bdp = bdp.read(text).ok().filter(|t| (1..=100).contains(t));
+        let packets = packets.read(text).ok();
+        let packets = packets.filter(|p| (1..=10_000).contains(p));
+        let read = bdp.map(Self::Bdp).or(packets.map(Self::Packets));
+        let read = read.filter(|buffer| buffer.to_string() == text);
         read.ok_or_else(|| bad(text, "a buffer", "8p, 1bdp or 0.1bdp"))
     }
 }
@@ -281,12 +265,9 @@ impl FromStr for Percent {
 
     fn from_str(text: &str) -> Result<Self, BadAxis> {
         let read = || {
-            let value = text.strip_suffix('%')?;
-            let (whole, part) = value.split_once('.').unwrap_or((value, "0"));
-            let (whole, part) = (number::<u32>(whole)?, number::<u32>(part)?);
-            let permille = whole.checked_mul(10)?.checked_add(part)?;
+            let permille = Units::of(&[("%", 10)]).read(text).ok()?;
             let read = Self { permille };
-            (part < 10 && (1..=500).contains(&permille) && read.to_string() == text).then_some(read)
+            ((1..=500).contains(&permille) && read.to_string() == text).then_some(read)
         };
         read().ok_or_else(|| bad(text, "a share of packets", "5% or 0.1%, up to 50%"))
     }

@@ -1,5 +1,6 @@
 //! What lines and axes of pictures are called.
 
+use pathmark_cc::units::{RATE, Round, TIME, Units};
 use pathmark_emulator::scenario::Plot;
 
 use super::chapter::{Chapter, Group};
@@ -52,19 +53,14 @@ pub(super) fn x_label(key: &str, values: &[&str]) -> String {
     }
 }
 
-/// A number, with an SI unit if it has one.
+/// A number; a rate in bit/s; a time in seconds.
 pub(super) fn number(text: &str) -> Option<f64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let scale = match text.get(digits.len()..)? {
-        "" | "bit" | "s" => 1.0,
-        "kbit" => 1e3,
-        "Mbit" => 1e6,
-        "Gbit" => 1e9,
-        "ms" => 1e-3,
-        "us" => 1e-6,
-        _ => return None,
-    };
-    digits.parse::<f64>().ok().map(|n| n * scale)
+    let plain = text.parse().ok().filter(|n: &f64| n.is_finite());
+    let round = Round::Nearest;
+    let read = |units| Units { round, ..units }.read::<u64>(text).ok();
+    let rate = || read(RATE).map(|bits| bits as f64);
+    let time = || read(TIME).map(|nanos| nanos as f64 / 1e9);
+    plain.or_else(rate).or_else(time)
 }
 
 #[cfg(test)]
@@ -74,6 +70,9 @@ mod tests {
     #[test]
     fn times_are_drawn_in_seconds() {
         assert_eq!(number("40ms"), Some(0.04));
+        assert_eq!(number("2.5Gbit"), Some(2.5e9));
+        assert_eq!(number("-1e3"), Some(-1000.0));
+        assert_eq!(number("inf"), None);
         assert_eq!(x_label("path", &["40ms", "0.6s"]), "path [s]");
         assert_eq!(x_label("path", &["40ms-1", "600ms"]), "path");
         assert_eq!(x_label("link.l.rate", &["1Mbit", "1Gbit"]), "rate [bit/s]");
