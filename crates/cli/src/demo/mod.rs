@@ -6,8 +6,8 @@
 //!   node "server" ──tun── vcp-router (10 Mbit/s, 200 ms each way) ──tun── node "client"
 //! ```
 //!
-//! Each run has a test bed of its own, so that all of them go side by side in time. In-process, each
-//! is a run of the emulator.
+//! Each run has a test bed of its own, so that all of them go side by side in time. In-process,
+//! each is a run of the emulator.
 
 pub mod bed;
 mod in_process;
