@@ -27,7 +27,7 @@ pub(crate) struct DelayWatch {
     /// Least delay in queues.
     round_min: Duration,
     /// The peer reports its clock.
-    clock_told: bool,
+    clock_reported: bool,
     /// The delay in queues in nanoseconds, smoothed as the RTT is (RFC 9002 §5.3).
     smoothed: Option<u64>,
     /// How much longer the way back takes than it did once, if that is a queue, and up to the least
@@ -54,7 +54,7 @@ impl DelayWatch {
         Self {
             round_since: now,
             round_min: Duration::MAX,
-            clock_told: false,
+            clock_reported: false,
             smoothed: None,
             behind: Duration::ZERO,
             delayed_run: 0,
@@ -145,8 +145,8 @@ impl DelayWatch {
     /// For how long the acknowledged packet queued. A peer that reports its clock does not with
     /// every acknowledgement; RTTs in between are no substitute.
     fn queued(&mut self, acked: &Acked) -> Option<Duration> {
-        self.clock_told |= acked.forward_delay.is_some();
-        if self.clock_told {
+        self.clock_reported |= acked.forward_delay.is_some();
+        if self.clock_reported {
             acked.forward_delay
         } else {
             acked.rtt.map(|rtt| rtt.saturating_sub(acked.min_rtt))
@@ -181,7 +181,7 @@ impl DelayWatch {
         let ahead = Duration::from_nanos(self.smoothed.unwrap_or(0));
         let behind = srtt.saturating_sub(min_rtt).saturating_sub(ahead);
         // A bloated way back must not slow down everybody at a router: no more than as much again.
-        self.behind = if self.clock_told && is_queue(nanos(behind), min_rtt) {
+        self.behind = if self.clock_reported && is_queue(nanos(behind), min_rtt) {
             behind.min(min_rtt)
         } else {
             Duration::ZERO

@@ -23,7 +23,7 @@ const STILL_SHARE: (u64, u64) = (7, 10);
 const STILL_PACKETS: u64 = 240;
 /// The loss before is that of few packets, and of those with the worst loss. If less is left, but
 /// this many losses, and more than trials overlook, further cuts are compared with that.
-const ANEW_LOSSES: u64 = 32;
+const AGAIN_LOSSES: u64 = 32;
 
 /// CUBIC rules.
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +142,7 @@ impl Ruled {
             return Outcome::Random(seen.ppm());
         }
         let less = (SLACK_PPM..still).contains(&seen.ppm());
-        if less && look.calm && seen.lost >= ANEW_LOSSES {
+        if less && look.calm && seen.lost >= AGAIN_LOSSES {
             self.before = look.window;
             self.ppm = seen.ppm();
             self.cut_since = None;

@@ -102,7 +102,7 @@ pub trait LinkController: Send + fmt::Debug {
     }
     /// The same for a flow that asks again, since the answer, and often what else came with it, was
     /// lost: it takes the larger of both, so what headers promised it is no part of this either.
-    fn promised_beside(&self, now: Instant, flow_hash: u32) -> u64 {
+    fn promised_again(&self, now: Instant, flow_hash: u32) -> u64 {
         self.promised(now, flow_hash)
     }
     /// The part of the capacity in percent that may be granted although all is in use, since the

@@ -336,14 +336,14 @@ fn a_denied_sender_asks_twice_more_and_gives_nothing_back() {
 
 #[test]
 fn nothing_is_started_with_where_the_first_window_is_lost() {
-    for told_before in [true, false] {
+    for reported_before in [true, false] {
         let (mut sender, request) = asked();
         let lose = |sender: &mut QuickStart<VcpSender<Halving>>| {
             for number in 3..8 {
                 sender.on_loss(at(RTT + 1), &lost(number, 9, ms(RTT)));
             }
         };
-        if told_before {
+        if reported_before {
             lose(&mut sender);
             hear(&mut sender, RTT, 0, &request, 10_000_000);
         } else {

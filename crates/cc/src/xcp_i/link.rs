@@ -174,8 +174,8 @@ impl LinkController for XcpILink {
         self.own.promised(now, flow_hash)
     }
 
-    fn promised_beside(&self, now: Instant, flow_hash: u32) -> u64 {
-        self.own.promised_beside(now, flow_hash)
+    fn promised_again(&self, now: Instant, flow_hash: u32) -> u64 {
+        self.own.promised_again(now, flow_hash)
     }
 
     fn room_percent(&self) -> u64 {

@@ -417,7 +417,7 @@ proptest! {
 #[test]
 fn a_restart_forgets_queue_and_law() {
     let (old, new) = (Witness::default(), Witness::default());
-    let (told_old, told_new) = (old.events.clone(), new.events.clone());
+    let (old_events, new_events) = (old.events.clone(), new.events.clone());
     let make = |law: Witness| {
         port(1_000_000, Limit::Packets(10)).with_controller(Instant::ZERO, Box::new(law))
     };
@@ -458,7 +458,7 @@ fn a_restart_forgets_queue_and_law() {
     }
     link.arrive(Instant::from_millis(5), arrival(1000, VCP), 10, &mut log);
     poll(5, &mut link, &mut log);
-    let heard = told_old.lock().unwrap().len();
+    let heard = old_events.lock().unwrap().len();
     assert_eq!(link.port().depth().packets, 0);
     link.arrive(Instant::from_millis(10), arrival(1000, VCP), 11, &mut log);
     poll(10, &mut link, &mut log);
@@ -468,19 +468,19 @@ fn a_restart_forgets_queue_and_law() {
     assert_eq!(log.drops, [removed(3), removed(4), removed(10)]);
     assert_eq!(link.port().stats().drops().of(DropCause::Removed), 3);
     assert_eq!(
-        told_old.lock().unwrap().len(),
+        old_events.lock().unwrap().len(),
         heard,
         "the old law is called again"
     );
-    let told_new = told_new.lock().unwrap();
+    let new_events = new_events.lock().unwrap();
     assert!(
-        told_new.contains(&"arrival 1000 behind 0".to_owned()),
-        "{told_new:?}"
+        new_events.contains(&"arrival 1000 behind 0".to_owned()),
+        "{new_events:?}"
     );
-    assert_eq!(told_new.last().unwrap(), "departure 1000 before 0");
+    assert_eq!(new_events.last().unwrap(), "departure 1000 before 0");
     assert!(
-        told_new.contains(&"capacity 500000".to_owned()),
-        "{told_new:?}"
+        new_events.contains(&"capacity 500000".to_owned()),
+        "{new_events:?}"
     );
     assert_eq!(link.port().rate(), Some(500_000));
 }

@@ -103,7 +103,7 @@ impl<L: LinkController> QuickStartLink<L> {
         }
         let wanted = asked.rate.min(most);
         let promised = if repeats > 0 {
-            self.law.promised_beside(now, flow)
+            self.law.promised_again(now, flow)
         } else {
             self.law.promised(now, flow)
         };

@@ -16,7 +16,7 @@ use crate::vcp::scale::{epsilon_q32, ln_gain};
 /// What an OVER takes of a rate: an eighth (β = 0.875), or half of that at first where BISE keeps
 /// the load steady.
 const CUT: u64 = 8;
-const FIRST_CUT_BESIDE_BISE: u64 = 16;
+const FIRST_CUT_WITH_BISE: u64 = 16;
 /// Senders add at most a quarter of their window per interval by AI, however far α has grown.
 const MOST_AI: u128 = 4;
 /// r from which on LOW is MI's more than AI's, in 2^-32: α does not grow meanwhile.
@@ -90,7 +90,7 @@ impl XcpFlows {
         };
         self.alpha_q16 = self.ai.alpha_q16(at, t_rho, GROWTH, 1 << 16);
         self.cut = if r_q32.is_some() && !self.over {
-            FIRST_CUT_BESIDE_BISE
+            FIRST_CUT_WITH_BISE
         } else {
             CUT
         };

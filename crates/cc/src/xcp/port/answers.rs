@@ -68,7 +68,7 @@ impl XcpLink {
         VcpAnswer {
             code: mark.code,
             r: carried.carries_r.then_some(mark.r),
-            t_rho_ms: VcpAnswer::whole_millis(self.vcp_flows.told_interval()),
+            t_rho_ms: VcpAnswer::whole_millis(self.vcp_flows.stated_interval()),
             load_128: load,
             translated: true,
             ..VcpAnswer::default()

@@ -45,9 +45,9 @@ impl XcpLink {
         }
         self.waking = true;
         self.vcp_flows.clear();
-        self.told_us = 0;
+        self.stated_us = 0;
         self.begin(now);
-        self.told_us = header.map_or(0, |header| u64::from(header.rtt_us));
+        self.stated_us = header.map_or(0, |header| u64::from(header.rtt_us));
         self.pools = Pools::default();
         self.seen = Seen::default();
         if self.params.guard {
@@ -96,8 +96,8 @@ impl XcpLink {
         self.offered.begin();
         self.interval = self.control_interval();
         self.due = now + self.look(self.interval);
-        self.told_us /= 2;
-        self.note_told();
+        self.stated_us /= 2;
+        self.note_reported();
         let flows = saturate(self.sums.x() / u128::from(x_of(self.interval).max(1)));
         if let Some(rtts) = &mut self.rtts {
             rtts.age(now, self.interval);
@@ -130,9 +130,9 @@ impl XcpLink {
     }
 
     /// The longest stated RTT bounds how long flows may be silent.
-    pub(super) fn note_told(&mut self) {
-        self.told_us = self.told_us.max(self.sums.told_us());
-        let pause = nanos(self.interval).max(self.told_us * 1000);
+    pub(super) fn note_reported(&mut self) {
+        self.stated_us = self.stated_us.max(self.sums.stated_us());
+        let pause = nanos(self.interval).max(self.stated_us * 1000);
         self.idle_ns = pause.saturating_mul(u64::from(IDLE_INTERVALS));
     }
 
@@ -181,7 +181,7 @@ impl XcpLink {
         } else {
             self.sums.mean_rtt_of_bytes()
         };
-        let plausible = self.sums.told_us() <= rtts.plausible(self.capacity);
+        let plausible = self.sums.stated_us() <= rtts.plausible(self.capacity);
         let slack = if plausible { RTT_SLACK } else { 1 };
         Some(mean.min(needed.saturating_mul(slack)))
     }
@@ -242,7 +242,7 @@ impl XcpLink {
         // A grant that has not arrived counts as traffic.
         let granted = self.granted.until(now);
         let input = rate_q16(bytes.saturating_add(granted), elapsed);
-        let capacity = match self.told_spare {
+        let capacity = match self.stated_spare {
             Some(spare) => to_q16((input >> 16).saturating_add_signed(spare)),
             None => to_q16(self.mean_capacity(elapsed)),
         };
@@ -310,7 +310,7 @@ impl XcpLink {
     /// The first interval lasts as long as the RTTs that show, if they are shorter than it.
     #[cold]
     pub(super) fn settle_first_interval(&mut self) {
-        self.note_told();
+        self.note_reported();
         if let Some(mean) = self.sums.mean_rtt_us() {
             let shown = Duration::from_micros(mean).clamp(MIN_INTERVAL, self.interval);
             self.due = self.started + shown;
@@ -324,7 +324,7 @@ impl XcpLink {
     /// The longest time after which feedback shows: while traffic begins, intervals are shorter
     /// than RTTs.
     pub(super) fn longest(&self) -> Duration {
-        let stated = self.told_us.min(self.sums.most_rtt_us());
+        let stated = self.stated_us.min(self.sums.most_rtt_us());
         self.interval.max(Duration::from_micros(stated))
     }
 }

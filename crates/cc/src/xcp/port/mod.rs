@@ -65,7 +65,7 @@ pub struct XcpLink {
     due: Instant,
     last_arrival: Instant,
     /// The longest RTT stated lately, in µs.
-    told_us: u64,
+    stated_us: u64,
     /// A longer pause means that the port was idle.
     idle_ns: u64,
     /// The traffic begins, or begins again: nothing is known of it.
@@ -87,7 +87,7 @@ pub struct XcpLink {
     leaving: DepartureCompensation,
     policer: Option<Policer>,
     /// Spare bandwidth in bytes per second, where another part measures it.
-    told_spare: Option<i64>,
+    stated_spare: Option<i64>,
     overflow: Overflow,
     seen: Seen,
     totals: Totals,
@@ -107,7 +107,7 @@ impl XcpLink {
             interval: INITIAL_INTERVAL,
             due: now,
             last_arrival: now,
-            told_us: 0,
+            stated_us: 0,
             idle_ns: 0,
             waking: true,
             start: None,
@@ -123,7 +123,7 @@ impl XcpLink {
             newcomers: Newcomers::new(),
             leaving: DepartureCompensation::new(0),
             policer: params.police.then(Policer::new),
-            told_spare: None,
+            stated_spare: None,
             overflow: Overflow::No,
             seen: Seen::default(),
             totals: Totals::default(),
@@ -152,7 +152,7 @@ impl XcpLink {
 
     /// Spare is a measured rate, in bytes per second, and not what the capacity leaves.
     pub(crate) const fn set_spare(&mut self, spare: i64) {
-        self.told_spare = Some(spare);
+        self.stated_spare = Some(spare);
     }
 
     /// Mean RTT over its flows' packets.
@@ -325,7 +325,7 @@ impl LinkController for XcpLink {
             self.mean_rtt_us = micros(INITIAL_INTERVAL);
             self.sums = Sums::new(Some(self.mean_rtt_us));
             self.rtts = Some(RttSketch::new(now));
-            self.told_us = 0;
+            self.stated_us = 0;
             self.overflow = Overflow::No;
             self.begin(now);
         }
@@ -371,7 +371,7 @@ impl LinkController for XcpLink {
         promised.saturating_sub(self.granted.rate())
     }
 
-    fn promised_beside(&self, now: Instant, flow_hash: u32) -> u64 {
+    fn promised_again(&self, now: Instant, flow_hash: u32) -> u64 {
         let alone = self.start.as_ref().is_some_and(|s| s.is_alone(flow_hash));
         if alone {
             0

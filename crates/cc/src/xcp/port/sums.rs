@@ -235,7 +235,7 @@ impl Sums {
     }
 
     /// The longest stated RTT, in µs.
-    pub(crate) fn told_us(&self) -> u64 {
+    pub(crate) fn stated_us(&self) -> u64 {
         u64::from(self.longest_rtt.min(MOST_RTT))
     }
 

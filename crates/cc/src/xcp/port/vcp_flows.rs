@@ -31,7 +31,7 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 /// Most intervals that a look waits for a round trip, however long an RTT the flow states.
 const LONGEST_WAIT: u64 = 8;
 /// Intervals of a look besides those: the first carries the code, and the last is measured.
-const TOLD_AND_MEASURED: u64 = 2;
+const STATED_AND_MEASURED: u64 = 2;
 /// A rate above what is due by this part of itself is OVER.
 const TOO_MUCH: u64 = 16;
 /// The due rate is between 1/`SPREAD` and `SPREAD` times the flow's rate, as a flow that does not
@@ -79,7 +79,7 @@ struct Slot {
     surplus_q16: u64,
     code: VcpCode,
     /// Parts of a look that carry the code; the others carry HIGH.
-    told_for: u64,
+    reported_for: u64,
 }
 
 const EMPTY: Slot = Slot {
@@ -88,12 +88,12 @@ const EMPTY: Slot = Slot {
     since: Instant::ZERO,
     seen: 0,
     part: 0,
-    parts: TOLD_AND_MEASURED + 1,
+    parts: STATED_AND_MEASURED + 1,
     due: 0,
     given: 0,
     surplus_q16: 0,
     code: VcpCode::Low,
-    told_for: 1,
+    reported_for: 1,
 };
 
 /// VCP flows at the port.
@@ -130,7 +130,7 @@ impl VcpFlows {
     }
 
     /// The interval that packets carry.
-    pub(crate) const fn told_interval(&self) -> Duration {
+    pub(crate) const fn stated_interval(&self) -> Duration {
         self.advertised
     }
 
@@ -199,17 +199,17 @@ impl VcpFlows {
     #[inline]
     pub(crate) fn mark(&self, flow_hash: u32, bise: bool) -> VcpMark {
         let slot = self.slots.get(flow_hash);
-        let (r, told_for) = match (slot.code, bise) {
+        let (r, reported_for) = match (slot.code, bise) {
             // Without BISE a LOW gives a sixteenth: its number of intervals makes up half of the
             // difference.
             (VcpCode::Low, false) => {
                 let step = (1 << 16) / PLAIN_LOW;
                 (0, (slot.surplus_q16 + step / 2) / step)
             }
-            _ => (slot.surplus_q16 / BISE_EPSILON, slot.told_for),
+            _ => (slot.surplus_q16 / BISE_EPSILON, slot.reported_for),
         };
         VcpMark {
-            code: match slot.part < told_for {
+            code: match slot.part < reported_for {
                 true => slot.code,
                 false => VcpCode::High,
             },
@@ -276,7 +276,7 @@ impl Slot {
         self.part += 1;
         if rtt > 0 {
             let wait = rtt.div_ceil(advertised.max(1));
-            self.parts = TOLD_AND_MEASURED + wait.clamp(1, LONGEST_WAIT);
+            self.parts = STATED_AND_MEASURED + wait.clamp(1, LONGEST_WAIT);
         }
         if self.part < self.parts {
             return;
@@ -297,11 +297,11 @@ impl Slot {
         if let Some(missing) = self.due.checked_sub(rate) {
             self.surplus_q16 = mul_div(missing, 1 << 16, rate);
             self.code = VcpCode::Low;
-            self.told_for = 1;
+            self.reported_for = 1;
         } else if rate - self.due > rate / TOO_MUCH {
             self.code = VcpCode::Over;
             let far = rate - self.due > self.due / FAR_TOO_MUCH;
-            self.told_for = if far { u64::MAX } else { 1 };
+            self.reported_for = if far { u64::MAX } else { 1 };
         } else {
             self.code = VcpCode::High;
         }
@@ -335,7 +335,7 @@ mod tests {
 
     /// Codes of the packets of one flow whose due rate always covers its request, interval by
     /// interval.
-    fn told_in_turn(rtt: Option<Duration>, bise: bool) -> Vec<VcpCode> {
+    fn reported_in_turn(rtt: Option<Duration>, bise: bool) -> Vec<VcpCode> {
         let (mut guests, interval) = (VcpFlows::new(), Duration::from_millis(100));
         let in_interval = |n: u64| {
             let mut pools = Pools::new(1 << 40, 0, 1, 1);
@@ -360,7 +360,7 @@ mod tests {
             at.windows(2).map(|pair| pair[1] - pair[0]).collect()
         };
         for (rtt, look) in [(None, 3), (Some(20), 3), (Some(100), 3), (Some(400), 6)] {
-            let codes = told_in_turn(rtt.map(Duration::from_millis), true);
+            let codes = reported_in_turn(rtt.map(Duration::from_millis), true);
             assert!(!codes.contains(&VcpCode::Over), "{codes:?}");
             let apart = runs(&codes);
             assert!(apart.len() >= 2, "{rtt:?}: {codes:?}");
@@ -368,10 +368,10 @@ mod tests {
             assert!(later.iter().all(|n| *n == look), "{rtt:?}: {codes:?}");
         }
         // Also with an absurdly long stated round trip.
-        let codes = told_in_turn(Some(Duration::from_secs(3600)), true);
+        let codes = reported_in_turn(Some(Duration::from_secs(3600)), true);
         assert!(runs(&codes).contains(&10), "{codes:?}");
         // A sixteenth per interval is too little growth to wait for.
-        let codes = told_in_turn(None, false);
+        let codes = reported_in_turn(None, false);
         assert!(runs(&codes).iter().all(|n| *n == 1), "{codes:?}");
     }
 }

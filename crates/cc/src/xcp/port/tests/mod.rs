@@ -277,7 +277,7 @@ fn a_long_interval_ends_within_seconds_of_shorter_round_trips() {
 
 /// Mean RTT of a port at 20 Mbit/s whose packets state 50 ms, of which one in `each` is replaced by
 /// a forged one of 84 bytes.
-fn mean_rtt_beside(params: XcpLinkParams, forged: XcpCarried, each: u64) -> Duration {
+fn mean_rtt_with(params: XcpLinkParams, forged: XcpCarried, each: u64) -> Duration {
     let mut link = XcpLink::new(Instant::ZERO, 2_500_000, params);
     let honest = eager(50_000, x_of(ms(50)) * 4 / 83);
     let mut worst = ms(50);
@@ -309,11 +309,11 @@ fn few_bytes_move_the_mean_rtt_by_little() {
     };
     // One in 500 packets, of 84 bytes: 0.01 % of the bytes; one in 50: 0.1 %.
     for (each, most) in [(500, 53), (50, 60)] {
-        let mean = mean_rtt_beside(XcpLinkParams::default(), huge, each);
+        let mean = mean_rtt_with(XcpLinkParams::default(), huge, each);
         assert!(mean <= ms(most), "1 in {each}: {mean:?}");
     }
     // As published, everything is believed.
-    let mean = mean_rtt_beside(published(), huge, 500);
+    let mean = mean_rtt_with(published(), huge, 500);
     assert!(mean >= ms(60_000), "{mean:?}");
 }
 
