@@ -9,7 +9,7 @@
 //! Packets are a type parameter `P`: the TUN driver passes handles of pooled buffers, an emulator
 //! its own; nothing here looks inside one. What a port must know of a packet comes in as an
 //! [`Arrival`](pathmark_cc::Arrival), what is to be written into it goes out through its
-//! [`Owner`](owner::Owner). `now` comes in, deadlines go out. Every buffer has a limit.
+//! [`Owner`]. `now` comes in, deadlines go out. Every buffer has a limit.
 //!
 //! | module | holds |
 //! |---|---|

@@ -6,7 +6,7 @@
 //! needs less leaves the rest to the other. A flow of which some packets carry feedback is in the
 //! first class with all of them. The control law of the port sees its own class only, and as
 //! capacity what the others leave, but never less than its share, and a little more while others
-//! take what it left of that ([`unused`]).
+//! take what it left of that (`unused.rs`).
 
 mod class;
 mod unused;
