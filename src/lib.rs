@@ -13,9 +13,9 @@
 //! plain QUIC, a connection is plain QUIC version 1 on CUBIC.
 //!
 //! This package puts the parts together: endpoints and streams from [`pathmark_transport`], laws
-//! from [`pathmark_cc`], VCP and XCP on the wire from [`vcp_proto`] and [`xcp_proto`]. With feature
-//! `testkit` it has the emulator's test kit, `pathmark_emulator::kit`. Files travel by the package
-//! `pathmark-files`; the `pathmark` command is `pathmark-cli`.
+//! from [`pathmark_cc`], VCP, XCP and Quick-Start on the wire from [`pathmark_protocols`]. With
+//! feature `testkit` it has the emulator's test kit, `pathmark_emulator::kit`. Files travel by the
+//! package `pathmark-files`; the `pathmark` command is `pathmark-cli`.
 //!
 //! ```
 //! use std::sync::Arc;
