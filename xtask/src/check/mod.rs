@@ -95,6 +95,8 @@ const TOOLS: [(&str, &str, &[&str]); 6] = [
             "-p",
             "pathmark-link",
             "-p",
+            "pathmark-protocols",
+            "-p",
             "pathmark-shim",
             "-p",
             "qs-proto",
