@@ -155,9 +155,10 @@ mod tests {
             of("fn f(k: u8) { if let QUICK_START = k {} }"),
             (false, true)
         );
+        assert_eq!(of("fn f() -> &'static str { \"vcp+bise\" }"), (false, true));
         assert_eq!(
             of("fn f() -> &'static str { \"vcp-router\" }"),
-            (false, true)
+            (false, false)
         );
         assert_eq!(of("/// Not for XCP.\nfn f() {}"), (false, false));
         assert_eq!(
