@@ -47,6 +47,7 @@ async fn requests_without_progress_are_reset() {
         let mut drip = link.request(request("PUT", "/y", &[])).await.unwrap();
         let dripping = tokio::spawn(async move {
             while drip.send(b"y"[..].into()).await.is_ok() {
+                // The client's pace is the attack: 20 bytes per second.
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         });
@@ -56,6 +57,7 @@ async fn requests_without_progress_are_reset() {
         let fine = ask(&link, request("GET", "/small", &[]), b"").await;
         assert_eq!(fine.content, b"small");
         dripping.await.unwrap();
+        // The origin counts and reports no event, so the count is sampled.
         while served.origin.counts().timed_out < 7 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -172,6 +174,7 @@ async fn requests_above_the_limit_of_all_connections_are_refused() {
         let link = served.link().await;
         let mut put = link.request(request("PUT", "/x", &[])).await.unwrap();
         put.send(content(2000).into()).await.unwrap();
+        // The file system reports no event to this test, so the directory is sampled.
         while served.names() == ["small"] {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -180,6 +183,7 @@ async fn requests_above_the_limit_of_all_connections_are_refused() {
         let holding = async {
             for _ in 0..10 {
                 put.send(content(2000).into()).await.unwrap();
+                // The client's pace: a transfer of a second, which never stalls for 300 ms.
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
             put.finish(None).await.unwrap();

@@ -131,9 +131,11 @@ impl<P> Port<P> {
     #[must_use]
     pub fn takes_whole(&self, now: Instant, arrival: &Arrival, packets: u32) -> bool {
         let bytes = self.on_wire(self.frame(arrival.bytes, packets), packets);
+        let mut arrival = *arrival;
+        self.law.read(&mut arrival.carried);
         match &self.queues {
             Queues::One(queue, _) => queue.takes_whole(packets, bytes),
-            Queues::Two(separation) => separation.takes_whole(now, arrival, packets, bytes),
+            Queues::Two(separation) => separation.takes_whole(now, &arrival, packets, bytes),
         }
     }
 

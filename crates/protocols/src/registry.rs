@@ -89,10 +89,11 @@ pub fn find(kind: u8) -> Option<&'static dyn Protocol> {
 /// The name of the protocol that feedback is of.
 #[must_use]
 pub fn name_of(feedback: &Feedback) -> Option<&'static str> {
+    let [vcp, xcp, quick_start] = NAMES;
     match feedback {
-        Feedback::Vcp(_) => NAMES.first().copied(),
-        Feedback::Xcp(_) => NAMES.get(1).copied(),
-        Feedback::QuickStart(_) => NAMES.get(2).copied(),
+        Feedback::Vcp(_) => Some(vcp),
+        Feedback::Xcp(_) => Some(xcp),
+        Feedback::QuickStart(_) => Some(quick_start),
         Feedback::Own(own) => find(own.kind).map(Protocol::name),
         _ => None,
     }

@@ -72,8 +72,8 @@ impl Outer for NoHeader {
     }
 }
 
-/// What the shim in front of a UDP payload tells control laws; `packet_bytes` is the length of its
-/// IP packet, `ip` its header. [`Carried::Foreign`] if there is none that is known and sound.
+/// The fields that control laws read in the shim of a UDP payload; `packet_bytes` is the length of
+/// its IP packet, `ip` its header. [`Carried::Foreign`] if there is none that is known and sound.
 #[inline]
 #[must_use]
 pub fn read(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
@@ -105,7 +105,7 @@ fn read_xcp(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
     }
 }
 
-/// What the shim in a UDP datagram inside an IP packet tells control laws, and where it is.
+/// The same for a UDP datagram inside an IP packet, and the place of the shim.
 #[inline]
 #[must_use]
 pub fn find(
@@ -178,8 +178,8 @@ pub fn write(
             answer::answer_payload(payload, answer, hops) == answer::Outcome::Answered
         }
         Answer::Own(answer) => {
-            let shim = declared_len(payload).map_or(0, |len| len);
-            let shim = payload.get_mut(..shim).unwrap_or_default();
+            let len = declared_len(payload).unwrap_or(0);
+            let shim = payload.get_mut(..len).unwrap_or_default();
             registry::find(answer.kind).is_some_and(|own| own.write(answer.words, router.id, shim))
         }
         _ => false,
@@ -243,9 +243,9 @@ fn write_own(
     own.write(answer.words, router, shim) && udp.replace(bytes, offset, shim)
 }
 
-/// True if two datagrams of one sender, sent together, have shims that ports read alike: neither
-/// has one, or both have one of the same kind whose fields ports read from the first alone, or the
-/// same one.
+/// True if a port may read the shim of the first of two datagrams, sent together, for both: neither
+/// has one, or both have one of the same kind. Of XCP and of registered protocols each datagram
+/// states fields of its own, so that the shims must be equal.
 #[inline]
 #[must_use]
 pub fn alike(first: &[u8], other: &[u8]) -> bool {

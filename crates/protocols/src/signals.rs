@@ -57,7 +57,7 @@ pub fn offered_by(law: &Algorithm) -> Vec<Arc<dyn Signal>> {
     std::iter::once(Arc::clone(&own)).chain(others).collect()
 }
 
-/// Replaces XCP's signals of an endpoint by such as count the clouds of its host.
+/// Replaces the XCP signals of an endpoint with ones that count the clouds of its host.
 pub fn count_clouds(config: &mut TransportConfig, clouds: &HostClouds) {
     for signal in &mut config.signals {
         let form = match signal.shim_len() {

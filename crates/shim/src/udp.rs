@@ -113,20 +113,17 @@ impl Datagram {
 
     /// Replaces the bytes of the payload from `offset` on (bytes from the start of the payload) by
     /// `new`, and renews the whole UDP checksum from the difference. False, and nothing changed, if
-    /// they are not all there.
+    /// they are not all there or `new` has an odd length.
     pub fn replace(&self, bytes: &mut [u8], offset: usize, new: &[u8]) -> bool {
-        let whole = |at: usize| at.checked_add(2).is_some_and(|end| end <= new.len());
         let old = self.payload(bytes).get(offset..).unwrap_or_default();
-        if old.len() < new.len() || !new.len().is_multiple_of(2) {
+        let (pairs, rest) = new.as_chunks::<2>();
+        if old.len() < new.len() || !rest.is_empty() {
             return false;
         }
-        (0..new.len()).step_by(2).filter(|at| whole(*at)).all(|at| {
-            let pair = new
-                .get(at..)
-                .and_then(|rest| rest.first_chunk::<2>())
-                .copied();
-            self.rewrite(bytes, offset + at, ChecksumState::Complete, |_| pair)
-        })
+        (offset..)
+            .step_by(2)
+            .zip(pairs)
+            .all(|(at, pair)| self.rewrite(bytes, at, ChecksumState::Complete, |_| Some(*pair)))
     }
 
     /// The checksum of the whole datagram, computed in full (0 written as 0xFFFF). Only for a

@@ -107,6 +107,37 @@ fn rewrites_out_of_reach_are_refused() {
     assert_eq!(bytes[26..28], [0, 0], "no checksum stays none");
 }
 
+/// The checksum after a replacement is the one that a sender computes, at odd places too.
+#[test]
+fn replaced_bytes_renew_the_checksum() {
+    let mut bytes = packet(0, 8 + 11, b"abcdefghijk");
+    let ip = Layout::walk(&bytes).unwrap();
+    let udp = locate(&bytes).unwrap();
+    let checksum = udp.compute_checksum(&bytes, &ip);
+    bytes[26..28].copy_from_slice(&checksum.to_be_bytes());
+    for (offset, new, payload) in [
+        (0, &b"wxyz"[..], &b"wxyzefghijk"[..]),
+        (3, b"123456", b"wxy123456jk"),
+        (9, b"!?", b"wxy123456!?"),
+        (4, b"", b"wxy123456!?"),
+    ] {
+        assert!(udp.replace(&mut bytes, offset, new));
+        assert_eq!(udp.payload(&bytes), payload);
+        let renewed = udp.compute_checksum(&bytes, &ip);
+        assert_eq!(bytes[26..28], renewed.to_be_bytes(), "{offset}");
+    }
+    let before = bytes.clone();
+    for (offset, new) in [
+        (0, &b"odd"[..]),
+        (10, b"xy"),
+        (12, b"xy"),
+        (usize::MAX, b"xy"),
+    ] {
+        assert!(!udp.replace(&mut bytes, offset, new));
+    }
+    assert_eq!(bytes, before);
+}
+
 proptest! {
     #[test]
     fn incremental_equals_full(

@@ -22,7 +22,8 @@
 //! ```
 //!
 //! **Limits.** The thesis has no response to losses; this sender hands its window to CUBIC for a
-//! round trip after each. A receiver can return any rate, as the protocol has no proof of it.
+//! round trip after each loss and each CE mark. A receiver can return any rate, as the protocol has
+//! no proof of it.
 
 #![forbid(unsafe_code)]
 

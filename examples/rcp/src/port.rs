@@ -37,7 +37,7 @@ pub struct RcpLink {
     /// Bytes that arrived since the last update.
     bytes: u64,
     updated: Instant,
-    /// Flows sent since the last update.
+    /// The next update; `None` while no packets arrive and R is C.
     next: Option<Instant>,
 }
 

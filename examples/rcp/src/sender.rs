@@ -1,7 +1,7 @@
 //! The sender's law: it sends at the rate that came back.
 //!
-//! CUBIC controls the window where no router answers, from the window that the last answer gave,
-//! and for a round trip after each loss.
+//! CUBIC controls the window where no router answers, from the window of the last answer on, and
+//! for a round trip after each loss or CE mark.
 
 use pathmark_cc::{
     Acked, Controller, CubicController, Duration, Feedback, Instant, Lost, Metrics, OwnWords,
@@ -18,9 +18,9 @@ const SILENT_ROUNDS: u32 = 4;
 pub struct RcpSender {
     /// The rate that routers offered last, in bytes per second; `None` while CUBIC controls.
     rate: Option<u64>,
-    /// When it came.
+    /// When that offer arrived.
     answered: Instant,
-    /// Answers do not count before: a loss is not made good at once.
+    /// Until then offers do not count: a loss or a CE mark holds for a round trip.
     cut_until: Instant,
     srtt: Duration,
     mtu: u64,
@@ -85,6 +85,25 @@ impl Controller for RcpSender {
         self.leave();
         self.cut_until = now + lost.srtt;
         self.cubic.on_loss(now, lost);
+    }
+
+    fn on_congestion_experienced(&mut self, now: Instant, sent_at: Instant, last_sent: u64) {
+        self.leave();
+        self.cut_until = now + self.srtt;
+        self.cubic
+            .on_congestion_experienced(now, sent_at, last_sent);
+    }
+
+    fn on_spurious_loss(&mut self, now: Instant) {
+        self.cubic.on_spurious_loss(now);
+    }
+
+    fn on_probe_timeout(&mut self, now: Instant) {
+        self.cubic.on_probe_timeout(now);
+    }
+
+    fn on_restart(&mut self, now: Instant, idle: Duration) {
+        self.cubic.on_restart(now, idle);
     }
 
     fn on_persistent_congestion(&mut self, now: Instant) {
@@ -223,5 +242,7 @@ mod tests {
         assert_eq!(sender.window(), cut);
         sender.on_feedback(now + RTT, &answer(7, 2_500_000), &acked(1400));
         assert_eq!(sender.window(), 200_000);
+        sender.on_congestion_experienced(now + RTT, now + RTT, 10);
+        assert!(sender.window() < 150_000);
     }
 }

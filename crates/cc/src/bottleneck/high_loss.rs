@@ -15,7 +15,7 @@ const EVENTS: u32 = 3;
 /// Afterwards the window returns by this part of what arrives per round trip.
 const RETURN_STEP: u64 = 4;
 /// A round trip shows what the path carries if at most this part of its packets was acknowledged
-/// while something besides the window was the limit.
+/// while another limit than the window held the sender.
 const OTHERWISE: u64 = 8;
 /// Round trips in a row with little loss after which the bound ends: the old window may be more
 /// than the path carries by now, so that it is never reached again.
@@ -27,7 +27,7 @@ const LEAST_PACKETS: u64 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HighLossCap {
     acked: u64,
-    /// The part of these that arrived while something besides the window was the limit.
+    /// Packets of `acked` that came while another limit than the window held the sender.
     otherwise: u64,
     /// That was so in the round trip before, whose packets arrive in this one.
     paused: bool,

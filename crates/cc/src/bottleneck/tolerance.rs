@@ -4,8 +4,8 @@ use super::losses::SLACK_PPM;
 use crate::base::arith::nanos;
 use crate::base::{Duration, Instant};
 
-/// Without a declaration, loss above this share is not random, in 10^-6; and a declaration alone
-/// covers no more.
+/// Undeclared loss above this share, in 10^-6, is not random. A declaration alone covers at most
+/// this share.
 pub(crate) const MOST_PPM: u64 = 100_000;
 /// Above this share, `MANY_PACKETS` packets are needed to attest loss. Where many senders with few
 /// packets each overload one hop, the trial of each one takes away too little to show in the loss,

@@ -1,10 +1,10 @@
 //! The sender half of a control law.
 
+use core::fmt;
+
 use crate::base::{Duration, Instant};
 use crate::metrics::Metrics;
 use crate::signals::{Feedback, KnownPath, QuickStartRequest, Request};
-
-use core::fmt;
 
 /// State that a controller keeps with each packet in flight, returned on its ACK or loss.
 ///

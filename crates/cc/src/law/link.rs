@@ -1,10 +1,10 @@
 //! The link half of a control law: one per output port of a router.
 
+use core::fmt;
+
 use crate::base::{Duration, Instant};
 use crate::metrics::LinkMetrics;
 use crate::signals::{Answer, Arrival, CloudEstimate, Upstream};
-
-use core::fmt;
 
 /// The link half of a control law. Its inputs are arrivals, departures, drops and time.
 ///
@@ -93,9 +93,9 @@ pub trait LinkController: Send + fmt::Debug {
     }
 
     /// The rate in bytes per second that the law has promised to flows since its traffic began,
-    /// come or to come, where it knows: no starting rate is granted of that. What the flow with
-    /// `flow_hash`, which asks for a total, was promised itself is not part of it. The question may
-    /// be the first packet after a pause of any length.
+    /// whether their packets have arrived or not; 0 if the law keeps no such sum. Starting rates
+    /// are granted from the remaining capacity. The sum leaves out the flow with `flow_hash`, whose
+    /// request states a total. The request may be the first packet after a pause of any length.
     fn promised(&self, now: Instant, flow_hash: u32) -> u64 {
         let _ = (now, flow_hash);
         0
@@ -116,7 +116,7 @@ pub trait LinkController: Send + fmt::Debug {
         let _ = (now, flow_hash, bytes_per_second);
     }
     /// The port has granted a flow that starts `bytes_per_second` of what another one gives back.
-    /// Its traffic comes as the other's ends, so it is no more than what the law has counted.
+    /// Its packets replace the other flow's, so the law has counted their rate already.
     fn on_dealt_out(&mut self, now: Instant, flow_hash: u32, bytes_per_second: u64) {
         let _ = (now, flow_hash, bytes_per_second);
     }

@@ -12,7 +12,7 @@ pub struct GrantMetrics {
     pub denied_busy: u64,
     /// Denied: too many of one source within a second, or of one that left grants unused.
     pub denied_source: u64,
-    /// Denied: no more grants can be remembered.
+    /// Denied: the port's table of grants is full.
     pub denied_room: u64,
     /// Grants whose traffic did not arrive in time, or of which less than an eighth did.
     pub unused: u64,

@@ -12,10 +12,10 @@ use super::xcp;
 use crate::base::{Duration, Instant};
 use crate::law::{LinkController, Passive};
 use crate::quick_start::QuickStartLink;
-use crate::vcp::{Bise, BiseParams, Draw, Marking};
-use crate::vcp::{Interval, Plain, QueueFilter, VcpLink, VcpLinkParams};
-use crate::xcp::XcpCapacity;
-use crate::xcp::{CloudParams, ExactEstimate, XcpLink, XcpLinkParams};
+use crate::vcp::{
+    Bise, BiseParams, Draw, Interval, Marking, Plain, QueueFilter, VcpLink, VcpLinkParams,
+};
+use crate::xcp::{CloudParams, ExactEstimate, XcpCapacity, XcpLink, XcpLinkParams};
 use crate::xcp_i::XcpILink;
 
 /// Longest automatic interval unless `t_rho_max` says otherwise.

@@ -87,7 +87,7 @@ impl OwnLaw {
 #[derive(Clone)]
 pub(super) struct OwnPort {
     pub(super) name: &'static str,
-    /// The number of the protocol that it answers, 0 to 7.
+    /// The number of the protocol that it answers, 3 to 7.
     pub(super) kind: u8,
     build: Arc<BuildPort>,
 }

@@ -17,7 +17,7 @@ pub enum RegisterError {
         /// The name.
         name: &'static str,
     },
-    /// No registered protocol has this number.
+    /// The number is one of the library's protocols, or above 7.
     #[error("{kind} is not the number of a protocol of one's own: write 3 to 7")]
     BadKind {
         /// The number.
@@ -71,6 +71,7 @@ impl LinkAlgorithm {
     }
 }
 
+/// Kinds 0 to 2 of shims are the library's, and there are eight.
 fn check_kind(kind: u8) -> Result<(), RegisterError> {
     match kind {
         3..=7 => Ok(()),

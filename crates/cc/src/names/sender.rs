@@ -1,12 +1,12 @@
 //! Senders' laws by name.
 
+use core::fmt;
+use core::str::FromStr;
+
 use super::common::{
     BETA, HYSTART, INITIAL_WINDOW, PACE, START, asks_start, initial_window, show_asks_start,
     show_initial_window,
 };
-use core::fmt;
-use core::str::FromStr;
-
 use super::error::ParseError;
 use super::knob::{self, Knob};
 use super::own::{OwnLaw, SENDERS};
@@ -277,7 +277,7 @@ impl Algorithm {
         }
     }
 
-    /// True if the law reads VCP's codes and XCP's headers, by turns.
+    /// True if the law reads both VCP's codes and XCP's headers, one protocol at a time.
     #[must_use]
     pub const fn chooses(&self) -> bool {
         matches!(self.law, Law::Auto(_))

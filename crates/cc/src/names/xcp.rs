@@ -11,8 +11,7 @@ use super::value::{
 };
 use crate::base::Duration;
 use crate::signals::XcpForm;
-use crate::xcp::XcpCapacity;
-use crate::xcp::{CloudParams, ExactEstimate, XcpLinkParams, XcpLoss, XcpParams};
+use crate::xcp::{CloudParams, ExactEstimate, XcpCapacity, XcpLinkParams, XcpLoss, XcpParams};
 
 /// Options of a sender.
 pub(super) const SENDER: &[Knob<XcpParams>] = &[

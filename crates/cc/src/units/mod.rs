@@ -1,7 +1,7 @@
 //! Numbers with units, read and shown exactly, in integers.
 //!
-//! [`RATE`], [`TIME`] and [`BYTES`] are the units that all texts share. A place that reads more, or
-//! treats remainders otherwise, says so in its own [`Units`].
+//! [`RATE`], [`TIME`] and [`BYTES`] are the units that all texts share. A place that reads further
+//! names, or rounds in another way, has a [`Units`] of its own.
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use core::fmt;
 use super::load::Load;
 use crate::signals::{VcpCarried, VcpCode};
 
-/// The fields written into one packet, besides the interval and the load.
+/// The fields that a rule sets in one packet. Interval and load are the port's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The code.

@@ -26,7 +26,7 @@ pub(crate) fn rate_q16(bytes: u64, nanos: u64) -> u64 {
     u64::try_from(wide).map_or(MOST_RATE_Q16, |rate| rate.min(MOST_RATE_Q16))
 }
 
-/// Inter-packet times of so long a time, in 2^-40 s.
+/// `time` as a sum of inter-packet times, in 2^-40 s.
 pub(crate) fn x_of(time: Duration) -> u64 {
     saturate((u128::from(nanos(time)) << 40) / 1_000_000_000)
 }

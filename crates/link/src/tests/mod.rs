@@ -1,5 +1,6 @@
 //! Ports and links under loads.
 
+mod own;
 mod port;
 mod rate;
 mod sharing;

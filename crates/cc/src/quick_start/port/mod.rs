@@ -214,7 +214,7 @@ impl<L: LinkController> QuickStartLink<L> {
     }
 
     /// The rate of a flow while `of` is dealt out among those that asked at `since` or later: an
-    /// equal share if it is one of them, else what is `free` besides.
+    /// equal share if it is one of them, else the `free` rate.
     fn share_given_back(&self, flow: u32, (since, of): (Instant, u64), free: u64) -> u64 {
         if !self.waiting.has(flow, since) {
             return free.saturating_sub(of);

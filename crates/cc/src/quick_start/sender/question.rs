@@ -35,7 +35,7 @@ pub(super) enum Proof {
 }
 
 impl Question {
-    /// True if there is no answer and none is expected any more: answers may take `patience`.
+    /// True if the time for an answer, `patience`, is over.
     pub(super) fn is_over(&self, now: Instant, patience: Duration) -> bool {
         now > self.at + patience
     }

@@ -24,8 +24,8 @@ const MI_RULES_R_Q32: u64 = (1 << 32) / 100;
 /// Senders double α per interval without OVER.
 const GROWTH: AiGrowth = AiGrowth::Doubling { intervals: 1 };
 /// ε_s is tabled for round trips in 1/`PARTS` of an interval, up to a whole one: senders with a
-/// large ε use no more than that. Senders with ε ≤ 1 use up to 2.5, and XCP flows next to them
-/// less.
+/// large ε use one interval at most. Senders with ε ≤ 1 use up to 2.5 intervals; XCP flows then
+/// grow more slowly than these.
 const PARTS: u64 = 32;
 /// No rate change is larger, in 2^-16 bytes per second.
 const MOST: u64 = 1 << 62;

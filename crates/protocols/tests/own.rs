@@ -1,0 +1,190 @@
+//! A registered protocol: its shims in datagrams and packets, and who may register.
+
+use std::thread;
+
+use pathmark_cc::{Answer, Carried, OwnWords};
+use pathmark_protocols::packet::{Row, Target, write_answer};
+use pathmark_protocols::shim::{Carrier, Identity, NoHeader, alike, find, read, write};
+use pathmark_protocols::{Protocol, RegisterError, register};
+use pathmark_shim::Kind;
+use pathmark_shim::frame::{expect, seal};
+use pathmark_shim::ip::Layout;
+use pathmark_shim::udp::{ChecksumState, Datagram};
+
+const LEN: usize = 12;
+
+/// Shims of 12 bytes with one field of 32 bits, which ports lower, and the last router's identity.
+struct Lowered {
+    kind: u8,
+    name: &'static str,
+}
+
+impl Protocol for Lowered {
+    fn kind(&self) -> Kind {
+        Kind::new(self.kind).unwrap()
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn read(&self, payload: &[u8]) -> Option<[u64; 3]> {
+        let &[_, _, _, _, a, b, c, d, ..] = expect::<LEN>(self.kind(), payload).ok()?;
+        Some([u32::from_be_bytes([a, b, c, d]).into(), 0, 0])
+    }
+
+    fn write(&self, [field, _, _]: [u64; 3], router: u16, payload: &mut [u8]) -> bool {
+        let Some([before, _, _]) = self.read(payload) else {
+            return false;
+        };
+        let Some(room) = payload.first_chunk_mut::<LEN>() else {
+            return false;
+        };
+        *room = shim(self.kind, field.min(before) as u32, router);
+        true
+    }
+
+    #[cfg(feature = "transport")]
+    fn signal(&self) -> std::sync::Arc<dyn pathmark_transport::Signal> {
+        std::sync::Arc::new(vcp_proto::VcpEcnSignal)
+    }
+}
+
+fn shim(kind: u8, field: u32, router: u16) -> [u8; LEN] {
+    let mut shim = [0; LEN];
+    shim[4..8].copy_from_slice(&field.to_be_bytes());
+    shim[8..10].copy_from_slice(&router.to_be_bytes());
+    seal(Kind::new(kind).unwrap(), &mut shim);
+    shim
+}
+
+fn answer(kind: u8, field: u64) -> Answer {
+    let words = [field, 0, 0];
+    Answer::Own(OwnWords { kind, words })
+}
+
+fn carried(kind: u8, field: u64) -> Carried {
+    let words = [field, 0, 0];
+    Carried::Own(OwnWords { kind, words })
+}
+
+/// An IPv4 packet with a UDP datagram whose checksum is right.
+fn packet(payload: &[u8]) -> Vec<u8> {
+    let total = u16::try_from(28 + payload.len()).unwrap().to_be_bytes();
+    let udp = u16::try_from(8 + payload.len()).unwrap().to_be_bytes();
+    let mut bytes = vec![0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0];
+    bytes.extend([
+        10, 0, 0, 1, 10, 0, 0, 2, 0x30, 0x39, 0, 0x35, udp[0], udp[1], 0, 0,
+    ]);
+    bytes.extend(payload);
+    let (ip, at) = located(&bytes);
+    let checksum = at.compute_checksum(&bytes, &ip);
+    bytes[26..28].copy_from_slice(&checksum.to_be_bytes());
+    bytes
+}
+
+fn located(bytes: &[u8]) -> (Layout, Datagram) {
+    let ip = Layout::walk(bytes).unwrap();
+    let udp = Datagram::locate(bytes, &ip).unwrap();
+    (ip, udp)
+}
+
+#[test]
+fn shims_are_read_and_answered() {
+    const KIND: u8 = 7;
+    let unread = [&shim(KIND, 900, 0)[..], &[1; 20]].concat();
+    assert_eq!(read(&unread, 1500, &NoHeader), Carried::Foreign);
+    static LOWERED: Lowered = Lowered {
+        kind: KIND,
+        name: "lowered",
+    };
+    register(&LOWERED).unwrap();
+    assert_eq!(read(&unread, 1500, &NoHeader), carried(KIND, 900));
+
+    // A datagram by itself: only its shim changes, and only downwards.
+    let router = Identity::new(3);
+    let mut payload = unread.clone();
+    assert!(write(&mut payload, &answer(KIND, 500), 1500, &router, 1));
+    assert_eq!(payload, [&shim(KIND, 500, 3)[..], &[1; 20]].concat());
+    assert!(!write(&mut payload, &answer(6, 1), 1500, &router, 1));
+    assert!(!write(
+        &mut payload[..LEN - 1],
+        &answer(KIND, 1),
+        1500,
+        &router,
+        1
+    ));
+    payload[5] ^= 1;
+    assert_eq!(read(&payload, 1500, &NoHeader), Carried::Foreign);
+
+    // Inside a packet: the checksum stays the one that a sender would compute.
+    let mut bytes = packet(&unread);
+    let (ip, udp) = located(&bytes);
+    let (seen, carrier) = find(&bytes, &udp, 1500, &NoHeader);
+    assert_eq!(seen, carried(KIND, 900));
+    assert_eq!(carrier, Carrier::Shim { payload: 28 });
+    let target = Target {
+        carrier,
+        segment: None,
+        checksum: ChecksumState::Complete,
+    };
+    let mut row = Row::default();
+    write_answer(
+        &mut bytes,
+        &target,
+        0,
+        &answer(KIND, 100),
+        &router,
+        &mut row,
+    );
+    assert_eq!(
+        udp.payload(&bytes),
+        [&shim(KIND, 100, 3)[..], &[1; 20]].concat()
+    );
+    let renewed = udp.compute_checksum(&bytes, &ip);
+    assert_eq!(bytes[26..28], renewed.to_be_bytes());
+
+    // The second segment of a super-packet, whose checksum offload completes later.
+    let mut two = packet(&[&unread[..], &unread].concat());
+    let target = Target {
+        segment: Some(unread.len()),
+        checksum: ChecksumState::Partial,
+        ..target
+    };
+    write_answer(&mut two, &target, 1, &answer(KIND, 100), &router, &mut row);
+    let segments: Vec<&[u8]> = two[28..].chunks(unread.len()).collect();
+    assert_eq!(segments[0], unread);
+    assert_eq!(segments[1], [&shim(KIND, 100, 3)[..], &[1; 20]].concat());
+    assert!(!alike(segments[0], segments[1]) && alike(segments[0], &unread));
+    assert!(!alike(segments[0], &[1; 32]));
+}
+
+#[test]
+fn one_of_many_registers_a_kind() {
+    static MANY: [Lowered; 4] = [const {
+        Lowered {
+            kind: 5,
+            name: "one-of-many",
+        }
+    }; 4];
+    let results: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = MANY
+            .iter()
+            .map(|one| scope.spawn(|| register(one)))
+            .collect();
+        threads.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let taken = Err(RegisterError::Taken { kind: 5 });
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
+    assert_eq!(results.iter().filter(|result| **result == taken).count(), 3);
+    static VCP: Lowered = Lowered {
+        kind: 0,
+        name: "mine",
+    };
+    assert_eq!(register(&VCP), Err(RegisterError::Taken { kind: 0 }));
+    static NAMED: Lowered = Lowered {
+        kind: 6,
+        name: "xcp",
+    };
+    assert_eq!(register(&NAMED), Err(RegisterError::Name { name: "xcp" }));
+}
