@@ -212,8 +212,7 @@ async fn emulated(args: &Args, name: &str, mode: Mode) -> Outcome {
     Ok(())
 }
 
-/// Namespaces and TUN interfaces where the machine allows them; otherwise it says so and stays in
-/// this process.
+/// Namespaces and TUN interfaces where the machine allows them; otherwise the emulator, after a note.
 fn mode(in_process: bool) -> Result<Mode, Failure> {
     if in_process {
         return Ok(Mode::InProcess);
@@ -227,7 +226,10 @@ fn mode(in_process: bool) -> Result<Mode, Failure> {
             prefix: vec![super::ROUTER.to_owned()],
         })),
         Err(error) if error.is_forbidden() => {
-            output::note!("{error}; showing this library alone, with routers inside this process");
+            output::note!(
+                "{error}; emulating this library alone, under a virtual clock. For real hosts next \
+                 to the kernel's TCP, allow user namespaces and /dev/net/tun"
+            );
             Ok(Mode::InProcess)
         }
         Err(error) => Err(Failure::from(error)),
