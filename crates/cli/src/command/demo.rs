@@ -212,7 +212,7 @@ async fn emulated(args: &Args, name: &str, mode: Mode) -> Outcome {
     Ok(())
 }
 
-/// Namespaces and TUN interfaces where the machine allows them; otherwise the emulator, after a note.
+/// Namespaces and TUN interfaces where the machine allows them; otherwise a note, and the emulator.
 fn mode(in_process: bool) -> Result<Mode, Failure> {
     if in_process {
         return Ok(Mode::InProcess);
