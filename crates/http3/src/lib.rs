@@ -15,6 +15,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod blocking;
 pub mod client;
 pub mod fields;
 pub mod origin;

@@ -16,6 +16,7 @@ use super::error::GetError;
 use super::part::PartFile;
 use super::plan::{Arriving, Part, Step, decide};
 use super::request::{Client, Exchange};
+use crate::blocking::blocking;
 use crate::fields::{EntityTag, PathName, Sha256Digest};
 use crate::plan::{WANT_REPR_DIGEST, digest_in};
 use crate::root::{Existing, KeepError, open_directory};
@@ -260,11 +261,4 @@ async fn receive(
     });
     kept.await??;
     Ok(fetched)
-}
-
-/// Runs what may block on a thread for that.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(io::Error::other)
 }

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::error::PutError;
 use super::request::{Client, Exchange};
+use crate::blocking::blocking;
 use crate::fields::{PathName, Sha256Digest, sha256_field};
 use crate::plan::{REPR_DIGEST, digest_in};
 use crate::resource::{Kind, Stat};
@@ -140,11 +141,4 @@ async fn send(
     set(&mut trailers, REPR_DIGEST, &sha256_field(&sha256));
     exchange.finish(Some(trailers)).await?;
     Ok(sha256)
-}
-
-/// Runs what may block on a thread for that.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(io::Error::other)
 }

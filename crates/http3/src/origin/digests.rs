@@ -63,6 +63,10 @@ impl Digests {
             return Ok(digest);
         }
         let _place = self.places.acquire().await.map_err(io::Error::other)?;
+        // Another request may have computed it meanwhile.
+        if let Some(digest) = self.known(stat) {
+            return Ok(digest);
+        }
         let cancel = Cancel::default();
         let (flag, file) = (cancel.flag(), Arc::clone(file));
         let hashing = tokio::task::spawn_blocking(move || hash_file(&file, &flag));

@@ -4,8 +4,9 @@ use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
 
-use super::send::{Broken, Exchange, blocking};
+use super::send::{Broken, Exchange};
 use super::shared::now;
+use crate::blocking::blocking;
 use crate::plan::{self, Ask, listing};
 use crate::root::Entries;
 

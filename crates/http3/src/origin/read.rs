@@ -7,8 +7,9 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
 use super::list::list;
-use super::send::{Broken, Exchange, blocking, digest_of};
+use super::send::{Broken, Exchange, digest_of};
 use super::shared::{Shared, now};
+use crate::blocking::blocking;
 use crate::fields::{Sha256Digest, sha256_field};
 use crate::plan::{self, Ask, FilePlan, HashAt, Piece, Reply, problem};
 use crate::resource::Stat;

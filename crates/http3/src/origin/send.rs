@@ -163,15 +163,6 @@ fn read(file: &Arc<File>, from: u64, end: u64) -> JoinHandle<io::Result<Bytes>> 
     tokio::task::spawn_blocking(move || read_piece(&file, from, end))
 }
 
-/// Runs what may block on a thread for that.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(io::Error::other)
-}
-
 /// The digest of what a hasher has seen.
 pub(super) fn digest_of(hasher: Sha256) -> Sha256Digest {
     hasher.finalize().into()

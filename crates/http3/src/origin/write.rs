@@ -10,8 +10,9 @@ use http::{HeaderMap, Response, StatusCode};
 use sha2::{Digest, Sha256};
 
 use super::read::refusal;
-use super::send::{Broken, Exchange, blocking, digest_of};
+use super::send::{Broken, Exchange, digest_of};
 use super::shared::{Shared, now};
+use crate::blocking::blocking;
 use crate::fields::Sha256Digest;
 use crate::plan::{self, Ask, Reply, problem};
 use crate::root::{Draft, Existing, KeepError, Placed, RootError, names_stat};
