@@ -141,11 +141,16 @@ impl LinkSpec {
     /// Its controller grants starting rates or (`false`) does not.
     ///
     /// # Errors
-    /// There is no controller.
+    /// There is no controller, or its law cannot grant.
     pub fn set_grants(&mut self, grants: bool) -> Result<(), &'static str> {
         let law = self.controller.take();
         let law = law.ok_or("only a port with a `controller` grants starting rates: add one")?;
-        self.controller = Some(law.with_grants(grants));
+        let law = law.with_grants(grants);
+        let refused = grants && !law.grants();
+        self.controller = Some(law);
+        if refused {
+            return Err("a port with this `controller` grants no starting rates: remove the key");
+        }
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use pathmark_cc::{LinkAlgorithm, Passive};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -204,4 +205,21 @@ fn queues_without_limit_hold_a_bdp() {
     assert_eq!(spec.limit(None), Limit::Packets(100));
     spec.queue.limit = Some("0.25bdp".parse().unwrap());
     assert_eq!(spec.limit(None), Limit::Bytes(62_500));
+}
+
+#[test]
+fn a_law_that_cannot_grant_refuses_to() {
+    LinkAlgorithm::register("grants-nothing", 7, |_, _, _| Box::new(Passive)).unwrap();
+    let keys = |grant| format!("rate = \"1Mbit\"\ncontroller = \"grants-nothing\"\n{grant}");
+    for reader in [Reader::Router, Reader::Emulator] {
+        let error = check(reader, &keys("grant = true")).unwrap_err();
+        assert!(
+            error.contains(":4:") && error.contains("remove the key"),
+            "{error}"
+        );
+        for fine in ["grant = false", ""] {
+            let link = check(reader, &keys(fine)).unwrap();
+            assert!(link.controller.is_some_and(|law| !law.grants()), "{fine}");
+        }
+    }
 }
