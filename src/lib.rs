@@ -1,4 +1,4 @@
-//! Reliable streams over UDP with explicit congestion feedback from routers on the path.
+//! A QUIC version 1 transport whose congestion control reads what routers on the path report.
 //!
 //! ```text
 //!  application ──streams──► Connection ──request in a shim──► routers ──their load──► receiver
@@ -6,16 +6,17 @@
 //!                               └── window and pace by the answer ◄── encrypted ACKs ────┘
 //! ```
 //!
-//! TCP and other QUIC libraries infer a path's load from loss and delay; pathmark reads it.
-//! Routers on the path write their load into a small shim in front of each packet: VCP's code, with
-//! the extensions BISE and WLTE, or XCP's grants of rate. The receiver returns it inside encrypted
-//! acknowledgements, and a congestion controller obeys. Where no router answers, or the peer is
-//! plain QUIC, a connection is plain QUIC version 1 on CUBIC.
+//! Routers on the path write their load, or a rate, into a small header (the shim) in front of each
+//! packet. The receiver returns it inside encrypted acknowledgements, and the sender's congestion
+//! controller follows it. Where no router answers, or the peer is another QUIC implementation, a
+//! connection is plain QUIC on CUBIC.
 //!
-//! This package puts the parts together: endpoints and streams from [`pathmark_transport`], laws
-//! from [`pathmark_cc`], VCP, XCP and Quick-Start on the wire from [`pathmark_protocols`]. With
-//! feature `testkit` it has the emulator's test kit, `pathmark_emulator::kit`. Files travel by the
-//! package `pathmark-files`; the `pathmark` command is `pathmark-cli`.
+//! # When to use it
+//!
+//! It serves long, fat or lossy paths whose bottleneck router runs `vcp-router`. Without such a
+//! router it is one more QUIC library: `bbr` is then the law for random loss.
+//!
+//! # Example
 //!
 //! ```
 //! use std::sync::Arc;
@@ -53,6 +54,63 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Choosing a controller
+//!
+//! [`transport_config`] takes a law by its name:
+//!
+//! | name | when |
+//! |---|---|
+//! | `auto` | the default: the richest signal that the routers answer, else CUBIC |
+//! | `vcp+bise+wlte` | routers send the load codes of VCP, the Variable-structure congestion Control Protocol, with its Bandwidth-Independent Start-up (BISE) and Wireless Loss Tolerant (WLTE) Extensions |
+//! | `xcp` | routers grant rates by XCP, the eXplicit Control Protocol |
+//! | `xcp-i` | the same across routers without XCP; feature `xcp-i` has the hosts' half |
+//! | `cubiq`, `ada` | routers approve a starting rate by Quick-Start; CUBIC or NewReno goes on |
+//! | `bbr` | no routers; random loss or deep buffers |
+//! | `cubic`, `newreno` | no routers; the standard laws |
+//!
+//! A law of your own implements [`cc::Controller`]; the feature `testkit` tests it over emulated
+//! paths. [`cc`] lists the options in brackets, as in `vcp[epsilon=0.0625]`.
+//!
+//! # Reading the path
+//!
+//! [`Connection::path_report`] names the router at the bottleneck and its latest feedback.
+//! [`PathReport::bounded_by`] has the shares of time in which the application, the peer, buffers,
+//! the window or routers held the sender back; `controller.fallback` says why CUBIC is in control.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `xcp-i` | the module `xcp_i`: hosts that answer XCP-i routers |
+//! | `testkit` | the module `testkit`: emulated paths for tests of control laws |
+//! | `native-certs` | `tls::Trust::platform`: the system's certificate authorities |
+//!
+//! None is on by default.
+//!
+//! # Tuning for long fat paths
+//!
+//! - [`Endpoint::set_receive_memory`]: a receiver may hold half of it for one connection. A path of
+//!   10 Gbit/s and 720 ms takes 8 GiB.
+//! - [`StreamsConfig`]: the windows that a receiver promises at first. [`transport_config`] raises
+//!   them for laws that routers may grant rates.
+//! - [`TransportConfig::known_rate`]: with a law that asks for a starting rate, the sender asks for
+//!   this one before the handshake is complete.
+//! - [`Endpoint::socket_buffers`]: the sizes that the kernel granted. `net.core.rmem_max` and
+//!   `net.core.wmem_max` bound them.
+//! - [`TransportConfig::max_idle_timeout`]: longer than the longest outage.
+//!
+//! # TLS and security
+//!
+//! TLS 1.3 is always on. [`tls::Trust`] takes certificate authorities or the pin of one
+//! certificate. Shims are in clear text, and routers on the path can write any mark. This changes
+//! the rate of a flow, not its data. `SECURITY.md` in the repository has the threat model.
+//!
+//! # Packages
+//!
+//! Endpoints and streams are those of [`pathmark_transport`], laws of [`pathmark_cc`], protocols on
+//! the wire of [`pathmark_protocols`]. Files travel by the package `pathmark-files`; the command is
+//! `pathmark-cli`. Version 0.1 is unreleased, and its API may change.
 
 #![forbid(unsafe_code)]
 

@@ -75,6 +75,40 @@ fn without_namespaces_routers_run_in_the_process() {
     assert_eq!(figures["runs"].as_array().unwrap().len(), 2);
 }
 
+#[test]
+fn rounds_differ_and_give_one_picture_and_a_verdict() {
+    let here = TempDir::new().unwrap();
+    let picture = here.path().join("picture.svg");
+    let path = picture.to_str().unwrap();
+    let rounds = ["--in-process", "--scenario", "wireless", "--rounds", "2"];
+    let (figures, _out) = demo(&[&rounds[..], &["--figure", path]].concat());
+    let runs = figures["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 4);
+    let of = |round: u64| {
+        let mut found = runs.iter().filter(move |run| run["seed"] == round);
+        found.find(|run| run["stack"] == "pathmark cubic").unwrap()["links"][0].clone()
+    };
+    assert_ne!(of(1), of(2), "rounds lose the same packets");
+    let verdict = figures["verdict"].as_str().unwrap();
+    assert!(
+        verdict.starts_with("With 0.3 % random loss, pathmark auto"),
+        "{verdict}"
+    );
+    let svg = std::fs::read_to_string(picture).unwrap();
+    assert!(svg.contains("Last file complete, 0.3 % random loss"));
+}
+
+#[test]
+fn a_picture_of_another_kind_is_refused_before_anything_runs() {
+    let output = Command::new(env!("CARGO_BIN_EXE_pathmark"))
+        .args(["demo", "--figure", "a.gif"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains(".svg or .png"), "{stderr}");
+}
+
 /// Packets that a link dropped or lost are lost to their sender, too.
 fn nothing_is_written_unasked_and_losses_are_counted_at_the_end(mode: &[&str]) {
     let here = TempDir::new().unwrap();

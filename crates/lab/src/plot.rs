@@ -1,9 +1,11 @@
 //! Line charts and heat maps as SVG and PNG, with a font of their own so that they look the same on
 //! every machine.
 
+mod bars;
 mod clip;
 mod heat;
 mod legend;
+mod paint;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +17,7 @@ use plotters::prelude::*;
 use plotters::style::register_font;
 
 pub use heat::{HeatCell, HeatColour, HeatMap, HeatPanel};
+use paint::{Paint, paints};
 
 /// A chart that cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +36,10 @@ pub struct Figure {
     pub columns: usize,
     /// The panels.
     pub panels: Vec<Panel>,
+    /// Width and height of a panel, pixels; by default 560 and 300.
+    pub panel_size: Option<(u32, u32)>,
+    /// A line at the bottom, such as where the figures are from.
+    pub footer: Option<String>,
 }
 
 /// One chart.
@@ -50,10 +57,12 @@ pub struct Panel {
     pub y_max: Option<f64>,
     /// Logarithmic horizontal axis.
     pub log_x: bool,
-    /// Names for x = 0, 1, … in place of numbers.
+    /// Names for x = 0, 1, … instead of numbers. Points of marked lines are bars.
     pub categories: Vec<String>,
     /// The lines.
     pub lines: Vec<Line>,
+    /// No legend: categories or the title name the lines.
+    pub without_legend: bool,
 }
 
 /// One line of a chart.
@@ -71,42 +80,14 @@ pub struct Line {
     pub marked: bool,
     /// Error bars: at which x, from where, to where.
     pub bars: Vec<(f64, f64, f64)>,
-    /// Which colour it has; by default the next one. Lines of different panels that show the same
-    /// thing are given the same number.
+    /// Which colour it has, unless its label names a law; by default the next one. Lines of
+    /// different panels that show the same thing have the same number.
     pub colour: Option<usize>,
 }
 
 const PANEL: (u32, u32) = (560, 300);
 const HEAD: u32 = 48;
-/// Colours that stay distinct with the common forms of colour blindness (Okabe and Ito, 2008).
-const FIRST_COLOURS: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(0, 0, 0),
-];
-
-/// The colour with this number: after the first ones come darker ones, and then lighter ones.
-fn colour(number: usize) -> RGBColor {
-    let place = number % FIRST_COLOURS.len();
-    let RGBColor(red, green, blue) = FIRST_COLOURS.get(place).copied().unwrap_or(BLACK);
-    // Half way to black or to white; black itself has only the latter.
-    let towards = match (
-        number / FIRST_COLOURS.len() % 3,
-        place + 1 == FIRST_COLOURS.len(),
-    ) {
-        (0, _) => return RGBColor(red, green, blue),
-        (1, false) => 0,
-        (1, true) => 96,
-        (_, false) => 255,
-        (_, true) => 192,
-    };
-    let mix = |part: u8| u8::try_from((u16::from(part) + towards) / 2).unwrap_or(u8::MAX);
-    RGBColor(mix(red), mix(green), mix(blue))
-}
+const FOOT: u32 = 22;
 
 impl Figure {
     /// Writes it as SVG.
@@ -133,7 +114,12 @@ impl Figure {
         let columns = self.columns.max(1);
         let rows = self.panels.len().div_ceil(columns).max(1);
         let scale = |n: usize, unit| u32::try_from(n).unwrap_or(1) * unit;
-        (scale(columns, PANEL.0), scale(rows, PANEL.1) + HEAD)
+        let (wide, high) = self.panel_size.unwrap_or(PANEL);
+        (scale(columns, wide), scale(rows, high) + HEAD + self.foot())
+    }
+
+    fn foot(&self) -> u32 {
+        if self.footer.is_some() { FOOT } else { 0 }
     }
 
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), String> {
@@ -145,6 +131,13 @@ impl Figure {
         let mut rest = head;
         for line in lines {
             rest = rest.titled(&line, ("sans-serif", size)).map_err(text)?;
+        }
+        let high = body.dim_in_pixel().1;
+        let (body, foot) = body.split_vertically(high.saturating_sub(self.foot()));
+        if let Some(footer) = &self.footer {
+            let style = ("sans-serif", 12).into_font().color(&BLACK.mix(0.7));
+            foot.draw(&Text::new(footer.as_str(), (12, 4), style))
+                .map_err(text)?;
         }
         let columns = self.columns.max(1);
         let rows = self.panels.len().div_ceil(columns).max(1);
@@ -172,9 +165,15 @@ impl Panel {
         let x_max = self
             .x_max
             .unwrap_or_else(|| most(&mut points().map(|p| p.0)));
+        // Numbers stand above bars.
+        let room = if self.categories.is_empty() {
+            1.05
+        } else {
+            1.12
+        };
         let y_max = self
             .y_max
-            .unwrap_or_else(|| 1.05 * most(&mut points().map(|p| p.1).chain(bars())));
+            .unwrap_or_else(|| room * most(&mut points().map(|p| p.1).chain(bars())));
         // An axis needs an extent, also of a run in which nothing happened.
         let (x_max, y_max) = (positive(x_max), positive(y_max));
         let legend = self.legend(area.dim_in_pixel().0);
@@ -242,23 +241,37 @@ impl Panel {
                 .disable_x_mesh();
         }
         mesh.draw()?;
-        let colours: Vec<RGBColor> = self.drawn().map(|(_, colour)| colour).collect();
-        let mut next = colours.iter();
+        if !self.categories.is_empty() {
+            self.draw_bars(chart, y_max)?;
+        }
+        let paints: Vec<Paint> = self.drawn().map(|(_, paint)| paint).collect();
+        let mut next = paints.iter();
         let mut labels_above = 1;
         for line in &self.lines {
             let clipped = clip::clip(&line.points, x_max, y_max);
             if line.reference || line.expected_of.is_some() {
-                let colour = line.expected_of.and_then(|index| colours.get(index));
-                let style = colour.copied().unwrap_or(BLACK).mix(0.6).stroke_width(1);
+                let paint = line.expected_of.and_then(|index| paints.get(index));
+                let colour = paint.map_or(BLACK, |paint| paint.colour);
+                let style = colour.mix(0.6).stroke_width(1);
                 for part in clipped.parts {
                     chart.draw_series(DashedLineSeries::new(part, 5, 4, style))?;
                 }
                 continue;
             }
-            let colour = next.next().copied().unwrap_or(BLACK);
+            let paint = next.next().copied();
+            let colour = paint.map_or(BLACK, |paint| paint.colour);
+            if self.is_bar(line) {
+                continue;
+            }
+            let style = colour.stroke_width(2);
             for part in clipped.parts {
-                let series = LineSeries::new(part, colour.stroke_width(2));
-                chart.draw_series(series)?;
+                match paint.and_then(|paint| paint.dash) {
+                    Some((on, off)) => {
+                        let series = DashedLineSeries::new(part, on, off, style);
+                        chart.draw_series(series)?;
+                    }
+                    None => drop(chart.draw_series(LineSeries::new(part, style))?),
+                }
             }
             if line.marked {
                 let within = |(x, y): &&(f64, f64)| *x <= x_max && *y <= y_max;
@@ -291,11 +304,13 @@ impl Panel {
         Ok(())
     }
 
-    /// The lines that have a colour of their own, each with it.
-    fn drawn(&self) -> impl Iterator<Item = (&Line, RGBColor)> {
+    /// The lines that have a colour of their own, each with its paint.
+    fn drawn(&self) -> impl Iterator<Item = (&Line, Paint)> {
         let own = |line: &&Line| !line.reference && line.expected_of.is_none();
-        let lines = self.lines.iter().filter(own).enumerate();
-        lines.map(|(place, line)| (line, colour(line.colour.unwrap_or(place))))
+        let lines = || self.lines.iter().filter(own);
+        let labels = lines().map(|line| (line.label.as_deref(), line.colour));
+        let paints = paints(&labels.collect::<Vec<_>>());
+        lines().zip(paints)
     }
 }
 

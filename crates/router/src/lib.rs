@@ -1,5 +1,7 @@
 //! A userspace router whose ports mark load into the packets that pass.
 //!
+//! Operators run its program `vcp-router`; the library is for programs that embed a router.
+//!
 //! ```text
 //!   tun      Device ─► Driver ◄─ deadlines, signals, status          system calls, clock
 //!              │          │

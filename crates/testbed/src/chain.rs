@@ -132,6 +132,8 @@ pub struct Chain {
     /// Nodes between routers.
     wires: Vec<Node>,
     addresses: Addresses,
+    /// The first router's seed.
+    seed: u64,
 }
 
 #[derive(Debug)]
@@ -154,6 +156,20 @@ impl Chain {
         Self::with_addresses(program, mtu, hops, Addresses::V4)
     }
 
+    /// The same with the seed of what the first router draws at random; the next one has the next
+    /// seed. [`new`](Self::new) has 1.
+    ///
+    /// # Errors
+    /// [`ChainError`].
+    pub fn seeded(
+        program: RouterProgram,
+        mtu: u32,
+        hops: &[Hop],
+        seed: u64,
+    ) -> Result<Self, ChainError> {
+        Self::build(program, mtu, hops, Addresses::V4, seed)
+    }
+
     /// The same with other addresses.
     ///
     /// # Errors
@@ -163,6 +179,16 @@ impl Chain {
         mtu: u32,
         hops: &[Hop],
         addresses: Addresses,
+    ) -> Result<Self, ChainError> {
+        Self::build(program, mtu, hops, addresses, 1)
+    }
+
+    fn build(
+        program: RouterProgram,
+        mtu: u32,
+        hops: &[Hop],
+        addresses: Addresses,
+        seed: u64,
     ) -> Result<Self, ChainError> {
         let bed = Testbed::new()?;
         let (sender, receiver) = (bed.node("sender")?, bed.node("receiver")?);
@@ -208,6 +234,7 @@ impl Chain {
             files,
             wires,
             addresses,
+            seed,
         };
         for (index, hop) in hops.iter().enumerate() {
             let config = chain.config(index, hop, mtu);
@@ -282,7 +309,7 @@ impl Chain {
         });
         let [left, right] = fds;
         format!(
-            "id = {id}\ncontrol = \"{control}\"\nseed = {id}\n\n\
+            "id = {id}\ncontrol = \"{control}\"\nseed = {seed}\n\n\
              [[port]]\nname = \"forward\"\nfd = {right}\nmtu = {mtu}\n{forward}\n\n\
              [[port]]\nname = \"reverse\"\nfd = {left}\nmtu = {mtu}\n{reverse}\n\n\
              [[route]]\nprefix = \"{receiver}\"\nport = \"forward\"\n\n\
@@ -290,6 +317,7 @@ impl Chain {
             receiver = IpNet::from(self.addresses.receiver()),
             sender = IpNet::from(self.addresses.sender()),
             id = index + 1,
+            seed = self.seed.saturating_add(index as u64),
             control = self.control(index).display(),
             forward = hop.forward,
             reverse = hop.reverse,

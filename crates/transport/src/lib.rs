@@ -1,5 +1,7 @@
 //! QUIC v1 as a sans-I/O state machine for reliable streams, with explicit feedback from the path.
 //!
+//! Applications use the package `pathmark`, which puts this one, laws and protocols together.
+//!
 //! ```text
 //!   application ──streams──► Connection ──datagrams──► driver (tokio, emulator) ──► UDP
 //!                               │  ▲

@@ -66,7 +66,7 @@ enum Command {
     Put(put::Args),
     /// Run a scenario under a virtual clock: the same endpoints and routers, without a network
     Emulate(emulate::Args),
-    /// Compare control laws over a grid of paths, and draw where each is best
+    /// Compare control laws over a grid of paths, and draw each law's figures
     Compare(compare::Args),
     /// Join the runs of a sweep that was split among jobs
     Merge(emulate::MergeArgs),

@@ -38,11 +38,16 @@ pub struct Sample {
 }
 
 impl Bed {
-    /// Builds it and starts the router.
+    /// Builds it and starts the router. Rounds differ in the packets that the router loses.
     ///
     /// # Errors
     /// If the machine forbids namespaces or TUN interfaces, or the router does not start.
-    pub fn new(scenario: &Scenario, stack: &Stack, program: RouterProgram) -> Result<Self> {
+    pub fn new(
+        scenario: &Scenario,
+        stack: &Stack,
+        program: RouterProgram,
+        round: u32,
+    ) -> Result<Self> {
         let (rate, delay) = (scenario.rate_bps, scenario.delay_ms);
         let rtt = 2 * delay;
         let mut forward = format!(
@@ -65,7 +70,7 @@ delay = "{delay}ms"
 queue = {{ kind = "droptail", limit = "4bdp", rtt = "{rtt}ms" }}
 "#
         );
-        let chain = Chain::new(program, MTU, &[Hop { forward, reverse }])?;
+        let chain = Chain::seeded(program, MTU, &[Hop { forward, reverse }], u64::from(round))?;
         Ok(Self { chain })
     }
 

@@ -23,7 +23,7 @@ pub(super) async fn measure(run: &Run, limit: Duration) -> Result<Measured> {
         bail!("the kernel's TCP does not run in-process");
     };
     let port = run.stack.link_controller();
-    let text = scenario(&run.scenario, algorithm, &port, limit);
+    let text = scenario(run, algorithm, &port, limit);
     let emulated = Emulated::parse(Path::new("demo.toml"), &text)?;
     let mut series = Series::new(&run.scenario, &run.meters);
     let begun = now();
@@ -43,7 +43,7 @@ pub(super) async fn measure(run: &Run, limit: Duration) -> Result<Measured> {
 }
 
 /// The path and the flows in the keys of the emulator's scenario files.
-fn scenario(scenario: &Scenario, algorithm: &Algorithm, port: &str, limit: Duration) -> String {
+fn scenario(run: &Run, algorithm: &Algorithm, port: &str, limit: Duration) -> String {
     let Scenario {
         name,
         rate_bps,
@@ -51,9 +51,10 @@ fn scenario(scenario: &Scenario, algorithm: &Algorithm, port: &str, limit: Durat
         loss,
         files,
         bytes,
-    } = scenario;
+    } = &run.scenario;
     let mut text = format!(
         r#"name = "{name}"
+seed = {}
 duration = "{}ms"
 sample = "{}ms"
 [[link]]
@@ -68,6 +69,7 @@ queue = {{ kind = "droptail", limit = "1bdp", separate = false }}
 loss = {{ kind = "bernoulli", per = {loss:?} }}
 reverse = {{ queue = {{ kind = "droptail", limit = "4bdp" }} }}
 "#,
+        run.round,
         limit.as_millis(),
         SAMPLE.as_millis(),
     );

@@ -10,6 +10,7 @@ use super::run::Measured;
 struct Row {
     completions: Vec<Option<f64>>,
     mean: Option<f64>,
+    last: Option<f64>,
     utilization: f64,
     queue_ms: f64,
     drops: u64,
@@ -25,6 +26,7 @@ impl Row {
         Self {
             mean: all.then(|| done.iter().sum::<f64>() / done.len() as f64),
             completions,
+            last: run.last_s(),
             utilization: bottleneck.and_then(|l| l.utilization).unwrap_or(0.0),
             queue_ms: bottleneck.and_then(|l| l.queue_ms).map_or(0.0, |q| q.mean),
             drops: bottleneck.map_or(0, |l| l.drops),
@@ -45,10 +47,11 @@ pub fn table(runs: &[Measured]) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         out,
-        "{:9} {:24} {:width$} {:>7} {:>6} {:>6} {:>9} {:>6} {:>6}",
+        "{:9} {:24} {:width$} {:>8} {:>8} {:>6} {:>6} {:>9} {:>6} {:>6}",
         "path",
         "stack",
         "files done after [s]",
+        "last",
         "mean",
         "util.",
         "Jain",
@@ -64,12 +67,13 @@ pub fn table(runs: &[Measured]) -> String {
             .iter()
             .map(|done| done.map_or_else(|| "      –".to_owned(), |s| format!("{s:7.1}")))
             .collect();
-        let mean = row
-            .mean
-            .map_or_else(|| "not done".to_owned(), |s| format!("{s:.1} s"));
+        let seconds =
+            |time: Option<f64>| time.map_or_else(|| "not done".to_owned(), |s| format!("{s:.1} s"));
+        let (last, mean) = (seconds(row.last), seconds(row.mean));
         let _ = writeln!(
             out,
-            "{:9} {:24} {completions:width$} {mean:>7} {:5.0}% {:6.3} {:6.0} ms {:6} {:6}",
+            "{:9} {:24} {completions:width$} {last:>8} {mean:>8} {:5.0}% {:6.3} {:6.0} ms \
+             {:6} {:6}",
             run.result.scenario,
             run.stack,
             row.utilization * 100.0,
@@ -151,6 +155,7 @@ pub fn figure(runs: &[Measured]) -> Figure {
             .into(),
         columns: 4,
         panels,
+        ..Figure::default()
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Run {
     pub stack: Stack,
     /// One per file.
     pub meters: Vec<Arc<Meter>>,
+    /// Number of the round, from 1: rounds differ in which packets are lost.
+    pub round: u32,
 }
 
 /// What came of a run.
@@ -53,6 +55,16 @@ pub struct Measured {
     pub queue_ms: Vec<(f64, f64)>,
 }
 
+impl Measured {
+    /// Seconds until the last file was complete, if all are.
+    #[must_use]
+    pub fn last_s(&self) -> Option<f64> {
+        let times = self.result.flows.iter().map(|flow| flow.completion_s);
+        let times: Option<Vec<f64>> = times.collect();
+        times?.into_iter().reduce(f64::max)
+    }
+}
+
 impl Run {
     /// A run that has not begun.
     #[must_use]
@@ -62,6 +74,7 @@ impl Run {
             meters: meters.collect(),
             scenario,
             stack,
+            round: 1,
         }
     }
 
@@ -77,7 +90,7 @@ impl Run {
         };
         let prepared = transfer::prepare(&self.meters).await?;
         let mut throughput = Throughput::new(&self.meters);
-        let bed = Bed::new(&self.scenario, &self.stack, program)?;
+        let bed = Bed::new(&self.scenario, &self.stack, program, self.round)?;
         let (begun, begun_unix) = self.begin();
         let done = self.through(prepared, &bed);
         let figures = throughput.watch(begun, limit, done).await?;
@@ -160,7 +173,7 @@ impl Run {
             .collect();
         RunResult {
             scenario: self.scenario.name.to_owned(),
-            seed: 1,
+            seed: u64::from(self.round),
             simulated_s: seconds,
             wall_s: seconds,
             packets: 0,
@@ -254,4 +267,14 @@ pub(super) fn unix_s() -> f64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// Today in UTC, as `2026-01-31`.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a picture says when it was measured"
+)]
+pub(super) fn today() -> String {
+    let now = time::OffsetDateTime::from(SystemTime::now());
+    now.date().to_string()
 }

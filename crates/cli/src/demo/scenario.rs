@@ -45,6 +45,14 @@ impl Scenario {
         2.0 * self.delay_ms as f64 * 1e-3
     }
 
+    /// Seconds that all files take at least: their bytes, and 1.5 round trips for the handshake and
+    /// the request.
+    #[must_use]
+    pub fn floor_s(&self) -> f64 {
+        let bits = self.files as f64 * self.bytes as f64 * 8.0;
+        bits / self.rate_bps as f64 + 1.5 * self.rtt_s()
+    }
+
     /// Bandwidth-delay product, bytes.
     #[must_use]
     pub fn bdp_bytes(&self) -> u64 {

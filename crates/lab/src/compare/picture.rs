@@ -19,14 +19,14 @@ pub fn too_large(report: &Report) -> bool {
     points(report, &DOWN).len() > MOST_ROWS || points(report, &ACROSS).len() > MOST_COLUMNS
 }
 
-/// The pictures, each with the name of its file without ending: who is best where, and each figure
+/// The pictures, each with the name of its file without ending: ratios to `cubic`, and each figure
 /// law by law.
 #[must_use]
 pub fn pictures(report: &Report) -> Vec<(String, HeatMap)> {
     if report.cells.is_empty() || too_large(report) {
         return Vec::new();
     }
-    let mut all = vec![("compare".to_owned(), best(report))];
+    let mut all = vec![("compare".to_owned(), ratios(report))];
     let shown = Figure::ALL.into_iter();
     let shown = shown.filter(|figure| report.cells.iter().any(|c| c.best.contains_key(figure)));
     all.extend(shown.map(|figure| (format!("compare-{figure}"), values(report, figure))));
@@ -118,43 +118,62 @@ fn table(report: &Report, cell: impl Fn(&CellReport) -> HeatCell) -> Vec<Vec<Hea
     points(report, &DOWN).iter().map(row).collect()
 }
 
-/// The best laws by cell: a panel for each figure, a colour for each law.
-fn best(report: &Report) -> HeatMap {
+/// The law that others are compared with.
+const BASELINE: &str = "cubic";
+
+/// The time of the large files over that of [`BASELINE`], a panel for each other law; the times
+/// themselves where the grid does not have it.
+fn ratios(report: &Report) -> HeatMap {
+    let figure = Figure::Completion;
+    if !report.laws.iter().any(|law| law == BASELINE) {
+        return values(report, figure);
+    }
+    let laws = report.laws.iter().filter(|law| *law != BASELINE);
+    let panels: Vec<HeatPanel> = laws
+        .map(|law| HeatPanel {
+            title: law.clone(),
+            cells: table(report, |cell| ratio_cell(cell, law, figure)),
+        })
+        .collect();
     let about = format!(
-        "Colours: the laws that are best or as good, {} seeds; number: the best mean",
+        "Means over {} seeds; below 1: sooner than {BASELINE}; > before a number: at least",
         report.seeds
     );
-    let shown = Figure::ALL.into_iter();
-    let shown = shown.filter(|figure| report.cells.iter().any(|c| c.best.contains_key(figure)));
-    let panels = shown.map(|figure| HeatPanel {
-        title: figure.title().to_owned(),
-        cells: table(report, |cell| best_cell(report, cell, figure)),
-    });
-    let legend = report.laws.iter().enumerate();
     HeatMap {
-        legend: legend
-            .map(|(index, law)| (law.clone(), HeatColour::Of(index)))
-            .collect(),
-        columns: 3,
-        panels: panels.collect(),
-        ..framed(report, "Where each law is best".to_owned(), &about)
+        legend: vec![
+            ("half of the time".to_owned(), HeatColour::Good(1.0)),
+            ("the same".to_owned(), HeatColour::Good(0.5)),
+            ("twice the time".to_owned(), HeatColour::Good(0.0)),
+        ],
+        columns: panels.len().clamp(1, 5),
+        panels,
+        ..framed(
+            report,
+            format!("Completion time over that of {BASELINE}"),
+            &about,
+        )
     }
 }
 
-fn best_cell(report: &Report, cell: &CellReport, figure: Figure) -> HeatCell {
-    let laws = report.laws.iter().enumerate();
-    let good = laws.filter(|(_, law)| cell.is_best(figure, law));
-    let colours = good.map(|(index, _)| HeatColour::Of(index)).collect();
-    let means = cell.laws.iter();
-    let means = means.filter(|law| cell.is_best(figure, &law.law));
-    let means = means.filter_map(|law| Some(law.figures.get(&figure)?.mean));
-    let best = means.reduce(|a, b| match figure.more_is_better() {
-        true => a.max(b),
-        false => a.min(b),
-    });
+fn ratio_cell(cell: &CellReport, law: &str, figure: Figure) -> HeatCell {
+    let mean = |name: &str| {
+        let law = cell.law(name)?;
+        Some((law.mean(figure)?, law.is_bound(figure)))
+    };
+    let (Some((own, own_bound)), Some((base, base_bound))) = (mean(law), mean(BASELINE)) else {
+        return HeatCell::default();
+    };
+    let ratio = own / base;
+    // Two bounds have no ratio.
+    let sign = match (own_bound, base_bound) {
+        (false, false) => "",
+        (true, false) => ">",
+        (false, true) => "<",
+        (true, true) => return HeatCell::default(),
+    };
     HeatCell {
-        colours,
-        text: best.map_or_else(String::new, |best| figure.shown(best)),
+        colours: vec![HeatColour::Good(0.5 - ratio.log2() / 2.0)],
+        text: format!("{sign}{ratio:.2}"),
     }
 }
 
@@ -162,7 +181,7 @@ fn best_cell(report: &Report, cell: &CellReport, figure: Figure) -> HeatCell {
 fn values(report: &Report, figure: Figure) -> HeatMap {
     let (good, bad) = figure.ends();
     let about = format!(
-        "Means over {} seeds; > before a number: at least so long, since files had not arrived",
+        "Means over {} seeds; > before a number: at least, since files had not arrived",
         report.seeds
     );
     let title = figure.title();

@@ -253,22 +253,41 @@ fn an_idle_link_has_no_best_queue() {
     let best = &report.cells[0].best;
     assert_eq!(best[&Figure::Queue], ["xcp"]);
     assert_eq!(best[&Figure::Utilization], ["bbr"]);
-    let map = pictures(&report)
-        .into_iter()
-        .find(|(name, _)| name == "compare")
-        .unwrap()
-        .1;
-    let texts = |cell: &[Vec<crate::plot::HeatCell>]| cell[0][0].text.clone();
-    let queue = map
-        .panels
-        .iter()
-        .find(|panel| panel.title == Figure::Queue.title())
-        .unwrap();
-    assert_eq!(
-        texts(&queue.cells),
-        "12.0",
-        "the number is of the law whose colour is drawn"
-    );
+}
+
+/// A panel for each law but `cubic`, with the ratio to it; bounds are signs.
+#[test]
+fn the_first_picture_has_ratios_to_cubic() {
+    let grid = file(
+        "algorithms = [\"xcp\", \"cubic\", \"bbr\"]\nseeds = 1\nrate = \"1Mbit\"\n\
+         rtt = \"1ms\"\nbuffer = \"1bdp\"\nloss = 0\nflows = 1\nrouters = 1\n",
+    )
+    .unwrap();
+    let panels = |times: [(f64, bool); 3]| {
+        let report = Report::new(&grid, |_, law| {
+            let (time, bound) = times[law];
+            let bounds = bound.then_some(Figure::Completion);
+            Some(vec![Measured {
+                figures: [(Figure::Completion, time)].into(),
+                bounds: bounds.into_iter().collect(),
+                ..Measured::default()
+            }])
+        });
+        let (name, map) = pictures(&report).into_iter().next().unwrap();
+        assert_eq!(name, "compare");
+        let shown = |panel: crate::plot::HeatPanel| {
+            let cell = panel.cells[0][0].clone();
+            (panel.title, cell.text, cell.colours)
+        };
+        map.panels.into_iter().map(shown).collect::<Vec<_>>()
+    };
+    let good = |share| vec![crate::plot::HeatColour::Good(share)];
+    let exact = panels([(1.0, false), (2.0, false), (4.0, false)]);
+    assert_eq!(exact[0], ("xcp".to_owned(), "0.50".to_owned(), good(1.0)));
+    assert_eq!(exact[1], ("bbr".to_owned(), "2.00".to_owned(), good(0.0)));
+    assert_eq!(exact.len(), 2);
+    let bounds = panels([(1.0, false), (2.0, true), (4.0, true)]);
+    assert_eq!((bounds[0].1.as_str(), bounds[1].1.as_str()), ("<0.50", ""));
 }
 
 /// Known answer by hand: 10 Mbit/s and 100 ms keep the bottleneck busy for the least of 10 s, which

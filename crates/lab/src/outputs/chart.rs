@@ -19,6 +19,7 @@ pub(super) fn figure(series: &Series, result: &RunResult) -> Figure {
         title: result.scenario.clone(),
         columns: 2,
         panels: shown.map(|what| panel(series, what, x_max)).into(),
+        ..Figure::default()
     }
 }
 

@@ -6,7 +6,8 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{PlotError, colour, failed, load_font};
+use super::paint::colour;
+use super::{PlotError, failed, load_font};
 
 /// Panels of the same rows and columns, laid out in lines.
 #[derive(Clone, Debug, Default)]

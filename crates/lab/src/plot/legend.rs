@@ -4,6 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::Panel;
+use super::paint::Paint;
 
 /// Height of a row of the legend, where rows begin, and how wide a letter is taken to be, in
 /// pixels.
@@ -14,7 +15,9 @@ const LETTER: u32 = 7;
 /// A line's name in the legend.
 pub(super) struct Entry<'a> {
     label: &'a str,
-    colour: RGBColor,
+    paint: Paint,
+    /// A bar, not a line.
+    bar: bool,
     x: u32,
     pub(super) row: u32,
 }
@@ -26,8 +29,21 @@ impl Entry<'_> {
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         let at = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
         let (x, y) = (at(self.x), at(self.row * ROW));
-        let stroke = [(x, y + 9), (x + 18, y + 9)];
-        area.draw(&PathElement::new(stroke, self.colour.stroke_width(2)))?;
+        let colour = self.paint.colour;
+        if self.bar {
+            let square = [(x + 6, y + 4), (x + 18, y + 14)];
+            area.draw(&Rectangle::new(square, colour.filled()))?;
+        } else {
+            // Dashes of the legend are those of the line.
+            let (on, off) = self.paint.dash.unwrap_or((18, 0));
+            let mut from = x;
+            while from < x + 18 {
+                let to = (from + on).min(x + 18);
+                let stroke = [(from, y + 9), (to, y + 9)];
+                area.draw(&PathElement::new(stroke, colour.stroke_width(2)))?;
+                from = to + off.max(1);
+            }
+        }
         area.draw(&Text::new(self.label, (x + 23, y + 2), ("sans-serif", 12)))
     }
 }
@@ -36,8 +52,11 @@ impl Panel {
     /// Where each labelled line stands in the rows above the chart.
     pub(super) fn legend(&self, width: u32) -> Vec<Entry<'_>> {
         let mut entries = Vec::new();
+        if self.without_legend {
+            return entries;
+        }
         let (mut x, mut row) = (LEFT, 0);
-        for (line, colour) in self.drawn() {
+        for (line, paint) in self.drawn() {
             let Some(label) = line.label.as_ref().filter(|label| !label.is_empty()) else {
                 continue;
             };
@@ -48,7 +67,8 @@ impl Panel {
             }
             entries.push(Entry {
                 label,
-                colour,
+                paint,
+                bar: self.is_bar(line),
                 x,
                 row,
             });

@@ -35,6 +35,7 @@ fn figure() -> Figure {
         title: "A figure".into(),
         columns: 2,
         panels: vec![panel("left", false), panel("right", true), Panel::default()],
+        ..Figure::default()
     }
 }
 
@@ -53,15 +54,6 @@ fn both_formats_carry_the_lines_and_the_text() {
     assert!(png.starts_with(b"\x89PNG"));
     // A 1120 x 648 picture with curves and text does not compress to next to nothing.
     assert!(png.len() > 10_000, "{} bytes", png.len());
-}
-
-#[test]
-fn many_lines_have_colours_of_their_own() {
-    let mut all: Vec<(u8, u8, u8)> = (0..21).map(|n| colour(n).rgb()).collect();
-    assert_eq!(all[0], (0, 114, 178));
-    all.sort_unstable();
-    all.dedup();
-    assert_eq!(all.len(), 21);
 }
 
 #[test]
@@ -97,4 +89,43 @@ fn the_highest_peaks_have_labels_and_the_others_are_counted() {
     let labelled = vec![(1.0, 9.0), (2.0, 7.0), (4.0, 8.0)];
     assert_eq!(highest(peaks), (labelled, 2));
     assert_eq!(highest(vec![(0.0, 5.0)]), (vec![(0.0, 5.0)], 0));
+}
+
+/// Bars of two laws and of one, with a bound and a footer.
+#[test]
+fn categories_are_bars() {
+    let line = |label: &str, points: &[(f64, f64)]| Line {
+        label: Some(label.into()),
+        points: points.to_vec(),
+        bars: vec![(0.0, 20.0, 31.0)],
+        marked: true,
+        ..Line::default()
+    };
+    let figure = Figure {
+        footer: Some("measured somewhere".into()),
+        panel_size: Some((400, 300)),
+        panels: vec![Panel {
+            categories: vec!["short".into(), "long".into()],
+            lines: vec![
+                line("auto", &[(0.0, 23.0), (1.0, 24.5)]),
+                line("cubic", &[(0.0, 40.25)]),
+            ],
+            ..Panel::default()
+        }],
+        ..Figure::default()
+    };
+    assert_eq!(figure.size(), (400, 300 + HEAD + FOOT));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bars.svg");
+    figure.write_svg(&path).unwrap();
+    let svg = std::fs::read_to_string(path).unwrap();
+    for word in ["measured somewhere", "short", "24.5", "40.3"] {
+        assert!(svg.contains(word), "{word} is missing");
+    }
+    assert!(!svg.contains("<circle"), "no point is joined by a line");
+    // Three bars and two squares in the legend.
+    for (colour, count) in [("#0072B2", 3), ("#5A5A5A", 2)] {
+        let filled = format!("fill=\"{colour}\" stroke=\"none\"");
+        assert_eq!(svg.matches(&filled).count(), count, "{colour}: {svg}");
+    }
 }

@@ -41,6 +41,7 @@ pub fn figure(chapter: &Chapter) -> Figure {
         },
         columns: panels.len().clamp(1, 2),
         panels,
+        ..Figure::default()
     }
 }
 
@@ -210,6 +211,7 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
             None => names.iter().map(|name| (*name).to_owned()).collect(),
         },
         lines,
+        ..Panel::default()
     })
 }
 

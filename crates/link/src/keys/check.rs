@@ -222,7 +222,7 @@ impl<R, C> LinkCheck<'_, R, C> {
         if let Some(LimitSpec::MilliBdp(_)) = queue.limit {
             if routes && queue.rtt.is_none() {
                 return fail(
-                    "`bdp` needs to know the path's round-trip time: add rtt = \"100ms\" beside it",
+                    "`bdp` needs to know the path's round-trip time: also set rtt = \"100ms\"",
                 );
             }
             if link.rate.is_none() {

@@ -101,7 +101,7 @@ impl TryFrom<f64> for MeanBurst {
             Ok(Self(packets))
         } else {
             Err(format!(
-                "bursts are 1 to 1000000 packets long in the mean, not {packets}"
+                "bursts are 1 to 1000000 packets long on average, not {packets}"
             ))
         }
     }
@@ -120,7 +120,7 @@ impl TryFrom<Span> for MeanStay {
         if (Duration::from_micros(1)..=most).contains(&time.0) {
             Ok(Self(time))
         } else {
-            Err("a state lasts from 1us to 86400s in the mean".to_owned())
+            Err("a state lasts from 1us to 86400s on average".to_owned())
         }
     }
 }
