@@ -1,4 +1,4 @@
-//! `docs/start/satellite.md`, run from its text: all blocks of commands, in namespaces of their own.
+//! `docs/start/satellite.md`, run from its text: all blocks of commands, in their own namespaces.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
