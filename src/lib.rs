@@ -183,6 +183,11 @@ pub fn signal(algorithm: &Algorithm) -> Option<Arc<dyn Signal>> {
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 
+/// The quick start's program runs.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/quick-start.md")]
+pub struct QuickStart;
+
 /// The controllers of a named law.
 #[must_use]
 pub fn controller(algorithm: &Algorithm) -> Arc<dyn ControllerFactory> {

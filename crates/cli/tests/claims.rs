@@ -1,4 +1,4 @@
-//! The claim of each built-in scenario that no other test has. Runs are those of `docs/results.md`,
+//! Claims of built-in scenarios that no other test has. Runs are those of `docs/evidence/figures`,
 //! some of them shorter. A bound lies between what the page has and what would refute the claim.
 
 use std::ops::ControlFlow;

@@ -259,21 +259,11 @@ fn the_default_grid_has_144_cells() {
 }
 
 #[test]
-fn a_chapter_of_the_results() {
+fn a_page_of_the_comparison() {
     let directory = TempDir::new().unwrap();
-    let page = directory.path().join("results.md");
-    fs::write(
-        &page,
-        "# Results\n\n## Harm\n\nharm\n\n## Paper and here\n\nrows\n",
-    )
-    .unwrap();
-    for _ in 0..2 {
-        let output = small(&["--results", text(directory.path())]);
-        assert!(output.status.success(), "{}", said(&output));
-    }
-    let page = fs::read_to_string(page).unwrap();
-    assert_eq!(page.matches("## Comparison\n").count(), 1, "{page}");
-    assert!(page.contains("## Harm\n\nharm\n") && page.contains("## Paper and here\n\nrows\n"));
+    let output = small(&["--results", text(directory.path())]);
+    assert!(output.status.success(), "{}", said(&output));
+    let page = fs::read_to_string(directory.path().join("comparison.md")).unwrap();
     assert!(
         page.contains("--algorithms 'vcp+bise+wlte,cubic'"),
         "{page}"

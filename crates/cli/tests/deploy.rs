@@ -1,4 +1,4 @@
-//! `docs/deploy.md`, run from its own text: every block of commands, between hosts in namespaces.
+//! `docs/router/deploy.md`, run from its text: all blocks of commands, between hosts in namespaces.
 //!
 //! What stands in for the system is here: paths lead into a directory of the test's own,
 //! `systemctl` starts what the packaged units would start, and the user is the one that namespaces
@@ -20,7 +20,7 @@ use cards::{Cards, Said, goodput, run, shell};
 use pathmark_testbed::{Node, undisturbed};
 use serde_json::Value;
 
-const DOCUMENT: &str = include_str!("../../../docs/deploy.md");
+const DOCUMENT: &str = include_str!("../../../docs/router/deploy.md");
 const SETUP_UNIT: &str = include_str!("../../router/packaging/vcp-router-setup.service");
 const UNIT: &str = include_str!("../../router/packaging/vcp-router.service");
 const PATHMARK: &str = env!("CARGO_BIN_EXE_pathmark");

@@ -243,9 +243,9 @@ fn a_paper_s_experiment() {
 fn the_example_of_the_pages_is_of_today() {
     let page = include_str!("../../../docs/emulate.md");
     let (_, example) = page
-        .split_once("`pathmark emulate vcp-linux-fig3`:")
+        .split_once("`pathmark emulate vcp-linux-fig3`:\n\n```text\n")
         .unwrap();
-    let example = example.split("```").nth(1).unwrap().trim();
+    let example = example.split("```").next().unwrap().trim();
     let printed = run(&["emulate", "vcp-linux-fig3"]);
     let said = String::from_utf8(printed.stdout).unwrap();
     assert!(

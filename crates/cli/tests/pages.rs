@@ -1,4 +1,4 @@
-//! The page of results is of today: chapters that take a moment are made again and compared.
+//! The pages of results are those of today: the quick ones are made again and compared.
 
 use std::fs;
 use std::path::Path;
@@ -14,21 +14,23 @@ const QUICK: [&str; 4] = [
     "xcp-linux-fig5",
 ];
 
-/// A chapter, from its heading to the next one's.
-fn chapter<'a>(page: &'a str, name: &str) -> &'a str {
-    let heading = format!("\n## {name}\n");
-    let from = page.find(&heading).expect(name);
-    let rest = &page[from + heading.len()..];
-    rest.split("\n## ").next().unwrap()
-}
-
-/// What fails here is mended by `pathmark emulate --results docs`, and by reading the notes of the
-/// scenarios whose tables changed.
+/// What fails here is mended by `pathmark emulate --results docs/evidence/figures`, and by reading
+/// `docs/evidence/papers.md`, which quotes the tables.
 #[test]
-fn chapters_and_pictures_are_what_their_runs_give() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let page = fs::read_to_string(docs.join("results.md")).unwrap();
+fn pages_and_pictures_are_what_their_runs_give() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence/figures");
     let directory = TempDir::new().unwrap();
+    let same = |file: &str| {
+        let read = |directory: &Path| {
+            let path = directory.join(file);
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        };
+        // A picture is many lines: the failure shows the first pair that differs.
+        let (new, old) = (read(directory.path()), read(&docs));
+        let differ = new.lines().zip(old.lines()).find(|(new, old)| new != old);
+        assert_eq!(differ, None, "{file}");
+        assert_eq!(new.len(), old.len(), "{file}");
+    };
     for name in QUICK {
         let output = Command::new(env!("CARGO_BIN_EXE_pathmark"))
             .args(["emulate", "--results"])
@@ -39,16 +41,33 @@ fn chapters_and_pictures_are_what_their_runs_give() {
             .unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{name}: {stderr}");
-        let made = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(chapter(&made, name), chapter(&page, name), "{name}");
-        let picture = |directory: &Path| {
-            let path = directory.join("results").join(format!("{name}.svg"));
-            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-        };
-        // A picture is many lines: the failure shows the first pair that differs.
-        let (new, old) = (picture(directory.path()), picture(&docs));
-        let differ = new.lines().zip(old.lines()).find(|(new, old)| new != old);
-        assert_eq!(differ, None, "{name}.svg");
-        assert_eq!(new.len(), old.len(), "{name}.svg");
+        same(&format!("{name}.md"));
+        same(&format!("{name}.svg"));
     }
+    same("index.md");
+}
+
+/// Every page of a scenario stands for one that is built in, and each picture has its page.
+#[test]
+fn every_built_in_scenario_has_its_page() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence/figures");
+    let mut pages = Vec::new();
+    let mut pictures = Vec::new();
+    for entry in fs::read_dir(docs).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        match name.rsplit_once('.') {
+            Some((stem, "md")) => pages.push(stem.to_owned()),
+            Some((stem, "svg")) => pictures.push(stem.to_owned()),
+            _ => panic!("{name} is neither a page nor a picture"),
+        }
+    }
+    pages.retain(|page| !["index", "harm", "comparison"].contains(&page.as_str()));
+    pages.sort();
+    let mut scenarios: Vec<&str> = (pathmark_emulator::scenario::BUILT_IN.iter())
+        .map(|scenario| scenario.name)
+        .collect();
+    scenarios.sort_unstable();
+    assert_eq!(pages, scenarios);
+    let of_a_page = |picture: &String| picture.starts_with("compare") || pages.contains(picture);
+    assert!(pictures.iter().all(of_a_page), "{pictures:?}");
 }

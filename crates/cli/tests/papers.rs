@@ -1,5 +1,5 @@
-//! Key figures of the papers' experiments, as the built-in scenarios give them. `docs/results.md`
-//! has all of them.
+//! Key figures of the papers' experiments, as the built-in scenarios give them.
+//! `docs/evidence/figures` has all of them.
 
 use std::ops::ControlFlow;
 

@@ -80,7 +80,7 @@ const FLOODS: [(&str, &str, u32); 8] = [
 const PORTS: [&str; 2] = ["vcp+bise", "xcp"];
 const LAWS: [&str; 3] = ["vcp+bise+wlte", "xcp", "cubic"];
 
-/// The table of docs/router.md.
+/// The table of docs/router/security.md.
 #[test]
 #[ignore = "a table: run it alone, with --nocapture"]
 fn table() {
@@ -345,7 +345,7 @@ fn no_flow_that_obeys_is_set_aside() {
     assert_eq!(set_aside.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-/// Floods that docs/router.md says are not held back, or not wholly.
+/// Floods that docs/router/security.md says are not held back, or not wholly.
 #[test]
 #[ignore = "a table: run it alone, with --nocapture"]
 fn what_remains() {

@@ -328,8 +328,8 @@ fn a_second_file_takes_nothing_from_a_running_router() {
     assert!(!left.contains("vcp") && !left.contains("two-"), "{left}");
 }
 
-/// As docs/deploy.md has it: check, set up, reload. A port that was taken out is let go by the
-/// reload, and its interface goes with the next set-up.
+/// As docs/router/deploy.md has it: check, setup, reload. The reload lets a removed port go,
+/// and its interface goes with the next set-up.
 #[test]
 fn a_port_can_be_taken_out_under_load() {
     let cards = Cards::new();

@@ -1,6 +1,6 @@
 //! Simulated transfers over faults drawn by seed: `cargo run --release -p pathmark-transport
 //! --example faults [-- --seeds N] [--from SEED] [--state FILE] [--trace]`, by default the seeds
-//! from 0 to 99. Prints a table for `docs/reliability.md`, and every seed that failed. Exit 1 if
+//! from 0 to 99. Prints the table of `evidence/faults.md`, and every seed that failed. Exit 1 if
 //! any did.
 //!
 //! With `--state` the table so far is kept in a file. Begun again with the same file, it goes on

@@ -1,5 +1,5 @@
 //! The public interop runner's cases between this library and quinn, in both roles: a table in
-//! Markdown, as docs/reliability.md has it.
+//! Markdown, as docs/evidence/interop.md has it.
 //!
 //! `cargo run -p pathmark-transport --example interop [-- CASE…]`
 
@@ -28,7 +28,7 @@ const NOT_RUN: [(&str, &str); 4] = [
     ),
     (
         "goodput, crosstraffic",
-        "measurements, not judgements; see `pathmark demo` and results.md",
+        "measurements, not judgements; see `pathmark demo` and docs/evidence/figures",
     ),
     ("versionnegotiation", "a test of its own (`version`)"),
 ];

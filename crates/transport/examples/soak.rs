@@ -1,6 +1,6 @@
 //! Rounds of connections that are opened, used and ended at random by 64 tasks on two threads:
 //! `cargo run --release -p pathmark-transport --example soak [-- --rounds N] [--connections N]`, by
-//! default three rounds of 1000. Prints a table for `docs/reliability.md`. Exit 1 if more than 1
+//! default three rounds of 1000. Prints the table of `evidence/faults.md`. Exit 1 if more than 1
 //! MiB of memory is left behind after the last round than after the first, or more than 2 MiB
 //! after any between, or if more than one connection in a thousand fails. Descriptors that are
 //! not given back and futures that do not resolve end it.

@@ -372,7 +372,7 @@ fn a_gigabit_over_400_ms_has_its_rate_by_default() {
     }
 }
 
-/// As `docs/reliability.md` says: five bandwidth-delay products are 4.5 GB, and a connection may
+/// As `docs/transport.md` says: five bandwidth-delay products are 4.5 GB, and a connection may
 /// hold half of what its endpoint may.
 #[test]
 fn ten_gigabits_over_720_ms_have_their_rate_with_8_gib() {

@@ -1,5 +1,5 @@
 //! The public interop runner's cases between this library and aioquic, in both roles: a table in
-//! Markdown, as docs/reliability.md has it.
+//! Markdown, as docs/evidence/interop.md has it.
 //!
 //! `judges/aioquic/run.sh [CASE…]` installs aioquic below `target/` first. By itself this takes the
 //! Python that `AIOQUIC_PYTHON` names.

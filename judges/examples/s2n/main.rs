@@ -1,5 +1,5 @@
 //! The public interop runner's cases between this library and s2n-quic, in both roles: a table in
-//! Markdown, as docs/reliability.md has it.
+//! Markdown, as docs/evidence/interop.md has it.
 //!
 //! `cargo run -p pathmark-judges --example s2n [-- CASE…]`. All cases are in the test command.
 

@@ -8,11 +8,12 @@
 //! | `fields`, `methods`, `impl-files` | of the largest type of a crate: its fields, its methods, the files with inherent `impl` blocks of it |
 //! | `protocols` | files outside the laws and the protocols' crates that match on a protocol, or name one |
 //! | `packages` | packages that are built for a library user, the test kit, the router |
-//! | `words` | words of a page, rounded up to hundreds, but of the changelog and generated ones |
+//! | `words` | words of a page outside of code, and of the book, rounded up to hundreds, but of the changelog and generated ones |
 //! | `lines` | lines of a file that has more than 400 |
 //! | `avoided` | lines of a crate, or of all pages but the changelog and generated ones, with words that the project avoids |
 //!
-//! After the ceilings come links within the pages, and tools that others keep.
+//! After the ceilings come links within the pages, the book's table of contents, and tools that
+//! others keep.
 
 mod ceilings;
 mod imports;
@@ -163,6 +164,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         fell => println!("{fell} figures fell: record them with `cargo xtask check --record`"),
     }
     content &= report("links", &pages::dead_links(root, &pages));
+    content &= report("table of contents", &pages::unlisted(&pages));
     if !args.no_tools {
         for tool in &TOOLS {
             content &= run_tool(root, tool)?;
@@ -277,13 +279,15 @@ fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figu
             .collect();
         figures.set("packages", name, packages.len());
     }
+    let mut book = 0;
     for page in pages.iter().filter(|page| !grows(&page.path)) {
-        figures.set(
-            "words",
-            &page.path.display().to_string(),
-            page.words.next_multiple_of(100),
-        );
+        let words = page.words.next_multiple_of(100);
+        figures.set("words", &page.path.display().to_string(), words);
+        if page.path.starts_with("docs") {
+            book += page.words;
+        }
     }
+    figures.set("words", "the book", book.next_multiple_of(100));
     for path in files {
         let text = || fs::read_to_string(root.join(path));
         if let Some(place) = words_of(path) {
@@ -301,9 +305,7 @@ fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figu
 
 /// Pages that every change adds to, or that a command writes.
 fn grows(page: &Path) -> bool {
-    ["CHANGELOG.md", "docs/results.md"]
-        .iter()
-        .any(|known| page == Path::new(known))
+    page == Path::new("CHANGELOG.md") || page.starts_with("docs/evidence/figures")
 }
 
 /// Whose words a file has: a crate's, or the pages'.

@@ -7,6 +7,9 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
+/// The book's table of contents.
+const SUMMARY: &str = "docs/SUMMARY.md";
+
 /// A page in Markdown.
 pub(super) struct Page {
     /// Relative to the repository.
@@ -30,7 +33,7 @@ pub(super) fn read(root: &Path, paths: &[PathBuf]) -> Result<Vec<Page>> {
 fn page(path: PathBuf, text: &str) -> Page {
     let mut page = Page {
         path,
-        words: text.split_whitespace().count(),
+        words: words(text),
         anchors: BTreeSet::new(),
         links: Vec::new(),
     };
@@ -60,6 +63,20 @@ fn page(path: PathBuf, text: &str) -> Page {
         }
     }
     page
+}
+
+/// Words outside of fenced code: what stands between spaces and has a letter or a digit.
+fn words(text: &str) -> usize {
+    let mut code = false;
+    let prose = text.lines().filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        code ^= fence;
+        !code && !fence
+    });
+    let words = prose.flat_map(str::split_whitespace);
+    words
+        .filter(|word| word.contains(char::is_alphanumeric))
+        .count()
 }
 
 /// The anchor that GitHub gives a heading: lower case, spaces as hyphens, without punctuation.
@@ -97,6 +114,27 @@ pub(super) fn dead_links(root: &Path, pages: &[Page]) -> Vec<String> {
     dead
 }
 
+/// Pages of the book that its table of contents lacks or has twice, a line each.
+pub(super) fn unlisted(pages: &[Page]) -> Vec<String> {
+    let summary = Path::new(SUMMARY);
+    let book = summary.parent().unwrap_or(Path::new(""));
+    let contents = pages.iter().find(|page| page.path == summary);
+    let listed: Vec<PathBuf> = contents.map_or_else(Vec::new, |page| {
+        page.links
+            .iter()
+            .map(|link| plain(&book.join(link)))
+            .collect()
+    });
+    let chapters = pages.iter().filter(|page| page.path.starts_with(book));
+    let faults = chapters
+        .filter(|page| page.path != summary)
+        .filter_map(|page| {
+            let times = listed.iter().filter(|path| **path == page.path).count();
+            (times != 1).then(|| format!("{}: {SUMMARY} has it {times} times", page.path.display()))
+        });
+    faults.collect()
+}
+
 /// The path without `..`.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
@@ -126,7 +164,7 @@ mod tests {
                 "# E f\n[r](../src/main.rs) [no](#g) ![no](c.svg)\n[w](https://x)",
             ),
         ];
-        assert_eq!(pages[0].words, 12);
+        assert_eq!(pages[0].words, 10);
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let dead = dead_links(root, &pages);
         // docs/b.md itself does not exist in this crate.
@@ -134,5 +172,30 @@ mod tests {
         let found = |link: &&str| dead.iter().any(|line| line.starts_with(*link));
         assert!(expected.iter().all(found), "{dead:?}");
         assert!(!found(&"docs/b.md: ../src/main.rs"), "{dead:?}");
+    }
+
+    #[test]
+    fn words_are_counted_outside_of_code() {
+        let text = "# A `b`\n\n| one | 2 |\n|---|---|\n```sh\nrun this\n```\n- last – word\n";
+        assert_eq!(words(text), 6);
+    }
+
+    #[test]
+    fn the_book_has_each_page_once() {
+        let pages = [
+            page(
+                "docs/SUMMARY.md".into(),
+                "[a](a.md) [b](b/b.md) [b](b/../b/b.md)",
+            ),
+            page("docs/a.md".into(), "# A"),
+            page("docs/b/b.md".into(), "# B"),
+            page("docs/c.md".into(), "# C"),
+            page("README.md".into(), "# R"),
+        ];
+        let faults = [
+            "docs/b/b.md: docs/SUMMARY.md has it 2 times",
+            "docs/c.md: docs/SUMMARY.md has it 0 times",
+        ];
+        assert_eq!(unlisted(&pages), faults);
     }
 }

@@ -1,7 +1,7 @@
 //! `pathmark compare`: comparison of laws over a grid of paths.
 
-mod chapter;
 mod job;
+mod page;
 mod run;
 mod store;
 mod table;
@@ -53,7 +53,7 @@ pub(super) struct Args {
     /// Where results and pictures go; there a run that was stopped goes on where it was
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write the chapter of results.md in DIR, and its pictures into DIR/results
+    /// Write comparison.md and its pictures into DIR
     #[arg(long, value_name = "DIR", conflicts_with = "json")]
     results: Option<PathBuf>,
     /// Print one JSON object at the end
@@ -97,7 +97,7 @@ pub(super) fn compare(args: &Args) -> Outcome {
         .into());
     }
     if let Some(directory) = &args.results {
-        chapter::write(directory, &report, args)?;
+        page::write(directory, &report, args)?;
     }
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! `pathmark emulate`: scenarios under a virtual clock, one or many.
 
-pub(super) mod chapter;
 mod harm;
 mod merge;
 mod pool;
@@ -50,8 +49,8 @@ pub(super) struct Args {
     /// Print one JSON object at the end
     #[arg(long)]
     pub(super) json: bool,
-    /// Run every built-in scenario (or SCENARIO) and write results.md and results/*.svg into DIR:
-    /// about an hour; with --harm, write its chapter
+    /// Run every built-in scenario (or SCENARIO) and write a page and a picture of each into DIR:
+    /// about an hour; with --harm, write harm.md
     #[arg(long, value_name = "DIR", conflicts_with_all = ["set", "sweep", "shard", "out", "json"])]
     results: Option<PathBuf>,
     /// With more seeds, in some scenarios as many as the papers took: hours

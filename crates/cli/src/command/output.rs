@@ -2,10 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt::{Arguments, Write as _};
+use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
@@ -104,6 +107,12 @@ pub(super) fn text(text: Arguments<'_>) -> anyhow::Result<()> {
 /// Prints a line of what a command reports.
 pub(super) fn line(line: Arguments<'_>) -> anyhow::Result<()> {
     text(format_args!("{line}\n"))
+}
+
+/// Writes a page in Markdown, and prints its path.
+pub(super) fn page(path: &Path, page: &str) -> anyhow::Result<()> {
+    fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    line(format_args!("{}", path.display()))
 }
 
 /// Tells people a line on stderr. One that cannot be written is lost: no job fails for that.

@@ -241,7 +241,7 @@ mod tests {
         (squares.sum::<f64>() / n).sqrt() / mean
     }
 
-    /// What the table in docs/scenarios.md says, over 20 seeds.
+    /// What the table in docs/links.md says, over 20 seeds.
     #[test]
     fn statistics_are_as_stated() {
         for (model, least, most) in [
@@ -319,7 +319,7 @@ mod tests {
         (sent / (mean * millis as f64), waiting)
     }
 
-    /// The bound for Wi-Fi in docs/scenarios.md: over a round trip of 100 ms, a sender with such
+    /// The bound for Wi-Fi in docs/links.md: over a round trip of 100 ms, a sender with such
     /// late feedback needs about 65 ms of queue to fill nine tenths of the link.
     #[test]
     fn wifi_is_faster_than_a_round_trip() {

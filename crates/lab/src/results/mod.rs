@@ -1,4 +1,4 @@
-//! The results page: tables and pictures of scenarios next to what papers say of them.
+//! Pages of results: tables and pictures of scenarios next to what papers say of them.
 
 mod chapter;
 mod figure;
@@ -8,4 +8,4 @@ mod page;
 
 pub use chapter::Chapter;
 pub use figure::figure;
-pub use page::page;
+pub use page::{index, page};

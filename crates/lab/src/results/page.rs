@@ -1,7 +1,8 @@
-//! The page: the papers' statements and the results here, scenario by scenario.
+//! A page of a scenario: the papers' statements, and the results here.
 
 use std::fmt::Write as _;
 
+use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 use pathmark_emulator::scenario::{Metric, Reference, Shown};
 
@@ -10,9 +11,6 @@ use super::milestones;
 use crate::metric::{ended, here, names, spread};
 use crate::text::{dash, wrapped};
 use crate::window::during;
-
-/// What was found wrong in the papers, or left open by them.
-const SLIPS: &str = include_str!("slips.md");
 
 /// Columns of a scenario's table, where they say something.
 const COLUMNS: [Metric; 13] = [
@@ -39,54 +37,85 @@ const ON_REQUEST: [Metric; 3] = [
 ];
 
 const ABOUT: &str = "\
-    The papers' experiments, run by the code that runs in production: this library's connections \
-    and router ports under a virtual clock. This page, tables and pictures included, is what is \
-    written by the following command, but for the chapters Harm and Comparison, which name \
-    commands of their own:";
+    The experiments of the [papers](../../papers.md), run by the code that runs in production: \
+    connections and router ports of this library under a virtual clock. Each scenario has a page. \
+    This command writes this page, the pages of the scenarios and their pictures:";
 
-const READING: &str = "\
-    Numbers come out the same on every machine. `--paper-scale` takes more seeds, in some \
-    scenarios as many as the papers did, and hours. What a scenario pins, and why, stands in its \
-    file under `crates/emulator/scenarios`. A variant `defaults` runs the law of the paper with \
-    this library's own options, `vcp+bise+wlte` or `xcp`; the default law of the commands is \
-    `auto`; [emulate.md](emulate.md) says how to run one alone. \
-    *plot only*: the paper's text gives no number, and none was read off a plot. Goodput is what \
-    all flows together delivered, over the time from the first start to the last byte. Jain's \
-    index is the mean over windows of 20 round trips (1 s at least), each over the flows that \
-    were active all through it; where no window had two, and of rows about some flows only, over \
-    lifetimes. UDP next to connections is in neither, and where nothing arrived there is no \
-    index. The mean completion is that of flows with an end. Queues are in packets, those of the \
-    link that is used most. `drops` are packets that this link's queue dropped; `lost` are those \
-    that the senders of all flows took for lost, by whatever cause and on whatever link. `late` \
-    figures are of the last of the scenario's measuring windows. Where a scenario is run with \
-    several seeds, figures are means over them, and bars in plots go from the least to the \
-    greatest; a curve over time is that of seed 1. A `-` says that there is no such figure: it \
-    was not reached before the end or, of several seeds, not in each of them.";
+const READING: [&str; 4] = [
+    "Figures are the same on every machine. `--paper-scale` takes more seeds, in some scenarios \
+     the number of the paper. The file of a scenario under `crates/emulator/scenarios` has its \
+     parameters, with reasons. A run called `defaults` is the law of the paper with this library's \
+     own options, `vcp+bise+wlte` or `xcp`. *plot only*: the text of the paper has no number.",
+    "Goodput is what all flows together delivered, from the first start to the last byte. Jain's \
+     index is the mean over windows of 20 round trips, of 1 s at least, over the flows that were \
+     active in all of the window. Where no window has two flows, it is over their lifetimes. \
+     Neither figure counts plain UDP. The mean completion is that of flows with an end.",
+    "Queues are in packets, of the most used link. `drops` are packets that its queue dropped. \
+     `lost` are packets that the senders of all flows took for lost, for any reason, on any link. \
+     `late` figures are of the last measuring window of the scenario.",
+    "With several seeds, figures are means, and bars in pictures go from the least to the \
+     greatest. Curves over time are those of seed 1. A `-` marks a figure that was not reached \
+     before the end, or not in every seed.",
+];
 
-/// The whole page.
-pub fn page(chapters: &[Chapter], paper_scale: bool) -> String {
-    let command = if paper_scale {
-        "pathmark emulate --results docs --paper-scale"
-    } else {
-        "pathmark emulate --results docs"
-    };
+/// The list of the pages: what they have in common, and a row for each scenario.
+#[must_use]
+pub fn index(scenarios: &[Scenario], paper_scale: bool) -> String {
     let mut text = format!(
-        "# Results\n\n{}\n\n```\n{command}\n```\n\n{}\n\n## Paper and here\n\n",
+        "# Figures\n\n{}\n\n{}",
         wrapped(ABOUT),
-        wrapped(READING)
+        command(None, paper_scale)
     );
-    text += "| scenario | the paper says | paper | here |\n|---|---|---|---|\n";
-    for chapter in chapters {
+    for paragraph in READING {
+        let _ = write!(text, "{}\n\n", wrapped(paragraph));
+    }
+    text += "| page | scenario |\n|---|---|\n";
+    for scenario in scenarios {
+        let id = scenario.id();
+        let _ = writeln!(text, "| [{id}]({id}.md) | {} |", scenario.name);
+    }
+    text
+}
+
+/// The page of a scenario.
+#[must_use]
+pub fn page(chapter: &Chapter, paper_scale: bool) -> String {
+    let id = chapter.scenario.id();
+    let mut about = format!("{}.", chapter.scenario.name);
+    if chapter.seeds > 1 {
+        let _ = write!(about, " Means over {} seeds.", chapter.seeds);
+    }
+    about += " [Terms of the tables](index.md).";
+    let mut text = format!(
+        "# {id}\n\n{}\n\n{}",
+        wrapped(&about),
+        command(Some(id), paper_scale)
+    );
+    if !chapter.scenario.paper.is_empty() {
+        text += "| the paper says | paper | here |\n|---|---|---|\n";
         for says in &chapter.scenario.paper {
             summary_row(&mut text, chapter, says);
         }
+        text.push('\n');
     }
-    for chapter in chapters {
-        self::chapter(&mut text, chapter);
+    table(&mut text, chapter);
+    milestones::table(&mut text, chapter);
+    if chapter.picture {
+        let _ = write!(text, "\n![{}]({id}.svg)\n", chapter.scenario.name);
     }
-    text.push('\n');
-    text += SLIPS;
+    if let Some(note) = &chapter.scenario.note {
+        for paragraph in note.trim().split("\n\n") {
+            let _ = write!(text, "\n{}\n", wrapped(paragraph));
+        }
+    }
     text
+}
+
+/// The command that writes the page of a scenario, or all of them.
+fn command(scenario: Option<&str>, paper_scale: bool) -> String {
+    let scenario = scenario.map_or_else(String::new, |id| format!(" {id}"));
+    let scale = if paper_scale { " --paper-scale" } else { "" };
+    format!("```sh\npathmark emulate --results docs/evidence/figures{scale}{scenario}\n```\n\n")
 }
 
 fn about<'a>(chapter: &'a Chapter, says: &'a Reference) -> impl Iterator<Item = &'a Group> {
@@ -139,7 +168,6 @@ fn as_the_paper_counts(run: &RunResult, says: &Reference) -> Option<RunResult> {
 
 /// Groups that differ in a sweep share a cell: the span from the least to the greatest value.
 fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
-    let id = chapter.scenario.id();
     let paper = says.value.as_deref().unwrap_or("*plot only*");
     let mut cells: Vec<(Option<&String>, Vec<Cell>)> = Vec::new();
     if let Some(metric) = says.metric {
@@ -191,30 +219,7 @@ fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
         .variant
         .as_ref()
         .map_or_else(String::new, |name| format!(" ({name})"));
-    let _ = writeln!(
-        text,
-        "| [{id}](#{id}) | {}{unit}{about} | {paper} | {shown} |",
-        says.says
-    );
-}
-
-fn chapter(text: &mut String, chapter: &Chapter) {
-    let id = chapter.scenario.id();
-    let mut about = format!("{}.", chapter.scenario.name);
-    if chapter.seeds > 1 {
-        let _ = write!(about, " Means over {} seeds.", chapter.seeds);
-    }
-    let _ = write!(text, "\n## {id}\n\n{}\n\n", wrapped(&about));
-    table(text, chapter);
-    milestones::table(text, chapter);
-    if chapter.picture {
-        let _ = write!(text, "\n![{}](results/{id}.svg)\n", chapter.scenario.name);
-    }
-    if let Some(note) = &chapter.scenario.note {
-        for paragraph in note.trim().split("\n\n") {
-            let _ = write!(text, "\n{}\n", wrapped(paragraph));
-        }
-    }
+    let _ = writeln!(text, "| {}{unit}{about} | {paper} | {shown} |", says.says);
 }
 
 fn table(text: &mut String, chapter: &Chapter) {

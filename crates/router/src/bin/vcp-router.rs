@@ -1,4 +1,4 @@
-//! `vcp-router`: see `docs/router.md`.
+//! `vcp-router`: see `docs/router/operation.md`.
 
 use std::process::ExitCode;
 

@@ -77,6 +77,20 @@ mod tests {
         assert!(page.starts_with(".TH vcp-router.toml 5 "));
     }
 
+    /// The book explains each alert of the package, and no other.
+    #[test]
+    fn the_page_on_operation_has_each_alert() {
+        let rules = include_str!("../../packaging/alerts.yml");
+        let page = include_str!("../../../../docs/router/operation.md");
+        let alerts: Vec<&str> = (rules.lines())
+            .filter_map(|line| line.trim().strip_prefix("- alert: "))
+            .collect();
+        for alert in &alerts {
+            assert!(page.contains(&format!("| `{alert}` |")), "{alert}");
+        }
+        assert_eq!(page.matches("| `VcpRouter").count(), alerts.len());
+    }
+
     #[test]
     fn each_command_has_a_page_and_is_completed() {
         let directory = tempfile::tempdir().unwrap();

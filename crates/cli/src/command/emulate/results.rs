@@ -1,5 +1,5 @@
-//! `pathmark emulate --results DIR`: every built-in scenario run, and a page with tables and
-//! pictures made of it.
+//! `pathmark emulate --results DIR`: every built-in scenario run, and a page with tables and a
+//! picture made of each.
 
 use std::fs;
 use std::path::Path;
@@ -8,16 +8,15 @@ use anyhow::{Context, anyhow};
 use pathmark_emulator::result::RunResult;
 use pathmark_emulator::scenario::{BUILT_IN, Shown};
 use pathmark_emulator::{Progress, Scenario};
-use pathmark_lab::results::{Chapter, figure, page};
+use pathmark_lab::results::{Chapter, figure, index, page};
 use pathmark_lab::series::{Recorder, Series};
 use pathmark_lab::sweep::{Sweep, cases};
 
 use super::super::{Failure, Outcome, output};
-use super::chapter::{self, COMPARISON};
-use super::harm::page::HEADING as HARM;
 use super::pool::{self, Watch};
 
-/// Runs all built-in scenarios, or this one, and writes `results.md` and pictures under `results/`.
+/// Runs all built-in scenarios, or this one, and writes a page and a picture of each, and their
+/// list.
 pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> Outcome {
     if let Some(name) = only
         && !BUILT_IN.iter().any(|known| known.name == name)
@@ -30,47 +29,29 @@ pub(super) fn write(directory: &Path, only: Option<&str>, paper_scale: bool) -> 
         );
         return Err(Failure::Usage(why));
     }
-    let pictures = directory.join("results");
-    fs::create_dir_all(&pictures)
-        .with_context(|| format!("cannot make {}", pictures.display()))
+    fs::create_dir_all(directory)
+        .with_context(|| format!("cannot make {}", directory.display()))
         .map_err(Failure::usage)?;
-    let (mut chapters, mut figures) = (Vec::new(), Vec::new());
-    for known in BUILT_IN {
-        if only.is_some_and(|name| name != known.name) {
-            continue;
-        }
-        let mut chapter = run(&Scenario::load(known.name)?, paper_scale)?;
+    let scenarios = BUILT_IN.iter().map(|known| Scenario::load(known.name));
+    let scenarios = scenarios.collect::<Result<Vec<_>, _>>()?;
+    output::page(&directory.join("index.md"), &index(&scenarios, paper_scale))?;
+    let asked = |scenario: &&Scenario| only.is_none_or(|name| name == scenario.id());
+    for scenario in scenarios.iter().filter(asked) {
+        let id = scenario.id();
+        let mut chapter = run(scenario, paper_scale)?;
         if super::interrupted() {
-            return Err(anyhow!("interrupted: nothing was written").into());
+            return Err(anyhow!("interrupted: {id} and what follows it is not written").into());
         }
         let figure = figure(&chapter);
         chapter.picture = !figure.panels.is_empty();
         if chapter.picture {
-            figures.push((pictures.join(format!("{}.svg", known.name)), figure));
+            figure.write_svg(&directory.join(format!("{id}.svg")))?;
         }
-        output::note!("{}: {} runs", known.name, chapter.runs());
-        chapters.push(chapter);
-    }
-    for (path, figure) in &figures {
-        figure.write_svg(path)?;
-    }
-    let text = page(&chapters, paper_scale);
-    match only {
-        // A page with one chapter would take the place of the whole.
-        Some(_) => output::text(format_args!("{text}"))?,
-        None => {
-            let path = directory.join("results.md");
-            // These have commands of their own; what they found stays.
-            let before = fs::read_to_string(&path).unwrap_or_default();
-            let mut text = text;
-            for heading in [HARM, COMPARISON] {
-                if let Some(chapter) = chapter::find(&before, heading) {
-                    text = chapter::spliced(&text, heading, chapter);
-                }
-            }
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-            output::line(format_args!("{}", path.display()))?;
-        }
+        output::note!("{id}: {} runs", chapter.runs());
+        output::page(
+            &directory.join(format!("{id}.md")),
+            &page(&chapter, paper_scale),
+        )?;
     }
     Ok(())
 }

@@ -257,7 +257,7 @@ fn a_stream_that_holds_data_is_charged_for_itself() {
     assert!(part.kept().memory < size_of::<Record>());
 }
 
-/// Streams at rest are not charged, by `docs/reliability.md`.
+/// Streams at rest are not charged, by `docs/transport.md`.
 #[test]
 fn a_stream_at_rest_takes_less_than_800_bytes() {
     let at_rest = size_of::<Record>() + 2 * size_of::<(StreamId, Box<Record>)>();

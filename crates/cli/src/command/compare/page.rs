@@ -1,4 +1,4 @@
-//! A comparison as a chapter of `results.md`.
+//! A comparison as a page.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,35 +8,38 @@ use anyhow::Context;
 use pathmark_lab::compare::{Axis, Report};
 use pathmark_lab::text::wrapped;
 
-use super::super::emulate::chapter::{self, COMPARISON};
+use super::super::output;
 use super::{Args, draw, table};
 
 const ABOUT: &str = "\
     Control laws compared over a grid of paths, all in the same code: large files that share a \
-    bottleneck with short files. [emulate.md](emulate.md#comparison) says what is measured, and \
-    how. This chapter is what";
+    bottleneck with short files. [Comparison](../../compare.md) says what is measured, and how. \
+    This command writes the page and its pictures:";
 
 const READING: &str = "\
-    writes. A law is best in a cell, or as good, if its mean is within 5 % (times), 0.02 \
-    (utilization, Jain's index), 10 % and 1 ms (queue) or 10 % (95th percentile) of the best, or \
-    if the 95 % intervals of both means overlap and it is no more than five times as far off. \
-    With three seeds that scatter by 5 % intervals overlap whose means are 25 % apart. Times \
-    that files which had not arrived may have changed are bounds, and compete with none. By \
-    their queues laws compete that use the bottleneck at least 0.9 times as well as the best of \
-    the cell: an idle link has no queue. Behind each sentence's numbers stands where a law gains \
-    or loses most.";
+    A law is best in a cell, or as good, if its mean is close to the best: within 5 % for times, \
+    0.02 for utilization and Jain's index, 10 % and 1 ms for the queue, 10 % for the 95th \
+    percentile. It is as good as well if the 95 % intervals of both means overlap and it is at \
+    most five times as far off. With three seeds that scatter by 5 %, intervals of means that are \
+    25 % apart overlap. Times that an unfinished file may have changed are bounds, and do not \
+    compete. In queues only laws compete that use the bottleneck at least 0.9 times as \
+    well as the best of the cell: an idle link has no queue. Each sentence ends with the cells in \
+    which a law gains or loses most.";
 
-/// Puts the chapter into `results.md` in this directory, and its pictures into `results`.
+/// Writes `comparison.md` and its pictures into this directory.
 pub(super) fn write(directory: &Path, report: &Report, args: &Args) -> anyhow::Result<()> {
-    let folder = directory.join("results");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let names = draw(&folder, report)?;
-    chapter::put(directory, COMPARISON, &text(report, args, &names))
+    fs::create_dir_all(directory)
+        .with_context(|| format!("cannot make {}", directory.display()))?;
+    let names = draw(directory, report)?;
+    output::page(
+        &directory.join("comparison.md"),
+        &text(report, args, &names),
+    )
 }
 
 fn text(report: &Report, args: &Args, pictures: &[String]) -> String {
     let mut text = format!(
-        "{COMPARISON}\n{}\n\n```\n{}\n```\n\n{}\n\n",
+        "# Comparison\n\n{}\n\n```sh\n{}\n```\n\n{}\n\n",
         wrapped(ABOUT),
         command(args),
         wrapped(READING)
@@ -64,9 +67,8 @@ fn text(report: &Report, args: &Args, pictures: &[String]) -> String {
         let _ = writeln!(text, "| `{law}` | {} |", counts.join(" | "));
     }
     for name in pictures {
-        let _ = write!(text, "\n![{name}](results/{name}.svg)\n");
+        let _ = write!(text, "\n![{name}]({name}.svg)\n");
     }
-    text.push('\n');
     text
 }
 
@@ -89,7 +91,7 @@ fn command(args: &Args) -> String {
         words.extend(value.as_ref().map(|value| format!("--{option} '{value}'")));
     }
     words.extend(args.seeds.map(|seeds| format!("--seeds {seeds}")));
-    words.push("--results docs".to_owned());
+    words.push("--results docs/evidence/figures".to_owned());
     let (mut command, mut column) = ("pathmark compare".to_owned(), 16);
     for word in words {
         let length = word.chars().count();
