@@ -12,9 +12,11 @@
 //! | `lines` | lines of a file that has more than 400 |
 //! | `avoided` | lines of a crate, or of all pages but the changelog and generated ones, with words that the project avoids |
 //!
-//! After the ceilings come links within the pages, and tools that others keep.
+//! After the ceilings come links within the pages, citations of the papers' equations
+//! (`equations.rs`), and tools that others keep.
 
 mod ceilings;
+mod equations;
 mod imports;
 mod pages;
 mod protocols;
@@ -22,6 +24,7 @@ mod source;
 mod types;
 mod words;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -163,6 +166,8 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         fell => println!("{fell} figures fell: record them with `cargo xtask check --record`"),
     }
     content &= report("links", &pages::dead_links(root, &pages));
+    let compiled = compiled(root)?;
+    content &= report("equations", &equations::check(root, &files, &compiled)?);
     if !args.no_tools {
         for tool in &TOOLS {
             content &= run_tool(root, tool)?;
@@ -271,7 +276,7 @@ fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figu
         let mut arguments = vec!["tree", "-e", "normal,build", "--prefix", "none", "--locked"];
         arguments.extend(package);
         let tree = output(root, "cargo", &arguments)?;
-        let packages: std::collections::BTreeSet<&str> = (tree.lines())
+        let packages: BTreeSet<&str> = (tree.lines())
             .map(|line| line.trim_end_matches(" (*)"))
             .filter(|line| !line.is_empty())
             .collect();
@@ -320,6 +325,16 @@ fn words_of(path: &Path) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Files of all crates that are compiled outside tests, relative to `root`.
+fn compiled(root: &Path) -> Result<BTreeSet<PathBuf>> {
+    let mut compiled = BTreeSet::new();
+    for (_, directory) in crates(root)? {
+        let sources = source::of_crate(root, &directory)?;
+        compiled.extend(sources.into_iter().map(|source| source.path));
+    }
+    Ok(compiled)
 }
 
 /// The library's crates and the root package, by name and directory.
