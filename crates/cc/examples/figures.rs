@@ -1,5 +1,5 @@
-//! Measures what each rule and option gains and costs, in simulated paths, as the tables of
-//! `docs/control-laws.md`.
+//! Measures what each rule and option gains and costs, in simulated paths. `docs/laws/vcp.md` has
+//! figures of it.
 //!
 //! `cargo run --release -p pathmark-cc --example figures`
 

@@ -1,7 +1,7 @@
 //! What the laws have to reach, in whole simulated paths: real senders, real ports, packets in
 //! between.
 //!
-//! Bounds are the project's targets, not what is measured today; `docs/control-laws.md` has the
+//! Bounds are the project's targets, not what is measured today; `docs/laws/vcp.md` has the
 //! measured figures.
 
 mod sim;

@@ -1,7 +1,7 @@
 //! What the control laws have to reach with the transport's own connections and the router's own
 //! ports, over emulated links.
 //!
-//! Every run is deterministic. Bounds are the project's targets; `docs/control-laws.md` has what is
+//! Every run is deterministic. Bounds are the project's targets; `docs/laws/vcp.md` has what is
 //! measured.
 
 use std::ops::ControlFlow;

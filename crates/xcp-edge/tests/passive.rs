@@ -1,5 +1,5 @@
 //! What the arrivals of data packets alone show, compared with trains: why estimates use trains,
-//! and data packets are only counted (`docs/control-laws.md`, XCP-i).
+//! and data packets are only counted (`docs/laws/xcp-i.md`).
 //!
 //! Data packets do not carry the time at which they entered the cloud. The gap between two of them
 //! gives the narrow link's rate if they waited there together, and otherwise their sender's pace. A

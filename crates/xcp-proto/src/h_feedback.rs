@@ -25,7 +25,7 @@ pub const MAX_Q12: i64 = 4095 << (4 * MAX_EXPONENT);
 /// The least value, in 2⁻¹² packets.
 pub const MIN_Q12: i64 = -4096 << (4 * MAX_EXPONENT);
 
-/// The value of a word, in 2⁻¹² packets.
+/// [XCP-Linux II-B]: the value of a word, in 2⁻¹² packets.
 #[inline]
 #[must_use]
 pub const fn decode(word: u16) -> i64 {
@@ -67,6 +67,7 @@ mod tests {
         }
     }
 
+    /// [XCP-Linux II-B].
     #[test]
     fn known_answers() {
         for (packets, word) in [

@@ -12,10 +12,11 @@
 //! | `lines` | lines of a file that has more than 400 |
 //! | `avoided` | lines of a crate, or of all pages but the changelog and generated ones, with words that the project avoids |
 //!
-//! After the ceilings come links within the pages, the book's table of contents, and tools that
-//! others keep.
+//! After the ceilings come links within the pages, the book's table of contents, citations of the
+//! papers' equations (`equations.rs`), and tools that others keep.
 
 mod ceilings;
+mod equations;
 mod imports;
 mod pages;
 mod protocols;
@@ -23,6 +24,7 @@ mod source;
 mod types;
 mod words;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -165,6 +167,8 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     }
     content &= report("links", &pages::dead_links(root, &pages));
     content &= report("table of contents", &pages::unlisted(&pages));
+    let compiled = compiled(root)?;
+    content &= report("equations", &equations::check(root, &files, &compiled)?);
     if !args.no_tools {
         for tool in &TOOLS {
             content &= run_tool(root, tool)?;
@@ -273,7 +277,7 @@ fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figu
         let mut arguments = vec!["tree", "-e", "normal,build", "--prefix", "none", "--locked"];
         arguments.extend(package);
         let tree = output(root, "cargo", &arguments)?;
-        let packages: std::collections::BTreeSet<&str> = (tree.lines())
+        let packages: BTreeSet<&str> = (tree.lines())
             .map(|line| line.trim_end_matches(" (*)"))
             .filter(|line| !line.is_empty())
             .collect();
@@ -322,6 +326,16 @@ fn words_of(path: &Path) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Files of all crates that are compiled outside tests, relative to `root`.
+fn compiled(root: &Path) -> Result<BTreeSet<PathBuf>> {
+    let mut compiled = BTreeSet::new();
+    for (_, directory) in crates(root)? {
+        let sources = source::of_crate(root, &directory)?;
+        compiled.extend(sources.into_iter().map(|source| source.path));
+    }
+    Ok(compiled)
 }
 
 /// The library's crates and the root package, by name and directory.

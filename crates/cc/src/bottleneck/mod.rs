@@ -2,21 +2,21 @@
 //!
 //! Marks and grants describe the routers that write them. If packets are lost or queue somewhere
 //! else, the narrow hop is another one, and a law that follows the routers alone would overload it.
-//! Losses are examined in this order:
+//! Losses are examined in this order (`docs/laws/silent-hops.md` has the bounds):
 //!
 //! ```text
-//!   step.rs        the window is at most a few times what has arrived
-//!   high_loss.rs      a round trip with heavy loss: no growth, and a window of what arrived
-//!   following.rs   losses that follow delay: a queue overflows              ─► CUBIC
-//!   delay_correlation.rs     losses correlated with long delays, among random ones: never attested,
-//!                  and above 1 % with 5 standard deviations …               ─► CUBIC
-//!   tolerance.rs   losses that routers declare or a trial has attested are random ─► routers
-//!   tolerance.rs   losses that routers declare or a trial attested are random ─► routers
-//!   trial.rs       more than that, or less if it comes with the rate (phases.rs): send less,
-//!                  and see whether the loss goes                            ─► CUBIC, or attested
-//!                  … unless a queue stands that no router announces         ─► CUBIC
-//!   delay.rs       a queue that stands longer than routers take to announce one, and drains
-//!                  when the sender sends less (delay_trial.rs)              ─► CUBIC
+//!   step.rs               the window is at most a few times what has arrived
+//!   silence.rs            losses about an interruption do not count
+//!   high_loss.rs          a round trip with heavy loss: no growth, and a window of what arrived
+//!   following.rs          losses that follow delay: a queue overflows              ─► CUBIC
+//!   delay_correlation.rs  losses correlated with long delays, among random ones: never attested,
+//!                         and above 1 % with 5 standard deviations …               ─► CUBIC
+//!   tolerance.rs          losses that routers declare or a trial attested are random ─► routers
+//!   trial.rs              more than that, or less if it comes with the rate (phases.rs): send
+//!                         less, and see whether the loss goes                ─► CUBIC, or attested
+//!                         … unless a queue stands that no router announces         ─► CUBIC
+//!   delay.rs              a queue that stands longer than routers take to announce one, and drains
+//!                         when the sender sends less (delay_trial.rs)              ─► CUBIC
 //! ```
 //!
 //! While CUBIC rules, every loss counts, as it does for the other flows at that hop, and the

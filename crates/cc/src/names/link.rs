@@ -40,7 +40,7 @@ enum Law {
 
 /// A VCP port with or without BISE.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct VcpLinkConfig {
+pub(super) struct VcpLinkConfig {
     params: VcpLinkParams,
     bise: Option<BiseParams>,
 }
@@ -66,7 +66,7 @@ impl VcpLinkConfig {
     }
 }
 
-const COMMON: &[Knob<VcpLinkConfig>] = &[
+pub(super) const COMMON: &[Knob<VcpLinkConfig>] = &[
     Knob {
         key: "paper",
         expects: "nothing: `paper` selects the papers' own rules; options after it may still \
@@ -178,7 +178,7 @@ const COMMON: &[Knob<VcpLinkConfig>] = &[
     },
 ];
 
-const BISE: &[Knob<VcpLinkConfig>] = &[
+pub(super) const BISE: &[Knob<VcpLinkConfig>] = &[
     Knob {
         key: "foresee",
         expects: "a share of the running interval's load from 0 to 1, such as 0.5",

@@ -51,14 +51,14 @@ enum Law {
 
 /// Options of laws that have no others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct InitialConfig {
+pub(super) struct InitialConfig {
     /// Initial window in packets; RFC 9002's if `None`.
     initial_window: Option<u32>,
 }
 
 /// Options of `auto`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct AutoConfig {
+pub(super) struct AutoConfig {
     /// Initial window in packets; RFC 9002's if `None`.
     initial_window: Option<u32>,
     /// Asks routers for a rate to start with.
@@ -74,7 +74,7 @@ impl Default for AutoConfig {
     }
 }
 
-const AUTO: &[Knob<AutoConfig>] = &[
+pub(super) const AUTO: &[Knob<AutoConfig>] = &[
     Knob {
         key: "iw",
         expects: INITIAL_WINDOW,
@@ -97,7 +97,7 @@ const AUTO: &[Knob<AutoConfig>] = &[
 
 /// Options of CUBIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct CubicConfig {
+pub(super) struct CubicConfig {
     /// Initial window in packets; RFC 9002's if `None`.
     initial_window: Option<u32>,
     /// HyStart++ ends slow start.
@@ -119,7 +119,7 @@ impl Default for CubicConfig {
     }
 }
 
-const CUBIC: &[Knob<CubicConfig>] = &[
+pub(super) const CUBIC: &[Knob<CubicConfig>] = &[
     Knob {
         key: "iw",
         expects: INITIAL_WINDOW,
@@ -158,7 +158,7 @@ const CUBIC: &[Knob<CubicConfig>] = &[
     },
 ];
 
-const INITIAL: &[Knob<InitialConfig>] = &[Knob {
+pub(super) const INITIAL: &[Knob<InitialConfig>] = &[Knob {
     key: "iw",
     expects: INITIAL_WINDOW,
     set: |config, text| {
@@ -179,7 +179,7 @@ impl Default for Algorithm {
 
 impl Algorithm {
     /// The library's choice: the law of the port that bounds the path, CUBIC where no router
-    /// answers. `docs/control-laws.md` has the figures behind it.
+    /// answers. `docs/laws/auto.md` has figures.
     pub const DEFAULT: &str = "auto";
 
     /// All names, without options.

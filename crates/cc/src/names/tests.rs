@@ -236,3 +236,38 @@ fn every_law_forgets_what_flows_claimed_that_are_set_aside() {
         assert!(known <= Duration::from_secs(1), "{name}: {known:?}");
     }
 }
+
+/// Each option stands in a table of its law's page.
+#[test]
+fn pages_have_every_option() {
+    fn keys<C>(table: &[knob::Knob<C>]) -> impl Iterator<Item = &'static str> {
+        table.iter().map(|knob| knob.key)
+    }
+    let vcp = [vcp::COMMON, vcp::BISE, vcp::WLTE].into_iter();
+    let vcp_ports = [link::COMMON, link::BISE].into_iter();
+    let pages = [
+        ("vcp", vcp.flat_map(keys).collect::<Vec<_>>()),
+        ("vcp", vcp_ports.flat_map(keys).collect()),
+        ("xcp", keys(xcp::SENDER).chain(keys(xcp::LINK)).collect()),
+        ("xcp-i", keys(xcp::CLOUDS).collect()),
+        (
+            "standard",
+            keys(sender::CUBIC).chain(keys(sender::INITIAL)).collect(),
+        ),
+        ("auto", keys(sender::AUTO).collect()),
+        (
+            "granted-starts",
+            keys(quick_start::CUBIQ)
+                .chain(keys(quick_start::ADA))
+                .collect(),
+        ),
+    ];
+    for (page, keys) in pages {
+        let path = format!("{}/../../docs/laws/{page}.md", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let (_, options) = text.split_once("| default | meaning |").unwrap();
+        for key in keys {
+            assert!(options.contains(&format!("`{key}`")), "{page}.md: {key}");
+        }
+    }
+}

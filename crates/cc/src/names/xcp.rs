@@ -288,7 +288,7 @@ fn show_exact(params: &XcpLinkParams, show: impl FnOnce(&ExactEstimate) -> Strin
 }
 
 /// Options of a port that looks for clouds.
-const CLOUDS: &[Knob<XcpLinkParams>] = &[
+pub(super) const CLOUDS: &[Knob<XcpLinkParams>] = &[
     Knob {
         key: "estimate",
         expects: "`none`, `real` (measured with packets), or, in the emulator, `exact`",

@@ -1,5 +1,4 @@
-//! The load factor ρ = (λ + κ·q̃) / (γ·C·t_ρ) (VCP extensions paper, eq. 1), kept as a fraction so
-//! that every decision is exact.
+//! The load factor ρ = (λ + κ·q̃) / (γ·C·t_ρ), kept as a fraction so that every decision is exact.
 
 use super::params::{HIGH_LOAD, QueueFilter, VcpLinkParams};
 use crate::base::arith::{MAX_BYTES, PPM, micros, saturate};
@@ -20,7 +19,7 @@ pub struct Load {
 
 impl Load {
     /// The load when `lambda` bytes arrived in `interval` and `queue` stood, at a port of
-    /// `capacity` bytes per second.
+    /// `capacity` bytes per second: [VCP-ext eq. 1].
     #[must_use]
     pub fn new(
         lambda: u64,
@@ -52,7 +51,7 @@ impl Load {
         self.a.saturating_mul(den as u128) >= self.b.saturating_mul(num as u128)
     }
 
-    /// LOW below 0.8, HIGH below 1, OVER from there.
+    /// [VCP-ext table I]: LOW below 0.8, HIGH below 1, OVER from there.
     #[must_use]
     pub const fn code(&self) -> VcpCode {
         if self.reaches(1, 1) {

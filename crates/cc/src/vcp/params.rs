@@ -30,7 +30,7 @@ pub(crate) const AI_CLAMP: u64 = 5;
 /// What RTTs are compared with when AI is scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AiBase {
-    /// The measuring interval t_ρ (VCP extensions paper, eq. 6).
+    /// The measuring interval t_ρ (VCP extensions paper, eq. 5).
     TRho,
     /// A fixed round trip (the authors' simulator: 100 ms).
     Fixed(Duration),
@@ -69,8 +69,8 @@ pub struct VcpParams {
     pub ai_base: AiBase,
     /// Scale AI linearly beyond [five bases](AiBase), not by the square.
     pub ai_clamp: bool,
-    /// Use the gain of 2.5 intervals at most in one round trip, with ε above 1 of one. The papers'
-    /// equation 5 has no such bound.
+    /// Use the gain of 2.5 intervals at most in one round trip, with ε above 1 of one. The paper's
+    /// equation 6 has no such bound.
     pub mi_cap: bool,
     /// How AI develops while no OVER comes.
     pub ai_growth: AiGrowth,

@@ -1,4 +1,4 @@
-//! RTT scaling: what ε and α per interval mean per round trip (VCP extensions paper, eq. 5 and 6).
+//! RTT scaling: what ε and α per interval mean per round trip.
 
 use super::params::{
     AI_CLAMP, AiBase, MAX_INTERVALS_PPM, MAX_INTERVALS_STEEP_PPM, TYPICAL_RTT, VcpParams,
@@ -112,7 +112,8 @@ pub(crate) fn ln_gain(epsilon_ppm: u64) -> u64 {
     saturate(ln1p(epsilon_ppm.into(), PPM.into()))
 }
 
-/// ε_s = (1 + ε)^x − 1 with x = rtt / t_ρ, at most `cap_ppm`, in 2^-32, rounded down.
+/// [VCP-ext eq. 6]: ε_s = (1 + ε)^x − 1 with x = rtt / t_ρ, at most `cap_ppm`, in 2^-32, rounded
+/// down.
 pub(crate) fn epsilon_q32(ln_gain: u64, rtt_us: u64, t_rho_us: u64, cap_ppm: Option<u64>) -> u64 {
     let times = |num: u64, den: u64| u128::from(ln_gain) * u128::from(num) / u128::from(den.max(1));
     let exponent = times(rtt_us, t_rho_us);
@@ -131,7 +132,7 @@ pub(crate) enum Clamp {
     Both,
 }
 
-/// α_s = α·(rtt / base)² in 2^-16 packets, rounded down.
+/// [VCP-ext eq. 5]: α_s = α·(rtt / base)² in 2^-16 packets, rounded down.
 pub(crate) fn alpha_q16(alpha_ppm: u64, rtt_us: u64, base_us: u64, clamp: Clamp) -> u64 {
     let (rtt, base) = (u128::from(rtt_us), u128::from(base_us.max(1)));
     let knee = u128::from(AI_CLAMP);

@@ -9,6 +9,7 @@ use crate::base::{Duration, Instant};
 use crate::law::LinkController;
 use crate::signals::{CloudEstimate, XcpCarried};
 use crate::testing::ms;
+use crate::xcp::{CloudParams, XcpLinkParams};
 
 /// C_v = BW + y_v + (g·C − s·y_v)/α, averaged over a round trip; times in seconds, rates in bytes
 /// per second.
@@ -83,3 +84,43 @@ proptest! {
 }
 
 const CAPACITY_I64: i64 = CAPACITY as i64;
+
+/// [XCP-i eq. 1] as it stands, in the rate form: α·BW − β·Q/d in each interval, whatever comes. BW
+/// is 2 MB/s, the port's own queue 30 kB, and d 100 ms: 800 000 − 67 800 B/s.
+#[test]
+fn the_papers_virtual_router_gives_the_known_answer() {
+    let params = XcpLinkParams {
+        clouds: Some(CloudParams {
+            published: true,
+            ..CloudParams::default()
+        }),
+        ..published()
+    };
+    for gap_ms in [1u64, 2, 5] {
+        let mut port = XcpILink::new(Instant::ZERO, CAPACITY, params.clone());
+        let header = XcpCarried {
+            rtt_us: 100_000,
+            x: (gap_ms << 40) / 1000,
+            covers: 1,
+            ..XcpCarried::default()
+        };
+        for at in (0..2000).step_by(gap_ms as usize) {
+            let (now, packet) = (Instant::from_millis(at), packet(Some(1), header));
+            port.on_arrival(now, &packet, 30_000);
+            let _ = port.on_departure(now, &packet, 30_000);
+            if at == 0 {
+                let estimate = CloudEstimate {
+                    available: 2_000_000,
+                    capacity: 0,
+                    queue: 0,
+                    valid_for: Duration::from_secs(5),
+                };
+                port.on_estimate(now, upstream(1), &estimate);
+            }
+        }
+        let link = port.table().link(upstream(1)).unwrap();
+        let given = link.metrics().xcp.unwrap().aggregate;
+        // The mean RTT is whole µs, rounded down.
+        assert!((732_198..=732_201).contains(&given), "{gap_ms} ms: {given}");
+    }
+}

@@ -38,7 +38,7 @@ impl Lottery {
         }
     }
 
-    /// True for a share `r_q32` of the calls.
+    /// [VCP-ext eq. 7]: true for a share `r_q32` of the calls.
     #[inline]
     pub(crate) const fn take(&mut self, r_q32: u64) -> bool {
         match self.draw {

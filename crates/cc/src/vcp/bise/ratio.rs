@@ -1,4 +1,4 @@
-//! The mixing ratio r (VCP extensions paper, eq. 10 and 11).
+//! The mixing ratio r.
 
 use super::params::BiseParams;
 use crate::base::arith::{PPM, saturate};
@@ -9,7 +9,10 @@ use crate::vcp::scale::ln_gain;
 /// r = 1 in 2^-32.
 pub(crate) const ONE_Q32: u64 = 1 << 32;
 
-/// r in 2^-32 at a load of `ppb`·10^-9 (rounded up by the caller), rounded down.
+/// [VCP-ext eq. 11]: r in 2^-32 at a load of `ppb`·10^-9 (rounded up by the caller), rounded down.
+///
+/// The load is to come nearer to its target by the share k of the gap ([VCP-ext eq. 10]), while an
+/// interval multiplies it by 1 + ε·r: [VCP-ext eq. 9], with ε of one interval for ε_s.
 pub(crate) fn ratio_q32(params: &BiseParams, ppb: u64) -> u64 {
     let target = params.target_ppm.saturating_mul(1000);
     let gap = target.saturating_sub(ppb);

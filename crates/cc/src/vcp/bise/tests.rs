@@ -21,6 +21,7 @@ fn load(ppb: u64) -> Load {
     Load::new(ppb, 0, 0, 1_000_000, 1_000_000_000, ms(1000))
 }
 
+/// [VCP-ext eq. 11].
 #[test]
 fn ratio_gives_the_known_answers() {
     for (ppb, q32) in [
@@ -59,6 +60,8 @@ fn a_shorter_reference_gives_the_known_answers() {
     }
 }
 
+/// [VCP-ext eq. 12] has the ideal track. In the start each load is the one that [VCP-ext eq. 10]
+/// aims at, once r is below 1, and follows from r by [VCP-ext eq. 9].
 #[test]
 fn the_ideal_track_and_the_fluid_start() {
     for (n, rho) in [
@@ -180,6 +183,7 @@ fn carried_marks_stay_low_up_to_the_ceiling() {
     assert_eq!(bise.mark(VcpCode::Over, &steep()).code, VcpCode::Over);
 }
 
+/// [VCP-ext eq. 7].
 #[test]
 fn lottery_marks_share_r_of_the_packets() {
     for draw in [Draw::Weyl, Draw::Diffusion, Draw::Random] {

@@ -174,7 +174,7 @@ impl Steering {
         let r_q16 = mean_r_q16(feedback);
         let r_epsilon = mul_div(gains.steep_q32, r_q16, 1 << 16);
         let (epsilon_q32, low_ai) = match (params.bise_epsilon_ppm, feedback.bise) {
-            // One round leaves w·(1 + ε_s·r) + (1 − r)·α_s (VCP extensions paper, eq. 8).
+            // One round leaves w·(1 + ε_s·r) + (1 − r)·α_s: [VCP-ext eq. 8].
             (Some(_), true) => (r_epsilon, low - mul_div(low, r_q16, 1 << 16)),
             // BISE somewhere but not everywhere: neither router's limit is passed.
             (Some(_), false) => (r_epsilon.min(gains.mild_q32), 0),

@@ -43,13 +43,14 @@ impl Window {
     }
 
     /// What MI would add for `acked` bytes: acked · ε_s, in 2^-16 bytes, rounded down.
+    /// [VCP-ext eq. 4].
     #[inline]
     pub(crate) fn mi(acked: u64, epsilon_q32: u64) -> u64 {
         saturate((u128::from(acked) * u128::from(epsilon_q32)) >> 16)
     }
 
     /// What AI would add for `acked` bytes: α_s · mtu · acked / window, in 2^-16 bytes, the
-    /// remainder kept.
+    /// remainder kept. [VCP-ext eq. 3].
     #[inline]
     pub(crate) fn ai(&mut self, acked: u64, alpha_q16: u64, mtu: u64) -> u64 {
         let share = (u128::from(alpha_q16) * u128::from(mtu)).saturating_mul(u128::from(acked));
@@ -62,7 +63,7 @@ impl Window {
         self.q16 = self.q16.saturating_add(q16).min(MAX_Q16);
     }
 
-    /// MD: leaves `share_ppm` of the window, not less than `floor` bytes.
+    /// MD, [VCP-ext eq. 2]: leaves `share_ppm` of the window, not less than `floor` bytes.
     pub(crate) fn md(&mut self, share_ppm: u64, floor: u64) {
         let cut = u128::from(self.q16) * u128::from(share_ppm.min(PPM)) / u128::from(PPM);
         self.q16 = saturate(cut);

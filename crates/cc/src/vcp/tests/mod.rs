@@ -18,6 +18,7 @@ const GAMMA: u64 = 980_000;
 
 // The router's decision.
 
+/// [VCP-ext eq. 1] and [VCP-ext table I].
 #[test]
 fn load_gives_the_known_answers() {
     for (lambda, queue, ppb, code) in [
@@ -102,6 +103,7 @@ fn log2(ln_q60: u64) -> f64 {
     ln_q60 as f64 / 2f64.powi(60) / core::f64::consts::LN_2
 }
 
+/// [VCP-ext eq. 5] and [VCP-ext eq. 6].
 #[test]
 fn scaling_gives_the_known_answers() {
     let mild = ln_gain(62_500);
@@ -138,7 +140,7 @@ fn steep_scaling_gives_the_known_answers() {
     );
 }
 
-/// Five intervals per round trip: equation 5 has 1.0625^5 − 1, equation 6 α · 25. The bounds are
+/// Five intervals per round trip: equation 6 has 1.0625^5 − 1, equation 5 α · 25. The bounds are
 /// the authors' simulator's and the library's, not the paper's form's.
 #[test]
 fn the_papers_form_has_no_bounds_on_its_gains() {

@@ -14,6 +14,7 @@ fn packets(window: &Window) -> f64 {
     window.q16() as f64 / 65_536.0 / MTU as f64
 }
 
+/// [VCP-ext eq. 4] and [VCP-ext eq. 3].
 #[test]
 fn ten_rounds_of_low_and_of_high() {
     let epsilon = epsilon_q32(ln_gain(62_500), 100_000, 200_000, Some(2_500_000));
@@ -69,6 +70,7 @@ pub(super) fn codes(low: u64, high: u64, over: u64) -> VcpFeedback {
     }
 }
 
+/// The cut is [VCP-ext eq. 2].
 #[test]
 fn one_cut_then_freeze_then_grace() {
     let params = params();
@@ -171,6 +173,7 @@ fn an_unused_window_grows_by_no_code_but_is_cut_by_over() {
     assert_eq!(steering.bytes(), 20 * MTU * 7 / 8);
 }
 
+/// [VCP-ext eq. 8].
 #[test]
 fn r_splits_low_between_mi_and_ai() {
     let params = VcpParams {

@@ -100,7 +100,7 @@ impl Pools {
     }
 
     /// A packet with inter-packet time `x`, standing for `bytes`, asks for `wanted`; no more than
-    /// `most` is given.
+    /// `most` is given. [XCP-Linux II-E.2].
     #[inline]
     pub(crate) fn settle_within(&mut self, wanted: i64, x: u64, bytes: u64, most: u64) -> Settled {
         let asked = wanted;

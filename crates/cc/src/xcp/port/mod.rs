@@ -150,7 +150,7 @@ impl XcpLink {
         }
     }
 
-    /// Spare is a measured rate, in bytes per second, and not what the capacity leaves.
+    /// Spare is a measured rate, in B/s, and not what the capacity leaves: [XCP-i eq. 1].
     pub(crate) const fn set_spare(&mut self, spare: i64) {
         self.stated_spare = Some(spare);
     }

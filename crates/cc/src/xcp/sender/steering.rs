@@ -69,7 +69,7 @@ impl Steering {
     }
 
     /// Routers changed the rate by `delta` in 2^-16 bytes per second: the window follows by as much
-    /// per round trip, not below `floor` bytes.
+    /// per round trip, not below `floor` bytes. [XCP-i II-A window].
     #[inline]
     pub(crate) fn apply(&mut self, delta: i64, srtt: Duration, floor: u64) {
         let rtt = i128::from(micros(srtt.min(MAX_INTERVAL)).max(1));
@@ -138,6 +138,7 @@ impl Steering {
 mod tests {
     use super::*;
 
+    /// [XCP-i II-A window].
     #[test]
     fn known_answers() {
         let rtt = Duration::from_millis(100);

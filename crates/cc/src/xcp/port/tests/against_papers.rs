@@ -126,6 +126,7 @@ fn trace(capacity: u64, sources: &mut [Source], packets: u64, seed: u64) {
     assert!(compared > 10, "{compared} intervals");
 }
 
+/// F is [XCP-i II-A controller] in the rate form.
 #[test]
 fn a_million_packets_of_few_flows_agree_with_the_paper() {
     let mut sources: Vec<Source> = [(100_000, 30), (50_000, 60), (200_000, 10), (400_000, 900)]

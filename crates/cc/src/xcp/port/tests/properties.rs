@@ -95,7 +95,7 @@ proptest! {
     }
 
     /// The rate form inside, the papers' window form outside: a header of theirs is answered as
-    /// their router would.
+    /// their router would: [XCP-Linux II-E.2].
     #[test]
     fn equals_the_window_form(
         flows in prop::collection::vec((10u32..900, 4u32..2000), 1..8),
