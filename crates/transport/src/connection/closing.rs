@@ -6,10 +6,10 @@ use super::building::{Building, Contents, MIN_PACKET_ROOM, Permit};
 use super::close::{CloseReason, CloseState, ConnectionError, linger_until};
 use super::timers::Timer;
 use super::{Connection, Event, Transmit};
-use crate::Instant;
 use crate::wire::frame::{ApplicationClose, ConnectionClose};
 use crate::wire::packet::TAG_LEN;
 use crate::wire::{Frame, SpaceId, TransportError, TransportErrorCode, Writer};
+use crate::{Ecn, Instant};
 
 /// Most bytes of a reason that are sent: a CONNECTION_CLOSE fits into any datagram, three of them
 /// even.
@@ -105,10 +105,10 @@ impl Connection {
     /// CONNECTION_CLOSE, if one is due: under each level's keys that the peer may have.
     pub(super) fn transmit_close(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let reason = self.close.due()?.clone();
-        let full = self.full_datagram();
+        let full = self.paths.full_datagram();
         let room = buffer.get_mut(..full)?;
-        let limit = &self.address.limit;
-        if !limit.is_validated() && limit.available() < full as u64 {
+        let path = self.paths.path();
+        if !path.is_validated() && path.available() < full as u64 {
             return None;
         }
         let mut building = Building::new(room, Permit::AcksOnly);
@@ -135,13 +135,7 @@ impl Connection {
             return None;
         }
         self.on_datagram_sent(len);
-        Some(Transmit {
-            remote: self.address.remote,
-            local: self.address.local,
-            ecn: crate::Ecn::NotEct,
-            len,
-            segment_size: len,
-        })
+        Some(self.paths.path().transmit(Ecn::NotEct, len, len))
     }
 
     /// `pad`: the datagram is to be of full size, and this is the last of its packets. One after
@@ -168,7 +162,7 @@ impl Connection {
             ..Contents::default()
         };
         if pad {
-            let full = self.full_datagram().saturating_sub(TAG_LEN);
+            let full = self.paths.full_datagram().saturating_sub(TAG_LEN);
             let missing = full.saturating_sub(building.w.position());
             let fits = missing.min(building.w.remaining());
             let _ = building.w.put_zeros(fits);

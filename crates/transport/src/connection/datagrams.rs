@@ -30,16 +30,15 @@ impl Connection {
             let data = bytes.saturating_sub(1);
             data.saturating_sub(varint::len(data as u64))
         };
-        let shim = self.feedback.longest_shim(self.address.is_ipv6());
         let id = self.control.remote_ids.current().id.len();
-        let packet = usize::from(self.route.mtud.mtu());
+        let packet = self.paths.path().packet_room();
         // 0-RTT packets have long headers.
         let long = if self.parameters.peer.is_some() {
             0
         } else {
             LONG + LOCAL_ID_LEN
         };
-        let payload = packet.saturating_sub(shim + 1 + long + id + NUMBER + TAG_LEN);
+        let payload = packet.saturating_sub(1 + long + id + NUMBER + TAG_LEN);
         // A frame with a length takes two bytes at least.
         (peer > 1).then(|| frame(payload).min(frame(peer)))
     }

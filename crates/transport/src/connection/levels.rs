@@ -61,7 +61,7 @@ impl Connection {
         self.streams.set_peer_limits(parameters::peer_limits(peer));
         self.idle.on_peer_timeout(peer.max_idle_timeout);
         self.recovery.set_idle_timeout(self.idle.timeout());
-        self.route.mtud.set_peer_limit(peer.max_udp_payload_size);
+        self.paths.set_peer_mtu(now, peer.max_udp_payload_size);
         self.ack_request = AckRequest::new(peer.max_ack_delay, peer.min_ack_delay);
         self.recovery.set_max_ack_delay(peer.max_ack_delay);
         self.control
@@ -78,13 +78,12 @@ impl Connection {
                 .remote_ids
                 .set_preferred(preferred.connection_id, token);
         }
-        if self.feedback.offered() {
+        let feedback = self.paths.path_mut().feedback_mut();
+        if feedback.offered() {
             // A peer that names none reads none, whatever it read in an earlier connection.
             let kinds = peer.explicit_feedback.as_ref();
-            self.feedback
-                .negotiate(kinds.map_or(&[], |kinds| kinds.as_slice()));
+            feedback.negotiate(kinds.map_or(&[], |kinds| kinds.as_slice()));
         }
-        self.route.on_mtu_change(now);
     }
 
     fn on_complete(&mut self, now: Instant) -> Result<(), TransportError> {
@@ -96,7 +95,7 @@ impl Connection {
             ));
         }
         if let Some(srtt) = self.recovery.rtt().srtt() {
-            self.route.controller.on_handshake_rtt(now, srtt);
+            self.paths.path_mut().on_handshake_rtt(now, srtt);
         }
         self.timers.stop(Timer::Handshake);
         self.events.push_back(Event::Connected);

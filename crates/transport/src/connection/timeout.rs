@@ -55,7 +55,9 @@ impl Connection {
                 break;
             }
         }
-        self.check_validation(now);
+        let (paths, others) = self.paths();
+        let moved = paths.check_validation(now, others);
+        self.on_move(moved);
         if let Some(keys) = &mut self.keys.one_rtt {
             keys.on_time(now);
         }
@@ -76,15 +78,8 @@ impl Connection {
             let at = self.received(space).delay.deadline()?;
             self.keys.has(space).then_some(at)
         });
-        let mtu = self.route.mtud.deadline();
-        let mut next = acks.chain(mtu).filter(later).min();
-        if let Some(validation) = &self.address.validation {
-            next = sooner(next, validation.next_challenge().filter(later));
-            next = sooner(next, Some(validation.deadline()));
-        }
-        if let Some(old) = &self.fallback {
-            next = sooner(next, old.challenge_at().filter(later));
-        }
+        let mut next = acks.filter(later).min();
+        next = sooner(next, self.paths.deadline(self.polled_at));
         next = sooner(next, self.early_keys_go());
         next = sooner(next, self.recovery.deadline());
         sooner(next, self.timers.next())
@@ -136,7 +131,7 @@ impl Connection {
         self.control.ping |= self.side.is_client();
         let again = self.probes_again();
         if again {
-            self.streams.repeat_first(u64::from(self.route.mtud.mtu()));
+            self.streams.repeat_first(u64::from(self.mtu()));
             self.streams.serve_lowest_first();
         }
         if again || !self.wants_data(now) {
