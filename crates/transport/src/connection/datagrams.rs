@@ -54,7 +54,7 @@ impl Connection {
         if data.len() > max {
             return Err(DatagramError::TooLong(max));
         }
-        if self.close.is_open() {
+        if self.lifecycle.is_open() {
             self.datagrams.send(data);
         }
         Ok(())
@@ -70,7 +70,7 @@ impl Connection {
         if data.len() > max {
             return Err(DatagramError::TooLong(max));
         }
-        Ok(!self.close.is_open() || self.datagrams.try_send(data))
+        Ok(!self.lifecycle.is_open() || self.datagrams.try_send(data))
     }
 
     /// Bytes of one more datagram for which none in the queue has to be dropped.
@@ -103,8 +103,8 @@ impl Connection {
         let first = self.datagrams.on_datagram(data, scarce);
         let after = self.datagrams.unread_bytes();
         self.streams.on_other_memory(before, after);
-        if first && !self.events.contains(&Event::DatagramReceived) {
-            self.events.push_back(Event::DatagramReceived);
+        if first {
+            self.outbox.push_once(Event::DatagramReceived);
         }
         Ok(())
     }

@@ -14,9 +14,6 @@ use crate::wire::packet::Protected;
 use crate::wire::{Frame, PacketType, SpaceId, TransportError, TransportErrorCode as Code};
 use crate::{Arrived, Instant};
 
-/// Events that may wait until tokens, of which a peer can send any number, are dropped.
-const MAX_EVENTS: usize = 64;
-
 /// What the frames of a packet amount to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Summary {
@@ -51,7 +48,7 @@ impl Connection {
         if payload.is_empty() {
             return Err(Error::violation("a packet without frames"));
         }
-        if !self.close.is_open() {
+        if !self.lifecycle.is_open() {
             self.look_for_close(now, payload);
             return Ok(());
         }
@@ -63,9 +60,9 @@ impl Connection {
         };
         let space = found.ty.space();
         let pto = self.pto();
-        self.idle.on_received(now, pto, &mut self.timers);
+        self.lifecycle.on_received(now, pto, &mut self.timers);
         let summary = self.on_frames(now, &at, payload)?;
-        if !self.close.is_open() {
+        if !self.lifecycle.is_open() {
             return Ok(());
         }
         let bytes = if carrier.first { carrier.bytes } else { 0 };
@@ -199,7 +196,7 @@ impl Connection {
                 }
                 frame => self.on_frame(now, at, frame)?,
             }
-            if !self.close.is_open() {
+            if !self.lifecycle.is_open() {
                 break;
             }
         }
@@ -241,11 +238,8 @@ impl Connection {
                 self.streams.on_streams_blocked(frame.dir, frame.limit);
             }
             Frame::NewToken(token) => {
-                // Drop tokens if the event queue is full.
-                if self.events.len() < MAX_EVENTS {
-                    self.events
-                        .push_back(Event::NewToken(Bytes::copy_from_slice(token)));
-                }
+                let event = || Event::NewToken(Bytes::copy_from_slice(token));
+                self.outbox.push_if_room(event);
             }
             Frame::NewConnectionId(frame) => {
                 self.stats.id_frames += 1;
@@ -267,7 +261,7 @@ impl Connection {
                     .on_retire(*sequence, &at.found.dcid)
                     .map_err(|e| e.in_frame(types::RETIRE_CONNECTION_ID))?;
                 if let Some(id) = retired {
-                    self.routing.push_back(super::Routing::Remove(id));
+                    self.outbox.remove_id(id);
                     self.issue_ids();
                 }
             }

@@ -33,6 +33,8 @@ mod handshake;
 mod idle;
 mod keys;
 mod levels;
+mod lifecycle;
+mod outbox;
 mod packet;
 mod parameters;
 mod paths;
@@ -53,7 +55,6 @@ mod zero_rtt;
 pub(crate) mod tests;
 
 use core::fmt;
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -83,11 +84,11 @@ pub use zero_rtt::EarlyData;
 
 use bounds::Bounds;
 use carried::Carried;
-use close::CloseState;
 use control::Control;
 use handshake::Handshake;
-use idle::Idle;
 use keys::LevelKeys;
+use lifecycle::Lifecycle;
+use outbox::Outbox;
 use parameters::Parameters;
 use paths::{Move, Others, Paths};
 use timers::{Timer, Timers};
@@ -160,19 +161,11 @@ pub struct Connection {
     /// Packet number to be left out next, so that a peer that acknowledges what it has not seen is
     /// caught.
     skip_number: u64,
-    close: CloseState,
-    /// Why the connection is over, once it is.
-    error: Option<ConnectionError>,
-    idle: Idle,
+    lifecycle: Lifecycle,
     timers: Timers,
-    /// When poll_transmit was last asked.
-    polled_at: Instant,
     bounds: Bounds,
     stats: Stats,
-    events: VecDeque<Event>,
-    routing: VecDeque<Routing>,
-    /// That of the current path as the endpoint knows it.
-    routed_token: Option<ResetToken>,
+    outbox: Outbox,
 }
 
 type Recovered = Recovery<Carried>;
@@ -193,7 +186,7 @@ impl fmt::Debug for Connection {
         f.debug_struct("Connection")
             .field("side", &self.side)
             .field("paths", &self.paths)
-            .field("close", &self.close)
+            .field("lifecycle", &self.lifecycle)
             .finish_non_exhaustive()
     }
 }
@@ -213,7 +206,7 @@ impl Connection {
 
     /// Something that happened, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
-        if let Some(event) = self.events.pop_front() {
+        if let Some(event) = self.outbox.poll_event() {
             return Some(event);
         }
         if self.datagrams.take_unblocked() {
@@ -225,11 +218,8 @@ impl Connection {
     /// A change of what the endpoint finds this connection by.
     pub fn poll_routing(&mut self) -> Option<Routing> {
         let token = self.control.remote_ids.current().token;
-        if self.paths.take_moved_tokens() || token != self.routed_token {
-            self.routed_token = token;
-            return Some(Routing::ResetTokens);
-        }
-        self.routing.pop_front()
+        let moved = self.paths.take_moved_tokens();
+        self.outbox.poll_routing(token, moved)
     }
 
     /// A datagram that comes from such an address, ends with the token listed with it and is for no
@@ -243,9 +233,9 @@ impl Connection {
     /// True if [`poll_routing`](Self::poll_routing) has something.
     #[must_use]
     pub fn has_routing(&self) -> bool {
-        !self.routing.is_empty()
-            || self.paths.has_moved_tokens()
-            || self.control.remote_ids.current().token != self.routed_token
+        let token = self.control.remote_ids.current().token;
+        self.outbox
+            .has_routing(token, self.paths.has_moved_tokens())
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
@@ -294,7 +284,7 @@ impl Connection {
     /// True once the handshake is complete on this side and until the connection is over.
     #[must_use]
     pub fn is_established(&self) -> bool {
-        self.handshake.is_complete() && self.close.is_open()
+        self.handshake.is_complete() && self.lifecycle.is_open()
     }
 
     /// True once this side has completed the handshake (RFC 9001 §4.1.1), also after the end of the
@@ -307,7 +297,7 @@ impl Connection {
     /// True while the handshake runs.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
-        !self.handshake.is_complete() && self.close.is_open()
+        !self.handshake.is_complete() && self.lifecycle.is_open()
     }
 
     /// True once the peer is known to have completed the handshake too (RFC 9001 §4.1.2).
@@ -319,7 +309,7 @@ impl Connection {
     /// True once all is over and forgotten: the connection may be dropped.
     #[must_use]
     pub const fn is_drained(&self) -> bool {
-        self.close.is_gone()
+        self.lifecycle.is_gone()
     }
 
     /// The peer has closed the connection: until then what is under way may still arrive, and
@@ -327,14 +317,14 @@ impl Connection {
     /// what arrives for it.
     #[must_use]
     pub fn drains_until(&self) -> Option<Instant> {
-        let draining = matches!(self.close, CloseState::Draining);
+        let draining = self.lifecycle.is_draining();
         draining.then(|| self.timers.get(Timer::Close)).flatten()
     }
 
     /// Why the connection is over, if it is.
     #[must_use]
     pub const fn error(&self) -> Option<&ConnectionError> {
-        self.error.as_ref()
+        self.lifecycle.error()
     }
 
     /// What the handshake has settled so far.
@@ -445,7 +435,7 @@ impl Connection {
         let others = Others {
             ids: &mut self.control.remote_ids,
             recovery: &mut self.recovery,
-            longest_pto: self.idle.longest_pto(),
+            longest_pto: self.lifecycle.longest_pto(),
         };
         (&mut self.paths, others)
     }
@@ -459,7 +449,7 @@ impl Connection {
             let window = self.paths.path().window();
             self.streams.on_congestion_window(window);
         }
-        self.events.push_back(Event::PathChanged);
+        self.outbox.push(Event::PathChanged);
         // A server follows packets with more than probing frames in them (RFC 9000 §9.2): here is
         // one, also where there is nothing to send.
         self.control.ping |= self.side.is_client();
@@ -475,7 +465,7 @@ impl Connection {
     /// What the connection has measured of its path: once, when it closes after its handshake.
     /// Nothing of an address that is not validated: the peer may have forged it.
     pub fn poll_shown_path(&mut self) -> Option<ShownPath> {
-        if self.close.is_open() || !self.is_complete() {
+        if self.lifecycle.is_open() || !self.is_complete() {
             return None;
         }
         self.paths.poll_shown()

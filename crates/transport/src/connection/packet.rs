@@ -416,7 +416,7 @@ impl Connection {
             let probes = of(&mut self.probes, space);
             *probes = probes.saturating_sub(1);
             let pto = self.pto();
-            self.idle.on_sent(now, pto, &mut self.timers);
+            self.lifecycle.on_sent(now, pto, &mut self.timers);
         }
         if space == SpaceId::Handshake && self.side.is_client() {
             // RFC 9001 §4.9.1.

@@ -24,7 +24,7 @@ pub(super) struct Carrier<'a> {
 impl Connection {
     /// Takes a datagram for this connection. Its bytes are decrypted in place.
     pub fn handle_datagram(&mut self, now: Instant, received: Received, datagram: &mut [u8]) {
-        if self.close.ignores_input() || self.is_from_a_stranger(&received) {
+        if self.lifecycle.ignores_input() || self.is_from_a_stranger(&received) {
             return;
         }
         if !self.is_complete()
@@ -84,7 +84,7 @@ impl Connection {
             rest = behind;
         }
         if opened_any {
-            self.close.on_datagram(now, self.recovery.rtt().min());
+            self.lifecycle.on_datagram(now, self.recovery.rtt().min());
             self.stats.datagrams_received += 1;
             self.stats.bytes_received += bytes as u64;
         } else if let Some(token) = reset

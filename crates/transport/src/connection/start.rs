@@ -1,22 +1,21 @@
 //! How connections begin.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use super::Connection;
 use super::bounds::Bounds;
-use super::close::CloseState;
 use super::control::Control;
 use super::handshake::Handshake;
-use super::idle::Idle;
 use super::keys::LevelKeys;
+use super::lifecycle::Lifecycle;
+use super::outbox::Outbox;
 use super::parameters::{self, Parameters, ServerIds};
 use super::paths::Paths;
 use super::received::Received;
 use super::stats::Stats;
 use super::timers::{Timer, Timers};
 use super::zero_rtt::ZeroRtt;
-use super::{Connection, Routing};
 use crate::ack::AckRequest;
 use crate::cid::{LocalIds, RemoteIds, fresh_id};
 use crate::config::TransportConfig;
@@ -225,6 +224,7 @@ impl Connection {
         };
         let remote_ids = RemoteIds::new(parts.remote_id, config.active_connection_id_limit);
         let mut timers = Timers::default();
+        timers.on_poll(now);
         timers.set(Timer::Handshake, now + config.handshake_timeout);
         let zero_rtt = ZeroRtt::new(parts.session.may_take_early_data());
         let paths = Paths::new(
@@ -258,16 +258,11 @@ impl Connection {
             probes: [0; 3],
             probed: (SpaceId::Initial, false),
             skip_number: random.below(100) + 1,
-            close: CloseState::default(),
-            error: None,
-            idle: Idle::new(idle_timeout, config.keep_alive),
+            lifecycle: Lifecycle::new(idle_timeout, config.keep_alive),
             timers,
-            polled_at: now,
             bounds: Bounds::new(now),
             stats: Stats::default(),
-            events: VecDeque::new(),
-            routing: VecDeque::from([Routing::Add(parts.local_id)]),
-            routed_token: None,
+            outbox: Outbox::new(parts.local_id),
             endpoint_key: parts.endpoint_key,
             random,
             config,

@@ -29,8 +29,8 @@ impl Connection {
         buffer: &mut [u8],
         max_segments: usize,
     ) -> Option<Transmit> {
-        self.polled_at = now;
-        if !self.close.is_open() {
+        self.timers.on_poll(now);
+        if !self.lifecycle.is_open() {
             return self.transmit_close(now, buffer);
         }
         if let Some(transmit) = self.transmit_off_path(now, buffer) {
@@ -45,7 +45,7 @@ impl Connection {
             .or_else(|| self.transmit_question(now, buffer));
         if transmit.is_none() {
             self.note_bound(now);
-            if !self.close.is_open() {
+            if !self.lifecycle.is_open() {
                 return self.transmit_close(now, buffer);
             }
         }

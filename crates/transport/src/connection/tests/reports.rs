@@ -80,7 +80,7 @@ fn whether_the_endpoint_has_something_to_take_over() {
     client.paths.move_tokens();
     assert_eq!(taken(client), 1);
     // The token of the id in use is another.
-    client.routed_token = None;
+    client.outbox.forget_token();
     assert_eq!(taken(client), 1);
 }
 
