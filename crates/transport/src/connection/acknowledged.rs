@@ -1,41 +1,19 @@
 //! Fates of our packets: acknowledgements and losses, reported to the parts whose frames they
 //! carried and to the path's controller.
 
-use pathmark_cc::{Acked, Feedback as Difference};
-
 use super::carried::Carried;
 use super::control::{Control, ControlFrame};
 use super::handshake::Handshake;
+use super::paths::{AckReport, Measured, Path};
 use super::received::Received;
-use super::route::{Address, Route};
 use super::stats::Stats;
 use super::{Connection, of};
 use crate::ack::AckRequest;
-use crate::path::{EcnAck, EcnFailure, EcnState, Sample};
 use crate::recovery::{AckError, AckOutcome, Fate, LossOutcome, Probe, SentPacket, Timeout};
 use crate::streams::{AckedRun, Streams};
-use crate::wire::frame::{Ack, feedback, types};
+use crate::wire::frame::{Ack, types};
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
-
-/// What the frames of one packet report to the controller.
-#[derive(Debug, Default)]
-pub(super) struct AckReport {
-    pub(super) feedback: Option<Difference>,
-    /// The answer to a question for a starting rate.
-    pub(super) answer: Option<Difference>,
-    /// The peer's clock as it wrote the FEEDBACK frame, in microseconds.
-    pub(super) peer_time: Option<u32>,
-    /// For how long it held the ACK frame back.
-    delay: Duration,
-    outcome: Option<AckOutcome>,
-    /// New CE marks.
-    marked: u64,
-    /// The path was found to drop shims.
-    turned_plain: bool,
-    /// The path was found to mark all packets with CE.
-    misled: bool,
-}
 
 /// The parts whose frames a sent packet carried.
 struct FrameOwners<'a> {
@@ -47,8 +25,7 @@ struct FrameOwners<'a> {
     control: &'a mut Control,
     ack_request: &'a mut AckRequest,
     received: &'a mut Received,
-    address: &'a mut Address,
-    route: &'a mut Route,
+    path: &'a mut Path,
     stats: &'a mut Stats,
     mtu_changed: bool,
 }
@@ -81,12 +58,7 @@ impl FrameOwners<'_> {
             }
         }
         if self.space == SpaceId::Data && !packet.is_off_path() {
-            self.address.on_acked(self.now, number);
-            self.mtu_changed |= self.route.mtud.on_acked(self.now, number, packet.size);
-            if packet.ack_eliciting {
-                self.route.ecn.on_acked(number, packet.ecn);
-                self.route.plain.on_acked(number, packet.shim);
-            }
+            self.mtu_changed |= self.path.on_acked(self.now, number, packet);
         }
     }
 
@@ -109,14 +81,7 @@ impl FrameOwners<'_> {
             self.stats.bytes_lost += u64::from(packet.size);
         }
         if self.space == SpaceId::Data && !packet.is_off_path() {
-            let route = &mut *self.route;
-            route
-                .mtud
-                .on_lost(self.now, number, packet.size, packet.sent_at);
-            route.ecn.on_lost(self.now, number, packet.ecn);
-            if packet.ack_eliciting && packet.probe != Probe::Mtu {
-                route.plain.on_lost(self.now, number, packet.shim);
-            }
+            self.path.on_lost(self.now, number, packet);
         }
     }
 }
@@ -137,8 +102,7 @@ impl Connection {
             control: &mut self.control,
             ack_request: &mut self.ack_request,
             received: of(&mut self.received, space),
-            address: &mut self.address,
-            route: &mut self.route,
+            path: self.paths.path_mut(),
             stats: &mut self.stats,
             mtu_changed: false,
         };
@@ -204,8 +168,7 @@ impl Connection {
         if self.recovery.pto_count() == 0 {
             self.probes = [0; 3];
         }
-        report.outcome = Some(outcome);
-        report.delay = delay;
+        report.on_ack(outcome, delay);
         Ok(())
     }
 
@@ -217,148 +180,51 @@ impl Connection {
         mtu_changed: bool,
         report: &mut AckReport,
     ) {
-        let newly = &outcome.newly;
-        if newly.advanced && self.feedback.signal().is_none_or(|s| s.ecn().is_none()) {
-            let ecn_ack = EcnAck {
-                ect0: newly.ect0,
-                ect1: newly.ect1,
-                counts: ack.ecn,
-                largest: ack.largest,
-                next: self.recovery.space(SpaceId::Data).sent().next_number(),
-            };
-            let all_ce = EcnState::Failed(EcnFailure::AllCe);
-            let before = self.route.ecn.state();
-            report.marked = self.route.ecn.on_ack(now, &ecn_ack);
-            report.misled |= before != all_ce && self.route.ecn.state() == all_ce;
-        }
-        let narrower = self.route.mtud.settle();
+        let next = self.recovery.space(SpaceId::Data).sent().next_number();
+        let path = self.paths.path_mut();
+        let narrower = path.on_ack(now, ack, outcome, (next, mtu_changed), report);
         self.stats.mtu_black_holes += u64::from(narrower);
-        if mtu_changed || narrower {
-            self.route.on_mtu_change(now);
-        }
-        report.turned_plain |= self.route.plain.settle(now);
         self.recovery
             .set_max_ack_delay(self.ack_request.max_ack_delay());
-        self.stats.packets_spurious += newly.spurious;
+        self.stats.packets_spurious += outcome.newly.spurious;
     }
 
     /// Passes one ACK frame and the feedback that came with it to the controller, in the order that
     /// it expects. The controller gets reports of 1-RTT packets alone: packet numbers of the
     /// handshake are others, and its few packets count towards bytes in flight all the same.
     pub(super) fn settle(&mut self, now: Instant, space: SpaceId, report: &mut AckReport) {
-        let AckReport {
-            feedback,
-            answer,
-            peer_time,
-            delay,
-            outcome,
-            marked,
-            turned_plain,
-            misled,
-        } = core::mem::take(report);
-        let received = [feedback, answer];
-        if space != SpaceId::Data || (received == [None; 2] && outcome.is_none()) {
+        let report = core::mem::take(report);
+        if space != SpaceId::Data || report.is_empty() {
             return;
         }
-        let mut acked = outcome.and_then(|o| o.acked);
-        if let Some(acked) = &mut acked {
-            acked.forward_delay = self.forward_delay(now, acked, peer_time, delay);
-        }
-        let controller = &mut self.route.controller;
-        for feedback in received.into_iter().flatten() {
-            let nothing = Acked {
-                bytes: 0,
-                packets: 0,
-                largest: 0,
-                sent_at: now,
-                state: pathmark_cc::PacketState::default(),
-                rtt: None,
-                forward_delay: None,
-                srtt: self.recovery.rtt().srtt_or_initial(),
-                min_rtt: self
-                    .recovery
-                    .rtt()
-                    .min()
-                    .unwrap_or(self.recovery.rtt().srtt_or_initial()),
-                in_flight_before: self.recovery.bytes_in_flight(),
-                window_limited: false,
-            };
-            self.stats.feedback_received += 1;
-            if answer.is_none_or(|answer| answer != feedback) {
-                self.last_feedback = Some(feedback);
-            }
-            controller.on_feedback(now, &feedback, acked.as_ref().unwrap_or(&nothing));
-        }
-        if let Some(acked) = &acked {
-            controller.on_ack(now, acked);
-            self.route.arrivals.on_ack(now, acked);
-            if marked > 0 {
-                self.stats.congestion_experienced += 1;
-                let last_sent = self.recovery.space(space).sent().next_number() - 1;
-                controller.on_congestion_experienced(now, acked.sent_at, last_sent);
-            }
-        }
-        if let Some(outcome) = &outcome {
-            if outcome.newly.event_undone {
-                controller.on_spurious_loss(now);
-            }
-            self.tell_losses(now, &outcome.loss);
-        }
-        if turned_plain {
-            self.begin_plain(now);
-        } else if misled {
-            self.begin_unmarked(now);
+        let rtt = self.recovery.rtt();
+        let srtt = rtt.srtt_or_initial();
+        let measured = Measured {
+            srtt,
+            min_rtt: rtt.min().unwrap_or(srtt),
+            in_flight: self.recovery.bytes_in_flight(),
+            next: self.recovery.space(space).sent().next_number(),
+        };
+        let settled = self.paths.path_mut().settle(now, &report, &measured);
+        self.stats.feedback_received += settled.feedback;
+        self.stats.congestion_experienced += u64::from(settled.marked);
+        self.stats.persistent_congestions += u64::from(settled.persistent_congestion);
+        if let Some(fault) = settled.fault {
+            self.paths.start_over(now, fault);
+            self.recovery.disown_in_flight();
         }
         self.after_controller(now);
     }
 
-    /// How long the packet that gave the RTT sample queued on its way; `time` is the peer's clock
-    /// as it sent the ACK frame, if a FEEDBACK frame carried it, `held` after that packet arrived.
-    /// At most the RTT, whatever `time` is; all that the RTT grew by, if the clock is unusable.
-    fn forward_delay(
-        &mut self,
-        now: Instant,
-        acked: &Acked,
-        time: Option<u32>,
-        held: Duration,
-    ) -> Option<Duration> {
-        let rtt = acked.rtt?;
-        if self.route.one_way.given_up() {
-            return Some(rtt.saturating_sub(acked.min_rtt));
-        }
-        let time = time?;
-        let modulus = u128::from(feedback::TIME_MODULUS);
-        let held = u32::try_from(held.as_micros() % modulus).unwrap_or(0);
-        let arrived = (time + feedback::TIME_MODULUS - held) % feedback::TIME_MODULUS;
-        let sample = Sample {
-            sent_at: acked.sent_at,
-            arrived,
-            rtt,
-            min_rtt: acked.min_rtt,
-        };
-        self.route.one_way.on_sample(now, &sample)
-    }
-
-    fn tell_losses(&mut self, now: Instant, loss: &LossOutcome) {
-        let controller = &mut self.route.controller;
-        if let Some(number) = loss.question {
-            controller.on_question_lost(now, number);
-        }
-        if let Some(lost) = &loss.lost {
-            controller.on_loss(now, lost);
-        }
-        if loss.persistent_congestion {
-            self.stats.persistent_congestions += 1;
-            controller.on_persistent_congestion(now);
-        }
+    fn on_losses(&mut self, now: Instant, loss: &LossOutcome) {
+        let persistent = self.paths.path_mut().on_losses(now, loss);
+        self.stats.persistent_congestions += u64::from(persistent);
     }
 
     /// The window may have moved: the pacer and the send buffer follow it.
     pub(super) fn after_controller(&mut self, now: Instant) {
-        let window = self.route.controller.window();
-        let rate = self.route.controller.pacing_rate();
         let srtt = self.recovery.rtt().srtt();
-        self.route.pacer.set(now, window, srtt, rate);
+        let window = self.paths.path_mut().follow_window(now, srtt);
         self.streams.on_congestion_window(window);
     }
 
@@ -378,14 +244,14 @@ impl Connection {
             Timeout::None => {}
             Timeout::Lost(loss) => {
                 if space == SpaceId::Data {
-                    self.tell_losses(now, &loss);
+                    self.on_losses(now, &loss);
                     self.after_controller(now);
                 }
             }
             Timeout::Probe(space) => {
                 self.stats.probe_timeouts += 1;
-                self.route.controller.on_probe_timeout(now);
-                self.route.ecn.on_probe_timeout(self.recovery.pto_count());
+                let count = self.recovery.pto_count();
+                self.paths.path_mut().on_probe_timeout(now, count);
                 self.prepare_probes(now, space);
                 self.after_controller(now);
             }

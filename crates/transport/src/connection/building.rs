@@ -1,7 +1,7 @@
 //! A datagram and a packet while they are being built.
 
 use super::carried::Carried;
-use super::feedback::ShimUse;
+use super::paths::ShimUse;
 use crate::Ecn;
 use crate::wire::packet::Started;
 use crate::wire::{SpaceId, Writer};

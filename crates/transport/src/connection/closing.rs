@@ -3,13 +3,13 @@
 use bytes::Bytes;
 
 use super::building::{Building, Contents, MIN_PACKET_ROOM, Permit};
-use super::close::{CloseReason, CloseState, ConnectionError, linger_until};
-use super::timers::Timer;
+use super::close::{CloseReason, ConnectionError};
+use super::lifecycle::Ending;
 use super::{Connection, Event, Transmit};
-use crate::Instant;
 use crate::wire::frame::{ApplicationClose, ConnectionClose};
 use crate::wire::packet::TAG_LEN;
 use crate::wire::{Frame, SpaceId, TransportError, TransportErrorCode, Writer};
+use crate::{Ecn, Instant};
 
 /// Most bytes of a reason that are sent: a CONNECTION_CLOSE fits into any datagram, three of them
 /// even.
@@ -19,7 +19,7 @@ impl Connection {
     /// True once this side has closed the connection and a CONNECTION_CLOSE was built.
     #[must_use]
     pub fn has_sent_close(&self) -> bool {
-        self.close.was_sent()
+        self.lifecycle.has_sent_close()
     }
 
     pub(super) fn close_by_application(&mut self, now: Instant, code: u64, reason: Bytes) {
@@ -39,76 +39,65 @@ impl Connection {
     /// panicked must not leave: its last packet's number may be used again here.
     pub fn close_after_panic(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let error = TransportError::new(TransportErrorCode::INTERNAL_ERROR, "");
-        self.close.close(CloseReason::Transport(error));
+        self.lifecycle.close_last(error);
         self.transmit_close(now, buffer)
     }
 
     fn close_with(&mut self, now: Instant, reason: CloseReason, error: ConnectionError) {
-        if !self.close.is_open() {
-            return;
-        }
-        self.close.close(reason);
-        self.linger(now);
-        self.end(error);
+        let pto = self.pto();
+        let ending = self
+            .lifecycle
+            .close(now, pto, reason, error, &mut self.timers);
+        self.on_ending(ending);
     }
 
     /// The peer closed: nothing is sent any more (RFC 9000 §10.2.2).
     pub(super) fn drain(&mut self, now: Instant, error: ConnectionError) {
-        if self.close.is_gone() {
-            return;
-        }
-        self.close = CloseState::Draining;
-        if self.error.is_none() {
-            self.linger(now);
-        }
-        self.end(error);
+        let pto = self.pto();
+        let ending = self.lifecycle.drain(now, pto, error, &mut self.timers);
+        self.on_ending(ending);
     }
 
     /// The connection is over without a word: timed out, reset, or no version in common.
     pub(super) fn lose(&mut self, now: Instant, error: ConnectionError) {
-        match error {
-            ConnectionError::Reset => self.drain(now, error),
-            error => {
-                if !self.close.is_open() {
-                    return;
-                }
-                self.forget();
-                self.end(error);
-            }
+        if error == ConnectionError::Reset {
+            self.drain(now, error);
+            return;
+        }
+        let ending = self.lifecycle.lose(error, &mut self.timers);
+        if ending != Ending::Known {
+            self.remove_ids();
+        }
+        self.on_ending(ending);
+    }
+
+    fn on_ending(&mut self, ending: Ending) {
+        if let Ending::Over(error) = ending {
+            self.datagrams.stop();
+            self.outbox.push(Event::Lost(error));
         }
     }
 
-    fn linger(&mut self, now: Instant) {
-        let until = linger_until(now, self.pto());
-        self.timers.set(Timer::Close, until);
-        self.timers.keep_close_only();
-    }
-
-    fn end(&mut self, error: ConnectionError) {
-        self.datagrams.stop();
-        if self.error.is_none() {
-            self.events.push_back(Event::Lost(error.clone()));
-            self.error = Some(error);
-        }
-    }
-
-    /// All is forgotten; the endpoint need not route to this connection any more.
+    /// All is forgotten.
     pub(super) fn forget(&mut self) {
-        self.close = CloseState::Gone;
-        self.timers.keep_close_only();
-        self.timers.stop(Timer::Close);
+        self.lifecycle.forget(&mut self.timers);
+        self.remove_ids();
+    }
+
+    /// The endpoint need not route to this connection any more.
+    fn remove_ids(&mut self) {
         for id in self.control.local_ids.iter() {
-            self.routing.push_back(super::Routing::Remove(*id));
+            self.outbox.remove_id(*id);
         }
     }
 
     /// CONNECTION_CLOSE, if one is due: under each level's keys that the peer may have.
     pub(super) fn transmit_close(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        let reason = self.close.due()?.clone();
-        let full = self.full_datagram();
+        let reason = self.lifecycle.due()?.clone();
+        let full = self.paths.full_datagram();
         let room = buffer.get_mut(..full)?;
-        let limit = &self.address.limit;
-        if !limit.is_validated() && limit.available() < full as u64 {
+        let path = self.paths.path();
+        if !path.is_validated() && path.available() < full as u64 {
             return None;
         }
         let mut building = Building::new(room, Permit::AcksOnly);
@@ -129,19 +118,13 @@ impl Connection {
                 self.close_packet(now, space, &reason, pad, &mut building);
             }
         }
-        self.close.on_sent(now);
+        self.lifecycle.on_close_sent(now);
         let len = building.len();
         if len == 0 {
             return None;
         }
         self.on_datagram_sent(len);
-        Some(Transmit {
-            remote: self.address.remote,
-            local: self.address.local,
-            ecn: crate::Ecn::NotEct,
-            len,
-            segment_size: len,
-        })
+        Some(self.paths.path().transmit(Ecn::NotEct, len, len))
     }
 
     /// `pad`: the datagram is to be of full size, and this is the last of its packets. One after
@@ -168,7 +151,7 @@ impl Connection {
             ..Contents::default()
         };
         if pad {
-            let full = self.full_datagram().saturating_sub(TAG_LEN);
+            let full = self.paths.full_datagram().saturating_sub(TAG_LEN);
             let missing = full.saturating_sub(building.w.position());
             let fits = missing.min(building.w.remaining());
             let _ = building.w.put_zeros(fits);

@@ -30,16 +30,15 @@ impl Connection {
             let data = bytes.saturating_sub(1);
             data.saturating_sub(varint::len(data as u64))
         };
-        let shim = self.feedback.longest_shim(self.address.is_ipv6());
         let id = self.control.remote_ids.current().id.len();
-        let packet = usize::from(self.route.mtud.mtu());
+        let packet = self.paths.path().packet_room();
         // 0-RTT packets have long headers.
         let long = if self.parameters.peer.is_some() {
             0
         } else {
             LONG + LOCAL_ID_LEN
         };
-        let payload = packet.saturating_sub(shim + 1 + long + id + NUMBER + TAG_LEN);
+        let payload = packet.saturating_sub(1 + long + id + NUMBER + TAG_LEN);
         // A frame with a length takes two bytes at least.
         (peer > 1).then(|| frame(payload).min(frame(peer)))
     }
@@ -55,7 +54,7 @@ impl Connection {
         if data.len() > max {
             return Err(DatagramError::TooLong(max));
         }
-        if self.close.is_open() {
+        if self.lifecycle.is_open() {
             self.datagrams.send(data);
         }
         Ok(())
@@ -71,7 +70,7 @@ impl Connection {
         if data.len() > max {
             return Err(DatagramError::TooLong(max));
         }
-        Ok(!self.close.is_open() || self.datagrams.try_send(data))
+        Ok(!self.lifecycle.is_open() || self.datagrams.try_send(data))
     }
 
     /// Bytes of one more datagram for which none in the queue has to be dropped.
@@ -104,8 +103,8 @@ impl Connection {
         let first = self.datagrams.on_datagram(data, scarce);
         let after = self.datagrams.unread_bytes();
         self.streams.on_other_memory(before, after);
-        if first && !self.events.contains(&Event::DatagramReceived) {
-            self.events.push_back(Event::DatagramReceived);
+        if first {
+            self.outbox.push_once(Event::DatagramReceived);
         }
         Ok(())
     }

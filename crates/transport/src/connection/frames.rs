@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::acknowledged::AckReport;
 use super::keys::OpenedPacket;
+use super::paths::AckReport;
 use super::receive::Carrier;
 use super::{Connection, ConnectionError, Event, of};
 use crate::cid::RemoteId;
@@ -13,9 +13,6 @@ use crate::wire::frame::{Frames, types};
 use crate::wire::packet::Protected;
 use crate::wire::{Frame, PacketType, SpaceId, TransportError, TransportErrorCode as Code};
 use crate::{Arrived, Instant};
-
-/// Events that may wait until tokens, of which a peer can send any number, are dropped.
-const MAX_EVENTS: usize = 64;
 
 /// What the frames of a packet amount to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +48,7 @@ impl Connection {
         if payload.is_empty() {
             return Err(Error::violation("a packet without frames"));
         }
-        if !self.close.is_open() {
+        if !self.lifecycle.is_open() {
             self.look_for_close(now, payload);
             return Ok(());
         }
@@ -63,9 +60,9 @@ impl Connection {
         };
         let space = found.ty.space();
         let pto = self.pto();
-        self.idle.on_received(now, pto, &mut self.timers);
+        self.lifecycle.on_received(now, pto, &mut self.timers);
         let summary = self.on_frames(now, &at, payload)?;
-        if !self.close.is_open() {
+        if !self.lifecycle.is_open() {
             return Ok(());
         }
         let bytes = if carrier.first { carrier.bytes } else { 0 };
@@ -84,7 +81,7 @@ impl Connection {
             }
             self.streams.on_refused();
             if newest && !summary.probing && at.ty == PacketType::OneRtt {
-                self.follow_peer(now, &carrier.received, &found.dcid);
+                self.follow_peer(now, carrier, found);
             }
             return Ok(());
         }
@@ -99,7 +96,7 @@ impl Connection {
         let question = carrier.first
             && summary.ack_eliciting
             && !self.handshake.is_confirmed()
-            && self.feedback.is_question(carrier.prefix);
+            && self.paths.path().feedback().is_question(carrier.prefix);
         if summary.immediate_ack || question {
             received.on_immediate_ack(now);
         }
@@ -118,12 +115,12 @@ impl Connection {
         // The path is a matter of 1-RTT packets alone, and what routers say of it, but for a
         // question.
         if newest && !summary.probing && !early {
-            self.follow_peer(now, &carrier.received, &found.dcid);
+            self.follow_peer(now, carrier, found);
         }
-        let on_route = self
-            .address
-            .is(carrier.received.remote, carrier.received.local);
-        if carrier.first && on_route && summary.ack_eliciting && self.feedback.offered() {
+        let path = self.paths.path_mut();
+        let on_path = carrier.first && path.brought(&carrier.received);
+        let feedback = path.feedback_mut();
+        if on_path && summary.ack_eliciting && feedback.offered() {
             let arrived = Arrived {
                 shim: None,
                 ecn: carrier.received.ecn,
@@ -133,13 +130,21 @@ impl Connection {
                 number: opened.number,
             };
             let counted = if early {
-                self.feedback.on_early_packet(carrier.prefix, arrived)
+                feedback.on_early_packet(carrier.prefix, arrived)
             } else {
-                self.feedback.on_packet(carrier.prefix, arrived)
+                feedback.on_packet(carrier.prefix, arrived)
             };
             self.stats.shims_received += u64::from(counted);
         }
         Ok(())
+    }
+
+    /// The newest packet of the peer has more than probing frames in it: the connection goes where
+    /// it came from.
+    fn follow_peer(&mut self, now: Instant, carrier: &Carrier<'_>, found: &Protected) {
+        let (paths, others) = self.paths();
+        let moved = paths.follow_peer(now, &carrier.received, &found.dcid, others);
+        self.on_move(moved);
     }
 
     /// Ranges of packet numbers beyond the fewest take of the memory for received data.
@@ -178,18 +183,12 @@ impl Connection {
                     self.on_ack(now, at.ty.space(), at.opened.generation, ack, &mut report)?;
                 }
                 Frame::Feedback(frame) => {
-                    if !self.feedback.offered() {
+                    let feedback = self.paths.path_mut().feedback_mut();
+                    if !feedback.offered() {
                         return Err(Error::unknown(types::FEEDBACK));
                     }
-                    let difference = self.feedback.on_frame(at.opened.number, frame);
-                    let is_answer = difference.is_some_and(|seen| seen.is_answer());
-                    let reported = if is_answer {
-                        &mut report.answer
-                    } else {
-                        &mut report.feedback
-                    };
-                    *reported = reported.or(difference);
-                    report.peer_time = report.peer_time.or(Some(frame.time));
+                    let difference = feedback.on_frame(at.opened.number, frame);
+                    report.on_feedback(frame.time, difference);
                 }
                 Frame::ImmediateAck => summary.immediate_ack = true,
                 Frame::Stream(frame) => {
@@ -197,7 +196,7 @@ impl Connection {
                 }
                 frame => self.on_frame(now, at, frame)?,
             }
-            if !self.close.is_open() {
+            if !self.lifecycle.is_open() {
                 break;
             }
         }
@@ -239,11 +238,8 @@ impl Connection {
                 self.streams.on_streams_blocked(frame.dir, frame.limit);
             }
             Frame::NewToken(token) => {
-                // Drop tokens if the event queue is full.
-                if self.events.len() < MAX_EVENTS {
-                    self.events
-                        .push_back(Event::NewToken(Bytes::copy_from_slice(token)));
-                }
+                let event = || Event::NewToken(Bytes::copy_from_slice(token));
+                self.outbox.push_if_room(event);
             }
             Frame::NewConnectionId(frame) => {
                 self.stats.id_frames += 1;
@@ -265,21 +261,25 @@ impl Connection {
                     .on_retire(*sequence, &at.found.dcid)
                     .map_err(|e| e.in_frame(types::RETIRE_CONNECTION_ID))?;
                 if let Some(id) = retired {
-                    self.routing.push_back(super::Routing::Remove(id));
+                    self.outbox.remove_id(id);
                     self.issue_ids();
                 }
             }
             // No endpoint migrates before the handshake is confirmed (RFC 9000 §9).
             Frame::PathChallenge(_)
                 if at.ty == PacketType::ZeroRtt
-                    && !self
-                        .address
-                        .is(at.carrier.received.remote, at.carrier.received.local) => {}
+                    && !self.paths.path().brought(&at.carrier.received) => {}
             Frame::PathChallenge(data) => {
-                self.on_path_challenge(&at.carrier.received, *data, at.carrier.bytes);
+                self.stats.path_challenges += 1;
+                let ids = &mut self.control.remote_ids;
+                let (received, bytes) = (&at.carrier.received, at.carrier.bytes);
+                self.paths.on_challenge(received, *data, bytes, ids);
             }
             Frame::PathResponse(data) => {
-                self.on_path_response(now, &at.carrier.received, *data);
+                let (paths, mut others) = self.paths();
+                let received = &at.carrier.received;
+                let validated = paths.on_response(now, received, *data, &mut others);
+                self.stats.migrations += u64::from(validated);
             }
             Frame::ConnectionClose(frame) => {
                 let error = TransportError {

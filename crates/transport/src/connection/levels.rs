@@ -46,7 +46,7 @@ impl Connection {
             self.parameters.read(bytes, self.side.peer())?;
             self.settle_early_data(now)?;
             self.on_peer_parameters(now);
-            self.events.push_back(Event::HandshakeDataReady);
+            self.outbox.push(Event::HandshakeDataReady);
         }
         if self.handshake.complete_now() {
             self.on_complete(now)?;
@@ -59,9 +59,9 @@ impl Connection {
             return;
         };
         self.streams.set_peer_limits(parameters::peer_limits(peer));
-        self.idle.on_peer_timeout(peer.max_idle_timeout);
-        self.recovery.set_idle_timeout(self.idle.timeout());
-        self.route.mtud.set_peer_limit(peer.max_udp_payload_size);
+        let silence = self.lifecycle.on_peer_timeout(peer.max_idle_timeout);
+        self.recovery.set_idle_timeout(silence);
+        self.paths.set_peer_mtu(now, peer.max_udp_payload_size);
         self.ack_request = AckRequest::new(peer.max_ack_delay, peer.min_ack_delay);
         self.recovery.set_max_ack_delay(peer.max_ack_delay);
         self.control
@@ -78,13 +78,12 @@ impl Connection {
                 .remote_ids
                 .set_preferred(preferred.connection_id, token);
         }
-        if self.feedback.offered() {
+        let feedback = self.paths.path_mut().feedback_mut();
+        if feedback.offered() {
             // A peer that names none reads none, whatever it read in an earlier connection.
             let kinds = peer.explicit_feedback.as_ref();
-            self.feedback
-                .negotiate(kinds.map_or(&[], |kinds| kinds.as_slice()));
+            feedback.negotiate(kinds.map_or(&[], |kinds| kinds.as_slice()));
         }
-        self.route.on_mtu_change(now);
     }
 
     fn on_complete(&mut self, now: Instant) -> Result<(), TransportError> {
@@ -96,10 +95,10 @@ impl Connection {
             ));
         }
         if let Some(srtt) = self.recovery.rtt().srtt() {
-            self.route.controller.on_handshake_rtt(now, srtt);
+            self.paths.path_mut().on_handshake_rtt(now, srtt);
         }
         self.timers.stop(Timer::Handshake);
-        self.events.push_back(Event::Connected);
+        self.outbox.push(Event::Connected);
         self.issue_ids();
         if self.side.is_server() {
             self.end_early_data(now);
@@ -119,7 +118,7 @@ impl Connection {
         if let Some(keys) = &mut self.keys.one_rtt {
             keys.on_confirmed();
         }
-        self.events.push_back(Event::Confirmed);
+        self.outbox.push(Event::Confirmed);
     }
 
     /// Keys of `space` go, with all that waits for them (RFC 9001 §4.9).
@@ -175,7 +174,7 @@ impl Connection {
     /// Gives the peer as many of our connection ids as it stores.
     pub(super) fn issue_ids(&mut self) {
         while let Some(id) = self.control.local_ids.issue(&mut self.random) {
-            self.routing.push_back(super::Routing::Add(id));
+            self.outbox.add_id(id);
         }
     }
 
@@ -183,7 +182,7 @@ impl Connection {
     /// in it, for it answers as late as it likes: so it has a bound.
     #[inline]
     pub(super) fn pto(&self) -> Duration {
-        self.recovery.pto().min(self.idle.longest_pto())
+        self.recovery.pto().min(self.lifecycle.longest_pto())
     }
 
     #[inline]

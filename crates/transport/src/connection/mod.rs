@@ -5,8 +5,7 @@
 //!                                          ├─► acknowledged (ACK) ──► recovery ──► controller of the path
 //!                                          ├─► streams                 │
 //!                                          ├─► control (ids, tokens)   ├─► events
-//!                                          ├─► feedback (FEEDBACK)     │
-//!                                          └─► migrate (paths)         ┘
+//!                                          └─► paths (FEEDBACK, PATH_) ┘
 //!  datagrams ◄─ transmit ◄─ packet ◄─ what each part has to say, window and pacer permitting
 //!  deadlines ─► timeout ─► the part whose time has come
 //! ```
@@ -29,24 +28,22 @@ mod crypto_stream;
 mod datagrams;
 mod early;
 mod event;
-mod feedback;
 mod frames;
 mod handshake;
 mod idle;
 mod keys;
 mod levels;
-mod migrate;
+mod lifecycle;
+mod outbox;
 mod packet;
 mod parameters;
-mod path_frames;
+mod paths;
 mod probe;
 mod receive;
 mod received;
 mod refused;
 mod report;
-mod route;
 mod rtt_histogram;
-mod shim_use;
 mod start;
 mod stats;
 mod timeout;
@@ -58,11 +55,11 @@ mod zero_rtt;
 pub(crate) mod tests;
 
 use core::fmt;
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use pathmark_cc::KnownPath;
 
 use crate::ack::AckRequest;
 use crate::config::{ControllerFactory, TransportConfig};
@@ -70,16 +67,15 @@ use crate::crypto::{
     ExportError, HandshakeData, InitialCrypto, Random, ResetToken, SharedEndpointKey, Side,
 };
 use crate::datagrams::Datagrams;
-use crate::path::Mtud;
 use crate::recovery::Recovery;
 use crate::streams::Streams;
 use crate::wire::{ConnectionId, SpaceId, TransportError, TransportErrorCode};
 use crate::{Ecn, Instant, Signal};
 
-pub use ahead::ShownPath;
 pub use bounds::BoundShares;
 pub use close::ConnectionError;
 pub use event::Event;
+pub use paths::ShownPath;
 pub use report::PathReport;
 pub use rtt_histogram::RttHistogram;
 pub use start::{ClientStart, ConnectError, ServerStart};
@@ -88,14 +84,13 @@ pub use zero_rtt::EarlyData;
 
 use bounds::Bounds;
 use carried::Carried;
-use close::CloseState;
 use control::Control;
-use feedback::Feedback;
 use handshake::Handshake;
-use idle::Idle;
 use keys::LevelKeys;
+use lifecycle::Lifecycle;
+use outbox::Outbox;
 use parameters::Parameters;
-use route::{Address, OffPath, OldPath, Route};
+use paths::{Move, Others, Paths};
 use timers::{Timer, Timers};
 use zero_rtt::ZeroRtt;
 
@@ -154,23 +149,10 @@ pub struct Connection {
     streams: Streams,
     datagrams: Datagrams,
     control: Control,
-    feedback: Feedback,
-    address: Address,
-    route: Route,
-    /// Largest datagram of the interface, bytes of UDP payload, if the driver knows.
-    interface_mtu: Option<u16>,
-    /// The last path that worked.
-    fallback: Option<OldPath>,
-    /// Another path, over which the peer probes.
-    off_path: Option<OffPath>,
-    /// The last datagram from an address that is on neither: who sent it, and its bytes.
-    unknown_source: Option<(SocketAddr, u64)>,
+    paths: Paths,
     /// What overtook the end of the handshake.
     early: early::Early,
     zero_rtt: ZeroRtt,
-    remembered_path: ahead::RememberedPath,
-    /// Our connection id that the peer's packets on the current path carry.
-    local_id_in_use: ConnectionId,
     /// Ack-eliciting packets still to be sent as probes, whatever the window is.
     probes: [u8; 3],
     /// The last probe timeout of a handshake: of which space, and whether its second probe is the
@@ -179,28 +161,12 @@ pub struct Connection {
     /// Packet number to be left out next, so that a peer that acknowledges what it has not seen is
     /// caught.
     skip_number: u64,
-    close: CloseState,
-    /// Why the connection is over, once it is.
-    error: Option<ConnectionError>,
-    idle: Idle,
+    lifecycle: Lifecycle,
     timers: Timers,
-    /// When poll_transmit was last asked.
-    polled_at: Instant,
-    /// The latest feedback of routers.
-    last_feedback: Option<pathmark_cc::Feedback>,
     bounds: Bounds,
     stats: Stats,
-    events: VecDeque<Event>,
-    routing: VecDeque<Routing>,
-    /// That of the current path as the endpoint knows it.
-    routed_token: Option<ResetToken>,
-    /// Paths have changed, and with them the addresses that resets come from.
-    tokens_moved: bool,
+    outbox: Outbox,
 }
-
-/// Largest datagram that is tried by default: packets of 9000 bytes over
-/// IPv4. Segmentation offload takes seven of them at a time.
-const LARGEST_MTU: u16 = 8972;
 
 type Recovered = Recovery<Carried>;
 
@@ -219,9 +185,8 @@ impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
             .field("side", &self.side)
-            .field("address", &self.address)
-            .field("route", &self.route)
-            .field("close", &self.close)
+            .field("paths", &self.paths)
+            .field("lifecycle", &self.lifecycle)
             .finish_non_exhaustive()
     }
 }
@@ -241,7 +206,7 @@ impl Connection {
 
     /// Something that happened, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
-        if let Some(event) = self.events.pop_front() {
+        if let Some(event) = self.outbox.poll_event() {
             return Some(event);
         }
         if self.datagrams.take_unblocked() {
@@ -253,35 +218,24 @@ impl Connection {
     /// A change of what the endpoint finds this connection by.
     pub fn poll_routing(&mut self) -> Option<Routing> {
         let token = self.control.remote_ids.current().token;
-        if core::mem::take(&mut self.tokens_moved) || token != self.routed_token {
-            self.routed_token = token;
-            return Some(Routing::ResetTokens);
-        }
-        self.routing.pop_front()
+        let moved = self.paths.take_moved_tokens();
+        self.outbox.poll_routing(token, moved)
     }
 
     /// A datagram that comes from such an address, ends with the token listed with it and is for no
     /// connection resets this one (RFC 9000 §10.3.1): the tokens of the peer's ids that are in use,
     /// each with the address to which packets with that id were sent.
     pub fn reset_tokens(&self) -> impl Iterator<Item = (SocketAddr, ResetToken)> {
-        let current = self.control.remote_ids.current().token;
-        let old = self.fallback.as_ref().map(|old| {
-            let token = old.id.map_or(current, |id| id.token);
-            (old.address.remote, token)
-        });
-        let off = self.off_path.as_ref().map(|off| (off.remote, off.id.token));
-        core::iter::once((self.address.remote, current))
-            .chain(old)
-            .chain(off)
-            .filter_map(|(remote, token)| Some((remote, token?)))
+        self.paths
+            .reset_tokens(self.control.remote_ids.current().token)
     }
 
     /// True if [`poll_routing`](Self::poll_routing) has something.
     #[must_use]
     pub fn has_routing(&self) -> bool {
-        !self.routing.is_empty()
-            || self.tokens_moved
-            || self.control.remote_ids.current().token != self.routed_token
+        let token = self.control.remote_ids.current().token;
+        self.outbox
+            .has_routing(token, self.paths.has_moved_tokens())
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
@@ -303,20 +257,7 @@ impl Connection {
     /// the first
     /// [`poll_transmit`](Self::poll_transmit).
     pub fn set_interface_mtu(&mut self, bytes: u16) {
-        self.interface_mtu = Some(bytes.min(LARGEST_MTU));
-        let mut mtud = self.route.mtud.clone();
-        self.bound_mtu(&mut mtud);
-        self.route.mtud = mtud;
-    }
-
-    /// Bounds a search that has not begun by what the interface carries and the peer takes.
-    fn bound_mtu(&self, mtud: &mut Mtud) {
-        if let (None, Some(bytes)) = (self.config.max_mtu, self.interface_mtu) {
-            mtud.set_ceiling(bytes);
-        }
-        if let Some(peer) = &self.parameters.peer {
-            mtud.set_peer_limit(peer.max_udp_payload_size);
-        }
+        self.paths.set_interface_mtu(bytes);
     }
 
     /// The differentiated services code point that packets are to leave with.
@@ -328,9 +269,7 @@ impl Connection {
     /// The system refuses datagrams of `size` bytes: the interface carries no such (EMSGSIZE). It
     /// need not be tried again.
     pub fn on_size_refused(&mut self, now: Instant, size: u16) {
-        if self.route.mtud.on_refused(now, size) {
-            self.route.on_mtu_change(now);
-        }
+        self.paths.path_mut().on_size_refused(now, size);
     }
 
     /// Ends the connection because this side has no place for it any more (CONNECTION_REFUSED).
@@ -345,7 +284,7 @@ impl Connection {
     /// True once the handshake is complete on this side and until the connection is over.
     #[must_use]
     pub fn is_established(&self) -> bool {
-        self.handshake.is_complete() && self.close.is_open()
+        self.handshake.is_complete() && self.lifecycle.is_open()
     }
 
     /// True once this side has completed the handshake (RFC 9001 §4.1.1), also after the end of the
@@ -358,7 +297,7 @@ impl Connection {
     /// True while the handshake runs.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
-        !self.handshake.is_complete() && self.close.is_open()
+        !self.handshake.is_complete() && self.lifecycle.is_open()
     }
 
     /// True once the peer is known to have completed the handshake too (RFC 9001 §4.1.2).
@@ -370,7 +309,7 @@ impl Connection {
     /// True once all is over and forgotten: the connection may be dropped.
     #[must_use]
     pub const fn is_drained(&self) -> bool {
-        self.close.is_gone()
+        self.lifecycle.is_gone()
     }
 
     /// The peer has closed the connection: until then what is under way may still arrive, and
@@ -378,14 +317,14 @@ impl Connection {
     /// what arrives for it.
     #[must_use]
     pub fn drains_until(&self) -> Option<Instant> {
-        let draining = matches!(self.close, CloseState::Draining);
+        let draining = self.lifecycle.is_draining();
         draining.then(|| self.timers.get(Timer::Close)).flatten()
     }
 
     /// Why the connection is over, if it is.
     #[must_use]
     pub const fn error(&self) -> Option<&ConnectionError> {
-        self.error.as_ref()
+        self.lifecycle.error()
     }
 
     /// What the handshake has settled so far.
@@ -419,13 +358,13 @@ impl Connection {
     /// The peer's address.
     #[must_use]
     pub const fn remote_address(&self) -> SocketAddr {
-        self.address.remote
+        self.paths.path().remote()
     }
 
     /// Our address, where the driver tells it.
     #[must_use]
     pub const fn local_address(&self) -> Option<IpAddr> {
-        self.address.local
+        self.paths.path().local()
     }
 
     /// Asks the peer for a sign of life.
@@ -447,8 +386,7 @@ impl Connection {
     /// From now on `factory`'s controllers steer this connection, a fresh one the current path at
     /// once.
     pub fn set_controller(&mut self, now: Instant, factory: Arc<dyn ControllerFactory>) {
-        self.route.controller = factory.build(now, self.route.mtud.mtu());
-        Arc::make_mut(&mut self.config).controller = factory;
+        self.paths.set_controller(now, factory);
         self.after_controller(now);
     }
 
@@ -457,7 +395,103 @@ impl Connection {
     /// connected.
     pub fn set_signal(&mut self, signal: Arc<dyn Signal>) -> bool {
         let next = self.recovery.space(SpaceId::Data).sent().next_number();
-        self.feedback.set_signal(signal, next)
+        let feedback = self.paths.path_mut().feedback_mut();
+        feedback.set_signal(signal, next)
+    }
+
+    /// Client: from now on datagrams leave from another address of ours (the driver has rebound its
+    /// socket). The path is validated again, with a controller of its own. False if that is not
+    /// possible: the handshake is not confirmed, or the server forbids it (RFC 9000 §9.1).
+    pub fn migrate(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
+        self.move_to(now, local, false)
+    }
+
+    /// The same while the former address is still ours: if the new one gets no answer, the
+    /// connection goes on at the last that worked, where it stood; if none is known to work, at the
+    /// one before. If that gets no answer either, both are tried by turns.
+    pub fn try_address(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
+        self.move_to(now, local, true)
+    }
+
+    fn move_to(&mut self, now: Instant, local: Option<IpAddr>, back: bool) -> bool {
+        if !self.handshake.is_confirmed() || self.is_migration_forbidden() {
+            return false;
+        }
+        let (paths, others) = self.paths();
+        let moved = paths.move_to(now, local, back, others);
+        self.on_move(moved)
+    }
+
+    /// True if this side must never [`migrate`](Self::migrate): it is a server, or its server sent
+    /// `disable_active_migration`, as far as that is known (RFC 9000 §9, §18.2).
+    #[must_use]
+    pub fn is_migration_forbidden(&self) -> bool {
+        let peer = self.parameters.peer.as_ref();
+        !self.side.is_client() || peer.is_some_and(|p| p.disable_active_migration)
+    }
+
+    /// The paths, and what a change of path concerns.
+    fn paths(&mut self) -> (&mut Paths, Others<'_, Carried>) {
+        let others = Others {
+            ids: &mut self.control.remote_ids,
+            recovery: &mut self.recovery,
+            longest_pto: self.lifecycle.longest_pto(),
+        };
+        (&mut self.paths, others)
+    }
+
+    /// True if the connection has moved.
+    fn on_move(&mut self, moved: Move) -> bool {
+        if moved == Move::Stays {
+            return false;
+        }
+        if moved == Move::OtherPath {
+            let window = self.paths.path().window();
+            self.streams.on_congestion_window(window);
+        }
+        self.outbox.push(Event::PathChanged);
+        // A server follows packets with more than probing frames in them (RFC 9000 §9.2): here is
+        // one, also where there is nothing to send.
+        self.control.ping |= self.side.is_client();
+        true
+    }
+
+    /// What is known of the path from an earlier connection; the configured rate counts
+    /// before it. Call it before the first [`poll_transmit`](Self::poll_transmit).
+    pub const fn set_known_path(&mut self, known: Option<KnownPath>) {
+        self.paths.set_known(known);
+    }
+
+    /// What the connection has measured of its path: once, when it closes after its handshake.
+    /// Nothing of an address that is not validated: the peer may have forged it.
+    pub fn poll_shown_path(&mut self) -> Option<ShownPath> {
+        if self.lifecycle.is_open() || !self.is_complete() {
+            return None;
+        }
+        self.paths.poll_shown()
+    }
+
+    /// The congestion window of the current path, bytes.
+    #[inline]
+    #[must_use]
+    pub fn congestion_window(&self) -> u64 {
+        self.paths.path().window()
+    }
+
+    /// The current path: algorithm, last feedback, and what keeps the sender from being faster.
+    #[must_use]
+    pub fn path_report(&self, now: Instant) -> PathReport {
+        let receiving = (
+            self.streams.receive_window(),
+            self.streams.receive_limited(),
+        );
+        let in_flight = self.recovery.bytes_in_flight();
+        self.paths.path().report(
+            self.recovery.rtt(),
+            in_flight,
+            receiving,
+            self.bounds.shares(now),
+        )
     }
 
     /// Server: gives the client a token for its next connection; see
@@ -479,7 +513,7 @@ impl Connection {
             datagram_frames_unread: datagrams.unread,
             bytes_retransmitted: self.streams.retransmitted(),
             acks_postponed: self.received(SpaceId::Data).postponed(),
-            feedback_bad: self.feedback.disbelieved().total(),
+            feedback_bad: self.paths.path().feedback().disbelieved().total(),
             ..self.stats.clone()
         }
     }

@@ -5,16 +5,16 @@ use core::ops::Range;
 use super::building::{Building, Contents, MIN_PACKET_ROOM, Open, Permit};
 use super::carried::Carried;
 use super::control::ControlFrame;
-use super::feedback::ShimUse;
 use super::keys::unsealed;
 use super::parameters::ACK_DELAY_EXPONENT;
+use super::paths::{Departure, ShimUse};
 use super::{Connection, of};
 use crate::crypto::Random;
-use crate::recovery::{PathNumber, Probe, SentPacket};
+use crate::recovery::{PathNumber, SentPacket};
 use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, TruncatedNumber};
 use crate::wire::{ConnectionId, Frame, PacketType, SpaceId, Writer};
 use crate::{Ecn, Instant};
-use pathmark_cc::{PacketState, Sent};
+use pathmark_cc::PacketState;
 
 /// The packet number to be left out after `number`: any of as many as were sent, so that no peer
 /// can guess it. Gaps come about twice as far apart each time: found early, and cost little.
@@ -40,7 +40,7 @@ impl Connection {
         let all = building.permit == Permit::All;
         let probe = self.probe_index(space);
         self.fill_probe(space);
-        let challenges = space == SpaceId::Data && all && self.challenges_first(now);
+        let challenges = space == SpaceId::Data && all && self.paths.path().challenges_first(now);
         let bears_shim = space == SpaceId::Data && start == 0 && all && !challenges;
         if bears_shim && self.wants_eliciting(now) {
             building.shim = match self.reserve_question(now, probe, &mut building.w) {
@@ -107,7 +107,49 @@ impl Connection {
         if building.long || !building.eliciting {
             return Ecn::NotEct;
         }
-        self.route.ecn(self.feedback.signal())
+        self.paths.path().mark()
+    }
+
+    /// PATH_CHALLENGE and PATH_RESPONSE of the path in use.
+    fn write_path_frames(&mut self, now: Instant, w: &mut Writer<'_>, contents: &mut Contents) {
+        let full = self.paths.full_datagram();
+        let path = self.paths.path_mut();
+        let frames = path.write_frames(now, full, &mut self.random, w);
+        contents.padded |= frames.padded;
+        contents.eliciting |= frames.written;
+    }
+
+    /// Keeps room for the shim with the controller's request at the front of a datagram, if it is
+    /// to have one, and fills it.
+    pub(super) fn reserve_shim(
+        &mut self,
+        now: Instant,
+        probe: Option<u8>,
+        w: &mut Writer<'_>,
+    ) -> ShimUse {
+        let srtt = self.recovery.rtt().srtt_or_initial();
+        let path = self.paths.path_mut();
+        if !self.handshake.is_complete() || !path.wants_shim(now, probe, srtt) {
+            return ShimUse::Nothing;
+        }
+        let limits = self.streams.limits(self.recovery.bytes_in_flight());
+        let next = self.recovery.space(SpaceId::Data).sent().next_number();
+        path.write_request(now, &limits, self.recovery.rtt().min(), next, w)
+    }
+
+    /// The same for a question for a starting rate, if the controller has one. No probe asks.
+    fn reserve_question(
+        &mut self,
+        now: Instant,
+        probe: Option<u8>,
+        w: &mut Writer<'_>,
+    ) -> Option<ShimUse> {
+        let path = self.paths.path_mut();
+        if probe.is_some() || !self.handshake.is_complete() || !path.may_ask(now) {
+            return None;
+        }
+        let limits = self.streams.limits(self.recovery.bytes_in_flight());
+        path.write_question(now, self.random.next_u64(), &limits, w)
     }
 
     /// Writes a header, and keeps room for the tag. `None` if what is left would not do for the
@@ -186,8 +228,9 @@ impl Connection {
             w.remaining()
         };
         contents.carried.acked = received.write_ack(now, w, ACK_DELAY_EXPONENT, limit);
-        if space == SpaceId::Data && self.feedback.offered() && self.keys.one_rtt.is_some() {
-            self.feedback.write_frames(now, w);
+        let feedback = self.paths.path_mut().feedback_mut();
+        if space == SpaceId::Data && feedback.offered() && self.keys.one_rtt.is_some() {
+            feedback.write_frames(now, w);
         }
     }
 
@@ -241,11 +284,9 @@ impl Connection {
             self.ack_request.on_immediate_written();
         }
         let detector = self.recovery.space(SpaceId::Data);
-        let interval = self
-            .last_feedback
-            .and_then(|seen| seen.measuring_interval());
-        let mtu = u64::from(self.route.mtud.mtu().max(1));
-        let window = self.route.controller.window() / mtu;
+        let path = self.paths.path();
+        let interval = path.measuring_interval();
+        let window = path.window() / u64::from(path.mtu().max(1));
         let Some(frequency) = self.ack_request.poll(
             now,
             self.recovery.rtt().srtt(),
@@ -331,9 +372,14 @@ impl Connection {
         let size = u16::try_from(len + shim.len()).unwrap_or(u16::MAX);
         let shimmed = shim != ShimUse::Nothing;
         let in_flight = (eliciting || padded) && !off_path;
-        // Where a signal claims the field, there is nothing to validate.
-        let claimed = self.feedback.signal().is_some_and(|s| s.ecn().is_some());
-        let mark = if claimed { Ecn::NotEct } else { ecn };
+        let departure = Departure {
+            number,
+            size,
+            eliciting,
+            mtu_probe,
+            shim,
+            ecn,
+        };
         let mut packet = SentPacket {
             sent_at: now,
             state: PacketState::default(),
@@ -341,13 +387,7 @@ impl Connection {
             ack_eliciting: eliciting,
             in_flight,
             shim: shimmed,
-            probe: match () {
-                () if mtu_probe => Probe::Mtu,
-                () if mark != Ecn::NotEct && self.route.ecn.is_tried() => Probe::Ecn,
-                () if shimmed && self.route.plain.is_tried() => Probe::Shim,
-                () if matches!(shim, ShimUse::Question(_)) => Probe::Question,
-                () => Probe::Nothing,
-            },
+            probe: self.paths.path().probes(&departure),
             path: if off_path {
                 PathNumber::OTHER
             } else {
@@ -361,25 +401,14 @@ impl Connection {
         if space == SpaceId::Data && number > self.skip_number {
             self.skip_number = next_skipped(number, &mut self.random);
         }
-        let signal = shimmed || (eliciting && claimed);
         if in_flight {
-            self.route.pacer.on_sent(now, u64::from(size));
-            self.route.last_sent = Some(now);
+            self.paths.path_mut().on_in_flight(now, &departure);
             if space == SpaceId::Data {
-                packet.state = self.tell_sent(now, number, u64::from(size), signal);
+                packet.state = self.tell_sent(now, &departure);
             }
         }
         if space == SpaceId::Data && !off_path {
-            if eliciting {
-                self.route.ecn.on_sent(number, mark);
-                self.route.cadence.on_sent(now, signal);
-            }
-            if eliciting && !mtu_probe {
-                self.route.plain.on_sent(number, shimmed);
-            }
-            if signal {
-                self.feedback.on_sent(shim, number, size.into());
-            }
+            self.paths.path_mut().on_sent(now, &departure);
             self.stats.shims_sent += u64::from(shimmed);
         }
         self.recovery.on_sent(space, number, packet);
@@ -387,7 +416,7 @@ impl Connection {
             let probes = of(&mut self.probes, space);
             *probes = probes.saturating_sub(1);
             let pto = self.pto();
-            self.idle.on_sent(now, pto, &mut self.timers);
+            self.lifecycle.on_sent(now, pto, &mut self.timers);
         }
         if space == SpaceId::Handshake && self.side.is_client() {
             // RFC 9001 §4.9.1.
@@ -396,26 +425,14 @@ impl Connection {
     }
 
     /// Tells the controller of a packet that counts towards bytes in flight.
-    fn tell_sent(
-        &mut self,
-        now: Instant,
-        packet_number: u64,
-        bytes: u64,
-        signal: bool,
-    ) -> PacketState {
-        let in_flight = self.recovery.bytes_in_flight() + bytes;
-        let mtu = u64::from(self.route.mtud.mtu());
-        if in_flight + mtu > self.route.controller.window() {
+    fn tell_sent(&mut self, now: Instant, packet: &Departure) -> PacketState {
+        let in_flight = self.recovery.bytes_in_flight() + u64::from(packet.size);
+        if self.paths.path().is_full(in_flight) {
             self.recovery.note_window_limited();
         }
-        let sent = Sent {
-            packet_number,
-            bytes,
-            in_flight,
-            limit: self.limit(),
-            signal,
-        };
-        self.route.controller.on_sent(now, &sent)
+        let limit = self.limit();
+        let path = self.paths.path_mut();
+        path.tell_sent(now, packet, in_flight, limit)
     }
 }
 

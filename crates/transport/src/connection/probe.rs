@@ -2,8 +2,8 @@
 
 use super::building::{Building, Contents, Permit};
 use super::{Connection, Transmit};
+use crate::Instant;
 use crate::wire::{Frame, SpaceId};
-use crate::{Ecn, Instant};
 
 impl Connection {
     /// A probe for a larger datagram: PING and padding, and nothing that would be missed. None is
@@ -14,23 +14,19 @@ impl Connection {
         now: Instant,
         buffer: &mut [u8],
     ) -> Option<Transmit> {
-        if !self.route.carries_data {
-            self.route.carries_data = self.has_data();
-        }
-        if !self.route.carries_data
-            || !self.handshake.is_confirmed()
-            || self.address.validation.is_some()
-            || self.probes != [0; 3]
-        {
+        let Self {
+            paths,
+            datagrams,
+            streams,
+            ..
+        } = self;
+        let path = paths.path_mut();
+        let carries_data =
+            path.carries_data(|| datagrams.wants_to_send() || streams.wants_to_send());
+        if !carries_data || !self.handshake.is_confirmed() || self.probes != [0; 3] {
             return None;
         }
-        let window = self.route.controller.window();
-        let in_flight = self.recovery.bytes_in_flight();
-        let size = self.route.mtud.poll_probe(now)?;
-        if in_flight + u64::from(size) > window || u64::from(size) > self.address.limit.available()
-        {
-            return None;
-        }
+        let size = path.poll_mtu_probe(now, self.recovery.bytes_in_flight())?;
         let room = buffer.get_mut(..usize::from(size))?;
         let mut building = Building::new(room, Permit::All);
         let shim = self.reserve_shim(now, None, &mut building.w);
@@ -39,11 +35,7 @@ impl Connection {
         Frame::Ping.encode(&mut building.w).ok()?;
         let rest = building.w.remaining();
         building.w.put_zeros(rest).ok()?;
-        // A packet that is to find out about two things tells of neither.
-        let ecn = match self.route.ecn.is_tried() {
-            true => Ecn::NotEct,
-            false => self.route.ecn(self.feedback.signal()),
-        };
+        let ecn = self.paths.path().mtu_probe_mark();
         let number = open.number;
         let contents = Contents {
             eliciting: true,
@@ -54,15 +46,9 @@ impl Connection {
             ..Contents::default()
         };
         self.finish_packet(now, &open, contents, &mut building.w)?;
-        self.route.mtud.on_probe_sent(number, size);
+        self.paths.path_mut().on_mtu_probe_sent(number, size);
         let len = building.len();
         self.on_datagram_sent(len);
-        Some(Transmit {
-            remote: self.address.remote,
-            local: self.address.local,
-            ecn,
-            len,
-            segment_size: len,
-        })
+        Some(self.paths.path().transmit(ecn, len, len))
     }
 }

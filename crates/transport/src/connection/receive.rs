@@ -1,7 +1,7 @@
 //! Datagrams in: the shim off, coalesced packets opened in place, each handed to the frames.
 
-use super::feedback::{ShimPrefix, strip};
 use super::keys::{OpenedPacket, Unopened};
+use super::paths::{ShimPrefix, strip};
 use super::{Connection, ConnectionError, Received, of, parameters};
 use crate::Instant;
 use crate::cid::LOCAL_ID_LEN;
@@ -24,7 +24,7 @@ pub(super) struct Carrier<'a> {
 impl Connection {
     /// Takes a datagram for this connection. Its bytes are decrypted in place.
     pub fn handle_datagram(&mut self, now: Instant, received: Received, datagram: &mut [u8]) {
-        if self.close.ignores_input() || self.is_from_a_stranger(&received) {
+        if self.lifecycle.ignores_input() || self.is_from_a_stranger(&received) {
             return;
         }
         if !self.is_complete()
@@ -35,8 +35,10 @@ impl Connection {
         let bytes = datagram.len();
         // Opening a packet destroys it, and a stateless reset looks like one.
         let reset = ResetToken::at_end_of(datagram);
-        self.note_received_bytes(now, &received, bytes);
-        let (prefix, mut rest) = if self.feedback.offered() {
+        if self.paths.on_datagram(&received, bytes as u64) {
+            self.recovery.set_amplification_blocked(now, false);
+        }
+        let (prefix, mut rest) = if self.paths.path().feedback().offered() {
             strip(datagram)
         } else {
             (ShimPrefix::Plain, datagram)
@@ -82,7 +84,7 @@ impl Connection {
             rest = behind;
         }
         if opened_any {
-            self.close.on_datagram(now, self.recovery.rtt().min());
+            self.lifecycle.on_datagram(now, self.recovery.rtt().min());
             self.stats.datagrams_received += 1;
             self.stats.bytes_received += bytes as u64;
         } else if let Some(token) = reset
@@ -104,7 +106,7 @@ impl Connection {
 
     /// A client knows where its server is (RFC 9000 §9).
     fn is_from_a_stranger(&self, received: &Received) -> bool {
-        self.side.is_client() && received.remote != self.address.remote
+        self.side.is_client() && received.remote != self.paths.path().remote()
     }
 
     /// True if the packet opened.
@@ -117,7 +119,7 @@ impl Connection {
     ) -> bool {
         if self.side.is_server()
             && found.ty == PacketType::Initial
-            && carrier.bytes < self.full_datagram()
+            && carrier.bytes < self.paths.full_datagram()
         {
             // RFC 9000 §14.1, for servers alone. The endpoint sees to those that begin connections.
             self.stats.packets_dropped += 1;
@@ -203,7 +205,7 @@ impl Connection {
         if self.side.is_server() && space == SpaceId::Handshake {
             // The client's address is its own, and it has the Handshake keys (RFC 9000 §8.1, RFC
             // 9001 §4.9.1).
-            self.address.limit.validate();
+            self.paths.path_mut().validate();
             self.discard(now, SpaceId::Initial);
         }
         let payload = packet

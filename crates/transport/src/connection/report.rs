@@ -4,10 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use pathmark_cc::{Feedback, Metrics};
 
-use super::Connection;
 use super::bounds::BoundShares;
+use crate::Duration;
 use crate::path::{Disbelieved, EcnState};
-use crate::{Duration, Instant};
 
 /// The state of the current path.
 #[derive(Clone, Debug)]
@@ -63,46 +62,4 @@ pub struct PathReport {
     pub validated: bool,
     /// Routers were asked for a rate that was known of this path before the handshake was complete.
     pub known_path: bool,
-}
-
-impl Connection {
-    /// The congestion window of the current path, bytes.
-    #[inline]
-    #[must_use]
-    pub fn congestion_window(&self) -> u64 {
-        self.route.controller.window()
-    }
-
-    /// The current path: algorithm, last feedback, and what keeps the sender from being faster.
-    #[must_use]
-    pub fn path_report(&self, now: Instant) -> PathReport {
-        let rtt = self.recovery.rtt();
-        let feedback = self.last_feedback;
-        let router = feedback.and_then(|seen| seen.router());
-        PathReport {
-            remote: self.address.remote,
-            local: self.address.local,
-            controller: self.route.controller.metrics(),
-            pace: self.route.pacer.rate(),
-            in_flight: self.recovery.bytes_in_flight(),
-            latest_rtt: rtt.latest(),
-            smoothed_rtt: rtt.srtt(),
-            rtt_variation: rtt.variation(),
-            min_rtt: rtt.min(),
-            mtu: self.route.mtud.mtu(),
-            signal: self.feedback.kind(),
-            passes_shims: self.route.plain.passes_shims(),
-            feedback,
-            router,
-            disbelieved: self.feedback.disbelieved(),
-            clock_steps: self.route.one_way.steps(),
-            clock_used: !self.route.one_way.given_up(),
-            receive_window: self.streams.receive_window(),
-            receive_limited: self.streams.receive_limited(),
-            ecn: self.route.ecn.state(),
-            bounded_by: self.bounds.shares(now),
-            validated: self.address.limit.is_validated(),
-            known_path: self.route.asked,
-        }
-    }
 }

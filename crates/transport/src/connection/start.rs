@@ -1,23 +1,21 @@
 //! How connections begin.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use super::Connection;
 use super::bounds::Bounds;
-use super::close::CloseState;
 use super::control::Control;
-use super::feedback::Feedback;
 use super::handshake::Handshake;
-use super::idle::Idle;
 use super::keys::LevelKeys;
+use super::lifecycle::Lifecycle;
+use super::outbox::Outbox;
 use super::parameters::{self, Parameters, ServerIds};
+use super::paths::Paths;
 use super::received::Received;
-use super::route::{Address, Route};
 use super::stats::Stats;
 use super::timers::{Timer, Timers};
 use super::zero_rtt::ZeroRtt;
-use super::{Connection, Routing};
 use crate::ack::AckRequest;
 use crate::cid::{LocalIds, RemoteIds, fresh_id};
 use crate::config::TransportConfig;
@@ -26,7 +24,6 @@ use crate::crypto::{
     SharedEndpointKey, Side, StartError,
 };
 use crate::datagrams::Datagrams;
-use crate::path::AmplificationLimit;
 use crate::recovery::Recovery;
 use crate::streams::Streams;
 use crate::wire::transport_parameters::HandshakeIds;
@@ -227,14 +224,17 @@ impl Connection {
         };
         let remote_ids = RemoteIds::new(parts.remote_id, config.active_connection_id_limit);
         let mut timers = Timers::default();
+        timers.on_poll(now);
         timers.set(Timer::Handshake, now + config.handshake_timeout);
         let zero_rtt = ZeroRtt::new(parts.session.may_take_early_data());
-        let limit = match parts.validated {
-            true => AmplificationLimit::validated(),
-            false => AmplificationLimit::new(),
-        };
-        let address = Address::new(now, parts.remote, parts.local, limit);
-        let route = Route::new(now, &config);
+        let paths = Paths::new(
+            now,
+            side,
+            Arc::clone(&config),
+            (parts.remote, parts.local),
+            parts.local_id,
+            parts.validated,
+        );
         let mut recovery = Recovery::new(side.is_client(), now);
         let idle_timeout = parameters::idle_timeout(&config);
         recovery.set_idle_timeout(idle_timeout);
@@ -252,32 +252,17 @@ impl Connection {
             streams: Streams::new(side, config.streams),
             datagrams: Datagrams::new(config.datagrams),
             control: Control::new(parts.local_id, LocalIds::new(parts.local_id), remote_ids),
-            feedback: Feedback::new(&config.signals),
-            address,
-            route,
-            interface_mtu: None,
-            fallback: None,
-            off_path: None,
-            unknown_source: None,
+            paths,
             early: Default::default(),
             zero_rtt,
-            remembered_path: Default::default(),
-            local_id_in_use: parts.local_id,
             probes: [0; 3],
             probed: (SpaceId::Initial, false),
             skip_number: random.below(100) + 1,
-            close: CloseState::default(),
-            error: None,
-            idle: Idle::new(idle_timeout, config.keep_alive),
+            lifecycle: Lifecycle::new(idle_timeout, config.keep_alive),
             timers,
-            polled_at: now,
-            last_feedback: None,
             bounds: Bounds::new(now),
             stats: Stats::default(),
-            events: VecDeque::new(),
-            routing: VecDeque::from([Routing::Add(parts.local_id)]),
-            routed_token: None,
-            tokens_moved: false,
+            outbox: Outbox::new(parts.local_id),
             endpoint_key: parts.endpoint_key,
             random,
             config,

@@ -31,7 +31,7 @@ impl Connection {
                 Timer::Pacing => {}
                 Timer::Idle => self.lose(now, ConnectionError::TimedOut),
                 Timer::KeepAlive => {
-                    if self.close.is_open() && self.is_complete() {
+                    if self.lifecycle.is_open() && self.is_complete() {
                         self.control.ping = true;
                     }
                 }
@@ -40,7 +40,7 @@ impl Connection {
                 Timer::SecondProbe => self.probe_again(now),
             }
         }
-        if !self.close.is_open() {
+        if !self.lifecycle.is_open() {
             return;
         }
         // Losses by time are taken out, space by space. A probe timeout asks for packets; the next
@@ -55,7 +55,9 @@ impl Connection {
                 break;
             }
         }
-        self.check_validation(now);
+        let (paths, others) = self.paths();
+        let moved = paths.check_validation(now, others);
+        self.on_move(moved);
         if let Some(keys) = &mut self.keys.one_rtt {
             keys.on_time(now);
         }
@@ -66,25 +68,19 @@ impl Connection {
 
     /// The earliest of all deadlines.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        if !self.close.is_open() {
+        if !self.lifecycle.is_open() {
             return self.timers.next();
         }
         // What only poll_transmit can do and what it could not do just now (the amplification limit
         // forbids it, say) waits for something else.
-        let later = |at: &Instant| *at > self.polled_at;
+        let polled_at = self.timers.polled_at();
+        let later = |at: &Instant| *at > polled_at;
         let acks = SpaceId::ALL.into_iter().filter_map(|space| {
             let at = self.received(space).delay.deadline()?;
             self.keys.has(space).then_some(at)
         });
-        let mtu = self.route.mtud.deadline();
-        let mut next = acks.chain(mtu).filter(later).min();
-        if let Some(validation) = &self.address.validation {
-            next = sooner(next, validation.next_challenge().filter(later));
-            next = sooner(next, Some(validation.deadline()));
-        }
-        if let Some(old) = &self.fallback {
-            next = sooner(next, old.challenge_at().filter(later));
-        }
+        let mut next = acks.filter(later).min();
+        next = sooner(next, self.paths.deadline(polled_at));
         next = sooner(next, self.early_keys_go());
         next = sooner(next, self.recovery.deadline());
         sooner(next, self.timers.next())
@@ -136,7 +132,7 @@ impl Connection {
         self.control.ping |= self.side.is_client();
         let again = self.probes_again();
         if again {
-            self.streams.repeat_first(u64::from(self.route.mtud.mtu()));
+            self.streams.repeat_first(u64::from(self.mtu()));
             self.streams.serve_lowest_first();
         }
         if again || !self.wants_data(now) {

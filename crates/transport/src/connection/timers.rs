@@ -38,9 +38,21 @@ impl Timer {
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     slots: [Option<Instant>; Timer::ALL.len()],
+    /// When the connection was last asked for datagrams.
+    polled_at: Instant,
 }
 
 impl Timers {
+    /// The connection is asked for datagrams.
+    pub(super) const fn on_poll(&mut self, now: Instant) {
+        self.polled_at = now;
+    }
+
+    /// When that was last. What could not be sent then waits for something else.
+    pub(super) const fn polled_at(&self) -> Instant {
+        self.polled_at
+    }
+
     /// Sets or replaces a deadline.
     pub(super) fn set(&mut self, timer: Timer, at: Instant) {
         self.assign(timer, Some(at));
@@ -82,7 +94,7 @@ impl Timers {
     /// Forgets all but the close timer: a closed connection waits for nothing else.
     pub(super) fn keep_close_only(&mut self) {
         let close = self.get(Timer::Close);
-        *self = Self::default();
+        self.slots = Default::default();
         self.assign(Timer::Close, close);
     }
 }

@@ -1,16 +1,12 @@
 //! Datagrams out: what may leave now, and into which batch it goes.
 
 use super::bounds::Bound;
-use super::building::{Building, MIN_PACKET_ROOM, Permit};
+use super::building::{Building, Contents, MIN_PACKET_ROOM, Permit};
+use super::paths::{Admission, Allowance, OffPathFrame, Path};
 use super::{Connection, Timer, Transmit, of};
 use crate::wire::SpaceId;
+use crate::wire::Writer;
 use crate::{Ecn, Instant};
-
-/// Least datagram to an address that is not validated: it holds a PATH_CHALLENGE or an ACK.
-pub(super) const MIN_UNVALIDATED: usize = 48;
-/// What data leaves of an address's credit, so that challenges can be repeated: a peer that only
-/// listens adds little to it before it has seen one.
-const RESERVE: usize = 4 * MIN_UNVALIDATED;
 
 /// A datagram that was built.
 #[derive(Clone, Copy, Debug)]
@@ -33,14 +29,11 @@ impl Connection {
         buffer: &mut [u8],
         max_segments: usize,
     ) -> Option<Transmit> {
-        self.polled_at = now;
-        if !self.close.is_open() {
+        self.timers.on_poll(now);
+        if !self.lifecycle.is_open() {
             return self.transmit_close(now, buffer);
         }
         if let Some(transmit) = self.transmit_off_path(now, buffer) {
-            return Some(transmit);
-        }
-        if let Some(transmit) = self.transmit_old_path(now, buffer) {
             return Some(transmit);
         }
         self.prepare(now);
@@ -52,7 +45,7 @@ impl Connection {
             .or_else(|| self.transmit_question(now, buffer));
         if transmit.is_none() {
             self.note_bound(now);
-            if !self.close.is_open() {
+            if !self.lifecycle.is_open() {
                 return self.transmit_close(now, buffer);
             }
         }
@@ -84,13 +77,8 @@ impl Connection {
                 break;
             };
             self.on_datagram_sent(built.len);
-            let transmit = batch.get_or_insert(Transmit {
-                remote: self.address.remote,
-                local: self.address.local,
-                ecn: built.ecn,
-                len: 0,
-                segment_size: built.len,
-            });
+            let path = self.paths.path();
+            let transmit = batch.get_or_insert_with(|| path.transmit(built.ecn, 0, built.len));
             transmit.len += built.len;
             if built.len < size || !built.batches {
                 break;
@@ -102,57 +90,85 @@ impl Connection {
     /// Largest datagram that is sent now, bytes of UDP payload.
     #[must_use]
     pub fn mtu(&self) -> u16 {
-        self.route.mtud.mtu()
+        self.paths.path().mtu()
     }
 
     pub(super) fn datagram_limit(&self) -> u16 {
         if self.probes == [0; 3] {
-            self.route.mtud.mtu()
+            self.mtu()
         } else {
-            self.route.mtud.probe_limit(self.recovery.pto_count())
+            self.paths.path().probe_limit(self.recovery.pto_count())
         }
     }
 
     /// What the amplification limit makes of a datagram of `size` bytes (RFC 9000 §8.1). `None`: it
     /// forbids it.
     fn limited_size(&mut self, now: Instant, size: usize) -> Option<usize> {
-        let limit = &self.address.limit;
-        if limit.is_lifted() {
-            return Some(size);
+        let probes = self.probes != [0; 3];
+        let least = Path::least_challenge(self.control.remote_ids.current().id.len());
+        let full = self.paths.full_datagram();
+        let path = self.paths.path();
+        match path.allowance(now, size, probes, [least, full]) {
+            Allowance::Bytes(size) => Some(size),
+            Allowance::Nothing => None,
+            Allowance::Blocked => {
+                self.recovery.set_amplification_blocked(now, true);
+                None
+            }
         }
-        let available = usize::try_from(limit.available()).unwrap_or(usize::MAX);
-        let least = self.least_challenge().max(MIN_UNVALIDATED);
-        if limit.is_validated() {
-            // The peer may only receive, and all that was lent may be lost: a probe that holds
-            // little but a PING asks whether it is there.
-            let probes = self.probes != [0; 3];
-            return match available {
-                available if available >= least => Some(size.min(available)),
-                _ => probes.then_some(least),
-            };
+    }
+
+    /// A PATH_RESPONSE over the path that the peer probes, or a PATH_CHALLENGE over the one that
+    /// was left.
+    fn transmit_off_path(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        if !self.keys.has(SpaceId::Data) {
+            return None;
         }
-        let validation = self.address.validation.as_ref();
-        let allowed = match validation {
-            None => available,
-            Some(validation) => match available.checked_sub(RESERVE) {
-                Some(rest) if rest >= least => rest,
-                _ if validation.wants_challenge(now) => available.min(least),
-                _ => 0,
-            },
+        let response = self.paths.poll_response(&mut self.control.remote_ids);
+        let sent = response.and_then(|frame| self.off_path_datagram(now, buffer, &frame));
+        if sent.is_some() {
+            return sent;
+        }
+        let ids = &self.control.remote_ids;
+        let challenge = self.paths.poll_challenge(now, ids, &mut self.random)?;
+        self.off_path_datagram(now, buffer, &challenge)
+    }
+
+    fn off_path_datagram(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+        frame: &OffPathFrame,
+    ) -> Option<Transmit> {
+        let mut w = Writer::new(buffer.get_mut(..frame.size)?);
+        let open = self.start_packet(SpaceId::Data, &frame.dcid, &mut w)?;
+        frame.frame().encode(&mut w).ok()?;
+        let rest = w.remaining();
+        w.put_zeros(rest).ok()?;
+        let contents = Contents {
+            eliciting: true,
+            padded: true,
+            off_path: true,
+            ..Contents::default()
         };
-        // Initial packets need full datagrams; a path that is being validated makes do with less.
-        let full = validation.is_none() && allowed >= self.full_datagram();
-        if allowed >= size || full || (validation.is_some() && allowed >= least) {
-            return Some(size.min(allowed));
-        }
-        self.recovery.set_amplification_blocked(now, true);
-        None
+        self.finish_packet(now, &open, contents, &mut w)?;
+        let len = w.position();
+        self.stats.datagrams_sent += 1;
+        self.stats.bytes_sent += len as u64;
+        self.paths.on_off_path_sent(now, frame, len as u64);
+        Some(Transmit {
+            remote: frame.remote,
+            local: frame.local,
+            ecn: Ecn::NotEct,
+            len,
+            segment_size: len,
+        })
     }
 
     /// Before a batch: keys that want renewal, and the restart after a pause.
     fn prepare(&mut self, now: Instant) {
         self.prepare_datagrams();
-        self.route.ecn.poll(now);
+        self.paths.path_mut().poll(now);
         if self.streams.prepare(now) {
             self.ask_for_refused(now);
         }
@@ -162,14 +178,10 @@ impl Connection {
         {
             self.stats.key_updates += 1;
         }
-        if let Some(last) = self.route.last_sent
-            && now > last
-            && self.recovery.bytes_in_flight() == 0
+        if self.recovery.bytes_in_flight() == 0
             && self.has_data()
+            && self.paths.path_mut().restart(now)
         {
-            self.route.last_sent = None;
-            let idle = now.saturating_since(last);
-            self.route.controller.on_restart(now, idle);
             self.after_controller(now);
         }
     }
@@ -201,27 +213,22 @@ impl Connection {
         // may answer again. Each attempt sends three at most. A server's waits, for its peer
         // decides how often there is one.
         if self.probes != [0; 3]
-            || self.side.is_client() && self.wants_challenge(now)
+            || self.side.is_client() && self.paths.path().wants_challenge(now)
             || handshake
                 .iter()
                 .any(|&space| self.keys.has(space) && self.handshake.can_send(space))
         {
             return Permit::All;
         }
-        let size = size as u64;
         let in_flight = self.recovery.bytes_in_flight();
-        // A window below one datagram still lets one be in flight.
-        if in_flight > 0 && in_flight + size > self.route.controller.window() {
-            return Permit::AcksOnly;
-        }
-        if self.route.pacer.available(now) < size {
-            let batch = self.route.pacer.batch().max(size);
-            if let Some(at) = self.route.pacer.next(now, batch) {
+        match self.paths.path_mut().admits(now, size as u64, in_flight) {
+            Admission::Now => Permit::All,
+            Admission::WindowFull => Permit::AcksOnly,
+            Admission::At(at) => {
                 self.timers.set(Timer::Pacing, at);
-                return Permit::AcksOnly;
+                Permit::AcksOnly
             }
         }
-        Permit::All
     }
 
     /// True if `space` has something to put into a packet. Whatever makes it true is then written.
@@ -245,14 +252,7 @@ impl Connection {
         self.has_data()
             || self.control.is_due()
             || (self.is_complete() && self.ack_request.immediate_due())
-            || !self.address.responses.is_empty()
-            || self.wants_challenge(now)
-    }
-
-    /// True if a PATH_CHALLENGE is due on the path in use.
-    fn wants_challenge(&self, now: Instant) -> bool {
-        let validation = self.address.validation.as_ref();
-        validation.is_some_and(|validation| validation.wants_challenge(now))
+            || self.paths.path().wants_frames(now)
     }
 
     /// One datagram of coalesced packets, to follow `batch`. `None`: nothing to send, or nothing
@@ -270,7 +270,7 @@ impl Connection {
         }
         if let Some(batch) = batch {
             // A batch is of 1-RTT packets with data, alike in size and ECN field.
-            let alike = self.route.ecn(self.feedback.signal()) == batch.ecn;
+            let alike = self.paths.path().mark() == batch.ecn;
             let eliciting = permit == Permit::All && self.wants_eliciting(now);
             if initial || handshake || !alike || !eliciting {
                 return None;
@@ -303,7 +303,7 @@ impl Connection {
     pub(super) fn on_datagram_sent(&mut self, len: usize) {
         self.stats.datagrams_sent += 1;
         self.stats.bytes_sent += len as u64;
-        self.address.limit.on_sent(len as u64);
+        self.paths.path_mut().on_datagram_sent(len as u64);
     }
 
     /// Nothing more leaves: notes why.
@@ -314,7 +314,7 @@ impl Connection {
         } else {
             self.recovery.note_not_window_limited();
         }
-        let explicit = self.route.controller.metrics().explicit;
+        let explicit = self.paths.path().metrics().explicit;
         let opening = self.streams.waits_to_open();
         self.bounds.set(now, Bound::new(limit, explicit, opening));
     }

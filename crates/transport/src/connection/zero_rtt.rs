@@ -138,7 +138,8 @@ impl Connection {
             return;
         };
         if let Some(kinds) = &remembered.explicit_feedback {
-            self.feedback.remember(Some(kinds.as_slice()));
+            let feedback = self.paths.path_mut().feedback_mut();
+            feedback.remember(Some(kinds.as_slice()));
         }
         let limits = EarlyLimits::from(&remembered);
         self.streams
@@ -176,7 +177,7 @@ impl Connection {
         self.zero_rtt.state = EarlyData::Refused;
         self.zero_rtt.refused_below = self.recovery.space(SpaceId::Data).sent().next_number();
         self.take_back_early_data(now);
-        self.feedback.remember(None);
+        self.paths.path_mut().feedback_mut().remember(None);
         self.streams.start_over(limits);
         Ok(())
     }
@@ -195,12 +196,12 @@ impl Connection {
             recovery,
             streams,
             control,
-            route,
+            paths,
             ..
         } = self;
         recovery.drain(now, SpaceId::Data, |number, packet| {
             if packet.probe == Probe::Question {
-                route.controller.on_question_lost(now, number);
+                paths.path_mut().on_question_lost(now, number);
             }
             streams.on_lost(&packet.frames.streams);
             for frame in packet.frames.control() {

@@ -239,7 +239,8 @@ fn a_server_that_has_given_the_signal_up_sees_it_no_more() {
 fn a_question_belongs_to_the_path_that_it_was_asked_on() {
     let mut pair = server_asks(known(&[KIND]));
     pair.connect();
-    assert!(pair.server.get().route.asked);
+    let now = pair.now;
+    assert!(pair.server.get().path_report(now).known_path);
     pair.run(Duration::from_millis(500));
     pair.client.address = "10.0.0.9:2000".parse().unwrap();
     pair.upload(20_000, Duration::from_secs(10));

@@ -132,18 +132,18 @@ fn a_close_in_the_handshake_has_1200_bytes_or_waits_until_it_may() {
         let now = pair.now;
         let server = pair.server.get();
         // The client's one datagram allows three (RFC 9000 §8.1).
-        assert_eq!(server.address.limit.available(), 3 * FULL as u64);
-        server.address.limit.on_sent(sent as u64);
+        assert_eq!(server.paths.limit().available(), 3 * FULL as u64);
+        server.paths.limit().on_sent(sent as u64);
         server.close(now, 1, Bytes::new());
         let transmit = server.poll_transmit(now, &mut buffer, 1);
         assert_eq!(transmit.map(|t| t.len), may.then_some(FULL), "{sent}");
         let left = 3 * FULL - sent - if may { FULL } else { 0 };
-        assert_eq!(server.address.limit.available(), left as u64);
+        assert_eq!(server.paths.limit().available(), left as u64);
         assert_eq!(server.stats().datagrams_sent, u64::from(may));
         // It is sent once.
         assert!(server.poll_transmit(now, &mut buffer, 1).is_none());
         if !may {
-            server.address.limit.on_received(1);
+            server.paths.limit().on_received(1);
             let transmit = server.poll_transmit(now, &mut buffer, 1);
             assert_eq!(transmit.map(|t| t.len), Some(FULL));
         }

@@ -20,7 +20,8 @@ fn flood(packets: u64, mut flood: impl FnMut(&mut Pair, u64) -> Vec<u8>) -> (Sta
         // Several in a round trip.
         pair.run(Duration::from_millis(3));
         let server = pair.server.get();
-        assert!(server.events.len() <= 300 && server.routing.len() <= 32);
+        let [events, routing] = server.outbox.waiting();
+        assert!(events <= 300 && routing <= 32);
         while server.streams().accept(Dir::Bi).is_some() {}
     }
     pair.run(Duration::from_millis(100));

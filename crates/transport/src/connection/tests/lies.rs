@@ -103,7 +103,7 @@ fn each_kind_of_lie_is_counted_by_its_kind() {
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(100));
     let next_number = next(&mut pair);
-    let epoch = pair.client.get().feedback.epoch().unwrap();
+    let epoch = pair.client.get().paths.path().feedback().epoch().unwrap();
     let (before, sent) = reported_and_sent(&pair);
     claim(&mut pair, epoch, sent[0] + 1000, sent[1], 0);
     claim(&mut pair, epoch, 1, 1200, 0);

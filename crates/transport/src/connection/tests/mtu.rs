@@ -93,7 +93,7 @@ fn probes_keep_to_the_window() {
         assert_eq!(written, Ok(bytes));
         pair.flush();
         // A search begins while this is under way.
-        pair.client.get().route.mtud = Mtud::new(1472);
+        *pair.client.get().paths.mtud() = Mtud::new(1472);
         let sent = pair.client.batches.len();
         pair.flush();
         let sizes = pair.client.batches[sent..].iter().map(|b| b.len);
@@ -153,17 +153,17 @@ fn before_a_trial_of_shims() -> Pair {
     let mut pair = Pair::connected(setup);
     pair.up.faults.eats_shims = true;
     pair.upload(100_000, Duration::from_secs(10));
-    assert!(!pair.client.get().route.plain.passes_shims());
+    assert!(!pair.client.get().paths.plain().passes_shims());
     for _ in 0..3 {
         pair.run(Duration::from_secs(9));
         pair.client.get().ping();
         pair.flush();
     }
     pair.run(Duration::from_secs(4));
-    assert!(!pair.client.get().route.plain.is_tried());
+    assert!(!pair.client.get().paths.plain().is_tried());
     pair.record = true;
     pair.up.faults.mtu = 1200;
-    pair.client.get().route.mtud = Mtud::new(1472);
+    *pair.client.get().paths.mtud() = Mtud::new(1472);
     pair
 }
 
@@ -182,7 +182,7 @@ fn probes_that_are_lost_are_no_trial_of_shims() {
     pair.upload(100_000, Duration::from_secs(10));
     let (probes, others) = shims(&pair);
     assert!(probes > 0 && others == 3, "{probes} {others}");
-    assert!(!pair.client.get().route.plain.passes_shims());
+    assert!(!pair.client.get().paths.plain().passes_shims());
 }
 
 /// Nor does one hold up the trial.
@@ -193,5 +193,5 @@ fn a_trial_of_shims_does_not_wait_for_a_probe() {
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(100));
     assert!(shims(&pair).0 > 0);
-    assert!(pair.client.get().route.plain.passes_shims());
+    assert!(pair.client.get().paths.plain().passes_shims());
 }

@@ -153,7 +153,7 @@ fn a_client_returns_from_an_address_that_does_not_work() {
         let expected = if works { new } else { before };
         assert_eq!(pair.client.get().local_address(), expected);
         assert_eq!(pair.client.get().stats().migrations, 1);
-        assert!(pair.client.get().fallback.is_none());
+        assert!(!pair.client.get().paths.has_fallback());
         assert_eq!(pair.client.log().built, built + 1);
         pair.upload(50_000, Duration::from_secs(30));
     }
@@ -179,7 +179,7 @@ fn a_client_returns_to_an_address_without_an_answer_yet() {
     pair.upload(50_000, Duration::from_secs(10));
     pair.run(Duration::from_secs(1));
     assert_eq!(pair.client.get().local_address(), second);
-    assert!(pair.client.get().fallback.is_none());
+    assert!(!pair.client.get().paths.has_fallback());
 }
 
 /// A client stands still for nine seconds, so that its last round trip took as long, and tries an
@@ -252,7 +252,7 @@ fn a_client_tries_both_addresses_until_one_works() {
     }
     assert_eq!(tried.len(), 3, "{tried:?}");
     assert_eq!(pair.client.get().local_address(), new);
-    assert!(pair.client.get().fallback.is_none());
+    assert!(!pair.client.get().paths.has_fallback());
     pair.upload(50_000, Duration::from_secs(30));
 }
 
@@ -328,7 +328,7 @@ fn the_old_path_is_challenged_and_the_return_is_warm() {
     );
     let now = pair.now;
     let report = pair.server.get().path_report(now);
-    assert!(report.validated && pair.server.get().address.validation.is_none());
+    assert!(report.validated && pair.server.get().paths.validation().is_none());
     pair.upload(50_000, Duration::from_secs(5));
 }
 
@@ -345,7 +345,7 @@ fn validation_ends_although_no_challenge_could_be_sent() {
     pair.run(Duration::from_millis(40));
     let remote = pair.server.get().remote_address();
     assert_ne!(remote, home());
-    assert!(pair.server.get().address.limit.available() < 3 * 48);
+    assert!(pair.server.get().paths.limit().available() < 3 * 48);
     pair.up.faults.loss = 1_000_000;
     pair.run(Duration::from_secs(4));
     assert_eq!(pair.server.get().remote_address(), home());
@@ -380,7 +380,7 @@ fn a_limit_of_a_forged_address_does_not_stop_the_probe_timeout_of_the_old_path()
     pair.client.get().ping();
     pair.run(Duration::from_millis(15));
     assert_ne!(pair.server.get().remote_address(), home());
-    assert!(pair.server.get().address.limit.available() < 3 * 48);
+    assert!(pair.server.get().paths.limit().available() < 3 * 48);
     pair.up.faults.loss = 1_000_000;
     let back = pair.run_until(Duration::from_secs(4), |pair| {
         pair.server.get().remote_address() == home()
@@ -402,10 +402,10 @@ fn mtu_probes_keep_to_the_amplification_limit() {
         let server = pair.server.get();
         assert_eq!(server.mtu(), 1200);
         // Only who has data to send looks for more.
-        server.route.carries_data = true;
+        assert!(server.paths.path_mut().carries_data(|| true));
         if !validated {
-            server.address.limit = crate::path::AmplificationLimit::new();
-            server.address.limit.on_received(400);
+            *server.paths.limit() = crate::path::AmplificationLimit::new();
+            server.paths.limit().on_received(400);
         }
         pair.flush();
         let out: usize = pair.server.batches[sent..].iter().map(|b| b.len).sum();
@@ -502,7 +502,7 @@ fn a_path_is_known_for_a_minute() {
         pair.client.get().ping();
         pair.run(Duration::from_millis(11));
         assert_eq!(pair.server.get().remote_address(), home());
-        assert_eq!(pair.server.get().address.limit.is_validated(), known);
+        assert_eq!(pair.server.get().paths.limit().is_validated(), known);
         assert_eq!(pair.server.log().built, built + u32::from(!known));
     }
 }

@@ -94,8 +94,8 @@ fn a_path_that_was_probed_keeps_its_id() {
     let current = *server.control.remote_ids.current();
     assert_eq!(current.id.as_slice(), probed);
     // The next id is for challenges of the path that was left: none was retired unused.
-    let left = server.fallback.as_ref().and_then(|old| old.id).unwrap();
-    assert_eq!(left.sequence, current.sequence + 1);
+    let left = server.paths.fallback_id().unwrap();
+    assert_eq!(left, current.sequence + 1);
     let seen = seen.lock().unwrap();
     let others = seen
         .iter()
@@ -227,7 +227,7 @@ fn after_a_small_challenge_comes_a_large_one() {
         assert!(!sizes.is_empty() && sizes.iter().sum::<usize>() <= 3 * (padding + 30));
         pair.run(Duration::from_millis(500));
         let server = pair.server.get();
-        assert!(server.address.limit.is_validated());
+        assert!(server.paths.limit().is_validated());
         assert!(to_away(&pair).into_iter().max() >= Some(1200));
         let validated = pair.server.get().stats().migrations;
         assert_eq!(validated, u64::from(!narrow));
@@ -335,10 +335,10 @@ fn a_return_to_a_probed_path_ends_its_probe() {
     migrate(&mut pair, AWAY);
     let challenge = packet(&mut pair, &[Frame::PathChallenge([1; 8])], FULL);
     arrive(&mut pair, HOME, None, challenge);
-    let probed = pair.server.get().off_path.as_ref().unwrap().id.sequence;
+    let probed = pair.server.get().paths.off_path_id().unwrap();
     migrate(&mut pair, HOME);
     let server = pair.server.get();
-    assert!(server.off_path.is_none());
+    assert!(server.paths.off_path_id().is_none());
     assert!(!server.control.remote_ids.is_held(probed));
 }
 
@@ -390,7 +390,10 @@ fn probes_leave_from_the_address_that_they_belong_to() {
         arrive(&mut pair, from, local, challenge);
         assert_eq!(sent_to(&pair, sent, from), [local], "{from}");
         assert_eq!(pair.server.get().local_address(), first);
-        assert_eq!(pair.server.get().off_path.is_some(), local != first);
+        assert_eq!(
+            pair.server.get().paths.off_path_id().is_some(),
+            local != first
+        );
     }
     // Who does not know where a packet arrived takes it as one of the path in use.
     let sent = pair.server.batches.len();

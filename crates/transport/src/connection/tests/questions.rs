@@ -205,11 +205,11 @@ fn it_waits_until_the_address_is_validated() {
     pair.flush();
     let server = pair.server.get();
     assert_eq!(server.remote_address(), pair.client.address);
-    assert!(!server.address.limit.is_validated());
+    assert!(!server.paths.limit().is_validated());
     assert!(server.stats().bytes_sent > sent + 20_000);
     assert_eq!(pair.server.log().questions, 0);
     pair.down.faults.loss = 0;
     pair.run(Duration::from_secs(5));
-    assert!(pair.server.get().address.limit.is_validated());
+    assert!(pair.server.get().paths.limit().is_validated());
     assert_eq!(pair.server.log().questions, 1);
 }

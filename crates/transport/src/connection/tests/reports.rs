@@ -77,10 +77,10 @@ fn whether_the_endpoint_has_something_to_take_over() {
     let client = pair.client.get();
     assert!(!client.has_routing());
     // A path came or went, and with it the address that resets come from.
-    client.tokens_moved = true;
+    client.paths.move_tokens();
     assert_eq!(taken(client), 1);
     // The token of the id in use is another.
-    client.routed_token = None;
+    client.outbox.forget_token();
     assert_eq!(taken(client), 1);
 }
 
@@ -145,13 +145,13 @@ fn which_router_bounds_the_flow() {
             router,
             ..VcpFeedback::default()
         };
-        client.last_feedback = Some(Feedback::Vcp(vcp));
+        client.paths.set_last_feedback(Feedback::Vcp(vcp));
         assert_eq!(client.path_report(now).router, expected);
         let xcp = XcpFeedback {
             router,
             ..XcpFeedback::default()
         };
-        client.last_feedback = Some(Feedback::Xcp(xcp));
+        client.paths.set_last_feedback(Feedback::Xcp(xcp));
         assert_eq!(client.path_report(now).router, expected);
     }
     assert!(client.path_report(now).clock_used);

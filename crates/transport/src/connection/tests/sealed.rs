@@ -55,9 +55,9 @@ fn no_datagram_is_too_short_for_its_seal() {
         let server = pair.server.get();
         let mut validation = PathValidation::new(now, Duration::from_secs(1));
         validation.on_challenge_sent(now, [1; 8], false);
-        server.address.limit = AmplificationLimit::new();
-        server.address.limit.on_received(received);
-        server.address.validation = Some(validation);
+        *server.paths.limit() = AmplificationLimit::new();
+        server.paths.limit().on_received(received);
+        *server.paths.validation() = Some(validation);
         server.ping();
         pair.run(Duration::from_millis(100));
         assert_eq!(pair.server.error(), None);

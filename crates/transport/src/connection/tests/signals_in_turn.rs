@@ -7,7 +7,7 @@ use pathmark_cc::{Carrier, Explicit};
 
 use super::questions::{KIND, Question, signals};
 use super::signal::TestSignal;
-use crate::connection::feedback::{Feedback, ShimPrefix, ShimUse};
+use crate::connection::paths::{Feedback, ShimPrefix, ShimUse};
 use crate::wire::frame::feedback::{TIME_MODULUS, encode};
 use crate::wire::{Frame, Writer};
 use crate::{Arrived, Counters, Ecn, Instant, Signal};

@@ -9,7 +9,7 @@ use super::pair::{Pair, Setup};
 use super::signal::{LEN, TestSignal};
 use crate::Duration;
 use crate::connection::ConnectionError;
-use crate::connection::transmit::MIN_UNVALIDATED;
+use crate::connection::paths::MIN_UNVALIDATED;
 use crate::streams::Dir;
 
 const SMALL: u16 = 1000;
@@ -42,12 +42,12 @@ fn a_new_path_is_validated_once() {
         pair.upload(50_000, Duration::from_secs(5));
         pair.run(Duration::from_secs(10));
         assert_eq!(pair.server.get().stats().migrations, 1);
-        assert!(pair.server.get().address.validation.is_none());
+        assert!(pair.server.get().paths.validation().is_none());
         let challenges = pair.client.get().stats().path_challenges;
         assert!((1..=2).contains(&challenges), "{challenges}");
         let client = pair.client.get();
         assert_eq!(client.stats().migrations, u64::from(moves));
-        assert!(client.address.validation.is_none());
+        assert!(client.paths.validation().is_none());
         // The path that was left was challenged too, in what fits there.
         let batches = pair.server.batches.iter();
         let largest = batches.map(|batch| batch.segment_size).max();
@@ -110,12 +110,12 @@ fn a_shim_leaves_room_for_a_packet() {
     pair.run(Duration::from_millis(12));
     let now = pair.now;
     let server = pair.server.get();
-    assert!(server.address.validation.is_some());
+    assert!(server.paths.validation().is_some());
     assert!(server.streams().write(id, &[1; 50_000]).is_ok());
     let least = LEN + MIN_UNVALIDATED;
     for room in MIN_UNVALIDATED..2 * least {
         // Data leaves as much of the credit as four challenges take.
-        let limit = &mut server.address.limit;
+        let limit = server.paths.limit();
         limit.on_received(1000);
         let credit = 4 * MIN_UNVALIDATED + room;
         limit.on_sent(limit.available() - credit as u64);

@@ -323,8 +323,8 @@ fn a_return_goes_on_although_all_that_was_lent_is_lost() {
     assert_eq!(fill(&mut pair, id, &data), data.len());
     pair.server.get().streams().finish(id).unwrap();
     pair.run(Duration::from_millis(900));
-    assert!(!pair.server.get().address.limit.is_lifted());
-    assert!(pair.server.get().address.limit.available() < 1200);
+    assert!(!pair.server.get().paths.limit().is_lifted());
+    assert!(pair.server.get().paths.limit().available() < 1200);
     pair.down.faults.loss = 0;
     pair.up.faults.loss = 0;
     let mut got = Vec::new();
@@ -333,5 +333,5 @@ fn a_return_goes_on_although_all_that_was_lent_is_lost() {
         drain(pair.client.get(), id, &mut got)
     });
     assert!(done && got == data, "{} bytes", got.len());
-    assert!(pair.server.get().address.limit.is_lifted());
+    assert!(pair.server.get().paths.limit().is_lifted());
 }

@@ -271,7 +271,7 @@ fn a_challenge_in_early_data_causes_no_migration() {
     let server = pair.server.get();
     server.handle_datagram(now, received, &mut packet.clone());
     assert_eq!(server.stats().early_packets_received, 1);
-    assert!(server.off_path.is_none() && server.fallback.is_none());
+    assert!(server.paths.off_path_id().is_none() && !server.paths.has_fallback());
     assert_eq!(server.remote_address(), CLIENT.parse().unwrap());
     pair.connect();
     assert_eq!(pair.server.get().stats().path_challenges, 0);

@@ -20,7 +20,7 @@ use crate::{Arrived, Instant, Signal};
 
 /// The bytes in front of the packets of a received datagram.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ShimPrefix<'a> {
+pub(in crate::connection) enum ShimPrefix<'a> {
     /// Nothing.
     Plain,
     /// A sound shim.
@@ -31,7 +31,7 @@ pub(super) enum ShimPrefix<'a> {
 
 /// Takes a shim off. The bytes behind one whose check failed are a packet still, and can be read.
 #[inline]
-pub(super) fn strip(datagram: &mut [u8]) -> (ShimPrefix<'_>, &mut [u8]) {
+pub(in crate::connection) fn strip(datagram: &mut [u8]) -> (ShimPrefix<'_>, &mut [u8]) {
     let Ok(len) = declared_len(datagram) else {
         return (ShimPrefix::Plain, datagram);
     };
@@ -62,7 +62,7 @@ struct Incoming {
 
 /// The shim in front of one of our datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum ShimUse {
+pub(in crate::connection) enum ShimUse {
     /// Nothing, or the signal in the ECN field.
     #[default]
     Nothing,
@@ -75,7 +75,7 @@ pub(super) enum ShimUse {
 impl ShimUse {
     /// Bytes of the shim.
     #[inline]
-    pub(super) const fn len(self) -> usize {
+    pub(in crate::connection) const fn len(self) -> usize {
         match self {
             Self::Nothing => 0,
             Self::Request(len) | Self::Question(len) => len,
@@ -85,7 +85,7 @@ impl ShimUse {
 
 /// Both directions.
 #[derive(Debug, Default)]
-pub(super) struct Feedback {
+pub(in crate::connection) struct Feedback {
     own: Vec<Arc<dyn Signal>>,
     /// Kinds that the peer reads and fills.
     peer: Vec<u8>,
@@ -100,7 +100,7 @@ pub(super) struct Feedback {
 }
 
 impl Feedback {
-    pub(super) fn new(own: &[Arc<dyn Signal>]) -> Self {
+    pub(in crate::connection) fn new(own: &[Arc<dyn Signal>]) -> Self {
         Self {
             own: own.to_vec(),
             ..Self::default()
@@ -110,7 +110,7 @@ impl Feedback {
     /// True if this side offered to read any: it then accepts shims even before it read the peer's
     /// offer.
     #[inline]
-    pub(super) fn offered(&self) -> bool {
+    pub(in crate::connection) fn offered(&self) -> bool {
         !self.own.is_empty()
     }
 
@@ -118,7 +118,7 @@ impl Feedback {
     /// and the first that asks once in front of what asks. If the one that this side prefers asks
     /// once, nothing goes in front of the rest. What the peer may send without a shim (in the ECN
     /// field) is metered from now on.
-    pub(super) fn negotiate(&mut self, kinds: &[u8]) {
+    pub(in crate::connection) fn negotiate(&mut self, kinds: &[u8]) {
         kinds.clone_into(&mut self.peer);
         let first = |asks_once: bool| {
             let fits =
@@ -148,7 +148,7 @@ impl Feedback {
 
     /// Client: the peer advertised `kinds` the last time, so the question may go in front of early
     /// data. `None`: early data was refused, and nothing of it counts.
-    pub(super) fn remember(&mut self, kinds: Option<&[u8]>) {
+    pub(in crate::connection) fn remember(&mut self, kinds: Option<&[u8]>) {
         let kinds = kinds.unwrap_or(&[]);
         let asks = |s: &&Arc<dyn Signal>| s.asks_once() && kinds.contains(&s.kind());
         self.asking = self.own.iter().find(asks).map(|signal| Outgoing {
@@ -159,7 +159,7 @@ impl Feedback {
 
     /// From packet `next` on `signal` goes in front of our data, of what asks alone if it asks
     /// once. False, and nothing changed, unless both sides named its kind.
-    pub(super) fn set_signal(&mut self, signal: Arc<dyn Signal>, next: u64) -> bool {
+    pub(in crate::connection) fn set_signal(&mut self, signal: Arc<dyn Signal>, next: u64) -> bool {
         let kind = signal.kind();
         if !self.peer.contains(&kind) || !self.own.iter().any(|own| own.kind() == kind) {
             return false;
@@ -192,7 +192,7 @@ impl Feedback {
     /// From packet `next` on, a signal for `wanted` goes in front of our data, if both
     /// sides named one.
     #[inline]
-    pub(super) fn choose(&mut self, wanted: Explicit, next: u64) {
+    pub(in crate::connection) fn choose(&mut self, wanted: Explicit, next: u64) {
         if self.signal().is_none_or(|signal| signal.speaks(wanted)) {
             return;
         }
@@ -234,39 +234,39 @@ impl Feedback {
 
     /// The signal in front of our data.
     #[inline]
-    pub(super) fn signal(&self) -> Option<&dyn Signal> {
+    pub(in crate::connection) fn signal(&self) -> Option<&dyn Signal> {
         self.in_use().map(|o| &*o.signal)
     }
 
     /// The kind of the signal in front of our data, or of the one that asks for a starting rate if
     /// there is no other.
-    pub(super) fn kind(&self) -> Option<u8> {
+    pub(in crate::connection) fn kind(&self) -> Option<u8> {
         let in_use = self.in_use().or(self.asking.as_ref());
         in_use.map(|o| o.signal.kind())
     }
 
     /// True if the signal in front of our data travels in a shim.
     #[inline]
-    pub(super) fn has_shim(&self) -> bool {
+    pub(in crate::connection) fn has_shim(&self) -> bool {
         self.signal().is_some_and(|signal| signal.shim_len() > 0)
     }
 
     /// Bytes of the longest shim of the signals in front of our datagrams, whatever is asked, on a
     /// path of IPv6 or of IPv4.
-    pub(super) fn longest_shim(&self, ipv6: bool) -> usize {
+    pub(in crate::connection) fn longest_shim(&self, ipv6: bool) -> usize {
         let longest = self.all().map(|o| o.signal.longest(ipv6));
         longest.max().unwrap_or(0)
     }
 
     /// Bytes of our shim with this request; 0 without one.
     #[inline]
-    pub(super) fn shim_len(&self, request: &Request) -> usize {
+    pub(in crate::connection) fn shim_len(&self, request: &Request) -> usize {
         self.signal().map_or(0, |signal| signal.len_of(request))
     }
 
     /// Fills the room in front of a datagram.
     #[inline]
-    pub(super) fn fill(&self, request: &Request, shim: &mut [u8]) {
+    pub(in crate::connection) fn fill(&self, request: &Request, shim: &mut [u8]) {
         if let Some(signal) = self.signal() {
             signal.fill(request, shim);
         }
@@ -274,12 +274,12 @@ impl Feedback {
 
     /// Bytes of the shim of a question for a starting rate; 0: none can be asked.
     #[inline]
-    pub(super) fn question_len(&self) -> usize {
+    pub(in crate::connection) fn question_len(&self) -> usize {
         self.asking.as_ref().map_or(0, |o| o.signal.shim_len())
     }
 
     /// Fills the room in front of a datagram with a question.
-    pub(super) fn fill_question(&self, request: &Request, shim: &mut [u8]) {
+    pub(in crate::connection) fn fill_question(&self, request: &Request, shim: &mut [u8]) {
         if let Some(asking) = &self.asking {
             asking.signal.fill(request, shim);
         }
@@ -287,7 +287,7 @@ impl Feedback {
 
     /// Packet `number` left with the signal or a question, in a datagram of `bytes`.
     #[inline]
-    pub(super) fn on_sent(&mut self, shim: ShimUse, number: u64, bytes: u64) {
+    pub(in crate::connection) fn on_sent(&mut self, shim: ShimUse, number: u64, bytes: u64) {
         let outgoing = match shim {
             ShimUse::Question(_) => self.asking.as_mut(),
             ShimUse::Nothing | ShimUse::Request(_) => self.outgoing.get_mut(self.used),
@@ -312,7 +312,11 @@ impl Feedback {
     /// A 1-RTT packet with something ack-eliciting opened for the first time, first of its
     /// datagram, on the current path. True if a shim counted.
     #[inline]
-    pub(super) fn on_packet(&mut self, prefix: ShimPrefix<'_>, arrived: Arrived<'_>) -> bool {
+    pub(in crate::connection) fn on_packet(
+        &mut self,
+        prefix: ShimPrefix<'_>,
+        arrived: Arrived<'_>,
+    ) -> bool {
         for incoming in &mut self.incoming {
             // A shim that is not believed still was a packet with a signal.
             let shimless = incoming.signal.shim_len() == 0;
@@ -337,7 +341,7 @@ impl Feedback {
     }
 
     /// True if the shim in front of a datagram is a question of a kind that this side reads.
-    pub(super) fn is_question(&self, prefix: ShimPrefix<'_>) -> bool {
+    pub(in crate::connection) fn is_question(&self, prefix: ShimPrefix<'_>) -> bool {
         let ShimPrefix::Shim { kind, .. } = prefix else {
             return false;
         };
@@ -346,14 +350,18 @@ impl Feedback {
 
     /// The same as [`on_packet`](Self::on_packet) for a packet of early data: a question in front
     /// of it counts, and nothing else does.
-    pub(super) fn on_early_packet(&mut self, prefix: ShimPrefix<'_>, arrived: Arrived<'_>) -> bool {
+    pub(in crate::connection) fn on_early_packet(
+        &mut self,
+        prefix: ShimPrefix<'_>,
+        arrived: Arrived<'_>,
+    ) -> bool {
         let named = matches!(prefix, ShimPrefix::Shim { kind, .. } if self.peer.contains(&kind));
         named && self.is_question(prefix) && self.count_shim(prefix, arrived)
     }
 
     /// Writes FEEDBACK frames for counters that moved, as far as they fit.
     #[inline]
-    pub(super) fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>) {
+    pub(in crate::connection) fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>) {
         let micros = now.as_nanos() / 1000 % u64::from(feedback::TIME_MODULUS);
         let time = u32::try_from(micros).unwrap_or(0);
         for incoming in &mut self.incoming {
@@ -366,7 +374,11 @@ impl Feedback {
     }
 
     /// A FEEDBACK frame arrived in packet `number`; what it adds, if it is newer than all before.
-    pub(super) fn on_frame(&mut self, number: u64, frame: &Frame<'_>) -> Option<Difference> {
+    pub(in crate::connection) fn on_frame(
+        &mut self,
+        number: u64,
+        frame: &Frame<'_>,
+    ) -> Option<Difference> {
         let of_kind = |outgoing: &&mut Outgoing| outgoing.signal.kind() == frame.kind;
         let Outgoing { signal, returned } = self.all_mut().find(of_kind)?;
         if frame.epoch > varint::MAX {
@@ -377,33 +389,33 @@ impl Feedback {
 
     /// The epoch in which the peer counts, by its last FEEDBACK frame.
     #[cfg(test)]
-    pub(super) fn epoch(&self) -> Option<u64> {
+    pub(in crate::connection) fn epoch(&self) -> Option<u64> {
         self.in_use()?.returned.epoch()
     }
 
     /// FEEDBACK frames that were not believed.
-    pub(super) fn disbelieved(&self) -> Disbelieved {
+    pub(in crate::connection) fn disbelieved(&self) -> Disbelieved {
         self.all().fold(Disbelieved::default(), |sum, outgoing| {
             sum.plus(outgoing.returned.disbelieved())
         })
     }
 
     /// Our datagrams take another path from packet `next` on.
-    pub(super) fn on_new_outgoing_path(&mut self, next: u64) {
+    pub(in crate::connection) fn on_new_outgoing_path(&mut self, next: u64) {
         for outgoing in self.all_mut() {
             outgoing.returned.on_path_change(next);
         }
     }
 
     /// A challenge of our path was sent: the peer's counters start again from 0.
-    pub(super) fn on_challenge_sent(&mut self) {
+    pub(in crate::connection) fn on_challenge_sent(&mut self) {
         for outgoing in self.all_mut() {
             outgoing.returned.on_challenge();
         }
     }
 
     /// The peer's datagrams take another path, as far as this side can see: counters start from 0.
-    pub(super) fn on_new_incoming_path(&mut self) {
+    pub(in crate::connection) fn on_new_incoming_path(&mut self) {
         for incoming in &mut self.incoming {
             incoming.counting = Counting::new(&*incoming.signal);
         }

@@ -1,0 +1,266 @@
+//! From open to gone: the closing and draining states, why the connection is over, and the silence
+//! that ends it (RFC 9000 §10).
+
+use super::close::{CloseReason, CloseState, ConnectionError, linger_until};
+use super::idle::Idle;
+use super::timers::{Timer, Timers};
+use crate::wire::TransportError;
+use crate::{Duration, Instant};
+
+/// What an end that was asked for changes.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Nothing: the connection is over already.
+    Known,
+    /// The connection is over from now on.
+    Over(ConnectionError),
+}
+
+/// Where a connection stands between open and gone.
+#[derive(Debug)]
+pub(super) struct Lifecycle {
+    state: CloseState,
+    /// Why the connection is over, once it is.
+    error: Option<ConnectionError>,
+    idle: Idle,
+}
+
+impl Lifecycle {
+    /// An open connection. `idle_timeout` is this side's own.
+    pub(super) fn new(idle_timeout: Option<Duration>, keep_alive: Option<Duration>) -> Self {
+        Self {
+            state: CloseState::default(),
+            error: None,
+            idle: Idle::new(idle_timeout, keep_alive),
+        }
+    }
+
+    /// True until either side closes, or the connection is lost.
+    #[inline]
+    pub(super) const fn is_open(&self) -> bool {
+        self.state.is_open()
+    }
+
+    /// True once the peer has closed and until all is forgotten.
+    pub(super) const fn is_draining(&self) -> bool {
+        matches!(self.state, CloseState::Draining)
+    }
+
+    /// True once all is forgotten.
+    pub(super) const fn is_gone(&self) -> bool {
+        self.state.is_gone()
+    }
+
+    /// True once the peer has closed, or all is forgotten: received packets are ignored.
+    #[inline]
+    pub(super) const fn ignores_input(&self) -> bool {
+        self.state.ignores_input()
+    }
+
+    /// Why the connection is over, if it is.
+    pub(super) const fn error(&self) -> Option<&ConnectionError> {
+        self.error.as_ref()
+    }
+
+    /// This side closes, and waits for three times `pto`.
+    pub(super) fn close(
+        &mut self,
+        now: Instant,
+        pto: Duration,
+        reason: CloseReason,
+        error: ConnectionError,
+        timers: &mut Timers,
+    ) -> Ending {
+        if !self.is_open() {
+            return Ending::Known;
+        }
+        self.state.close(reason);
+        linger(now, pto, timers);
+        self.end(error)
+    }
+
+    /// This side closes for an error of its own, after which it does nothing more.
+    pub(super) fn close_last(&mut self, error: TransportError) {
+        self.state.close(CloseReason::Transport(error));
+    }
+
+    /// The peer closed: nothing is sent any more (RFC 9000 §10.2.2).
+    pub(super) fn drain(
+        &mut self,
+        now: Instant,
+        pto: Duration,
+        error: ConnectionError,
+        timers: &mut Timers,
+    ) -> Ending {
+        if self.is_gone() {
+            return Ending::Known;
+        }
+        self.state = CloseState::Draining;
+        if self.error.is_none() {
+            linger(now, pto, timers);
+        }
+        self.end(error)
+    }
+
+    /// All is forgotten.
+    pub(super) fn forget(&mut self, timers: &mut Timers) {
+        self.state = CloseState::Gone;
+        timers.keep_close_only();
+        timers.stop(Timer::Close);
+    }
+
+    /// The connection is over without a word: all is forgotten at once.
+    pub(super) fn lose(&mut self, error: ConnectionError, timers: &mut Timers) -> Ending {
+        if !self.is_open() {
+            return Ending::Known;
+        }
+        self.forget(timers);
+        self.end(error)
+    }
+
+    fn end(&mut self, error: ConnectionError) -> Ending {
+        if self.error.is_some() {
+            return Ending::Known;
+        }
+        self.error = Some(error.clone());
+        Ending::Over(error)
+    }
+
+    /// A datagram for the connection arrived; see [`CloseState::on_datagram`].
+    #[inline]
+    pub(super) fn on_datagram(&mut self, now: Instant, min_rtt: Option<Duration>) {
+        self.state.on_datagram(now, min_rtt);
+    }
+
+    /// The reason of the CONNECTION_CLOSE that is due, if one is.
+    pub(super) fn due(&self) -> Option<&CloseReason> {
+        self.state.due()
+    }
+
+    /// It was sent.
+    pub(super) fn on_close_sent(&mut self, now: Instant) {
+        self.state.on_sent(now);
+    }
+
+    /// True once one was sent.
+    pub(super) fn has_sent_close(&self) -> bool {
+        self.state.was_sent()
+    }
+
+    /// The peer's `max_idle_timeout`; zero: it has none. Silence after which the connection ends.
+    pub(super) fn on_peer_timeout(&mut self, peer: Duration) -> Option<Duration> {
+        self.idle.on_peer_timeout(peer);
+        self.idle.timeout()
+    }
+
+    /// The most that a probe timeout counts in what is waited for a peer.
+    #[inline]
+    pub(super) const fn longest_pto(&self) -> Duration {
+        self.idle.longest_pto()
+    }
+
+    /// A packet arrived and opened: silence begins again.
+    #[inline]
+    pub(super) fn on_received(&mut self, now: Instant, pto: Duration, timers: &mut Timers) {
+        self.idle.on_received(now, pto, timers);
+    }
+
+    /// Something ack-eliciting was sent.
+    #[inline]
+    pub(super) fn on_sent(&mut self, now: Instant, pto: Duration, timers: &mut Timers) {
+        self.idle.on_sent(now, pto, timers);
+    }
+}
+
+/// A closed connection waits for nothing but the end of its last period.
+fn linger(now: Instant, pto: Duration, timers: &mut Timers) {
+    timers.set(Timer::Close, linger_until(now, pto));
+    timers.keep_close_only();
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::wire::TransportErrorCode;
+
+    const PTO: Duration = Duration::from_millis(100);
+    const AT: Instant = Instant::from_millis(1000);
+
+    fn open() -> (Lifecycle, Timers) {
+        let lifecycle = Lifecycle::new(Some(Duration::from_secs(30)), None);
+        let mut timers = Timers::default();
+        timers.set(Timer::Handshake, Instant::from_millis(5000));
+        (lifecycle, timers)
+    }
+
+    fn reason() -> CloseReason {
+        CloseReason::Application {
+            code: 7,
+            reason: Bytes::new(),
+        }
+    }
+
+    #[test]
+    fn a_close_waits_for_three_probe_timeouts_and_for_nothing_else() {
+        let (mut lifecycle, mut timers) = open();
+        assert!(lifecycle.is_open() && lifecycle.error().is_none());
+        let error = ConnectionError::LocallyClosed;
+        let ending = lifecycle.close(AT, PTO, reason(), error.clone(), &mut timers);
+        assert_eq!(ending, Ending::Over(error.clone()));
+        assert_eq!(lifecycle.error(), Some(&error));
+        assert!(!lifecycle.is_open() && !lifecycle.ignores_input());
+        assert_eq!(timers.next(), Some(Instant::from_millis(1300)));
+        assert_eq!(lifecycle.due(), Some(&reason()));
+        lifecycle.on_close_sent(AT);
+        assert!(lifecycle.due().is_none() && lifecycle.has_sent_close());
+        // Later reasons change nothing.
+        let later = Instant::from_millis(1100);
+        let again = lifecycle.close(later, PTO, reason(), ConnectionError::TimedOut, &mut timers);
+        assert_eq!(again, Ending::Known);
+        assert_eq!(timers.next(), Some(Instant::from_millis(1300)));
+    }
+
+    #[test]
+    fn a_peer_that_closes_too_ends_what_is_sent_and_the_first_reason_stands() {
+        let (mut lifecycle, mut timers) = open();
+        let error = ConnectionError::LocallyClosed;
+        let _ = lifecycle.close(AT, PTO, reason(), error.clone(), &mut timers);
+        let later = Instant::from_millis(1100);
+        let drained = lifecycle.drain(later, PTO, ConnectionError::Reset, &mut timers);
+        assert_eq!(drained, Ending::Known);
+        assert!(lifecycle.is_draining() && lifecycle.ignores_input());
+        assert!(lifecycle.due().is_none());
+        assert_eq!(timers.next(), Some(Instant::from_millis(1300)));
+        assert_eq!(lifecycle.error(), Some(&error));
+    }
+
+    #[test]
+    fn a_connection_that_is_lost_is_forgotten_at_once() {
+        let (mut lifecycle, mut timers) = open();
+        let ending = lifecycle.lose(ConnectionError::TimedOut, &mut timers);
+        assert_eq!(ending, Ending::Over(ConnectionError::TimedOut));
+        assert!(lifecycle.is_gone() && timers.next().is_none());
+        let late = lifecycle.drain(AT, PTO, ConnectionError::Reset, &mut timers);
+        assert_eq!(late, Ending::Known);
+        let again = lifecycle.lose(ConnectionError::HandshakeTimedOut, &mut timers);
+        assert_eq!(again, Ending::Known);
+        assert!(lifecycle.is_gone() && !lifecycle.is_draining());
+        lifecycle.close_last(TransportError::new(TransportErrorCode::INTERNAL_ERROR, ""));
+        assert!(lifecycle.due().is_none());
+    }
+
+    #[test]
+    fn silence_is_counted_from_packets() {
+        let (mut lifecycle, mut timers) = open();
+        let timeout = lifecycle.on_peer_timeout(Duration::from_secs(10));
+        assert_eq!(timeout, Some(Duration::from_secs(10)));
+        assert_eq!(lifecycle.longest_pto(), Duration::from_secs(30));
+        lifecycle.on_received(AT, PTO, &mut timers);
+        assert_eq!(timers.get(Timer::Idle), Some(Instant::from_millis(11_000)));
+        lifecycle.on_sent(Instant::from_millis(2000), PTO, &mut timers);
+        assert_eq!(timers.get(Timer::Idle), Some(Instant::from_millis(12_000)));
+    }
+}

@@ -1,0 +1,156 @@
+//! What a connection has for others: events for the application, and what the endpoint finds the
+//! connection by.
+
+use std::collections::VecDeque;
+
+use super::{Event, Routing};
+use crate::crypto::ResetToken;
+use crate::wire::ConnectionId;
+
+/// Events that may wait until tokens, of which a peer can send any number, are dropped.
+const MAX_EVENTS: usize = 64;
+
+/// What waits to be taken, oldest first.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    events: VecDeque<Event>,
+    routing: VecDeque<Routing>,
+    /// The reset token of the current path as the endpoint knows it.
+    routed_token: Option<ResetToken>,
+}
+
+impl Outbox {
+    /// Of a connection that is found by `local_id`.
+    pub(super) fn new(local_id: ConnectionId) -> Self {
+        Self {
+            events: VecDeque::new(),
+            routing: VecDeque::from([Routing::Add(local_id)]),
+            routed_token: None,
+        }
+    }
+
+    /// Something happened.
+    pub(super) fn push(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// A peer can make this happen as often as it likes: it is dropped if too many events wait.
+    pub(super) fn push_if_room(&mut self, event: impl FnOnce() -> Event) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push_back(event());
+        }
+    }
+
+    /// Something happened that is known once it has been taken; it waits once.
+    pub(super) fn push_once(&mut self, event: Event) {
+        if !self.events.contains(&event) {
+            self.events.push_back(event);
+        }
+    }
+
+    /// The oldest event.
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Datagrams to `id` belong to this connection.
+    pub(super) fn add_id(&mut self, id: ConnectionId) {
+        self.routing.push_back(Routing::Add(id));
+    }
+
+    /// `id` is retired.
+    pub(super) fn remove_id(&mut self, id: ConnectionId) {
+        self.routing.push_back(Routing::Remove(id));
+    }
+
+    /// The oldest change for the endpoint. `token` is the reset token of the current path; `moved`:
+    /// the addresses that resets come from have changed.
+    pub(super) fn poll_routing(
+        &mut self,
+        token: Option<ResetToken>,
+        moved: bool,
+    ) -> Option<Routing> {
+        if moved || token != self.routed_token {
+            self.routed_token = token;
+            return Some(Routing::ResetTokens);
+        }
+        self.routing.pop_front()
+    }
+
+    /// True if there is one.
+    pub(super) fn has_routing(&self, token: Option<ResetToken>, moved: bool) -> bool {
+        !self.routing.is_empty() || moved || token != self.routed_token
+    }
+
+    /// Events and changes that wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> [usize; 2] {
+        [self.events.len(), self.routing.len()]
+    }
+
+    /// The endpoint knows no token.
+    #[cfg(test)]
+    pub(super) const fn forget_token(&mut self) {
+        self.routed_token = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn id(n: u8) -> ConnectionId {
+        ConnectionId::new(&[n; 8]).unwrap()
+    }
+
+    #[test]
+    fn events_come_out_in_order_and_repeats_wait_once() {
+        let mut outbox = Outbox::new(id(1));
+        outbox.push(Event::Connected);
+        outbox.push_once(Event::DatagramReceived);
+        outbox.push(Event::Confirmed);
+        outbox.push_once(Event::DatagramReceived);
+        let events: Vec<_> = core::iter::from_fn(|| outbox.poll_event()).collect();
+        let expected = [Event::Connected, Event::DatagramReceived, Event::Confirmed];
+        assert_eq!(events, expected);
+        outbox.push_once(Event::DatagramReceived);
+        assert_eq!(outbox.poll_event(), Some(Event::DatagramReceived));
+    }
+
+    #[test]
+    fn a_flood_of_tokens_leaves_room_for_other_events() {
+        let mut outbox = Outbox::new(id(1));
+        for _ in 0..2 * MAX_EVENTS {
+            outbox.push_if_room(|| Event::NewToken(Bytes::new()));
+        }
+        outbox.push(Event::Confirmed);
+        assert_eq!(outbox.events.len(), MAX_EVENTS + 1);
+        assert_eq!(outbox.events.back(), Some(&Event::Confirmed));
+        assert_eq!(outbox.poll_event(), Some(Event::NewToken(Bytes::new())));
+    }
+
+    #[test]
+    fn a_token_is_announced_when_it_or_a_path_changes() {
+        let mut outbox = Outbox::new(id(1));
+        let token = Some(ResetToken::new([7; 16]));
+        assert!(outbox.has_routing(None, false));
+        assert_eq!(outbox.poll_routing(None, false), Some(Routing::Add(id(1))));
+        assert!(!outbox.has_routing(None, false));
+        assert_eq!(outbox.poll_routing(None, false), None);
+        outbox.add_id(id(2));
+        outbox.remove_id(id(1));
+        // Tokens come first.
+        assert!(outbox.has_routing(token, false));
+        assert_eq!(
+            outbox.poll_routing(token, false),
+            Some(Routing::ResetTokens)
+        );
+        assert_eq!(outbox.poll_routing(token, true), Some(Routing::ResetTokens));
+        assert_eq!(outbox.poll_routing(token, false), Some(Routing::Add(id(2))));
+        let removed = outbox.poll_routing(token, false);
+        assert_eq!(removed, Some(Routing::Remove(id(1))));
+        assert!(!outbox.has_routing(token, false) && outbox.has_routing(token, true));
+    }
+}

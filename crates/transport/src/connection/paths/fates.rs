@@ -1,0 +1,262 @@
+//! The path in use, on the way back: acknowledgements, losses, and feedback of routers.
+
+use pathmark_cc::{Acked, Feedback as Difference};
+
+use super::path::Path;
+use super::route::Fault;
+use crate::path::{EcnAck, EcnFailure, EcnState, Sample};
+use crate::recovery::{AckOutcome, LossOutcome, Probe, SentPacket};
+use crate::wire::frame::{Ack, feedback};
+use crate::{Duration, Instant};
+
+/// What the frames of one packet report to the controller.
+#[derive(Debug, Default)]
+pub(in crate::connection) struct AckReport {
+    feedback: Option<Difference>,
+    /// The answer to a question for a starting rate.
+    answer: Option<Difference>,
+    /// The peer's clock as it wrote the FEEDBACK frame, in microseconds.
+    peer_time: Option<u32>,
+    /// For how long it held the ACK frame back.
+    delay: Duration,
+    outcome: Option<AckOutcome>,
+    /// New CE marks.
+    marked: u64,
+    fault: Option<Fault>,
+}
+
+impl AckReport {
+    /// A FEEDBACK frame of this time arrived, and adds this.
+    pub(in crate::connection) fn on_feedback(&mut self, time: u32, difference: Option<Difference>) {
+        let is_answer = difference.is_some_and(|seen| seen.is_answer());
+        let reported = if is_answer {
+            &mut self.answer
+        } else {
+            &mut self.feedback
+        };
+        *reported = reported.or(difference);
+        self.peer_time = self.peer_time.or(Some(time));
+    }
+
+    /// An ACK frame arrived, which the peer held back for `delay`.
+    pub(in crate::connection) const fn on_ack(&mut self, outcome: AckOutcome, delay: Duration) {
+        self.outcome = Some(outcome);
+        self.delay = delay;
+    }
+
+    /// True if there is nothing to report.
+    pub(in crate::connection) fn is_empty(&self) -> bool {
+        self.feedback.is_none() && self.answer.is_none() && self.outcome.is_none()
+    }
+}
+
+/// What recovery has measured.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::connection) struct Measured {
+    pub(in crate::connection) srtt: Duration,
+    pub(in crate::connection) min_rtt: Duration,
+    pub(in crate::connection) in_flight: u64,
+    /// Number of the next packet.
+    pub(in crate::connection) next: u64,
+}
+
+/// What came of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::connection) struct Settled {
+    /// Differences that the controller got.
+    pub(in crate::connection) feedback: u64,
+    /// There were new CE marks.
+    pub(in crate::connection) marked: bool,
+    pub(in crate::connection) persistent_congestion: bool,
+    /// What the path was found to do.
+    pub(in crate::connection) fault: Option<Fault>,
+}
+
+impl Path {
+    /// A 1-RTT packet that went over it was acknowledged. True if the largest datagram changed.
+    #[inline]
+    pub(in crate::connection) fn on_acked<F>(
+        &mut self,
+        now: Instant,
+        number: u64,
+        packet: &SentPacket<F>,
+    ) -> bool {
+        self.address.on_acked(now, number);
+        let changed = self.route.mtud.on_acked(now, number, packet.size);
+        if packet.ack_eliciting {
+            self.route.ecn.on_acked(number, packet.ecn);
+            self.route.plain.on_acked(number, packet.shim);
+        }
+        changed
+    }
+
+    /// A 1-RTT packet that went over it was lost.
+    pub(in crate::connection) fn on_lost<F>(
+        &mut self,
+        now: Instant,
+        number: u64,
+        packet: &SentPacket<F>,
+    ) {
+        let route = &mut self.route;
+        route.mtud.on_lost(now, number, packet.size, packet.sent_at);
+        route.ecn.on_lost(now, number, packet.ecn);
+        if packet.ack_eliciting && packet.probe != Probe::Mtu {
+            route.plain.on_lost(now, number, packet.shim);
+        }
+    }
+
+    /// An ACK frame of 1-RTT packets was dealt with; `mtu_changed`: by one of its packets. `next`:
+    /// number of the next packet. True if the path carries less than before.
+    pub(in crate::connection) fn on_ack(
+        &mut self,
+        now: Instant,
+        ack: &Ack<'_>,
+        outcome: &AckOutcome,
+        (next, mtu_changed): (u64, bool),
+        report: &mut AckReport,
+    ) -> bool {
+        let newly = &outcome.newly;
+        if newly.advanced && self.feedback.signal().is_none_or(|s| s.ecn().is_none()) {
+            let ecn_ack = EcnAck {
+                ect0: newly.ect0,
+                ect1: newly.ect1,
+                counts: ack.ecn,
+                largest: ack.largest,
+                next,
+            };
+            let all_ce = EcnState::Failed(EcnFailure::AllCe);
+            let before = self.route.ecn.state();
+            report.marked = self.route.ecn.on_ack(now, &ecn_ack);
+            if before != all_ce && self.route.ecn.state() == all_ce {
+                report.fault = Some(Fault::MarksAll);
+            }
+        }
+        let narrower = self.route.mtud.settle();
+        if mtu_changed || narrower {
+            self.route.on_mtu_change(now);
+        }
+        if self.route.plain.settle(now) {
+            report.fault = Some(Fault::DropsShims);
+        }
+        narrower
+    }
+
+    /// Passes one ACK frame and the feedback that came with it to the controller, in the order that
+    /// it expects.
+    pub(in crate::connection) fn settle(
+        &mut self,
+        now: Instant,
+        report: &AckReport,
+        measured: &Measured,
+    ) -> Settled {
+        let AckReport {
+            feedback,
+            answer,
+            peer_time,
+            delay,
+            outcome,
+            marked,
+            fault,
+        } = *report;
+        let mut settled = Settled {
+            feedback: 0,
+            marked: false,
+            persistent_congestion: false,
+            fault,
+        };
+        let mut acked = outcome.and_then(|o| o.acked);
+        if let Some(acked) = &mut acked {
+            acked.forward_delay = self.forward_delay(now, acked, peer_time, delay);
+        }
+        let controller = &mut self.route.controller;
+        for feedback in [feedback, answer].into_iter().flatten() {
+            let nothing = Acked {
+                bytes: 0,
+                packets: 0,
+                largest: 0,
+                sent_at: now,
+                state: pathmark_cc::PacketState::default(),
+                rtt: None,
+                forward_delay: None,
+                srtt: measured.srtt,
+                min_rtt: measured.min_rtt,
+                in_flight_before: measured.in_flight,
+                window_limited: false,
+            };
+            settled.feedback += 1;
+            if answer.is_none_or(|answer| answer != feedback) {
+                self.last_feedback = Some(feedback);
+            }
+            controller.on_feedback(now, &feedback, acked.as_ref().unwrap_or(&nothing));
+        }
+        if let Some(acked) = &acked {
+            controller.on_ack(now, acked);
+            self.route.arrivals.on_ack(now, acked);
+            if marked > 0 {
+                settled.marked = true;
+                let last_sent = measured.next - 1;
+                controller.on_congestion_experienced(now, acked.sent_at, last_sent);
+            }
+        }
+        if let Some(outcome) = &outcome {
+            if outcome.newly.event_undone {
+                controller.on_spurious_loss(now);
+            }
+            settled.persistent_congestion = self.on_losses(now, &outcome.loss);
+        }
+        settled
+    }
+
+    /// How long the packet that gave the RTT sample queued on its way; `time` is the peer's clock
+    /// as it sent the ACK frame, if a FEEDBACK frame carried it, `held` after that packet arrived.
+    /// At most the RTT, whatever `time` is; all that the RTT grew by, if the clock is unusable.
+    fn forward_delay(
+        &mut self,
+        now: Instant,
+        acked: &Acked,
+        time: Option<u32>,
+        held: Duration,
+    ) -> Option<Duration> {
+        let rtt = acked.rtt?;
+        if self.route.one_way.given_up() {
+            return Some(rtt.saturating_sub(acked.min_rtt));
+        }
+        let time = time?;
+        let modulus = u128::from(feedback::TIME_MODULUS);
+        let held = u32::try_from(held.as_micros() % modulus).unwrap_or(0);
+        let arrived = (time + feedback::TIME_MODULUS - held) % feedback::TIME_MODULUS;
+        let sample = Sample {
+            sent_at: acked.sent_at,
+            arrived,
+            rtt,
+            min_rtt: acked.min_rtt,
+        };
+        self.route.one_way.on_sample(now, &sample)
+    }
+
+    /// The controller hears of losses. True if congestion is persistent.
+    pub(in crate::connection) fn on_losses(&mut self, now: Instant, loss: &LossOutcome) -> bool {
+        let controller = &mut self.route.controller;
+        if let Some(number) = loss.question {
+            controller.on_question_lost(now, number);
+        }
+        if let Some(lost) = &loss.lost {
+            controller.on_loss(now, lost);
+        }
+        if loss.persistent_congestion {
+            controller.on_persistent_congestion(now);
+        }
+        loss.persistent_congestion
+    }
+
+    /// A question for a starting rate is taken back, with the packet that had it.
+    pub(in crate::connection) fn on_question_lost(&mut self, now: Instant, number: u64) {
+        self.route.controller.on_question_lost(now, number);
+    }
+
+    /// A probe timeout fired, the `count`th in a row.
+    pub(in crate::connection) fn on_probe_timeout(&mut self, now: Instant, count: u32) {
+        self.route.controller.on_probe_timeout(now);
+        self.route.ecn.on_probe_timeout(count);
+    }
+}

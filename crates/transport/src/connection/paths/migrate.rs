@@ -1,0 +1,436 @@
+//! Paths that change: a NAT that rebinds, a peer that moves, a socket of ours that does (RFC 9000
+//! §9).
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::address::Address;
+use super::route::Route;
+use super::{Left, Move, OffPath, OldPath, Others, Paths};
+use crate::Instant;
+use crate::cid::RemoteIds;
+use crate::connection::Received;
+use crate::path::{AmplificationLimit, PathResponses, PathValidation};
+use crate::recovery::{INITIAL_RTT, PathRecovery};
+use crate::wire::{ConnectionId, SpaceId};
+
+/// Where a change of address leads to.
+enum Next {
+    /// A path of which nothing is known.
+    New,
+    /// The path that was left a while ago.
+    Back(Box<Left>),
+    /// The path in use, to another port of the same host.
+    Same,
+}
+
+impl Next {
+    const fn moved(&self) -> Move {
+        match self {
+            Self::New | Self::Back(_) => Move::OtherPath,
+            Self::Same => Move::OtherPort,
+        }
+    }
+}
+
+/// What may be sent without proof to an address that the peer has left, also when it seems to be
+/// back: an initial window (RFC 9002 §7.2).
+fn initial_window(mtu: u16) -> u64 {
+    let mtu = u64::from(mtu);
+    (10 * mtu).min((2 * mtu).max(14_720))
+}
+
+impl<F> Others<'_, F> {
+    pub(super) fn validation(&self, now: Instant) -> PathValidation {
+        // The RTT of the new path is unknown (RFC 9000 §8.2.4). What was measured on the one before
+        // may be far too long, where a host stood still in between: three periods are to end well
+        // within the idle timeout, of which some has passed.
+        let pto = self.recovery.pto().min(self.longest_pto);
+        let period = pto.min(self.recovery.longest_pto() / 2);
+        PathValidation::new(now, period.max(INITIAL_RTT.saturating_mul(3)))
+    }
+}
+
+impl Paths {
+    /// Client: from now on datagrams leave from another address of ours. The path is validated
+    /// again, with a controller of its own. `back`: the former address is still ours. If the new
+    /// one gets no answer, the connection goes on at the last that worked, where it stood; if none
+    /// is known to work, at the one before. If that gets no answer either, both are tried by turns.
+    /// [`Move::Stays`]: the peer has no id for another path.
+    pub(in crate::connection) fn move_to<F>(
+        &mut self,
+        now: Instant,
+        local: Option<IpAddr>,
+        back: bool,
+        mut others: Others<'_, F>,
+    ) -> Move {
+        // An id of its own, so that observers cannot link the paths (RFC 9000 §9.5).
+        if !others.ids.current().id.is_empty() && !others.ids.switch() {
+            return Move::Stays;
+        }
+        let is_new = self.fallback.is_none() || self.path.address.validation.is_none();
+        let limit = AmplificationLimit::validated();
+        let mut address = Address::new(now, self.path.remote(), local, limit);
+        address.validation = Some(others.validation(now));
+        let keep = back && is_new;
+        let (mut address, path) = self.change_address(now, address, Next::New, keep, &mut others);
+        self.path.feedback.on_new_incoming_path();
+        if keep {
+            address.validation = None;
+            self.fallback = Some(OldPath {
+                address,
+                path,
+                id: None,
+            });
+        } else if !back {
+            // There is no way back.
+            self.fallback = None;
+        }
+        Move::OtherPath
+    }
+
+    /// The newest packet of the peer, with more than probing frames in it, came by `received`: if
+    /// that is another path, the connection moves there (RFC 9000 §9.3).
+    pub(in crate::connection) fn follow_peer<F>(
+        &mut self,
+        now: Instant,
+        received: &Received,
+        dcid: &ConnectionId,
+        mut others: Others<'_, F>,
+    ) -> Move {
+        // What comes while a path is new may be late, and have gone to the address that was left.
+        let current = &mut self.path.address;
+        if current.local.is_none() && current.validation.is_none() {
+            current.local = received.local;
+        }
+        if current.is(received.remote, received.local) {
+            self.local_id_in_use = *dcid;
+            return Move::Stays;
+        }
+        if self.side.is_client()
+            || !self.config.migration && received.remote.ip() != current.remote.ip()
+        {
+            return Move::Stays;
+        }
+        let on_purpose = self.local_id_in_use != *dcid;
+        if on_purpose {
+            self.local_id_in_use = *dcid;
+            // A peer whose NAT rebinds knows of no other path, and its totals go on.
+            self.path.feedback.on_new_incoming_path();
+        }
+        if let Some(moved) = self.return_to_old_path(now, received, on_purpose, &mut others) {
+            return moved;
+        }
+        let (limit, next) = match self.port_limit(now, received) {
+            Some(limit) => (limit, Next::Same),
+            None => (AmplificationLimit::new(), Next::New),
+        };
+        let mut address = Address::new(now, received.remote, received.local, limit);
+        address.limit.on_received(self.take_credit(received.remote));
+        let probed = self.off_path.take_if(|off| off.remote == received.remote);
+        let adopted = probed.is_some_and(|off| {
+            if matches!(next, Next::New) {
+                address.limit = off.limit;
+            }
+            address.responses = off.responses;
+            // Where no other was to be had, it is the one in use.
+            let ids = &mut *others.ids;
+            ids.current().sequence != off.id.sequence && ids.adopt(off.id.sequence)
+        });
+        if on_purpose && !adopted {
+            // Answer with another id of the peer's too (RFC 9000 §9.5).
+            others.ids.switch();
+        }
+        address.validation = Some(others.validation(now));
+        self.leave_by(now, address, next, on_purpose, &mut others)
+    }
+
+    /// Where nothing but the peer's port has changed, it is most likely a NAT that rebinds:
+    /// congestion control, RTT and bytes in flight stand, and the transfer goes on while the
+    /// address is validated (RFC 9000 §9.4). The limit of the new port: a window, since what is in
+    /// flight to former ports fills it, too. `None`: this is another host, or nothing proves that
+    /// the peer is there.
+    fn port_limit(&self, now: Instant, received: &Received) -> Option<AmplificationLimit> {
+        let is_here = |known: &Address| {
+            known.is_known(now) && known.is_same_host(received.remote, received.local)
+        };
+        let mut before = self.fallback.iter().filter(|old| old.path.is_none());
+        if !is_here(&self.path.address) && !before.any(|old| is_here(&old.address)) {
+            return None;
+        }
+        let limit = self.path.address.limit;
+        Some(match limit.is_lifted() {
+            true => AmplificationLimit::lending(self.path.window()),
+            false => AmplificationLimit::lending(limit.available()),
+        })
+    }
+
+    /// If the peer is back where it left a while ago, that path goes on where it stood, with
+    /// what is in flight there. Anyone may have sent a copy of its packets from there, so without
+    /// proof an initial window is sent at most.
+    fn return_to_old_path<F>(
+        &mut self,
+        now: Instant,
+        received: &Received,
+        on_purpose: bool,
+        others: &mut Others<'_, F>,
+    ) -> Option<Move> {
+        let there = self.fallback.take_if(|old| {
+            let address = &old.address;
+            address.is_known(now) && address.is(received.remote, received.local)
+        });
+        let mut old = there?;
+        match old.id {
+            Some(id) if others.ids.adopt(id.sequence) => {}
+            _ if on_purpose => {
+                others.ids.switch();
+            }
+            _ => {}
+        }
+        let probed = self.off_path.take_if(|off| off.remote == received.remote);
+        if let Some(off) = probed {
+            others.ids.give_up(off.id.sequence);
+        }
+        let bytes = self.take_credit(received.remote);
+        old.address.limit.on_received(bytes);
+        let next = old.path.map_or(Next::Same, Next::Back);
+        Some(self.leave_by(now, old.address, next, on_purpose, others))
+    }
+
+    /// Server: moves to `address`. If the peer has proved the one that is left, that is kept, and
+    /// challenged: where the packet that moved the connection was a stranger's copy, the peer
+    /// answers from there (RFC 9000 §9.3.3). Until it proves to be there, what is sent to that
+    /// address has a limit, after a return as well.
+    fn leave_by<F>(
+        &mut self,
+        now: Instant,
+        address: Address,
+        next: Next,
+        on_purpose: bool,
+        others: &mut Others<'_, F>,
+    ) -> Move {
+        let moved = next.moved();
+        let keep = self.path.is_validated();
+        let shared = self.fallback.as_ref().is_some_and(|old| old.path.is_none());
+        let (mut address, path) = self.change_address(now, address, next, keep || shared, others);
+        if !keep {
+            // What it shared with the last address that worked belongs to that one now.
+            if let (true, Some(path), Some(old)) = (shared, path, &mut self.fallback) {
+                old.path = Some(path);
+            }
+            return moved;
+        }
+        if let Some(id) = self.fallback.take().and_then(|older| older.id) {
+            others.ids.give_up(id.sequence);
+        }
+        let route = path.as_ref().map_or(&self.path.route, |left| &left.route);
+        if address.limit.lend(initial_window(route.mtud.mtu())) {
+            address.proved_from = others.recovery.space(SpaceId::Data).sent().next_number();
+        }
+        let id = match on_purpose {
+            true => others.ids.allot(),
+            false => None,
+        };
+        address.validation = (!on_purpose || id.is_some()).then(|| {
+            // A peer that moves to and fro is not challenged each time (RFC 9000 §8.2.1).
+            let mut validation = others.validation(now);
+            if let Some(last) = address.challenged_at {
+                validation.wait_since(last);
+            }
+            validation
+        });
+        self.fallback = Some(OldPath { address, path, id });
+        moved
+    }
+
+    /// Moves to `address`; what was left is returned, with its path if that is another. `keep`: the
+    /// connection may go back there.
+    fn change_address<F>(
+        &mut self,
+        now: Instant,
+        mut address: Address,
+        next: Next,
+        keep: bool,
+        others: &mut Others<'_, F>,
+    ) -> (Address, Option<Box<Left>>) {
+        address
+            .validation
+            .take_if(|_| address.limit.is_validated() && self.side.is_server());
+        let left = core::mem::replace(&mut self.path.address, address);
+        let path = match next {
+            Next::Same => None,
+            Next::New => {
+                let route = self.new_route(now);
+                Some(self.change_route(now, route, None, keep, others))
+            }
+            Next::Back(back) => {
+                Some(self.change_route(now, back.route, Some(back.recovery), keep, others))
+            }
+        };
+        self.tokens_moved = true;
+        others.recovery.set_amplification_blocked(now, false);
+        (left, path)
+    }
+
+    /// `route` is the current one; the one before is returned.
+    fn change_route<F>(
+        &mut self,
+        now: Instant,
+        mut route: Route,
+        recovery: Option<PathRecovery>,
+        keep: bool,
+        others: &mut Others<'_, F>,
+    ) -> Box<Left> {
+        let path = &mut self.path;
+        route.ecn.follow(&path.route.ecn);
+        let mut before = core::mem::replace(&mut path.route, route);
+        before.on_left();
+        let recovery = others.recovery.change_path(now, recovery, keep);
+        let next = others.recovery.space(SpaceId::Data).sent().next_number();
+        path.feedback.on_new_outgoing_path(next);
+        path.route.on_mtu_change(now);
+        path.follow_window(now, others.recovery.rtt().srtt());
+        Box::new(Left {
+            route: before,
+            recovery,
+        })
+    }
+
+    /// A datagram of `bytes` came in: it feeds the amplification limit of its address. True if that
+    /// is the one in use.
+    #[inline]
+    pub(in crate::connection) fn on_datagram(&mut self, received: &Received, bytes: u64) -> bool {
+        let in_use = self.path.brought(received);
+        if in_use {
+            self.path.address.limit.on_received(bytes);
+        } else if let Some(off) = &mut self.off_path
+            && off.remote == received.remote
+        {
+            off.limit.on_received(bytes);
+        } else {
+            self.unknown_source = Some((received.remote, bytes));
+        }
+        in_use
+    }
+
+    /// Bytes of the datagram at hand, if it is from `remote` and no limit has been fed with it.
+    fn take_credit(&mut self, remote: SocketAddr) -> u64 {
+        let source = self.unknown_source.take();
+        source
+            .filter(|(from, _)| *from == remote)
+            .map_or(0, |(_, bytes)| bytes)
+    }
+
+    /// A PATH_CHALLENGE arrived, in a datagram of `bytes`.
+    pub(in crate::connection) fn on_challenge(
+        &mut self,
+        received: &Received,
+        data: [u8; 8],
+        bytes: usize,
+        ids: &mut RemoteIds,
+    ) {
+        let full_size = bytes >= self.full_datagram();
+        if self.path.brought(received) {
+            self.path.address.responses.on_challenge(data, full_size);
+            // A peer that sends by a new path challenges it: its later shims describe that path.
+            self.path.feedback.on_new_incoming_path();
+            return;
+        }
+        let known = self
+            .off_path
+            .as_ref()
+            .is_some_and(|off| off.remote == received.remote);
+        if !known {
+            if let Some(old) = self.off_path.take() {
+                ids.give_up(old.id.sequence);
+            }
+            let Some(id) = ids.allot() else {
+                return;
+            };
+            self.tokens_moved = true;
+            let mut limit = AmplificationLimit::new();
+            limit.on_received(self.take_credit(received.remote));
+            self.off_path = Some(OffPath {
+                remote: received.remote,
+                local: received.local,
+                limit,
+                responses: PathResponses::new(),
+                id,
+            });
+        }
+        if let Some(off) = &mut self.off_path {
+            off.responses.on_challenge(data, full_size);
+        }
+    }
+
+    /// A PATH_RESPONSE arrived. It comes to where its challenge left from (RFC 9000 §8.2.2).
+    /// True if the path in use is validated now.
+    pub(in crate::connection) fn on_response<F>(
+        &mut self,
+        now: Instant,
+        received: &Received,
+        data: [u8; 8],
+        others: &mut Others<'_, F>,
+    ) -> bool {
+        let answered = |address: &Address| {
+            let validation = address.validation.as_ref();
+            validation.and_then(|validation| validation.on_response(now, data))
+        };
+        let Some(validated) = answered(&self.path.address) else {
+            if let Some(old) = &mut self.fallback
+                && answered(&old.address).is_some()
+            {
+                old.address.validation = None;
+                old.address.prove(now);
+            }
+            return false;
+        };
+        let address = &mut self.path.address;
+        address.local = address.local.or(received.local);
+        address.prove(now);
+        others.recovery.set_amplification_blocked(now, false);
+        // Too small a challenge proves the address, but not that the path carries QUIC (RFC 9000
+        // §8.2.1).
+        address.validation = (!validated.full_size).then(|| others.validation(now));
+        if validated.full_size && self.side.is_client() {
+            self.fallback = None;
+        }
+        validated.full_size
+    }
+
+    /// A path without an answer is given up for the last one that worked.
+    pub(in crate::connection) fn check_validation<F>(
+        &mut self,
+        now: Instant,
+        mut others: Others<'_, F>,
+    ) -> Move {
+        let failed = |validation: &mut PathValidation| validation.failed(now);
+        if self.path.address.validation.take_if(failed).is_none() {
+            return Move::Stays;
+        }
+        if self.side.is_server() && self.path.is_validated() {
+            return Move::Stays;
+        }
+        let Some(old) = self.fallback.take() else {
+            return Move::Stays;
+        };
+        if let Some(id) = old.id {
+            others.ids.adopt(id.sequence);
+        }
+        let next = old.path.map_or(Next::Same, Next::Back);
+        let moved = next.moved();
+        let keep = self.side.is_client();
+        let (address, path) = self.change_address(now, old.address, next, keep, &mut others);
+        if self.side.is_client() {
+            others.ids.switch();
+            self.path.feedback.on_new_incoming_path();
+            // Perhaps nothing works for a while: then they are tried alternately.
+            self.path.address.validation = Some(others.validation(now));
+            self.fallback = Some(OldPath {
+                address,
+                path,
+                id: None,
+            });
+        }
+        moved
+    }
+}

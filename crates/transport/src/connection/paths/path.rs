@@ -1,0 +1,399 @@
+//! The path in use, on the way out: what it admits, and what left over it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use pathmark_cc::{Feedback as Difference, Limit, Metrics, PacketState, Sent};
+
+use super::address::{Address, Allowance};
+use super::feedback::{Feedback, ShimUse};
+use super::route::Route;
+use crate::connection::report::PathReport;
+use crate::connection::{BoundShares, Received, Transmit};
+use crate::recovery::{Probe, RttEstimator};
+use crate::{Duration, Ecn, Instant};
+
+/// What window and pacer make of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::connection) enum Admission {
+    /// It may leave.
+    Now,
+    /// It waits for acknowledgements.
+    WindowFull,
+    /// It waits for the pacer, until then.
+    At(Instant),
+}
+
+/// A packet that leaves.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::connection) struct Departure {
+    pub(in crate::connection) number: u64,
+    /// Bytes that count towards bytes in flight, shim included.
+    pub(in crate::connection) size: u16,
+    pub(in crate::connection) eliciting: bool,
+    pub(in crate::connection) mtu_probe: bool,
+    pub(in crate::connection) shim: ShimUse,
+    pub(in crate::connection) ecn: Ecn,
+}
+
+/// The path in use.
+#[derive(Debug)]
+pub(in crate::connection) struct Path {
+    pub(super) address: Address,
+    pub(super) route: Route,
+    /// Counters of signals. They go on over changes of path, in epochs.
+    pub(super) feedback: Feedback,
+    /// The latest feedback of routers.
+    pub(super) last_feedback: Option<Difference>,
+}
+
+impl Path {
+    pub(super) const fn new(address: Address, route: Route, feedback: Feedback) -> Self {
+        Self {
+            address,
+            route,
+            feedback,
+            last_feedback: None,
+        }
+    }
+
+    /// The peer's address.
+    #[inline]
+    pub(in crate::connection) const fn remote(&self) -> SocketAddr {
+        self.address.remote
+    }
+
+    /// Ours, where the driver tells it.
+    #[inline]
+    pub(in crate::connection) const fn local(&self) -> Option<IpAddr> {
+        self.address.local
+    }
+
+    /// True if a datagram came over it.
+    #[inline]
+    pub(in crate::connection) fn brought(&self, received: &Received) -> bool {
+        self.address.is(received.remote, received.local)
+    }
+
+    /// True if the peer has proved its address.
+    #[inline]
+    pub(in crate::connection) const fn is_validated(&self) -> bool {
+        self.address.limit.is_validated()
+    }
+
+    /// The peer has proved its address by its handshake.
+    pub(in crate::connection) const fn validate(&mut self) {
+        self.address.limit.validate();
+    }
+
+    /// Bytes that may be sent there.
+    pub(in crate::connection) const fn available(&self) -> u64 {
+        self.address.limit.available()
+    }
+
+    /// Both directions of signals.
+    #[inline]
+    pub(in crate::connection) const fn feedback(&self) -> &Feedback {
+        &self.feedback
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub(in crate::connection) const fn feedback_mut(&mut self) -> &mut Feedback {
+        &mut self.feedback
+    }
+
+    /// The round trip after which routers measure again, by their latest feedback.
+    pub(in crate::connection) fn measuring_interval(&self) -> Option<Duration> {
+        self.last_feedback
+            .and_then(|seen| seen.measuring_interval())
+    }
+
+    /// Largest datagram, bytes of UDP payload, shim included.
+    #[inline]
+    pub(in crate::connection) const fn mtu(&self) -> u16 {
+        self.route.mtud.mtu()
+    }
+
+    /// Largest datagram of a probe, after this number of probe timeouts.
+    pub(in crate::connection) const fn probe_limit(&self, pto_count: u32) -> u16 {
+        self.route.mtud.probe_limit(pto_count)
+    }
+
+    /// Bytes of a datagram for packets, whatever shim stands in front of them.
+    pub(in crate::connection) fn packet_room(&self) -> usize {
+        let shim = self.feedback.longest_shim(self.address.is_ipv6());
+        usize::from(self.mtu()).saturating_sub(shim)
+    }
+
+    /// The system refuses datagrams of `size` bytes.
+    pub(in crate::connection) fn on_size_refused(&mut self, now: Instant, size: u16) {
+        if self.route.mtud.on_refused(now, size) {
+            self.route.on_mtu_change(now);
+        }
+    }
+
+    /// Congestion window, bytes.
+    #[inline]
+    pub(in crate::connection) fn window(&self) -> u64 {
+        self.route.controller.window()
+    }
+
+    /// State of the control law.
+    pub(in crate::connection) fn metrics(&self) -> Metrics {
+        self.route.controller.metrics()
+    }
+
+    /// The handshake has measured the path.
+    pub(in crate::connection) fn on_handshake_rtt(&mut self, now: Instant, srtt: Duration) {
+        self.route.controller.on_handshake_rtt(now, srtt);
+    }
+
+    /// The window may have moved: the pacer follows. The window, for others that do.
+    pub(in crate::connection) fn follow_window(
+        &mut self,
+        now: Instant,
+        srtt: Option<Duration>,
+    ) -> u64 {
+        let window = self.route.controller.window();
+        let rate = self.route.controller.pacing_rate();
+        self.route.pacer.set(now, window, srtt, rate);
+        window
+    }
+
+    /// The ECN field of the next packets.
+    #[inline]
+    pub(in crate::connection) fn mark(&self) -> Ecn {
+        self.route.ecn(self.feedback.signal())
+    }
+
+    /// What the amplification limit makes of a datagram: see [`Address::allowance`].
+    #[inline]
+    pub(in crate::connection) fn allowance(
+        &self,
+        now: Instant,
+        size: usize,
+        probes: bool,
+        challenge_and_full: [usize; 2],
+    ) -> Allowance {
+        self.address
+            .allowance(now, size, probes, challenge_and_full)
+    }
+
+    /// What window and pacer make of a datagram of `size` bytes.
+    #[inline]
+    pub(in crate::connection) fn admits(
+        &mut self,
+        now: Instant,
+        size: u64,
+        in_flight: u64,
+    ) -> Admission {
+        // A window below one datagram still lets one be in flight.
+        if in_flight > 0 && in_flight + size > self.route.controller.window() {
+            return Admission::WindowFull;
+        }
+        let pacer = &mut self.route.pacer;
+        if pacer.available(now) < size {
+            let batch = pacer.batch().max(size);
+            if let Some(at) = pacer.next(now, batch) {
+                return Admission::At(at);
+            }
+        }
+        Admission::Now
+    }
+
+    /// Before a batch: time has passed.
+    pub(in crate::connection) fn poll(&mut self, now: Instant) {
+        self.route.ecn.poll(now);
+    }
+
+    /// Nothing is in flight, and there is data to send: the controller hears of the pause, if there
+    /// was one. True if so.
+    pub(in crate::connection) fn restart(&mut self, now: Instant) -> bool {
+        let Some(last) = self.route.last_sent.take_if(|last| now > *last) else {
+            return false;
+        };
+        let idle = now.saturating_since(last);
+        self.route.controller.on_restart(now, idle);
+        true
+    }
+
+    /// The size of a probe for a larger datagram, if one is due. `has_data`: the application has
+    /// data to send. None is sent before: a connection that only listens or is closed at once would
+    /// pay for it and never use it.
+    pub(in crate::connection) fn poll_mtu_probe(
+        &mut self,
+        now: Instant,
+        in_flight: u64,
+    ) -> Option<u16> {
+        if self.address.validation.is_some() {
+            return None;
+        }
+        let size = self.route.mtud.poll_probe(now)?;
+        let bytes = u64::from(size);
+        let fits = in_flight + bytes <= self.window() && bytes <= self.available();
+        fits.then_some(size)
+    }
+
+    /// True once the application had data to send on it; `has_data`: it has some now.
+    #[inline]
+    pub(in crate::connection) fn carries_data(&mut self, has_data: impl FnOnce() -> bool) -> bool {
+        if !self.route.carries_data {
+            self.route.carries_data = has_data();
+        }
+        self.route.carries_data
+    }
+
+    /// The ECN field of a probe for a larger datagram: a packet that is to find out about two
+    /// things tells of neither.
+    pub(in crate::connection) fn mtu_probe_mark(&self) -> Ecn {
+        match self.route.ecn.is_tried() {
+            true => Ecn::NotEct,
+            false => self.mark(),
+        }
+    }
+
+    /// The probe left.
+    pub(in crate::connection) const fn on_mtu_probe_sent(&mut self, number: u64, size: u16) {
+        self.route.mtud.on_probe_sent(number, size);
+    }
+
+    /// A datagram left.
+    #[inline]
+    pub(in crate::connection) const fn on_datagram_sent(&mut self, bytes: u64) {
+        self.address.limit.on_sent(bytes);
+    }
+
+    /// `len` bytes that go over it, in datagrams of `segment_size`.
+    #[inline]
+    pub(in crate::connection) const fn transmit(
+        &self,
+        ecn: Ecn,
+        len: usize,
+        segment_size: usize,
+    ) -> Transmit {
+        Transmit {
+            remote: self.address.remote,
+            local: self.address.local,
+            ecn,
+            len,
+            segment_size,
+        }
+    }
+
+    /// A signal has the ECN field: there is nothing to validate.
+    #[inline]
+    fn is_ecn_claimed(&self) -> bool {
+        let signal = self.feedback.signal();
+        signal.is_some_and(|signal| signal.ecn().is_some())
+    }
+
+    /// What a packet finds out about the path.
+    #[inline]
+    pub(in crate::connection) fn probes(&self, packet: &Departure) -> Probe {
+        let shim = packet.shim != ShimUse::Nothing;
+        let marked = packet.ecn != Ecn::NotEct && !self.is_ecn_claimed();
+        match () {
+            () if packet.mtu_probe => Probe::Mtu,
+            () if marked && self.route.ecn.is_tried() => Probe::Ecn,
+            () if shim && self.route.plain.is_tried() => Probe::Shim,
+            () if matches!(packet.shim, ShimUse::Question(_)) => Probe::Question,
+            () => Probe::Nothing,
+        }
+    }
+
+    /// A packet left that counts towards bytes in flight.
+    #[inline]
+    pub(in crate::connection) fn on_in_flight(&mut self, now: Instant, packet: &Departure) {
+        self.route.pacer.on_sent(now, u64::from(packet.size));
+        self.route.last_sent = Some(now);
+    }
+
+    /// True if the window has no room for a datagram more, with this in flight.
+    #[inline]
+    pub(in crate::connection) fn is_full(&self, in_flight: u64) -> bool {
+        in_flight + u64::from(self.mtu()) > self.window()
+    }
+
+    /// The controller hears of a 1-RTT packet that counts towards bytes in flight, of which there
+    /// are `in_flight` with it.
+    #[inline]
+    pub(in crate::connection) fn tell_sent(
+        &mut self,
+        now: Instant,
+        packet: &Departure,
+        in_flight: u64,
+        limit: Limit,
+    ) -> PacketState {
+        let sent = Sent {
+            packet_number: packet.number,
+            bytes: packet.size.into(),
+            in_flight,
+            limit,
+            signal: self.bears_signal(packet),
+        };
+        self.route.controller.on_sent(now, &sent)
+    }
+
+    #[inline]
+    fn bears_signal(&self, packet: &Departure) -> bool {
+        packet.shim != ShimUse::Nothing || (packet.eliciting && self.is_ecn_claimed())
+    }
+
+    /// A 1-RTT packet left.
+    #[inline]
+    pub(in crate::connection) fn on_sent(&mut self, now: Instant, packet: &Departure) {
+        let number = packet.number;
+        let signal = self.bears_signal(packet);
+        if packet.eliciting {
+            let mark = match self.is_ecn_claimed() {
+                true => Ecn::NotEct,
+                false => packet.ecn,
+            };
+            self.route.ecn.on_sent(number, mark);
+            self.route.cadence.on_sent(now, signal);
+            if !packet.mtu_probe {
+                let shim = packet.shim != ShimUse::Nothing;
+                self.route.plain.on_sent(number, shim);
+            }
+        }
+        if signal {
+            self.feedback
+                .on_sent(packet.shim, number, packet.size.into());
+        }
+    }
+
+    /// For people and logs; what the paths do not know is passed.
+    pub(in crate::connection) fn report(
+        &self,
+        rtt: &RttEstimator,
+        in_flight: u64,
+        (receive_window, receive_limited): (u64, bool),
+        bounded_by: BoundShares,
+    ) -> PathReport {
+        PathReport {
+            remote: self.address.remote,
+            local: self.address.local,
+            controller: self.metrics(),
+            pace: self.route.pacer.rate(),
+            in_flight,
+            latest_rtt: rtt.latest(),
+            smoothed_rtt: rtt.srtt(),
+            rtt_variation: rtt.variation(),
+            min_rtt: rtt.min(),
+            mtu: self.mtu(),
+            signal: self.feedback.kind(),
+            passes_shims: self.route.plain.passes_shims(),
+            feedback: self.last_feedback,
+            router: self.last_feedback.and_then(|seen| seen.router()),
+            disbelieved: self.feedback.disbelieved(),
+            clock_steps: self.route.one_way.steps(),
+            clock_used: !self.route.one_way.given_up(),
+            receive_window,
+            receive_limited,
+            ecn: self.route.ecn.state(),
+            bounded_by,
+            validated: self.is_validated(),
+            known_path: self.route.asked,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What stands in front of the next datagram: the controller's request, or its question for a
+//! starting rate; and what is known of a path for a question that leaves before the handshake is
+//! complete.
+
+use pathmark_cc::{KnownPath, Limits, Request};
+
+use super::Paths;
+use super::address::MIN_UNVALIDATED;
+use super::feedback::ShimUse;
+use super::path::Path;
+use crate::wire::Writer;
+use crate::{Duration, Instant};
+
+/// What a connection has shown of its path, for later ones between the same addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShownPath {
+    /// The most that it carried within a round trip, if that is worth a question.
+    pub path: Option<KnownPath>,
+    /// Routers of this path were asked for what was known before.
+    pub asked: bool,
+}
+
+impl Paths {
+    /// What is known of the path from an earlier connection.
+    pub(in crate::connection) const fn set_known(&mut self, known: Option<KnownPath>) {
+        self.known = known;
+    }
+
+    /// What is known of the path, for questions: the configured rate counts first.
+    pub(in crate::connection) fn known(&self) -> Option<KnownPath> {
+        let configured = self.config.known_rate;
+        let configured = configured.map(|rate| KnownPath { rate, rtt: None });
+        configured.or(self.known)
+    }
+
+    /// What the connection has measured of its path, once. Nothing of an address that is not
+    /// validated: the peer may have forged it.
+    pub(in crate::connection) fn poll_shown(&mut self) -> Option<ShownPath> {
+        if core::mem::replace(&mut self.shown, true) {
+            return None;
+        }
+        let path = &self.path;
+        path.is_validated().then(|| ShownPath {
+            path: path.route.arrivals.known(),
+            asked: path.route.asked,
+        })
+    }
+}
+
+impl Path {
+    /// True if the next packet is to bear the controller's request in a shim. `probe`: which of two
+    /// probes it is, if it is one; one of them bears none.
+    pub(in crate::connection) fn wants_shim(
+        &mut self,
+        now: Instant,
+        probe: Option<u8>,
+        srtt: Duration,
+    ) -> bool {
+        if !self.feedback.has_shim() || !self.route.plain.wants_shim(now, probe) {
+            return false;
+        }
+        let every = self.route.controller.signal_every();
+        every <= 1 || self.route.cadence.due(now, every, srtt)
+    }
+
+    /// Fills the shim at the front of a datagram, if there is room for it. `min_rtt` is the one of
+    /// the handshake, which has measured the path before the controller gets its first packet;
+    /// `next`: number of the next packet.
+    pub(in crate::connection) fn write_request(
+        &mut self,
+        now: Instant,
+        limits: &Limits,
+        min_rtt: Option<Duration>,
+        next: u64,
+        w: &mut Writer<'_>,
+    ) -> ShimUse {
+        self.route.controller.on_limits(now, limits);
+        let mut request = self.route.controller.request();
+        request.min_rtt = request.min_rtt.or(min_rtt);
+        request.ipv6 = self.address.is_ipv6();
+        if let Some(wanted) = request.signal {
+            self.feedback.choose(wanted, next);
+        }
+        let len = self.feedback.shim_len(&request);
+        // An address that is not validated may get so little that the shim would leave no room.
+        if w.remaining() < len + MIN_UNVALIDATED {
+            return ShimUse::Nothing;
+        }
+        let Ok(room) = w.take(len) else {
+            return ShimUse::Nothing;
+        };
+        self.feedback.fill(&request, room);
+        ShimUse::Request(len)
+    }
+
+    /// True if the controller has a question for a starting rate, and the path carries one. No
+    /// router is asked for a path to an address that is not validated: the peer may have forged it.
+    pub(in crate::connection) fn may_ask(&mut self, now: Instant) -> bool {
+        self.feedback.question_len() > 0
+            && self.is_validated()
+            && self.route.controller.asks()
+            && self.route.plain.wants_shim(now, None)
+    }
+
+    /// Fills a shim with the controller's question, if it asks.
+    pub(in crate::connection) fn write_question(
+        &mut self,
+        now: Instant,
+        random: u64,
+        limits: &Limits,
+        w: &mut Writer<'_>,
+    ) -> Option<ShimUse> {
+        let mut request = Request::default();
+        request.quick_start = Some(self.route.controller.ask(now, random, limits)?);
+        self.fill_question(&request, w)
+    }
+
+    /// The same before the handshake is complete, for the rate that is known of the path.
+    pub(in crate::connection) fn write_question_ahead(
+        &mut self,
+        now: Instant,
+        random: u64,
+        known: &KnownPath,
+        w: &mut Writer<'_>,
+    ) -> Option<ShimUse> {
+        let mut request = Request::default();
+        request.quick_start = Some(self.route.controller.ask_ahead(now, random, known)?);
+        self.fill_question(&request, w)
+    }
+
+    fn fill_question(&mut self, request: &Request, w: &mut Writer<'_>) -> Option<ShimUse> {
+        let len = self.feedback.question_len();
+        self.feedback.fill_question(request, w.take(len).ok()?);
+        Some(ShimUse::Question(len))
+    }
+
+    /// That question left.
+    pub(in crate::connection) const fn on_asked_ahead(&mut self) {
+        self.route.asked = true;
+    }
+}

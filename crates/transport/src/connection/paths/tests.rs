@@ -1,0 +1,368 @@
+//! Paths without a connection: peer ids and recovery next to them, and a controller with a constant
+//! window.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::{Admission, Allowance, Move, Others, Paths};
+use crate::cid::{RemoteId, RemoteIds};
+use crate::config::TransportConfig;
+use crate::connection::Received;
+use crate::connection::tests::fixed_window::fixed_window;
+use crate::crypto::{Random, ResetToken, Side};
+use crate::recovery::Recovery;
+use crate::wire::frame::Frames;
+use crate::wire::{ConnectionId, Frame, Writer};
+use crate::{Duration, Ecn, Instant};
+
+const HOME: &str = "10.0.0.1:1000";
+const REBOUND: &str = "10.0.0.1:1001";
+const AWAY: &str = "10.0.0.9:2000";
+const WINDOW: u64 = 100_000;
+const FULL: usize = 1200;
+/// A path of unknown RTT is given up after three probe timeouts of one.
+const PERIOD: Duration = Duration::from_millis(1024);
+
+struct Parts {
+    paths: Paths,
+    ids: RemoteIds,
+    recovery: Recovery<()>,
+    random: Random,
+    now: Instant,
+}
+
+fn id(n: u64) -> ConnectionId {
+    ConnectionId::new(&n.to_be_bytes()).unwrap()
+}
+
+fn token(n: u64) -> ResetToken {
+    ResetToken::new(u128::from(n).to_be_bytes())
+}
+
+fn from(address: &str) -> Received {
+    Received {
+        remote: address.parse().unwrap(),
+        local: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+    }
+}
+
+/// Paths of `side` to a peer at [`HOME`] that has issued the ids 1 to `ids`.
+fn parts(side: Side, ids: u64, validated: bool) -> Parts {
+    let now = Instant::from_millis(1000);
+    let config = TransportConfig::new(fixed_window(WINDOW).0);
+    let remote = (HOME.parse::<SocketAddr>().unwrap(), None);
+    let mut held = RemoteIds::new(id(0), 8);
+    for sequence in 1..=ids {
+        let (id, token) = (id(sequence), Some(token(sequence)));
+        let new = RemoteId {
+            sequence,
+            id,
+            token,
+        };
+        held.on_new(0, &new).unwrap();
+    }
+    Parts {
+        paths: Paths::new(now, side, Arc::new(config), remote, id(100), validated),
+        ids: held,
+        recovery: Recovery::new(side.is_client(), now),
+        random: Random::from_u64(1),
+        now,
+    }
+}
+
+impl Parts {
+    fn split(&mut self) -> (&mut Paths, Others<'_, ()>) {
+        let others = Others {
+            ids: &mut self.ids,
+            recovery: &mut self.recovery,
+            longest_pto: Duration::from_secs(30),
+        };
+        (&mut self.paths, others)
+    }
+
+    /// A packet of 100 bytes arrives with our id `dcid`; the peer moves if that is elsewhere.
+    fn packet(&mut self, address: &str, dcid: u64) -> Move {
+        let now = self.now;
+        self.paths.on_datagram(&from(address), 100);
+        let (paths, others) = self.split();
+        paths.follow_peer(now, &from(address), &id(dcid), others)
+    }
+
+    fn move_to(&mut self, back: bool) -> Move {
+        let now = self.now;
+        let local = Some("192.0.2.1".parse().unwrap());
+        let (paths, others) = self.split();
+        paths.move_to(now, local, back, others)
+    }
+
+    fn check(&mut self) -> Move {
+        let now = self.now;
+        let (paths, others) = self.split();
+        paths.check_validation(now, others)
+    }
+
+    fn response(&mut self, address: &str, data: [u8; 8]) -> bool {
+        let now = self.now;
+        let (paths, mut others) = self.split();
+        paths.on_response(now, &from(address), data, &mut others)
+    }
+
+    /// Data of the challenges and responses that the path in use writes into `room` bytes.
+    fn written(&mut self, room: usize) -> (Vec<[u8; 8]>, Vec<[u8; 8]>, bool) {
+        let mut buffer = vec![0; room];
+        let mut w = Writer::new(&mut buffer);
+        let path = self.paths.path_mut();
+        let frames = path.write_frames(self.now, FULL, &mut self.random, &mut w);
+        assert_eq!(frames.written, w.position() > 0);
+        let (mut challenges, mut responses) = (Vec::new(), Vec::new());
+        for frame in Frames::new(w.written()) {
+            match frame.unwrap() {
+                Frame::PathChallenge(data) => challenges.push(data),
+                Frame::PathResponse(data) => responses.push(data),
+                other => panic!("{other:?}"),
+            }
+        }
+        (challenges, responses, frames.padded)
+    }
+
+    fn allowance(&self, size: usize, probes: bool) -> Allowance {
+        let least = super::Path::least_challenge(8);
+        let path = self.paths.path();
+        path.allowance(self.now, size, probes, [least, FULL])
+    }
+}
+
+#[test]
+fn a_packet_from_the_same_address_moves_nothing() {
+    let mut parts = parts(Side::Server, 3, true);
+    assert_eq!(parts.packet(HOME, 100), Move::Stays);
+    assert_eq!(parts.packet(HOME, 101), Move::Stays);
+    assert!(!parts.paths.take_moved_tokens());
+    assert!(parts.written(FULL).0.is_empty());
+}
+
+/// RFC 9000 §9.4: another port is most likely a NAT that rebinds. The window stands, both addresses
+/// are challenged, and the one that answers stays.
+#[test]
+fn another_port_keeps_what_was_learnt_and_is_validated() {
+    let mut parts = parts(Side::Server, 3, true);
+    assert_eq!(parts.packet(REBOUND, 100), Move::OtherPort);
+    assert!(parts.paths.take_moved_tokens() && !parts.paths.has_moved_tokens());
+    assert_eq!(parts.paths.path().remote(), from(REBOUND).remote);
+    assert!(!parts.paths.path().is_validated());
+    // A window is lent, less nothing, and three times what came.
+    assert_eq!(parts.paths.path().available(), WINDOW + 300);
+    assert_eq!(parts.ids.current().sequence, 0);
+    let now = parts.now;
+    let old = parts
+        .paths
+        .poll_challenge(now, &parts.ids, &mut parts.random)
+        .unwrap();
+    assert_eq!((old.remote, old.dcid), (from(HOME).remote, id(0)));
+    parts.paths.on_off_path_sent(now, &old, old.size as u64);
+    let again = parts
+        .paths
+        .poll_challenge(now, &parts.ids, &mut parts.random);
+    assert!(again.is_none());
+    let (challenges, ..) = parts.written(FULL);
+    assert!(!parts.response(REBOUND, [0; 8]), "an answer to nothing");
+    assert!(parts.response(REBOUND, challenges[0]));
+    assert!(parts.paths.path().is_validated());
+    assert_eq!(parts.check(), Move::Stays);
+}
+
+/// RFC 9000 §9.3, §8.1: another host gets three times what it sent until it has answered.
+#[test]
+fn another_host_gets_a_fresh_path_and_a_limit() {
+    let mut parts = parts(Side::Server, 3, true);
+    assert_eq!(parts.packet(AWAY, 101), Move::OtherPath);
+    // The peer moved on purpose: packets to it bear another id of its.
+    assert_eq!(parts.ids.current().sequence, 1);
+    assert_eq!(parts.paths.path().available(), 300);
+    // 192 bytes are kept for challenges.
+    assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(108));
+    parts.paths.path_mut().on_datagram_sent(100);
+    assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(48));
+    parts.paths.path_mut().on_datagram_sent(153);
+    assert_eq!(parts.allowance(FULL, false), Allowance::Blocked, "47 bytes");
+    parts.paths.on_datagram(&from(AWAY), 1);
+    assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(48));
+    let (small, _, padded) = parts.written(40);
+    assert_eq!((small.len(), padded), (1, false));
+    assert_eq!(parts.allowance(FULL, false), Allowance::Blocked);
+    // The answer proves the address, and not that full datagrams pass.
+    assert!(!parts.response(AWAY, small[0]));
+    assert!(parts.paths.path().is_validated());
+    assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(FULL));
+    let (full, _, padded) = parts.written(FULL);
+    assert!(padded && parts.response(AWAY, full[0]));
+    assert!(parts.written(FULL).0.is_empty());
+}
+
+/// A stranger's copy from elsewhere: the peer is still where it was, and the path there goes on.
+#[test]
+fn a_path_without_an_answer_is_left_for_the_last_that_worked() {
+    let mut parts = parts(Side::Server, 3, true);
+    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+    parts.now += PERIOD.saturating_mul(3) - Duration::from_millis(1);
+    assert_eq!(parts.check(), Move::Stays);
+    parts.now += Duration::from_millis(1);
+    assert_eq!(parts.check(), Move::OtherPath);
+    assert_eq!(parts.paths.path().remote(), from(HOME).remote);
+    assert!(parts.paths.path().is_validated() && !parts.paths.has_fallback());
+    assert_eq!(parts.check(), Move::Stays);
+}
+
+/// A return gets an initial window until the peer has proved it, and only probes exceed it.
+#[test]
+fn a_return_without_proof_has_a_limit() {
+    let mut parts = parts(Side::Server, 3, true);
+    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+    assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
+    let path = parts.paths.path();
+    assert!(path.is_validated());
+    let lent = path.available();
+    assert_eq!(lent, 12_000 + 300);
+    parts.paths.path_mut().on_datagram_sent(lent - 47);
+    assert_eq!(parts.allowance(FULL, false), Allowance::Nothing);
+    assert_eq!(parts.allowance(FULL, true), Allowance::Bytes(48));
+}
+
+#[test]
+fn a_client_moves_only_with_an_id_of_its_own_and_goes_back_if_asked_to() {
+    let mut none = parts(Side::Client, 0, true);
+    assert_eq!(none.move_to(true), Move::Stays);
+    assert_eq!(none.paths.path().local(), None);
+
+    let mut there = parts(Side::Client, 3, true);
+    assert_eq!(there.move_to(false), Move::OtherPath);
+    assert!(!there.paths.has_fallback());
+    assert_eq!(there.ids.current().sequence, 1);
+
+    let mut back = parts(Side::Client, 3, true);
+    assert_eq!(back.move_to(true), Move::OtherPath);
+    assert_eq!(
+        back.paths.path().local(),
+        from("192.0.2.1:1").remote.ip().into()
+    );
+    back.now += PERIOD.saturating_mul(3);
+    assert_eq!(back.check(), Move::OtherPath);
+    assert_eq!(back.paths.path().local(), None);
+    // Perhaps nothing works for a while: the other one is tried next.
+    assert!(back.paths.has_fallback());
+    back.now += PERIOD.saturating_mul(3);
+    assert_eq!(back.check(), Move::OtherPath);
+    assert!(back.paths.path().local().is_some());
+}
+
+/// RFC 9000 §8.2.2: a response goes back over the path that was probed, and the peer gets no more
+/// than three times what it sent there.
+#[test]
+fn a_probe_is_answered_where_it_came_from() {
+    let mut parts = parts(Side::Server, 3, true);
+    for (bytes, size) in [(100, 64), (FULL, FULL)] {
+        let away = from(AWAY);
+        assert!(!parts.paths.on_datagram(&away, bytes as u64));
+        parts
+            .paths
+            .on_challenge(&away, [7; 8], bytes, &mut parts.ids);
+        let answer = parts.paths.poll_response(&mut parts.ids).unwrap();
+        assert_eq!((answer.remote, answer.dcid), (away.remote, id(1)));
+        assert_eq!(answer.frame(), Frame::PathResponse([7; 8]));
+        assert_eq!(answer.size, size);
+        parts
+            .paths
+            .on_off_path_sent(parts.now, &answer, answer.size as u64);
+        assert!(parts.paths.poll_response(&mut parts.ids).is_none());
+    }
+    let (home, away) = (from(HOME).remote, from(AWAY).remote);
+    let tokens: Vec<_> = parts.paths.reset_tokens(Some(token(0))).collect();
+    assert_eq!(tokens, [(home, token(0)), (away, token(1))]);
+    // Another probed path takes its place, and the id goes.
+    let other = from(REBOUND);
+    parts.paths.on_datagram(&other, 10);
+    parts.paths.on_challenge(&other, [8; 8], 10, &mut parts.ids);
+    assert!(!parts.ids.is_held(1));
+    assert_eq!(parts.paths.off_path_id(), Some(2));
+    assert!(
+        parts.paths.poll_response(&mut parts.ids).is_none(),
+        "30 bytes"
+    );
+}
+
+#[test]
+fn a_challenge_of_the_path_in_use_is_answered_there() {
+    let mut parts = parts(Side::Server, 3, true);
+    parts
+        .paths
+        .on_challenge(&from(HOME), [7; 8], FULL, &mut parts.ids);
+    assert_eq!(parts.paths.off_path_id(), None);
+    assert!(parts.paths.path().wants_frames(parts.now));
+    assert_eq!(parts.written(8), (vec![], vec![], false), "no room");
+    assert_eq!(parts.written(FULL), (vec![], vec![[7; 8]], true));
+    assert!(!parts.paths.path().wants_frames(parts.now));
+}
+
+#[test]
+fn deadlines_are_those_of_validations() {
+    let mut parts = parts(Side::Server, 3, true);
+    let start = parts.now;
+    assert_eq!(parts.paths.deadline(start), None);
+    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+    // Challenges are due at once, and sending could not send them.
+    let ends = start + PERIOD.saturating_mul(3);
+    assert_eq!(parts.paths.deadline(start), Some(ends));
+    assert_eq!(parts.paths.deadline(Instant::ZERO), Some(start));
+    parts.written(FULL);
+    assert_eq!(parts.paths.deadline(start), Some(start + PERIOD));
+}
+
+#[test]
+fn datagrams_are_bounded_by_interface_and_peer_on_each_path() {
+    let mut parts = parts(Side::Server, 3, true);
+    let now = parts.now;
+    assert_eq!(parts.paths.mtud().mtu(), 1200);
+    parts.paths.set_interface_mtu(1300);
+    let first = parts.paths.path_mut().poll_mtu_probe(now, 0);
+    assert!(first.is_some_and(|size| size <= 1300), "{first:?}");
+    parts.paths.set_peer_mtu(now, 1200);
+    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+    // No search while the path is validated, and none beyond what the peer takes.
+    assert_eq!(parts.paths.path_mut().poll_mtu_probe(now, 0), None);
+    let (challenges, ..) = parts.written(FULL);
+    assert!(parts.response(AWAY, challenges[0]));
+    assert_eq!(parts.paths.path_mut().poll_mtu_probe(now, 0), None);
+}
+
+#[test]
+fn a_probe_for_larger_datagrams_fits_the_window() {
+    let mut parts = parts(Side::Server, 3, true);
+    let now = parts.now;
+    let path = parts.paths.path_mut();
+    assert!(!path.carries_data(|| false));
+    assert!(path.carries_data(|| true));
+    assert!(path.carries_data(|| unreachable!("it has carried some")));
+    assert_eq!(path.poll_mtu_probe(now, WINDOW - 1200), None);
+}
+
+#[test]
+fn a_window_below_one_datagram_lets_one_be_in_flight() {
+    let mut parts = parts(Side::Server, 3, true);
+    let now = parts.now;
+    let path = parts.paths.path_mut();
+    assert_eq!(path.admits(now, WINDOW + 1, 0), Admission::Now);
+    assert_eq!(path.admits(now, 1200, WINDOW - 1200), Admission::Now);
+    assert_eq!(path.admits(now, 1200, WINDOW - 1199), Admission::WindowFull);
+    assert!(!path.is_full(WINDOW - 1200) && path.is_full(WINDOW - 1199));
+}
+
+#[test]
+fn what_a_path_has_shown_is_handed_out_once_and_only_of_a_proved_address() {
+    let mut proved = parts(Side::Server, 3, true);
+    assert!(proved.paths.poll_shown().is_some_and(|shown| !shown.asked));
+    assert_eq!(proved.paths.poll_shown(), None);
+    let mut forged = parts(Side::Server, 3, false);
+    assert_eq!(forged.paths.poll_shown(), None);
+}
