@@ -6,12 +6,12 @@
 //!
 //! ```text
 //!   step.rs        the window is at most a few times what has arrived
-//!   high_loss.rs      a round trip with heavy loss: no growth, and a window of what arrived
+//!   high_loss.rs   a round trip with heavy loss: no growth, and a window of what arrived
 //!   following.rs   losses that follow delay: a queue overflows              ─► CUBIC
-//!   delay_correlation.rs     losses correlated with long delays, among random ones: never attested,
+//!   delay_correlation.rs
+//!                  losses correlated with long delays, among random ones: never attested,
 //!                  and above 1 % with 5 standard deviations …               ─► CUBIC
 //!   tolerance.rs   losses that routers declare or a trial has attested are random ─► routers
-//!   tolerance.rs   losses that routers declare or a trial attested are random ─► routers
 //!   trial.rs       more than that, or less if it comes with the rate (phases.rs): send less,
 //!                  and see whether the loss goes                            ─► CUBIC, or attested
 //!                  … unless a queue stands that no router announces         ─► CUBIC
@@ -52,6 +52,7 @@ mod queue_tests;
 #[cfg(test)]
 mod tests;
 
+use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{mul_div, nanos, rate};
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Lost};
@@ -312,7 +313,9 @@ impl HiddenHop {
     /// the start and no router has been full yet, so that CUBIC goes on ruling from now on.
     #[inline]
     pub(crate) fn doubts(&mut self, now: Instant) -> bool {
-        let begins = self.doubted == Some(true) && matches!(self.state, State::Routers(_));
+        let begins = !without(Mechanism::Doubt)
+            && self.doubted == Some(true)
+            && matches!(self.state, State::Routers(_));
         if begins {
             self.state = State::Cubic(Ruled::from_start(now));
         }
