@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+mod ablate;
 mod check;
+mod cores;
 mod hashes;
 
 use std::process::ExitCode;
@@ -13,6 +15,8 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", version)]
 enum Command {
+    /// Run the harm grid without mechanisms that come from no paper and no RFC
+    Ablate(ablate::Args),
     /// Hold the tree to what compilers and tests do not: ceilings, links, licences, spelling
     Check(check::Args),
     /// Compare what the laws, the emulator and the router do with the recorded hashes
@@ -21,6 +25,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Command::parse() {
+        Command::Ablate(args) => ablate::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Hashes(args) => hashes::run(&args),
     };

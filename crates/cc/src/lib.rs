@@ -67,6 +67,8 @@ mod vcp;
 mod xcp;
 mod xcp_i;
 
+#[cfg(feature = "ablate")]
+pub use base::ablate::{Mechanism, remove};
 pub use base::{Duration, Instant};
 pub use law::{
     Acked, Controller, Halving, Limit, Limits, LinkController, LossRule, LossView, Lost,

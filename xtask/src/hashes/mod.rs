@@ -10,13 +10,13 @@ mod record;
 mod stream;
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 
-use job::{Job, Outcome};
+use job::Job;
 use record::Record;
+
+use crate::cores::on_all_cores;
 
 /// Packets that `--quick` moves in all, at most, and in one job.
 const QUICK_TOTAL: u64 = 100_000_000;
@@ -64,7 +64,8 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     }
     // The longest first, so that no core waits for the last one.
     jobs.sort_by_key(|job| std::cmp::Reverse(record.packets(&job.name)));
-    let outcomes = on_all_cores(&jobs)?;
+    let run = |job: &Job| job.run().with_context(|| job.name.clone());
+    let outcomes = on_all_cores(&jobs, run)?;
     if args.record {
         if args.names.is_empty() {
             record = Record::default();
@@ -99,29 +100,4 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         );
     }
     Ok(different == 0)
-}
-
-/// The outcomes in the order of the jobs.
-fn on_all_cores(jobs: &[Job]) -> Result<Vec<Outcome>> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::with_capacity(jobs.len()));
-    let turn = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(job) = jobs.get(index) else { break };
-            let outcome = job.run().with_context(|| job.name.clone());
-            if let Ok(mut done) = done.lock() {
-                done.push((index, outcome));
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..cores {
-            scope.spawn(turn);
-        }
-    });
-    let mut done = done.into_inner().unwrap_or_default();
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, outcome)| outcome).collect()
 }

@@ -1,5 +1,6 @@
 //! Time, integer arithmetic, meters and the table of flows that laws of all kinds use.
 
+pub(crate) mod ablate;
 pub(crate) mod arith;
 pub(crate) mod flow_table;
 pub(crate) mod offered;

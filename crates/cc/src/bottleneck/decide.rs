@@ -9,6 +9,7 @@ use super::ruled::Ruled;
 use super::tolerance::MOST_PPM;
 use super::trial::{Trial, Verdict};
 use super::{Finding, HiddenHop, State, TakeOver, cap, high_loss, least_pace, trigger, window_of};
+use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{mul_div, rate};
 use crate::base::{Duration, Instant};
 use crate::law::Acked;
@@ -78,7 +79,7 @@ impl HiddenHop {
     fn overflows(&self, now: Instant, patience: Duration, srtt: Duration) -> bool {
         let known = self.queued.unwrap_or(self.began).max(self.began);
         let stands = |since: Instant| now - since.max(known) > patience + srtt + srtt;
-        self.delay.queued_since().is_some_and(stands)
+        !without(Mechanism::Overflow) && self.delay.queued_since().is_some_and(stands)
     }
 
     /// True if losses are correlated with long delays for certain, and are at least 1 %: whatever
@@ -97,6 +98,7 @@ impl HiddenHop {
         let grows =
             window < GROWTH_WINDOW * self.mtu || self.arrivals.is_growing() || window / 2 > arrived;
         declared > 0
+            && !without(Mechanism::Wait)
             && grows
             && !trigger::surely_above(&self.record, declared + SLACK_PPM)
             && now < self.began + srtt.saturating_mul(WAIT_ROUNDS)
@@ -139,7 +141,7 @@ impl HiddenHop {
                     .delay
                     .delayed_since()
                     .is_some_and(|since| now - since.max(low_since) > patience);
-                if standing {
+                if standing && !without(Mechanism::DelayTrial) {
                     let sent = self.arrivals.delivered();
                     let least = least_pace(srtt, self.mtu);
                     let trial = DelayTrial::new(now, self.delay.mean(), sent, least, srtt);
@@ -184,8 +186,9 @@ impl HiddenHop {
                         self.end_trial(now, Verdict::Hidden, ppm, pace, self.before, srtt)
                     }
                     Some(Verdict::Hidden)
-                        if (trigger::may_be_bursts(ppm, dispersion, limit)
-                            || (tolerated > 0 && trigger::is_moderate(ppm, limit)))
+                        if !without(Mechanism::Twice)
+                            && (trigger::may_be_bursts(ppm, dispersion, limit)
+                                || (tolerated > 0 && trigger::is_moderate(ppm, limit)))
                             && self.suspected_until.is_none_or(|until| now > until) =>
                     {
                         self.suspected_until = Some(now + srtt * TWICE_ROUNDS);
@@ -221,7 +224,9 @@ impl HiddenHop {
                 self.arrivals.forget_most();
                 self.appear(now, seen.ppm(), window, path, srtt)
             }
-            Some(Trigger::Above(seen)) if self.overflows(now, patience, srtt) => {
+            Some(Trigger::Above(seen))
+                if without(Mechanism::LossTrial) || self.overflows(now, patience, srtt) =>
+            {
                 let path = window_of(self.arrivals.now(now, srtt), srtt).min(window);
                 self.appear(now, seen.ppm(), window, path, srtt)
             }

@@ -6,6 +6,7 @@
 //! A small queue that merely stands proves nothing.
 
 use super::delay_correlation::DelayCorrelation;
+use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::{Duration, Instant};
 
@@ -101,7 +102,7 @@ impl Following {
     /// True if losses lie behind longer delays than other packets do, by `z` standard deviations
     /// and more: also where delays range over little, and where some of the loss is random.
     pub(crate) fn leans(&self, z: u64) -> bool {
-        self.leaning.is_clear(z)
+        !without(Mechanism::Correlation) && self.leaning.is_clear(z)
     }
 
     /// Drops the record: the path has changed.
@@ -170,6 +171,9 @@ impl Following {
             .is_none_or(|last| last + 1 != number)
         {
             self.leaning.on_loss(longer);
+        }
+        if without(Mechanism::Following) {
+            return false;
         }
         let range = self.range();
         let packets_ns = mul_div(RANGE_PACKETS * mtu, 1_000_000_000, delivered);

@@ -6,6 +6,7 @@
 
 use super::losses::Sample;
 use super::tolerance::{MOST_PPM, packets_for};
+use crate::base::ablate::{Mechanism, without};
 
 /// A round trip of fewer packets is ignored.
 const LEAST_PACKETS: u64 = 48;
@@ -47,7 +48,7 @@ impl Growth {
             dispersion,
         };
         (self.acked, self.lost) = (0, 0);
-        if seen.packets < LEAST_PACKETS || seen.ppm() <= MOST_PPM {
+        if without(Mechanism::Growth) || seen.packets < LEAST_PACKETS || seen.ppm() <= MOST_PPM {
             self.clear();
             return None;
         }

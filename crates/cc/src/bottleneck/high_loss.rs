@@ -4,6 +4,7 @@
 //! grow, and lost packets need not be sent: the window is what arrived. That holds only where the
 //! window was the limit: an application that pauses gives no such bound.
 
+use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::mul_div;
 
 /// Loss of a round trip beyond what is tolerated, in 10^-6. More is never attested.
@@ -62,7 +63,8 @@ impl HighLossCap {
     fn is_much(&self, tolerated: u64) -> bool {
         let sent = self.acked + self.lost;
         let least = self.lost.saturating_sub(SIGMAS * self.lost.isqrt());
-        self.events >= EVENTS && least > mul_div(sent, tolerated + MUCH_PPM, 1_000_000)
+        let enough = self.events >= EVENTS && !without(Mechanism::HighLoss);
+        enough && least > mul_div(sent, tolerated + MUCH_PPM, 1_000_000)
     }
 
     /// A round trip is over, in which `arrived` bytes arrived at a window of `window` bytes.

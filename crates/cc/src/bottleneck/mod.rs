@@ -52,6 +52,7 @@ mod queue_tests;
 #[cfg(test)]
 mod tests;
 
+use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{mul_div, nanos, rate};
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Lost};
@@ -312,7 +313,9 @@ impl HiddenHop {
     /// the start and no router has been full yet, so that CUBIC goes on ruling from now on.
     #[inline]
     pub(crate) fn doubts(&mut self, now: Instant) -> bool {
-        let begins = self.doubted == Some(true) && matches!(self.state, State::Routers(_));
+        let begins = !without(Mechanism::Doubt)
+            && self.doubted == Some(true)
+            && matches!(self.state, State::Routers(_));
         if begins {
             self.state = State::Cubic(Ruled::from_start(now));
         }

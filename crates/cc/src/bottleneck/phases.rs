@@ -5,6 +5,7 @@
 //! was sent than usual, and for those in which less was.
 
 use super::losses::Sample;
+use crate::base::ablate::{Mechanism, without};
 
 /// Packets of each kind before they are compared, and those after which old ones count half.
 const LEAST_PACKETS: u64 = 2000;
@@ -93,6 +94,9 @@ impl Phases {
         } else {
             (SURE, LEAST_PPM)
         };
+        if without(Mechanism::Phases) {
+            return None;
+        }
         let enough = high.packets.min(low.packets) >= LEAST_PACKETS && high.ppm() >= least;
         (enough && high.is_above(&low, sure)).then_some(high)
     }

@@ -6,6 +6,7 @@ use super::losses::SLACK_PPM;
 use super::self_cut::SelfCutTest;
 use super::tolerance::packets_for;
 use crate::base::Instant;
+use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::mul_div;
 
 /// CUBIC hands back after this many round trips with `LEAVE_SHARE` of the largest window at which a
@@ -110,6 +111,9 @@ impl Ruled {
         let bounded = look.over.is_some_and(|at| now - at <= srtt) && calm;
         if (look.calm && room) || bounded {
             return Outcome::Gone;
+        }
+        if without(Mechanism::SelfCut) {
+            return Outcome::Stays;
         }
         match &mut self.doubt {
             Some(doubt) => doubt.attest(look, record),

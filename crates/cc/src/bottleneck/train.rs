@@ -6,6 +6,7 @@
 //! Packets that are paced arrive as they were sent, which shows what a path carries at least, and
 //! not what it carries at most.
 
+use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::{Duration, Instant};
 use crate::law::Acked;
@@ -66,7 +67,7 @@ impl Trains {
     /// [`is_unsure`](Self::is_unsure) changed.
     #[inline]
     pub(super) fn on_ack(&mut self, acked: &Acked) -> bool {
-        let Some(rtt) = acked.rtt else {
+        let Some(rtt) = acked.rtt.filter(|_| !without(Mechanism::Train)) else {
             return false;
         };
         let measured = self.add(acked, rtt);
@@ -92,7 +93,8 @@ impl Trains {
     /// [`overflowed`](Self::overflowed) changed.
     #[inline]
     pub(super) fn on_loss(&mut self, packets: u64, expected: u64) -> bool {
-        if self.whole && u64::from(self.arrived) > FIRST {
+        let known = self.whole && u64::from(self.arrived) > FIRST;
+        if known || without(Mechanism::Train) {
             return false;
         }
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);

@@ -1,6 +1,7 @@
 //! Flows that begin together at a port: the first is granted all that is free and gives back what
 //! exceeds its share a round trip later; the others then get theirs of it.
 
+use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{nanos, ns_since};
 use crate::base::{Duration, Instant};
 use crate::quick_start::params::{SAMPLE, UNKNOWN_RTT};
@@ -74,7 +75,8 @@ impl Burst {
     /// The time since which flows belong to it, and the rate that they share, in bytes per second.
     /// `None`: nothing.
     pub(super) fn given_back(&self, now: Instant) -> Option<(Instant, u64)> {
-        (self.given_back && self.lasts(now)).then_some((self.at, self.of))
+        let shared = self.given_back && !without(Mechanism::Burst);
+        (shared && self.lasts(now)).then_some((self.at, self.of))
     }
 }
 

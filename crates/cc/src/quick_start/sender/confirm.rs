@@ -6,6 +6,7 @@
 //! lower the rate or leave it; without an answer it stays.
 
 use super::question::Question;
+use crate::base::ablate::{Mechanism, without};
 use crate::signals::QuickStartRequest;
 
 /// The second question.
@@ -22,7 +23,7 @@ pub(super) enum ConfirmQuestion {
 
 impl ConfirmQuestion {
     /// True if the next packet may ask.
-    pub(super) const fn asks(&self) -> bool {
-        matches!(self, Self::Due | Self::Asking(_))
+    pub(super) fn asks(&self) -> bool {
+        matches!(self, Self::Due | Self::Asking(_)) && !without(Mechanism::Keep)
     }
 }

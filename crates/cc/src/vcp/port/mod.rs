@@ -10,6 +10,7 @@ mod tests;
 use super::load::{Load, LoadMeter};
 use super::params::VcpLinkParams;
 use super::rule::{LinkRule, Mark};
+use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{PPM, micros, mul_div, saturate};
 use crate::base::offered::Offered;
 use crate::base::{Duration, Instant};
@@ -147,6 +148,9 @@ impl<R: LinkRule> VcpLink<R> {
 
     /// Lowers r for the bytes of the running interval so far, and for those that grants will bring.
     fn foresee(&mut self) {
+        if without(Mechanism::Foresee) {
+            return;
+        }
         let come = if self.unknown {
             self.meter.lambda()
         } else if self.blind {

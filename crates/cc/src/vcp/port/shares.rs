@@ -20,6 +20,7 @@
 //! A hash in a table of fixed size identifies a flow. Two in one slot count as one with the bytes
 //! of both: AI and MD still even out what MI then withholds from them.
 
+use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{PPM, mul_div, saturate};
 use crate::base::flow_table::FlowTable;
 
@@ -126,6 +127,9 @@ impl Shares {
     /// The r of a flow, from the port's r; both in 2^-16, 65 535 standing for 1.
     #[inline]
     pub(crate) fn grant(&self, flow_hash: u32, r: u16) -> u16 {
+        if without(Mechanism::Factor) {
+            return r;
+        }
         let factor = self.slots.get(flow_hash).factor_q8;
         let granted = (u32::from(r) * u32::from(factor)) >> 8;
         u16::try_from(granted).unwrap_or(u16::MAX)
@@ -135,13 +139,13 @@ impl Shares {
     /// bytes yet.
     #[inline]
     pub(crate) fn spares(&self, flow_hash: u32) -> bool {
-        self.slots.get(flow_hash).spared
+        !without(Mechanism::Spared) && self.slots.get(flow_hash).spared
     }
 
     /// The r in 2^-16 that a small flow has at least; 0 for all others.
     #[inline]
     pub(crate) fn lift(&self, flow_hash: u32) -> u16 {
-        match self.slots.get(flow_hash).small {
+        match self.slots.get(flow_hash).small && !without(Mechanism::Lift) {
             true => self.lift,
             false => 0,
         }

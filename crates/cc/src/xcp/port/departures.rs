@@ -6,6 +6,7 @@
 //! and gives the mean difference in addition, as far as there is room.
 
 use super::newcomers::YOUNG_INTERVALS;
+use crate::base::ablate::{Mechanism, without};
 
 /// Each interval moves the mean by this part of the way.
 const PART: i128 = 4;
@@ -51,7 +52,7 @@ impl DepartureCompensation {
             self.mean += (missing - self.mean) / PART;
         }
         self.wait = self.wait.saturating_sub(1);
-        if total < 0 || self.wait > 0 {
+        if total < 0 || self.wait > 0 || without(Mechanism::Departures) {
             return 0;
         }
         // This is added to what was given in this interval, less the flows that end.

@@ -12,6 +12,7 @@
 //! many flows the allowance per slot grows accordingly.
 
 use crate::base::Instant;
+use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::saturate;
 use crate::base::flow_table::FlowTable;
 
@@ -123,7 +124,7 @@ impl Known {
         let cost = (x >> CREDIT_BITS) + 1;
         let left = credit.checked_sub(cost).unwrap_or(credit);
         slot.credit = u32::try_from(left).unwrap_or(u32::MAX);
-        if !before(slot.first, began) {
+        if !before(slot.first, began) && !without(Mechanism::Known) {
             return Admission::New;
         }
         // Kept near, so that ticks may wrap.

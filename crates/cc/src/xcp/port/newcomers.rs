@@ -1,5 +1,6 @@
 //! New flows: the limit on what they are given, and the additional shuffling for them.
 
+use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::PPM;
 
 /// New flows together may have this part of the positive feedback.
@@ -70,7 +71,7 @@ impl Newcomers {
     pub(crate) fn shuffle_ppm(&mut self, bytes: u64, usual: u64) -> u64 {
         self.young = self.young.saturating_sub(1);
         let new = core::mem::take(&mut self.bytes);
-        if new > 0 && new >= bytes / BYTES {
+        if new > 0 && new >= bytes / BYTES && !without(Mechanism::Newcomers) {
             self.young = YOUNG_INTERVALS;
         }
         if self.young > 0 {

@@ -1,0 +1,125 @@
+//! Mechanisms that come from no paper and no RFC, and that a trial can switch off.
+//!
+//! Without the crate's feature `ablate`, [`without`] is a constant `false`: the compiler removes
+//! the question. With it, the process asks one atomic number that [`remove`] sets once.
+
+/// Declares the mechanisms: variant, name on the command line, and what it does.
+macro_rules! mechanisms {
+    ($($variant:ident $name:literal $what:literal;)+) => {
+        /// A mechanism.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mechanism {
+            $(#[doc = $what] $variant,)+
+        }
+
+        impl Mechanism {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// Its name on the command line.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// One clause about it.
+            #[must_use]
+            pub const fn what(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $what,)+
+                }
+            }
+        }
+    };
+}
+
+mechanisms! {
+    Following "following" "detector: 16 losses that follow long delays are a queue's";
+    Correlation "correlation" "detector: losses correlated with long delays are a queue's";
+    Growth "growth" "detector: loss that stays while more arrives is random";
+    Phases "phases" "detector: loss that comes with the rate begins a trial";
+    Silence "silence" "detector: losses of an outage do not count";
+    Train "train" "detector: packets sent at once measure the narrowest hop";
+    Doubt "doubt" "detector: CUBIC controls the window from the start where TTLs show a silent hop";
+    HighLoss "high-loss" "detector: a round trip that loses 10 % holds the window to what arrived";
+    DelayTrial "delay-trial" "detector: a standing queue that no router announces is tried";
+    Overflow "overflow" "detector: loss next to a standing queue needs no trial";
+    LossTrial "loss-trial" "detector: a trial attests loss as random; without: CUBIC at once";
+    SelfCut "self-cut" "detector: CUBIC's own cuts attest loss as random";
+    Twice "twice" "detector: bursty loss needs a second trial";
+    Wait "wait" "detector: declared loss waits for growth before a trial";
+    Departures "departures" "XCP port: the rate of flows that end is given in addition";
+    Newcomers "newcomers" "XCP port: more is shuffled while flows are young";
+    Known "known" "XCP port: the headers of a new flow count for nothing in its first interval";
+    Factor "factor" "VCP port: each flow has an r of its own";
+    Spared "spared" "VCP port: a flow with less than 7/8 of the level receives HIGH for OVER";
+    Lift "lift" "VCP port: a flow with less than 1/4 of the level grows as in slow start";
+    Foresee "foresee" "VCP port: r falls with the bytes of the running interval";
+    Burst "burst" "Quick-Start port: flows that ask together share what one gives back";
+    Keep "keep" "Quick-Start sender: a flow asks whether it may keep its grant";
+}
+
+impl std::str::FromStr for Mechanism {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|known| known.name() == text).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|known| known.name()).collect();
+            format!(
+                "there is no mechanism `{text}`: name one of {}",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+#[cfg(feature = "ablate")]
+static REMOVED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
+/// Switches mechanisms off in this process, from now on. A law that runs already keeps the state
+/// that they left.
+#[cfg(feature = "ablate")]
+pub fn remove(mechanisms: &[Mechanism]) {
+    let bits = mechanisms
+        .iter()
+        .fold(0, |bits, each| bits | 1 << *each as u32);
+    REMOVED.store(bits, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// True if a trial runs without the mechanism.
+#[cfg(feature = "ablate")]
+#[inline]
+pub(crate) fn without(mechanism: Mechanism) -> bool {
+    REMOVED.load(std::sync::atomic::Ordering::Relaxed) & 1 << mechanism as u32 != 0
+}
+
+/// True if a trial runs without the mechanism: never in this build.
+#[cfg(not(feature = "ablate"))]
+#[inline(always)]
+pub(crate) const fn without(_: Mechanism) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_parse_back() {
+        for mechanism in Mechanism::ALL {
+            assert_eq!(mechanism.name().parse(), Ok(*mechanism));
+        }
+        let error = "nothing".parse::<Mechanism>().unwrap_err();
+        assert!(error.contains("following, correlation"), "{error}");
+        assert!(Mechanism::ALL.len() <= 32, "one bit each");
+    }
+
+    #[cfg(not(feature = "ablate"))]
+    #[test]
+    fn no_mechanism_is_missing_without_the_feature() {
+        assert!(!Mechanism::ALL.iter().any(|each| without(*each)));
+    }
+}
