@@ -54,13 +54,15 @@ pub enum TransferError {
         path: PathBuf,
     },
     /// What arrived was right, and what lies there now is something else.
-    #[error("what lies at {path} is not what arrived: something else wrote it meanwhile")]
+    #[error("{path} is not the file that arrived: another program wrote it meanwhile")]
     Changed {
         /// Where.
         path: PathBuf,
     },
     /// What arrived is not what was sent; it was thrown away.
-    #[error("what arrived does not have the sender's SHA-256 and was thrown away; fetch it again")]
+    #[error(
+        "the bytes received do not have the sender's SHA-256 and are deleted; fetch the file again"
+    )]
     WrongHash,
     /// The server answered something else.
     #[error("the server does not speak pathmark-file")]

@@ -50,7 +50,7 @@ pub enum KeepError {
     #[error("there is a file of this name already")]
     Exists,
     /// What lies under the name is not what was written.
-    #[error("what lies under the name now is another file: something else wrote it meanwhile")]
+    #[error("the name now has another file: another program wrote it meanwhile")]
     Changed,
     /// Syncing, renaming or reading failed.
     #[error(transparent)]

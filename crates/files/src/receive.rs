@@ -28,7 +28,7 @@ pub enum ReceiveError {
     #[error("cannot write the file: {0}")]
     Storage(#[source] io::Error),
     /// The bytes do not have the hash that came with them.
-    #[error("what arrived does not have the sender's SHA-256")]
+    #[error("the bytes received do not have the sender's SHA-256")]
     WrongHash,
 }
 

@@ -241,9 +241,7 @@ impl Panel {
                 .disable_x_mesh();
         }
         mesh.draw()?;
-        if !self.categories.is_empty() {
-            self.draw_bars(chart, y_max)?;
-        }
+        bars::draw(self, chart, y_max)?;
         let paints: Vec<Paint> = self.drawn().map(|(_, paint)| paint).collect();
         let mut next = paints.iter();
         let mut labels_above = 1;
@@ -260,18 +258,17 @@ impl Panel {
             }
             let paint = next.next().copied();
             let colour = paint.map_or(BLACK, |paint| paint.colour);
-            if self.is_bar(line) {
+            if bars::is_bar(self, line) {
                 continue;
             }
             let style = colour.stroke_width(2);
             for part in clipped.parts {
                 match paint.and_then(|paint| paint.dash) {
                     Some((on, off)) => {
-                        let series = DashedLineSeries::new(part, on, off, style);
-                        chart.draw_series(series)?;
+                        chart.draw_series(DashedLineSeries::new(part, on, off, style))?
                     }
-                    None => drop(chart.draw_series(LineSeries::new(part, style))?),
-                }
+                    None => chart.draw_series(LineSeries::new(part, style))?,
+                };
             }
             if line.marked {
                 let within = |(x, y): &&(f64, f64)| *x <= x_max && *y <= y_max;

@@ -132,8 +132,6 @@ pub struct Chain {
     /// Nodes between routers.
     wires: Vec<Node>,
     addresses: Addresses,
-    /// The first router's seed.
-    seed: u64,
 }
 
 #[derive(Debug)]
@@ -153,37 +151,15 @@ impl Chain {
     /// # Errors
     /// [`ChainError`].
     pub fn new(program: RouterProgram, mtu: u32, hops: &[Hop]) -> Result<Self, ChainError> {
-        Self::with_addresses(program, mtu, hops, Addresses::V4)
+        Self::with(program, mtu, hops, Addresses::V4, 1)
     }
 
-    /// The same with the seed of what the first router draws at random; the next one has the next
-    /// seed. [`new`](Self::new) has 1.
+    /// The same with other addresses, and a seed of what the first router draws at random; each
+    /// other one has the seed after that.
     ///
     /// # Errors
     /// [`ChainError`].
-    pub fn seeded(
-        program: RouterProgram,
-        mtu: u32,
-        hops: &[Hop],
-        seed: u64,
-    ) -> Result<Self, ChainError> {
-        Self::build(program, mtu, hops, Addresses::V4, seed)
-    }
-
-    /// The same with other addresses.
-    ///
-    /// # Errors
-    /// [`ChainError`].
-    pub fn with_addresses(
-        program: RouterProgram,
-        mtu: u32,
-        hops: &[Hop],
-        addresses: Addresses,
-    ) -> Result<Self, ChainError> {
-        Self::build(program, mtu, hops, addresses, 1)
-    }
-
-    fn build(
+    pub fn with(
         program: RouterProgram,
         mtu: u32,
         hops: &[Hop],
@@ -234,10 +210,9 @@ impl Chain {
             files,
             wires,
             addresses,
-            seed,
         };
         for (index, hop) in hops.iter().enumerate() {
-            let config = chain.config(index, hop, mtu);
+            let config = chain.config(index, hop, mtu, seed.wrapping_add(index as u64));
             fs::write(chain.file(index, "toml"), config)
                 .map_err(io_error("cannot write a configuration"))?;
             chain.start(index)?;
@@ -303,7 +278,7 @@ impl Chain {
         self.files.path().join(format!("router{index}.{suffix}"))
     }
 
-    fn config(&self, index: usize, hop: &Hop, mtu: u32) -> String {
+    fn config(&self, index: usize, hop: &Hop, mtu: u32, seed: u64) -> String {
         let fds = self.routers.get(index).map_or([-1; 2], |router| {
             router.tuns.each_ref().map(|tun| tun.fd.as_raw_fd())
         });
@@ -317,7 +292,6 @@ impl Chain {
             receiver = IpNet::from(self.addresses.receiver()),
             sender = IpNet::from(self.addresses.sender()),
             id = index + 1,
-            seed = self.seed.saturating_add(index as u64),
             control = self.control(index).display(),
             forward = hop.forward,
             reverse = hop.reverse,

@@ -10,15 +10,20 @@
 //! | `packages` | packages that are built for a library user, the test kit, the router |
 //! | `words` | words of a page outside of code, and of the book, rounded up to hundreds, but of the changelog and generated ones |
 //! | `lines` | lines of a file that has more than 400 |
-//! | `avoided` | lines of a crate, or of all pages but the changelog and generated ones, with words that the project avoids |
+//! | `avoided` | lines of a crate's sources with words that the project avoids |
+//! | `comments` | faults of style in the doc comments of a crate: see `words.rs` |
+//! | `messages` | the same in help, errors, logs and other strings of a crate |
+//! | `pages` | the same in a page, but for generated ones |
 //!
 //! After the ceilings come links within the pages, the book's table of contents, citations of the
-//! papers' equations (`equations.rs`), and tools that others keep.
+//! papers' equations (`equations.rs`), and tools that others keep. `--words`
+//! lists the sentences with faults of style, each with its rewrite.
 
 mod ceilings;
 mod equations;
 mod imports;
 mod pages;
+mod prose;
 mod protocols;
 mod source;
 mod types;
@@ -137,6 +142,9 @@ pub(crate) struct Args {
     /// Only what needs no other tool
     #[arg(long)]
     no_tools: bool,
+    /// List faults of style in this page or crate, with their rewrites, and check nothing else
+    #[arg(long, value_name = "PLACE")]
+    words: Option<String>,
 }
 
 /// True if nothing is above its ceiling and all tools are content.
@@ -154,6 +162,9 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     };
     let pages: Vec<PathBuf> = files.iter().filter(is_page).cloned().collect();
     let pages = pages::read(root, &pages)?;
+    if let Some(place) = &args.words {
+        return list_words(root, &pages, place);
+    }
     let figures = measure(root, &files, &pages)?;
     let former = Figures::read(&file)?;
     if args.record {
@@ -263,6 +274,9 @@ fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figu
         figures.set("fields", &name, fields);
         figures.set("methods", &name, methods);
         figures.set("impl-files", &name, impl_files);
+        let (comments, messages) = words_of(&sources);
+        figures.set("comments", &name, comments.len());
+        figures.set("messages", &name, messages.len());
         if !AT_HOME.contains(&name.as_str()) {
             let known = sources.iter().map(protocols::knows);
             for knows in known {
@@ -290,11 +304,13 @@ fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figu
         if page.path.starts_with("docs") {
             book += page.words;
         }
+        let faults = prose::of_page(&fs::read_to_string(root.join(&page.path))?);
+        figures.set("pages", &page.path.display().to_string(), faults.len());
     }
     figures.set("words", "the book", book.next_multiple_of(100));
     for path in files {
         let text = || fs::read_to_string(root.join(path));
-        if let Some(place) = words_of(path) {
+        if let Some(place) = crate_of(path) {
             figures.add("avoided", &place, words::lines(&text()?));
         }
         if path.extension().is_some_and(|extension| extension == "rs") {
@@ -307,25 +323,48 @@ fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figu
     Ok(figures)
 }
 
-/// Pages that every change adds to, or that a command writes.
+/// Pages that a command writes.
 fn grows(page: &Path) -> bool {
-    page == Path::new("CHANGELOG.md") || page.starts_with("docs/evidence/figures")
+    page.starts_with("docs/evidence/figures")
 }
 
-/// Whose words a file has: a crate's, or the pages'.
-fn words_of(path: &Path) -> Option<String> {
-    match path.extension()?.to_str()? {
-        "md" if !grows(path) => Some("pages".to_owned()),
-        "rs" => {
-            let mut parts = path.iter().map(|part| part.to_string_lossy());
-            match parts.next()?.as_ref() {
-                "crates" => parts.next().map(|name| name.into_owned()),
-                "xtask" => None,
-                _ => Some("pathmark".to_owned()),
-            }
-        }
-        _ => None,
+/// The crate that a source file belongs to.
+fn crate_of(path: &Path) -> Option<String> {
+    if path.extension()? != "rs" {
+        return None;
     }
+    let mut parts = path.iter().map(|part| part.to_string_lossy());
+    match parts.next()?.as_ref() {
+        "crates" => parts.next().map(|name| name.into_owned()),
+        "xtask" => None,
+        _ => Some("pathmark".to_owned()),
+    }
+}
+
+/// Faults of style in doc comments and in messages of a crate, a line each.
+fn words_of(sources: &[source::Source]) -> (Vec<String>, Vec<String>) {
+    let (mut comments, mut messages) = (Vec::new(), Vec::new());
+    for source in sources {
+        let found = prose::of_source(source);
+        let at = |fault: String| format!("{}: {fault}", source.path.display());
+        comments.extend(found.comments.into_iter().map(at));
+        messages.extend(found.messages.into_iter().map(at));
+    }
+    (comments, messages)
+}
+
+/// Prints the faults of style in the page or the crate `place`. True if there are none.
+fn list_words(root: &Path, pages: &[pages::Page], place: &str) -> Result<bool> {
+    if pages.iter().any(|page| page.path == Path::new(place)) {
+        let text = fs::read_to_string(root.join(place))?;
+        return Ok(report(place, &prose::of_page(&text)));
+    }
+    let crates = crates(root)?;
+    let Some((_, directory)) = crates.iter().find(|(name, _)| name == place) else {
+        bail!("`{place}` is neither a page, as docs/wire.md, nor a crate, as router");
+    };
+    let (comments, messages) = words_of(&source::of_crate(root, directory)?);
+    Ok(report("comments", &comments) & report("messages", &messages))
 }
 
 /// Files of all crates that are compiled outside tests, relative to `root`.

@@ -154,8 +154,8 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     if interrupted() {
         let whole = results.iter().filter(|run| !run.case.interrupted).count();
         return Err(anyhow!(
-            "interrupted: {whole} of {wanted} runs went to their end; what the others measured \
-             until then is kept"
+            "interrupted: {whole} of {wanted} runs went to their end; the others have figures \
+             until then"
         )
         .into());
     }

@@ -25,7 +25,7 @@ use pathmark_files::send::hex;
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What to fetch
+    /// Files to fetch
     #[arg(required = true, value_name = "HOST:PORT/NAME")]
     targets: Vec<Target>,
     /// Where to put it

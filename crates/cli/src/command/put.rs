@@ -22,7 +22,7 @@ use pathmark_files::send::hex;
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What to store
+    /// Files to store
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Where; NAME is for a single file and defaults to the file's own. NAME/, or NAME for several

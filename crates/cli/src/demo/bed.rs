@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use pathmark_emulator::result::{LinkResult, QueueStats};
 use pathmark_router::daemon::{Query, ask};
 use pathmark_testbed::Node;
-use pathmark_testbed::chain::{Chain, Hop, RECEIVER, SENDER};
+use pathmark_testbed::chain::{Addresses, Chain, Hop, RECEIVER, SENDER};
 use serde_json::Value;
 
 use super::scenario::{Scenario, Stack};
@@ -70,7 +70,13 @@ delay = "{delay}ms"
 queue = {{ kind = "droptail", limit = "4bdp", rtt = "{rtt}ms" }}
 "#
         );
-        let chain = Chain::seeded(program, MTU, &[Hop { forward, reverse }], u64::from(round))?;
+        let chain = Chain::with(
+            program,
+            MTU,
+            &[Hop { forward, reverse }],
+            Addresses::V4,
+            round.into(),
+        )?;
         Ok(Self { chain })
     }
 

@@ -88,7 +88,7 @@ impl Bed {
             }
         });
         let hops: Vec<Hop> = hops.collect();
-        let chain = Chain::with_addresses(program(), 1500, &hops, addresses).unwrap();
+        let chain = Chain::with(program(), 1500, &hops, addresses, 1).unwrap();
         Self {
             chain,
             addresses,

@@ -22,7 +22,7 @@ pub struct Refusal {
 #[non_exhaustive]
 pub enum GetError {
     /// The stream or connection failed. The part that arrived is kept.
-    #[error("{0}; what arrived is kept, and the next attempt goes on from there")]
+    #[error("{0}; the bytes that arrived are kept, and the next attempt resumes there")]
     Link(#[from] LinkError),
     /// The server refused.
     #[error(transparent)]

@@ -336,7 +336,7 @@ words! {
     Burst: "how losses come" {
         /// Each packet for itself.
         Single = "single",
-        /// Five in a row, in the mean.
+        /// Five in a row on average.
         Five = "burst5",
     }
 }

@@ -15,69 +15,67 @@ const MOST_NUMBERS: usize = 12;
 /// A bar's place on the horizontal axis, its height and its line.
 type Bar<'a> = (f64, f64, &'a Line, RGBColor);
 
-impl Panel {
-    /// True if the points of this line are bars.
-    pub(super) fn is_bar(&self, line: &Line) -> bool {
-        !self.categories.is_empty() && line.marked
-    }
+/// True if the points of this line are bars.
+pub(super) fn is_bar(panel: &Panel, line: &Line) -> bool {
+    !panel.categories.is_empty() && line.marked
+}
 
-    /// The bars, and the width of each category's.
-    fn bars(&self) -> Vec<(Bar<'_>, f64)> {
-        let mut bars = Vec::new();
-        for place in 0..self.categories.len() {
-            let x = place as f64;
-            let here = self.drawn().filter(|(line, _)| self.is_bar(line));
-            let here = here.filter_map(|(line, paint)| {
-                let mut points = line.points.iter();
-                let (_, y) = points.find(|(at, _)| (at - x).abs() < 1e-6)?;
-                Some((*y, line, paint.colour))
-            });
-            let here: Vec<_> = here.collect();
-            let width = FILLED / here.len().max(1) as f64;
-            // A lone bar is as wide as one of two.
-            let width = width.min(FILLED / 2.0);
-            let first = x - width * here.len() as f64 / 2.0;
-            for (index, (y, line, colour)) in here.into_iter().enumerate() {
-                bars.push(((first + width * index as f64, y, line, colour), width));
-            }
+/// The bars, and the width of each category's.
+fn bars(panel: &Panel) -> Vec<(Bar<'_>, f64)> {
+    let mut bars = Vec::new();
+    for place in 0..panel.categories.len() {
+        let x = place as f64;
+        let here = panel.drawn().filter(|(line, _)| is_bar(panel, line));
+        let here = here.filter_map(|(line, paint)| {
+            let mut points = line.points.iter();
+            let (_, y) = points.find(|(at, _)| (at - x).abs() < 1e-6)?;
+            Some((*y, line, paint.colour))
+        });
+        let here: Vec<_> = here.collect();
+        // A lone bar is as wide as one of two.
+        let width = (FILLED / here.len().max(1) as f64).min(FILLED / 2.0);
+        let first = x - width * here.len() as f64 / 2.0;
+        for (index, (y, line, colour)) in here.into_iter().enumerate() {
+            bars.push(((first + width * index as f64, y, line, colour), width));
         }
-        bars
     }
+    bars
+}
 
-    pub(super) fn draw_bars<'a, B, X>(
-        &self,
-        chart: &mut ChartContext<'a, B, Cartesian2d<X, RangedCoordf64>>,
-        y_max: f64,
-    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
-    where
-        B: DrawingBackend + 'a,
-        X: Ranged<ValueType = f64> + ValueFormatter<f64>,
-    {
-        let bars = self.bars();
-        let numbered = bars.len() <= MOST_NUMBERS;
-        for ((left, y, line, colour), width) in bars {
-            let (right, middle) = (left + width * 0.94, left + width * 0.47);
-            let bar = Rectangle::new([(left, 0.0), (right, y.min(y_max))], colour.filled());
-            chart.draw_series(std::iter::once(bar))?;
-            let category = (left + width / 2.0).round();
-            let spread = line.bars.iter();
-            let mut spread = spread.filter(|(x, ..)| (x - category).abs() < 1e-6);
-            let mut top = y.min(y_max);
-            if let Some((_, low, high)) = spread.next() {
-                top = high.min(y_max).max(top);
-                let stroke = vec![(middle, low.min(y_max)), (middle, high.min(y_max))];
-                let stroke = PathElement::new(stroke, BLACK.stroke_width(2));
-                chart.draw_series(std::iter::once(stroke))?;
-            }
-            if numbered || y > y_max {
-                let above = if y > y_max { "▲" } else { "" };
-                let text = format!("{above}{}", short(three_digits(y)));
-                let style = ("sans-serif", 13).into_font().color(&BLACK);
-                let style = style.pos(Pos::new(HPos::Center, VPos::Bottom));
-                let text = EmptyElement::at((middle, top)) + Text::new(text, (0, -3), style);
-                chart.draw_series(std::iter::once(text))?;
-            }
+/// Draws the bars of a panel with categories.
+pub(super) fn draw<'a, B, X>(
+    panel: &Panel,
+    chart: &mut ChartContext<'a, B, Cartesian2d<X, RangedCoordf64>>,
+    y_max: f64,
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
+where
+    B: DrawingBackend + 'a,
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let bars = bars(panel);
+    let numbered = bars.len() <= MOST_NUMBERS;
+    for ((left, y, line, colour), width) in bars {
+        let (right, middle) = (left + width * 0.94, left + width * 0.47);
+        let bar = Rectangle::new([(left, 0.0), (right, y.min(y_max))], colour.filled());
+        chart.draw_series(std::iter::once(bar))?;
+        let category = (left + width / 2.0).round();
+        let spread = line.bars.iter();
+        let mut spread = spread.filter(|(x, ..)| (x - category).abs() < 1e-6);
+        let mut top = y.min(y_max);
+        if let Some((_, low, high)) = spread.next() {
+            top = high.min(y_max).max(top);
+            let stroke = vec![(middle, low.min(y_max)), (middle, high.min(y_max))];
+            let stroke = PathElement::new(stroke, BLACK.stroke_width(2));
+            chart.draw_series(std::iter::once(stroke))?;
         }
-        Ok(())
+        if numbered || y > y_max {
+            let above = if y > y_max { "▲" } else { "" };
+            let text = format!("{above}{}", short(three_digits(y)));
+            let style = ("sans-serif", 13).into_font().color(&BLACK);
+            let style = style.pos(Pos::new(HPos::Center, VPos::Bottom));
+            let text = EmptyElement::at((middle, top)) + Text::new(text, (0, -3), style);
+            chart.draw_series(std::iter::once(text))?;
+        }
     }
+    Ok(())
 }

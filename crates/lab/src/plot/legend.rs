@@ -4,6 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::Panel;
+use super::bars::is_bar;
 use super::paint::Paint;
 
 /// Height of a row of the legend, where rows begin, and how wide a letter is taken to be, in
@@ -68,7 +69,7 @@ impl Panel {
             entries.push(Entry {
                 label,
                 paint,
-                bar: self.is_bar(line),
+                bar: is_bar(self, line),
                 x,
                 row,
             });

@@ -1,5 +1,6 @@
 //! Colours and dashes of lines and bars. A law has the same ones in every picture.
 
+use pathmark_cc::Algorithm;
 use plotters::prelude::*;
 
 /// Colours that stay distinct with the common forms of colour blindness (Okabe and Ito, 2008).
@@ -21,21 +22,20 @@ pub(super) struct Paint {
     pub(super) dash: Option<(i32, i32)>,
 }
 
-/// Laws by the start of their names, longer ones first. Laws without routers are grey.
-const LAWS: [(&str, Paint); 13] = [
-    ("auto", solid(0, 114, 178)),
-    ("vcp+bise+wlte", solid(213, 94, 0)),
-    ("vcp+bise", solid(230, 159, 0)),
-    ("vcp+wlte", solid(150, 100, 0)),
-    ("vcp", solid(106, 47, 0)),
-    ("xcp-i", solid(86, 180, 233)),
-    ("xcp", solid(0, 158, 115)),
-    ("cubiq", solid(204, 121, 167)),
-    ("ada", solid(120, 50, 110)),
-    ("cubic", solid(90, 90, 90)),
-    ("newreno", dashed(150, 150, 150, 7, 4)),
-    ("tcp", dashed(150, 150, 150, 7, 4)),
-    ("bbr", dashed(40, 40, 40, 2, 3)),
+/// Paints of the laws in the order of [`Algorithm::NAMES`]. Laws without routers are grey.
+const LAWS: [Paint; 12] = [
+    solid(213, 94, 0),
+    solid(106, 47, 0),
+    solid(230, 159, 0),
+    solid(150, 100, 0),
+    solid(0, 158, 115),
+    solid(86, 180, 233),
+    solid(90, 90, 90),
+    dashed(40, 40, 40, 2, 3),
+    dashed(150, 150, 150, 7, 4),
+    solid(204, 121, 167),
+    solid(120, 50, 110),
+    solid(0, 114, 178),
 ];
 
 const fn solid(red: u8, green: u8, blue: u8) -> Paint {
@@ -52,18 +52,21 @@ const fn dashed(red: u8, green: u8, blue: u8, drawn: i32, left_out: i32) -> Pain
     }
 }
 
-/// The paint of the law whose name the label begins with, as `kernel CUBIC`, `auto-at-xcp` and
-/// `xcp, 40ms` do.
+/// The paint of the law whose name the label begins with, as `kernel CUBIC`, `auto-at-port` and
+/// `cubic, 40ms` do. The longest name counts.
 fn law(label: &str) -> Option<Paint> {
     let label = label.to_lowercase();
     let stacks = ["pathmark ", "kernel "];
     let stack = stacks.iter().find_map(|stack| label.strip_prefix(stack));
     let name = stack.unwrap_or(&label);
-    let found = LAWS.iter().find(|(law, _)| {
+    let begins = |law: &&str| {
         let rest = name.strip_prefix(law);
         rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
-    });
-    found.map(|(_, paint)| *paint)
+    };
+    let laws = Algorithm::NAMES.iter().zip(LAWS);
+    let found = laws.filter(|(law, _)| begins(law));
+    let longest = found.max_by_key(|(law, _)| law.len())?;
+    Some(longest.1)
 }
 
 /// Paints of these labels, in their order. The second line of a law is lighter, the third darker.
@@ -160,9 +163,11 @@ mod tests {
 
     #[test]
     fn laws_without_routers_are_grey() {
-        for name in ["cubic", "newreno", "bbr"] {
+        assert_eq!(Algorithm::NAMES.len(), LAWS.len());
+        for name in Algorithm::NAMES {
             let (red, green, blue) = colours(&[name])[0];
-            assert!(red == green && green == blue, "{name}");
+            let grey = red == green && green == blue;
+            assert_eq!(grey, ["cubic", "newreno", "bbr"].contains(name), "{name}");
         }
         let dashes = ["cubic", "newreno", "bbr"].map(|name| law(name).unwrap().dash);
         assert!(dashes[0] != dashes[1] && dashes[1] != dashes[2]);

@@ -141,7 +141,7 @@ impl<R, C> LinkCheck<'_, R, C> {
         if pace.follow && pace.rate.is_none() {
             return self.fail(
                 capacity,
-                "what a link without a rate may send has no bound: add `rate`, or tell `capacity`",
+                "a link without a rate has no bound: add `rate` or `capacity`",
             );
         }
         Ok(())

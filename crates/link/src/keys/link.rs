@@ -163,7 +163,7 @@ impl LinkSpec {
             );
         }
         if self.corruption.ppm > 0 && self.controller.is_none() {
-            return Some("what a port declares travels with its law's answers: add `controller`");
+            return Some("declared values travel with the answers of a law: add `controller`");
         }
         None
     }

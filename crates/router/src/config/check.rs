@@ -209,9 +209,9 @@ fn unfit(xcp_i: &XcpISpec, ports: &[PortSpec]) -> Option<&'static str> {
     let rates = named.map(|port| port.link.rate.map_or(u64::MAX, |rate| rate.bytes()));
     let fastest = rates.max().unwrap_or(0);
     (xcp_i.trains.is_none() && fastest / PART < LEAST_TRAINS).then_some(
-        "no request could be answered: trains take a hundredth of the rate of the fastest port \
-         that runs `xcp` or `xcp-i`, and at least 4800bit: say how much they may take, trains \
-         = \"100kbit\", or leave [xcp_i] out",
+        "no request could be answered. Trains take a hundredth of the rate of the fastest port \
+         that runs `xcp` or `xcp-i`, and at least 4800bit: set their rate, trains = \"100kbit\", \
+         or leave [xcp_i] out",
     )
 }
 

@@ -181,13 +181,13 @@ const LINK_METRICS: [(&str, &str, &str, Value); 34] = [
     (
         "xcp_positive_left_bits_per_second",
         "gauge",
-        "What the running control interval may still give.",
+        "Bandwidth that the current control interval may still grant.",
         |l| l.controller.xcp.map(|x| x.positive_left_bps),
     ),
     (
         "xcp_negative_left_bits_per_second",
         "gauge",
-        "What the running control interval may still take.",
+        "Bandwidth that the current control interval may still take.",
         |l| l.controller.xcp.map(|x| x.negative_left_bps),
     ),
     (
@@ -211,7 +211,7 @@ const LINK_METRICS: [(&str, &str, &str, Value); 34] = [
     (
         "xcp_policed_packets_total",
         "counter",
-        "Of these, packets whose flow the policer holds back.",
+        "Stamped packets whose flow the policer holds back.",
         |l| l.controller.xcp.map(|x| x.policed as f64),
     ),
 ];

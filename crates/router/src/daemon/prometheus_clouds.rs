@@ -70,7 +70,7 @@ const GRANTS: [Metric<GrantsView>; 6] = [
     (
         "granted_total",
         "counter",
-        "Of these, granted at least in part.",
+        "Requests that were granted at least in part.",
         |g| g.granted as f64,
     ),
     (
@@ -94,7 +94,7 @@ const GRANTS: [Metric<GrantsView>; 6] = [
     (
         "outstanding_bits_per_second",
         "gauge",
-        "Of these, those whose traffic has not come yet.",
+        "Rate of the grants whose traffic has not come yet.",
         |g| g.outstanding_bps,
     ),
 ];
@@ -122,13 +122,13 @@ const ESTIMATES: [Metric<CloudView>; 4] = [
     (
         "capacity_bits_per_second",
         "gauge",
-        "What the cloud's narrow link carries.",
+        "Capacity of the cloud's narrow link.",
         |c| c.capacity_bps,
     ),
     (
         "available_bits_per_second",
         "gauge",
-        "What is left of it; below 0 while more arrives than it carries.",
+        "Capacity that is left there; below 0 while more arrives than it carries.",
         |c| c.available_bps,
     ),
     (

@@ -145,7 +145,9 @@ impl Asking {
                 return Ok(whole);
             }
         }
-        Err(io::Error::other("what it lists changes all the time"))
+        Err(io::Error::other(
+            "the list changed during each attempt to read it",
+        ))
     }
 
     /// `None` if the list changed while it was made.
