@@ -71,3 +71,46 @@ fn every_built_in_scenario_has_its_page() {
     let of_a_page = |picture: &String| picture.starts_with("compare") || pages.contains(picture);
     assert!(pictures.iter().all(of_a_page), "{pictures:?}");
 }
+
+/// Numbers with a point or with commas between thousands, without the commas.
+fn figures(text: &str) -> Vec<String> {
+    let numbers = text.split(|c: char| !(c.is_ascii_digit() || c == '.' || c == ','));
+    let numbers = numbers.map(|number| number.trim_matches(['.', ',']));
+    let figures = numbers.filter(|number| number.contains(['.', ',']));
+    figures.map(|number| number.replace(',', "")).collect()
+}
+
+/// The pages that a piece of the summary links to, as one text.
+fn linked(text: &str) -> String {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence/figures");
+    let links = text.split("](figures/").skip(1);
+    let names = links.map(|link| link.split(')').next().unwrap());
+    names
+        .map(|name| fs::read_to_string(docs.join(name)).unwrap())
+        .collect()
+}
+
+/// Each figure of a row of `reproduction.md` is on the page that the row links to, or the row above
+/// it; each figure of its prose is on a page that its section links to.
+#[test]
+fn the_summary_copies_its_figures() {
+    let summary = include_str!("../../../docs/evidence/reproduction.md");
+    let mut checked = 0;
+    for section in summary.split("\n## ").skip(1) {
+        let all = linked(section);
+        let mut pages = String::new();
+        for line in section.lines() {
+            let cell = line.trim_end_matches('|').rsplit('|').next().unwrap();
+            let is_row = line.starts_with('|');
+            if line.contains("](figures/") {
+                pages = linked(line);
+            }
+            for figure in figures(cell) {
+                let page = if is_row { &pages } else { &all };
+                assert!(page.contains(&figure), "{figure}: {line}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 80, "{checked}");
+}
