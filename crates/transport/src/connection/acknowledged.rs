@@ -1,15 +1,17 @@
 //! Fates of our packets: acknowledgements and losses, reported to the parts whose frames they
 //! carried and to the path's controller.
 
+use super::Connection;
 use super::carried::Carried;
 use super::control::{Control, ControlFrame};
 use super::handshake::Handshake;
 use super::paths::{AckReport, Measured, Path};
 use super::received::Received;
 use super::stats::Stats;
-use super::{Connection, of};
 use crate::ack::AckRequest;
-use crate::recovery::{AckError, AckOutcome, Fate, LossOutcome, Probe, SentPacket, Timeout};
+use crate::recovery::{
+    AckError, AckOutcome, Fate, LossOutcome, Probe, Recovery, SentPacket, Timeout,
+};
 use crate::streams::{AckedRun, Streams};
 use crate::wire::frame::{Ack, types};
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
@@ -92,7 +94,8 @@ impl Connection {
         &mut self,
         now: Instant,
         space: SpaceId,
-    ) -> (&mut crate::recovery::Recovery<Carried>, FrameOwners<'_>) {
+    ) -> (&mut Recovery<Carried>, FrameOwners<'_>) {
+        let (recovery, received, ack_request) = self.spaces.split(space);
         let owners = FrameOwners {
             now,
             space,
@@ -100,13 +103,13 @@ impl Connection {
             acked: AckedRun::default(),
             handshake: &mut self.handshake,
             control: &mut self.control,
-            ack_request: &mut self.ack_request,
-            received: of(&mut self.received, space),
+            ack_request,
+            received,
             path: self.paths.path_mut(),
             stats: &mut self.stats,
             mtu_changed: false,
         };
-        (&mut self.recovery, owners)
+        (recovery, owners)
     }
 
     /// An ACK frame arrived in a packet that was sealed with keys of `generation`.
@@ -118,25 +121,14 @@ impl Connection {
         ack: &Ack<'_>,
         report: &mut AckReport,
     ) -> Result<(), TransportError> {
-        if space == SpaceId::Data
-            && let Some(keys) = &mut self.keys.one_rtt
-        {
-            keys.on_ack(ack.largest, generation).map_err(|error| {
-                TransportError::new(TransportErrorCode::KEY_UPDATE_ERROR, error.to_string())
-                    .in_frame(types::ACK)
-            })?;
-        }
-        if space == SpaceId::Handshake {
-            // The server has validated our address (RFC 9002 §6.2.2.1).
-            self.recovery.on_peer_validated();
-        }
+        self.spaces.on_ack_frame(space, generation, ack)?;
         if space == SpaceId::Data {
             self.zero_rtt.check_ack(ack)?;
         }
         let exponent = self.parameters.peer_ack_delay_exponent();
         let micros = ack.delay.checked_shl(exponent).unwrap_or(u64::MAX);
         let delay = Duration::from_micros(micros);
-        let probed = self.recovery.pto_count() > 0;
+        let probed = self.spaces.recovery().pto_count() > 0;
         let (recovery, mut owners) = self.owners(now, space);
         let outcome = recovery
             .on_ack(now, space, ack.ranges(), delay, |fate, number, packet| {
@@ -163,11 +155,10 @@ impl Connection {
         }
         if let Some(rtt) = outcome.rtt {
             self.stats.rtt.record(rtt);
-            self.streams.on_rtt(self.recovery.rtt().srtt_or_initial());
+            let srtt = self.spaces.recovery().rtt().srtt_or_initial();
+            self.streams.on_rtt(srtt);
         }
-        if self.recovery.pto_count() == 0 {
-            self.probes = [0; 3];
-        }
+        self.spaces.after_ack();
         report.on_ack(outcome, delay);
         Ok(())
     }
@@ -180,12 +171,11 @@ impl Connection {
         mtu_changed: bool,
         report: &mut AckReport,
     ) {
-        let next = self.recovery.space(SpaceId::Data).sent().next_number();
+        let next = self.spaces.next_number();
         let path = self.paths.path_mut();
         let narrower = path.on_ack(now, ack, outcome, (next, mtu_changed), report);
         self.stats.mtu_black_holes += u64::from(narrower);
-        self.recovery
-            .set_max_ack_delay(self.ack_request.max_ack_delay());
+        self.spaces.after_data_ack();
         self.stats.packets_spurious += outcome.newly.spurious;
     }
 
@@ -197,13 +187,14 @@ impl Connection {
         if space != SpaceId::Data || report.is_empty() {
             return;
         }
-        let rtt = self.recovery.rtt();
+        let recovery = self.spaces.recovery();
+        let rtt = recovery.rtt();
         let srtt = rtt.srtt_or_initial();
         let measured = Measured {
             srtt,
             min_rtt: rtt.min().unwrap_or(srtt),
-            in_flight: self.recovery.bytes_in_flight(),
-            next: self.recovery.space(space).sent().next_number(),
+            in_flight: recovery.bytes_in_flight(),
+            next: self.spaces.next_number(),
         };
         let settled = self.paths.path_mut().settle(now, &report, &measured);
         self.stats.feedback_received += settled.feedback;
@@ -211,7 +202,7 @@ impl Connection {
         self.stats.persistent_congestions += u64::from(settled.persistent_congestion);
         if let Some(fault) = settled.fault {
             self.paths.start_over(now, fault);
-            self.recovery.disown_in_flight();
+            self.spaces.recovery_mut().disown_in_flight();
         }
         self.after_controller(now);
     }
@@ -223,7 +214,7 @@ impl Connection {
 
     /// The window may have moved: the pacer and the send buffer follow it.
     pub(super) fn after_controller(&mut self, now: Instant) {
-        let srtt = self.recovery.rtt().srtt();
+        let srtt = self.spaces.recovery().rtt().srtt();
         let window = self.paths.path_mut().follow_window(now, srtt);
         self.streams.on_congestion_window(window);
     }
@@ -232,7 +223,7 @@ impl Connection {
     pub(super) fn on_recovery_timeout(&mut self, now: Instant) {
         // The space matters to the owners of what a packet carried: losses by time are of one space
         // at a time.
-        let Some(space) = self.recovery.timeout_space() else {
+        let Some(space) = self.spaces.recovery().timeout_space() else {
             return;
         };
         let (recovery, mut owners) = self.owners(now, space);
@@ -250,7 +241,7 @@ impl Connection {
             }
             Timeout::Probe(space) => {
                 self.stats.probe_timeouts += 1;
-                let count = self.recovery.pto_count();
+                let count = self.spaces.recovery().pto_count();
                 self.paths.path_mut().on_probe_timeout(now, count);
                 self.prepare_probes(now, space);
                 self.after_controller(now);

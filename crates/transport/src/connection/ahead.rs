@@ -32,8 +32,8 @@ impl Connection {
     fn question_ahead(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let known = self.paths.known()?;
         let keys = match self.side.is_client() {
-            true => self.keys.zero_rtt.is_some(),
-            false => self.keys.one_rtt.is_some(),
+            true => self.spaces.keys().has_early(),
+            false => self.spaces.keys().has(SpaceId::Data),
         };
         let path = self.paths.path_mut();
         if !keys || !path.may_ask(now) {
@@ -41,7 +41,7 @@ impl Connection {
         }
         // As long as the packets whose rate it asks for.
         let size = u64::from(path.mtu());
-        if self.recovery.bytes_in_flight() + size > path.window() {
+        if self.spaces.recovery().bytes_in_flight() + size > path.window() {
             return None;
         }
         let room = buffer.get_mut(..usize::try_from(size).ok()?)?;

@@ -104,14 +104,14 @@ impl Connection {
         let levels = SpaceId::ALL.map(|space| {
             // Before the handshake is complete a server's client may lack 1-RTT keys, but has the
             // others.
-            self.keys.has(space) && (space != SpaceId::Data || self.is_complete())
+            self.spaces.keys().has(space) && (space != SpaceId::Data || self.is_complete())
         });
         let last = SpaceId::ALL
             .into_iter()
             .zip(levels)
             .rfind(|(_, has)| *has)?
             .0;
-        let pad = self.keys.initial.is_some();
+        let pad = self.spaces.keys().has(SpaceId::Initial);
         for (space, has) in SpaceId::ALL.into_iter().zip(levels) {
             if has && building.w.remaining() >= MIN_PACKET_ROOM {
                 let pad = pad.then_some(space == last);

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::keys::OpenedPacket;
 use super::paths::AckReport;
 use super::receive::Carrier;
-use super::{Connection, ConnectionError, Event, of};
+use super::{Connection, ConnectionError, Event};
 use crate::cid::RemoteId;
 use crate::crypto::ResetToken;
 use crate::streams::Arrival;
@@ -66,7 +66,7 @@ impl Connection {
             return Ok(());
         }
         let bytes = if carrier.first { carrier.bytes } else { 0 };
-        let received = of(&mut self.received, space);
+        let received = self.spaces.received_mut(space);
         let newest = received.is_newest(opened.number);
         if summary.refused {
             // The peer has to send it again: it is not acknowledged. All its other frames were
@@ -74,8 +74,9 @@ impl Connection {
             // that this side lives. The packet itself is not dealt with again (RFC 9000 §12.3).
             self.stats.packets_refused += 1;
             received.on_refused(now, opened.number, bytes);
-            let asked = self.recovery.space(SpaceId::Data).sent().ack_eliciting() > 0;
-            if received.asks() && !asked {
+            let asks = received.asks();
+            let sent = self.spaces.recovery().space(SpaceId::Data).sent();
+            if asks && sent.ack_eliciting() == 0 {
                 // The request was answered by this packet.
                 self.ask_for_packet();
             }
@@ -150,7 +151,7 @@ impl Connection {
     /// Ranges of packet numbers beyond the fewest take of the memory for received data.
     #[cold]
     fn make_room_for_ranges(&mut self, limit: usize) {
-        let received = of(&mut self.received, SpaceId::Data);
+        let received = self.spaces.received_mut(SpaceId::Data);
         if limit < received.room_for_ranges() || !self.streams.holds_all_it_may() {
             let (before, after) = received.set_ranges(limit);
             self.streams.on_other_memory(before, after);
@@ -303,9 +304,8 @@ impl Connection {
                     let error = Error::violation("a max_ack_delay below our min_ack_delay");
                     return Err(error.in_frame(types::ACK_FREQUENCY));
                 }
-                of(&mut self.received, SpaceId::Data)
-                    .delay
-                    .on_ack_frequency(now, frame);
+                let received = self.spaces.received_mut(SpaceId::Data);
+                received.on_ack_frequency(now, frame);
             }
         }
         Ok(())

@@ -2,7 +2,8 @@
 //! 9001 §5).
 
 use crate::crypto::{
-    DirectionalKeys, Keys, OneRttKeys, OpenFailure, Phase, SAMPLE_LEN, SealFailure,
+    DirectionalKeys, KeyChange, KeyUpdateError, Keys, OneRttKeys, OpenFailure, Phase, SAMPLE_LEN,
+    SealFailure,
 };
 use crate::wire::packet::{PlainHeader, Protected, SAMPLE_OFFSET, Started};
 use crate::wire::{PacketType, SpaceId, TransportError, TransportErrorCode};
@@ -11,27 +12,18 @@ use crate::{Duration, Instant};
 /// Keys of the three levels, as far as they have come and not gone.
 #[derive(Debug, Default)]
 pub(super) struct LevelKeys {
-    pub(super) initial: Option<Keys>,
-    pub(super) handshake: Option<Keys>,
-    pub(super) one_rtt: Option<OneRttKeys>,
-    pub(super) zero_rtt: Option<Box<ZeroRttKeys>>,
+    initial: Option<Keys>,
+    handshake: Option<Keys>,
+    one_rtt: Option<OneRttKeys>,
+    zero_rtt: Option<Box<ZeroRttKeys>>,
 }
 
 /// Keys of 0-RTT packets: a client seals with them, a server opens.
 #[derive(Debug)]
-pub(super) struct ZeroRttKeys {
+struct ZeroRttKeys {
     keys: DirectionalKeys,
     /// Server: when they go.
-    pub(super) drop_at: Option<Instant>,
-}
-
-impl ZeroRttKeys {
-    pub(super) fn new(keys: DirectionalKeys) -> Box<Self> {
-        Box::new(Self {
-            keys,
-            drop_at: None,
-        })
-    }
+    drop_at: Option<Instant>,
 }
 
 /// A packet that opened.
@@ -73,6 +65,119 @@ pub(super) fn unsealed() -> TransportError {
 }
 
 impl LevelKeys {
+    /// Of Initial packets.
+    pub(super) fn new(initial: Keys) -> Self {
+        Self {
+            initial: Some(initial),
+            ..Self::default()
+        }
+    }
+
+    /// Others of Initial packets, after a Retry.
+    pub(super) fn replace_initial(&mut self, keys: Keys) {
+        self.initial = Some(keys);
+    }
+
+    /// The session has new ones. 1-RTT keys are updated after `update_after` packets.
+    pub(super) fn install(&mut self, change: KeyChange, update_after: u64) {
+        match change {
+            KeyChange::Handshake(keys) => self.handshake = Some(keys),
+            KeyChange::OneRtt(keys, source) => {
+                let mut keys = OneRttKeys::new(keys, source);
+                keys.update_after(update_after);
+                self.one_rtt = Some(keys);
+            }
+        }
+    }
+
+    /// Those of `space` go. False if there are none, or they stay.
+    pub(super) fn discard(&mut self, space: SpaceId) -> bool {
+        match space {
+            SpaceId::Initial => self.initial.take().is_some(),
+            SpaceId::Handshake => self.handshake.take().is_some(),
+            SpaceId::Data => false,
+        }
+    }
+
+    /// Keys of 0-RTT packets, until [`end_early`](Self::end_early).
+    pub(super) fn set_early(&mut self, keys: DirectionalKeys) {
+        self.zero_rtt = Some(Box::new(ZeroRttKeys {
+            keys,
+            drop_at: None,
+        }));
+    }
+
+    /// True if there are keys of 0-RTT packets.
+    #[inline]
+    pub(super) const fn has_early(&self) -> bool {
+        self.zero_rtt.is_some()
+    }
+
+    /// Client: they go.
+    pub(super) fn discard_early(&mut self) {
+        self.zero_rtt = None;
+    }
+
+    /// Server: they go at `at`.
+    pub(super) fn end_early(&mut self, at: Instant) {
+        if let Some(keys) = &mut self.zero_rtt {
+            keys.drop_at = Some(at);
+        }
+    }
+
+    /// When some of them go.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.zero_rtt.as_ref()?.drop_at
+    }
+
+    /// Time has passed.
+    pub(super) fn on_time(&mut self, now: Instant) {
+        if let Some(keys) = &mut self.one_rtt {
+            keys.on_time(now);
+        }
+        if self.deadline().is_some_and(|at| at <= now) {
+            self.zero_rtt = None;
+        }
+    }
+
+    /// The handshake is confirmed: keys may be updated.
+    pub(super) fn on_confirmed(&mut self) {
+        if let Some(keys) = &mut self.one_rtt {
+            keys.on_confirmed();
+        }
+    }
+
+    /// Packets up to `largest` are acknowledged, in a packet of `generation`.
+    ///
+    /// # Errors
+    /// [`KeyUpdateError`].
+    #[inline]
+    pub(super) fn on_ack(&mut self, largest: u64, generation: u64) -> Result<(), KeyUpdateError> {
+        match &mut self.one_rtt {
+            Some(keys) => keys.on_ack(largest, generation),
+            None => Ok(()),
+        }
+    }
+
+    /// Updates the 1-RTT keys (RFC 9001 §6). False if it is too early.
+    pub(super) fn begin_update(&mut self, now: Instant) -> bool {
+        let keys = self.one_rtt.as_mut();
+        keys.is_some_and(|keys| keys.begin_update(now))
+    }
+
+    /// The same if they have sealed as many packets as they are to.
+    #[inline]
+    pub(super) fn renew(&mut self, now: Instant) -> bool {
+        let keys = self.one_rtt.as_mut();
+        keys.is_some_and(|keys| keys.wants_update(now) && keys.begin_update(now))
+    }
+
+    /// The key phase of 1-RTT packets, once there are keys.
+    #[inline]
+    pub(super) fn phase(&self) -> Option<bool> {
+        self.one_rtt.as_ref().map(|keys| keys.phase().0)
+    }
+
     /// True if packets of this space can be sealed and opened.
     #[inline]
     pub(super) fn has(&self, space: SpaceId) -> bool {

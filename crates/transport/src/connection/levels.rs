@@ -1,12 +1,9 @@
 //! The handshake's progress and what follows from it: keys that come and go, parameters that apply.
 
-use super::carried::Carried;
 use super::handshake::Progress;
 use super::timers::Timer;
-use super::{Connection, Event, of, parameters};
-use crate::ack::AckRequest;
-use crate::crypto::{KeyChange, OneRttKeys, ResetToken};
-use crate::recovery::SentPacket;
+use super::{Connection, Event, parameters};
+use crate::crypto::ResetToken;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
@@ -25,20 +22,10 @@ impl Connection {
 
     /// Lets the session write, takes its keys, and acts on what it has learnt.
     pub(super) fn drive_handshake(&mut self, now: Instant) -> Result<(), TransportError> {
-        let keys = &mut self.keys;
-        let recovery = &mut self.recovery;
+        let spaces = &mut self.spaces;
         let update_after = self.config.key_update_after;
-        self.handshake.write(|change| match change {
-            KeyChange::Handshake(new) => {
-                keys.handshake = Some(new);
-                recovery.on_handshake_keys();
-            }
-            KeyChange::OneRtt(new, source) => {
-                let mut new = OneRttKeys::new(new, source);
-                new.update_after(update_after);
-                keys.one_rtt = Some(new);
-            }
-        });
+        self.handshake
+            .write(|change| spaces.install(change, update_after));
         self.take_early_keys();
         if self.parameters.peer.is_none()
             && let Some(bytes) = self.handshake.session().peer_transport_parameters()
@@ -60,10 +47,10 @@ impl Connection {
         };
         self.streams.set_peer_limits(parameters::peer_limits(peer));
         let silence = self.lifecycle.on_peer_timeout(peer.max_idle_timeout);
-        self.recovery.set_idle_timeout(silence);
+        self.spaces.recovery_mut().set_idle_timeout(silence);
         self.paths.set_peer_mtu(now, peer.max_udp_payload_size);
-        self.ack_request = AckRequest::new(peer.max_ack_delay, peer.min_ack_delay);
-        self.recovery.set_max_ack_delay(peer.max_ack_delay);
+        self.spaces
+            .on_peer_parameters(peer.max_ack_delay, peer.min_ack_delay);
         self.control
             .local_ids
             .on_peer_limit(peer.active_connection_id_limit);
@@ -94,7 +81,7 @@ impl Connection {
                 "the peer sent no transport parameters",
             ));
         }
-        if let Some(srtt) = self.recovery.rtt().srtt() {
+        if let Some(srtt) = self.spaces.recovery().rtt().srtt() {
             self.paths.path_mut().on_handshake_rtt(now, srtt);
         }
         self.timers.stop(Timer::Handshake);
@@ -114,53 +101,29 @@ impl Connection {
             return;
         }
         self.discard(now, SpaceId::Handshake);
-        self.recovery.on_handshake_confirmed();
-        if let Some(keys) = &mut self.keys.one_rtt {
-            keys.on_confirmed();
-        }
+        self.spaces.on_confirmed();
         self.outbox.push(Event::Confirmed);
     }
 
     /// Keys of `space` go, with all that waits for them (RFC 9001 §4.9).
     pub(super) fn discard(&mut self, now: Instant, space: SpaceId) {
-        let keys = match space {
-            SpaceId::Initial => &mut self.keys.initial,
-            SpaceId::Handshake => &mut self.keys.handshake,
-            SpaceId::Data => return,
-        };
-        if keys.take().is_none() {
-            return;
+        if self.spaces.discard(now, space) {
+            self.handshake.discard(space);
         }
-        self.handshake.discard(space);
-        *of(&mut self.probes, space) = 0;
-        self.recovery.drain(now, space, |_, _| {});
     }
 
     /// Server: the client still sends Initial packets that ask for an answer, so it may lack some
     /// of ours: they are sent again before a probe timeout (RFC 9002 §6.2.3), behind what
-    /// the amplification limit has held back. All of them once for a round trip, the oldest
-    /// otherwise: a client's probes come in pairs, and also where nothing is lost but a round trip
-    /// takes longer than its first probe timeout. What is due again already counts for nothing.
+    /// the amplification limit has held back. A client's probes come in pairs, and also where
+    /// nothing is lost but a round trip takes longer than its first probe timeout. What is due
+    /// again already counts for nothing.
     pub(super) fn repeat_first_flight(&mut self, now: Instant) {
-        let spaces = [SpaceId::Initial, SpaceId::Handshake];
-        let rtt = self.recovery.rtt();
-        let (known, likely) = (rtt.srtt().unwrap_or_default(), rtt.srtt_or_initial());
         if !self.handshake.may_repeat() {
             return;
         }
         let mut repeats = false;
-        for space in spaces {
-            let detector = self.recovery.space(space);
-            let last = detector.last_ack_eliciting();
-            let packets = match last.is_some_and(|at| at + likely < now) {
-                true => usize::MAX,
-                false => 1,
-            };
-            let carries_old = |packet: &SentPacket<Carried>| {
-                packet.sent_at + known < now && !packet.frames.crypto().is_empty()
-            };
-            let sent = detector.sent().iter().map(|(_, packet)| packet);
-            for packet in sent.filter(|packet| carries_old(packet)).take(packets) {
+        for space in [SpaceId::Initial, SpaceId::Handshake] {
+            for packet in self.spaces.overdue(now, space) {
                 for range in packet.frames.crypto() {
                     repeats |= self.handshake.repeat(space, range.clone());
                 }
@@ -182,7 +145,10 @@ impl Connection {
     /// in it, for it answers as late as it likes: so it has a bound.
     #[inline]
     pub(super) fn pto(&self) -> Duration {
-        self.recovery.pto().min(self.lifecycle.longest_pto())
+        self.spaces
+            .recovery()
+            .pto()
+            .min(self.lifecycle.longest_pto())
     }
 
     #[inline]

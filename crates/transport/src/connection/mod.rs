@@ -39,11 +39,13 @@ mod packet;
 mod parameters;
 mod paths;
 mod probe;
+mod probes;
 mod receive;
 mod received;
 mod refused;
 mod report;
 mod rtt_histogram;
+mod spaces;
 mod start;
 mod stats;
 mod timeout;
@@ -61,13 +63,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pathmark_cc::KnownPath;
 
-use crate::ack::AckRequest;
 use crate::config::{ControllerFactory, TransportConfig};
 use crate::crypto::{
     ExportError, HandshakeData, InitialCrypto, Random, ResetToken, SharedEndpointKey, Side,
 };
 use crate::datagrams::Datagrams;
-use crate::recovery::Recovery;
 use crate::streams::Streams;
 use crate::wire::{ConnectionId, SpaceId, TransportError, TransportErrorCode};
 use crate::{Ecn, Instant, Signal};
@@ -86,11 +86,11 @@ use bounds::Bounds;
 use carried::Carried;
 use control::Control;
 use handshake::Handshake;
-use keys::LevelKeys;
 use lifecycle::Lifecycle;
 use outbox::Outbox;
 use parameters::Parameters;
 use paths::{Move, Others, Paths};
+use spaces::PacketSpaces;
 use timers::{Timer, Timers};
 use zero_rtt::ZeroRtt;
 
@@ -141,11 +141,8 @@ pub struct Connection {
     random: Random,
     handshake: Handshake,
     initial_crypto: Arc<dyn InitialCrypto>,
-    keys: LevelKeys,
     parameters: Parameters,
-    recovery: Recovery<Carried>,
-    received: [received::Received; 3],
-    ack_request: AckRequest,
+    spaces: PacketSpaces,
     streams: Streams,
     datagrams: Datagrams,
     control: Control,
@@ -153,32 +150,11 @@ pub struct Connection {
     /// What overtook the end of the handshake.
     early: early::Early,
     zero_rtt: ZeroRtt,
-    /// Ack-eliciting packets still to be sent as probes, whatever the window is.
-    probes: [u8; 3],
-    /// The last probe timeout of a handshake: of which space, and whether its second probe is the
-    /// next to leave there.
-    probed: (SpaceId, bool),
-    /// Packet number to be left out next, so that a peer that acknowledges what it has not seen is
-    /// caught.
-    skip_number: u64,
     lifecycle: Lifecycle,
     timers: Timers,
     bounds: Bounds,
     stats: Stats,
     outbox: Outbox,
-}
-
-type Recovered = Recovery<Carried>;
-
-/// The part of `spaces` for `space`.
-#[inline]
-const fn of<T>(spaces: &mut [T; 3], space: SpaceId) -> &mut T {
-    let [initial, handshake, data] = spaces;
-    match space {
-        SpaceId::Initial => initial,
-        SpaceId::Handshake => handshake,
-        SpaceId::Data => data,
-    }
 }
 
 impl fmt::Debug for Connection {
@@ -374,11 +350,7 @@ impl Connection {
 
     /// Updates the keys (RFC 9001 §6). False if it is too early for an update.
     pub fn update_keys(&mut self, now: Instant) -> bool {
-        let updated = self
-            .keys
-            .one_rtt
-            .as_mut()
-            .is_some_and(|keys| keys.begin_update(now));
+        let updated = self.spaces.keys_mut().begin_update(now);
         self.stats.key_updates += u64::from(updated);
         updated
     }
@@ -394,7 +366,7 @@ impl Connection {
     /// may need it. False, and nothing changed, unless both sides offered its kind when they
     /// connected.
     pub fn set_signal(&mut self, signal: Arc<dyn Signal>) -> bool {
-        let next = self.recovery.space(SpaceId::Data).sent().next_number();
+        let next = self.spaces.next_number();
         let feedback = self.paths.path_mut().feedback_mut();
         feedback.set_signal(signal, next)
     }
@@ -434,7 +406,7 @@ impl Connection {
     fn paths(&mut self) -> (&mut Paths, Others<'_, Carried>) {
         let others = Others {
             ids: &mut self.control.remote_ids,
-            recovery: &mut self.recovery,
+            recovery: self.spaces.recovery_mut(),
             longest_pto: self.lifecycle.longest_pto(),
         };
         (&mut self.paths, others)
@@ -485,9 +457,10 @@ impl Connection {
             self.streams.receive_window(),
             self.streams.receive_limited(),
         );
-        let in_flight = self.recovery.bytes_in_flight();
+        let recovery = self.spaces.recovery();
+        let in_flight = recovery.bytes_in_flight();
         self.paths.path().report(
-            self.recovery.rtt(),
+            recovery.rtt(),
             in_flight,
             receiving,
             self.bounds.shares(now),
@@ -512,18 +485,9 @@ impl Connection {
             datagram_frames_unsent: datagrams.unsent,
             datagram_frames_unread: datagrams.unread,
             bytes_retransmitted: self.streams.retransmitted(),
-            acks_postponed: self.received(SpaceId::Data).postponed(),
+            acks_postponed: self.spaces.received(SpaceId::Data).postponed(),
             feedback_bad: self.paths.path().feedback().disbelieved().total(),
             ..self.stats.clone()
-        }
-    }
-
-    fn received(&self, space: SpaceId) -> &received::Received {
-        let [initial, handshake, data] = &self.received;
-        match space {
-            SpaceId::Initial => initial,
-            SpaceId::Handshake => handshake,
-            SpaceId::Data => data,
         }
     }
 }

@@ -2,25 +2,18 @@
 
 use core::ops::Range;
 
+use super::Connection;
 use super::building::{Building, Contents, MIN_PACKET_ROOM, Open, Permit};
 use super::carried::Carried;
 use super::control::ControlFrame;
 use super::keys::unsealed;
 use super::parameters::ACK_DELAY_EXPONENT;
 use super::paths::{Departure, ShimUse};
-use super::{Connection, of};
-use crate::crypto::Random;
 use crate::recovery::{PathNumber, SentPacket};
-use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM, TruncatedNumber};
+use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM};
 use crate::wire::{ConnectionId, Frame, PacketType, SpaceId, Writer};
 use crate::{Ecn, Instant};
 use pathmark_cc::PacketState;
-
-/// The packet number to be left out after `number`: any of as many as were sent, so that no peer
-/// can guess it. Gaps come about twice as far apart each time: found early, and cost little.
-fn next_skipped(number: u64, random: &mut Random) -> u64 {
-    number + 1 + random.below(number.max(64))
-}
 
 /// A 1-RTT packet that ends this close to its datagram's end is filled up, so that a batch can go
 /// on.
@@ -38,7 +31,7 @@ impl Connection {
     ) -> bool {
         let start = building.w.position();
         let all = building.permit == Permit::All;
-        let probe = self.probe_index(space);
+        let probe = self.spaces.probe_index(space);
         self.fill_probe(space);
         let challenges = space == SpaceId::Data && all && self.paths.path().challenges_first(now);
         let bears_shim = space == SpaceId::Data && start == 0 && all && !challenges;
@@ -89,15 +82,9 @@ impl Connection {
         finished.is_some()
     }
 
-    /// Which of two probes is to leave, if one is: 0 or 1. One of them has no shim.
-    fn probe_index(&mut self, space: SpaceId) -> Option<u8> {
-        let left = *of(&mut self.probes, space);
-        (left > 0).then(|| u8::from(self.probed == (space, true)))
-    }
-
     /// True if a 1-RTT packet would hold something ack-eliciting.
     pub(super) fn wants_eliciting(&mut self, now: Instant) -> bool {
-        self.probe_index(SpaceId::Data).is_some()
+        self.spaces.probes(SpaceId::Data)
             || self.handshake.can_send(SpaceId::Data)
             || self.wants_data(now)
     }
@@ -127,14 +114,15 @@ impl Connection {
         probe: Option<u8>,
         w: &mut Writer<'_>,
     ) -> ShimUse {
-        let srtt = self.recovery.rtt().srtt_or_initial();
+        let recovery = self.spaces.recovery();
+        let srtt = recovery.rtt().srtt_or_initial();
         let path = self.paths.path_mut();
         if !self.handshake.is_complete() || !path.wants_shim(now, probe, srtt) {
             return ShimUse::Nothing;
         }
-        let limits = self.streams.limits(self.recovery.bytes_in_flight());
-        let next = self.recovery.space(SpaceId::Data).sent().next_number();
-        path.write_request(now, &limits, self.recovery.rtt().min(), next, w)
+        let limits = self.streams.limits(recovery.bytes_in_flight());
+        let next = self.spaces.next_number();
+        path.write_request(now, &limits, recovery.rtt().min(), next, w)
     }
 
     /// The same for a question for a starting rate, if the controller has one. No probe asks.
@@ -148,7 +136,8 @@ impl Connection {
         if probe.is_some() || !self.handshake.is_complete() || !path.may_ask(now) {
             return None;
         }
-        let limits = self.streams.limits(self.recovery.bytes_in_flight());
+        let in_flight = self.spaces.recovery().bytes_in_flight();
+        let limits = self.streams.limits(in_flight);
         path.write_question(now, self.random.next_u64(), &limits, w)
     }
 
@@ -160,12 +149,7 @@ impl Connection {
         dcid: &ConnectionId,
         w: &mut Writer<'_>,
     ) -> Option<Open> {
-        let detector = self.recovery.space(space);
-        let mut full = detector.sent().next_number();
-        if space == SpaceId::Data && full == self.skip_number {
-            full += 1;
-        }
-        let number = TruncatedNumber::new(full, detector.largest_acked());
+        let (full, number) = self.spaces.number(space);
         let dcid = *dcid;
         let scid = self.handshake_id();
         let header = match space {
@@ -176,18 +160,18 @@ impl Connection {
                 number,
             },
             SpaceId::Handshake => Header::Handshake { dcid, scid, number },
-            SpaceId::Data => match &self.keys.one_rtt {
-                Some(keys) => Header::OneRtt {
+            SpaceId::Data => match self.spaces.keys().phase() {
+                Some(key_phase) => Header::OneRtt {
                     dcid,
                     number,
-                    key_phase: keys.phase().0,
+                    key_phase,
                     spin: false,
                 },
                 None if self.side.is_client() => Header::ZeroRtt { dcid, scid, number },
                 None => return None,
             },
         };
-        let tag_len = self.keys.tag_len(space);
+        let tag_len = self.spaces.keys().tag_len(space);
         let end = w.limit();
         let started = header.encode(w).ok()?;
         let limit = end.checked_sub(tag_len)?;
@@ -217,7 +201,8 @@ impl Connection {
         more_to_come: bool,
         contents: &mut Contents,
     ) {
-        let received = of(&mut self.received, space);
+        let has_keys = self.spaces.keys().has(SpaceId::Data);
+        let received = self.spaces.received_mut(space);
         if !received.has_news(now) {
             return;
         }
@@ -229,7 +214,7 @@ impl Connection {
         };
         contents.carried.acked = received.write_ack(now, w, ACK_DELAY_EXPONENT, limit);
         let feedback = self.paths.path_mut().feedback_mut();
-        if space == SpaceId::Data && feedback.offered() && self.keys.one_rtt.is_some() {
+        if space == SpaceId::Data && feedback.offered() && has_keys {
             feedback.write_frames(now, w);
         }
     }
@@ -265,7 +250,7 @@ impl Connection {
 
     /// Datagrams and streams. Where both wait, each fills every other packet first.
     fn write_data(&mut self, now: Instant, w: &mut Writer<'_>, carried: &mut Carried) {
-        if self.probes_again() {
+        if self.spaces.probes_again() {
             carried.streams = self.streams.write_one_frame(now, w);
         } else if !self.datagrams.wants_to_send() {
             carried.streams = self.streams.write_frames(now, w);
@@ -280,29 +265,13 @@ impl Connection {
 
     /// ACK_FREQUENCY, when what is wanted has changed.
     fn write_ack_request(&mut self, now: Instant, w: &mut Writer<'_>, carried: &mut Carried) {
-        if self.ack_request.immediate_due() && Frame::ImmediateAck.encode(w).is_ok() {
-            self.ack_request.on_immediate_written();
-        }
-        let detector = self.recovery.space(SpaceId::Data);
         let path = self.paths.path();
         let interval = path.measuring_interval();
         let window = path.window() / u64::from(path.mtu().max(1));
-        let Some(frequency) = self.ack_request.poll(
-            now,
-            self.recovery.rtt().srtt(),
-            interval,
-            window,
-            detector.reordering().packets(),
-        ) else {
-            return;
-        };
-        if Frame::AckFrequency(frequency).encode(w).is_ok() {
-            carried.add_control(ControlFrame::AckFrequency(frequency.sequence));
-        } else {
-            self.ack_request.on_lost(frequency.sequence);
+        let sequence = self.spaces.write_ack_request(now, interval, window, w);
+        if let Some(sequence) = sequence {
+            carried.add_control(ControlFrame::AckFrequency(sequence));
         }
-        self.recovery
-            .set_max_ack_delay(self.ack_request.max_ack_delay());
     }
 
     /// Padding at the end of a datagram's last packet.
@@ -340,7 +309,8 @@ impl Connection {
         let packet = finished.and_then(|range| Some((w.range_mut(range.clone())?, range)));
         let sealed = match packet {
             Some((packet, range)) => self
-                .keys
+                .spaces
+                .keys_mut()
                 .seal(open.space, open.number, &open.started, packet)
                 .map(|()| range),
             None => Err(unsealed()),
@@ -398,9 +368,6 @@ impl Connection {
         };
         self.stats.packets_sent += 1;
         self.stats.early_packets_sent += u64::from(open.started.ty() == PacketType::ZeroRtt);
-        if space == SpaceId::Data && number > self.skip_number {
-            self.skip_number = next_skipped(number, &mut self.random);
-        }
         if in_flight {
             self.paths.path_mut().on_in_flight(now, &departure);
             if space == SpaceId::Data {
@@ -411,10 +378,9 @@ impl Connection {
             self.paths.path_mut().on_sent(now, &departure);
             self.stats.shims_sent += u64::from(shimmed);
         }
-        self.recovery.on_sent(space, number, packet);
+        let random = &mut self.random;
+        self.spaces.on_sent(space, number, packet, random);
         if eliciting {
-            let probes = of(&mut self.probes, space);
-            *probes = probes.saturating_sub(1);
             let pto = self.pto();
             self.lifecycle.on_sent(now, pto, &mut self.timers);
         }
@@ -426,41 +392,12 @@ impl Connection {
 
     /// Tells the controller of a packet that counts towards bytes in flight.
     fn tell_sent(&mut self, now: Instant, packet: &Departure) -> PacketState {
-        let in_flight = self.recovery.bytes_in_flight() + u64::from(packet.size);
+        let in_flight = self.spaces.recovery().bytes_in_flight() + u64::from(packet.size);
         if self.paths.path().is_full(in_flight) {
-            self.recovery.note_window_limited();
+            self.spaces.recovery_mut().note_window_limited();
         }
         let limit = self.limit();
         let path = self.paths.path_mut();
         path.tell_sent(now, packet, in_flight, limit)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn left_out_numbers_lie_anywhere_up_to_the_double() {
-        let mut random = Random::from_u64(1);
-        for number in [70, 1000, 1 << 20, 1 << 40] {
-            let mut eighths = [0; 8];
-            for _ in 0..4000 {
-                let next = next_skipped(number, &mut random);
-                assert!(next > number && next <= 2 * number);
-                eighths[((next - number - 1) * 8 / number) as usize] += 1;
-            }
-            assert!(
-                eighths.iter().all(|n| (400..600).contains(n)),
-                "{eighths:?}"
-            );
-        }
-        // Few of them: the logarithm of what is sent.
-        let (mut number, mut count) = (0, 0);
-        while number < 1 << 40 {
-            number = next_skipped(number, &mut random);
-            count += 1;
-        }
-        assert!((40..120).contains(&count), "{count}");
     }
 }

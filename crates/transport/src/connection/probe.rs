@@ -23,10 +23,10 @@ impl Connection {
         let path = paths.path_mut();
         let carries_data =
             path.carries_data(|| datagrams.wants_to_send() || streams.wants_to_send());
-        if !carries_data || !self.handshake.is_confirmed() || self.probes != [0; 3] {
+        if !carries_data || !self.handshake.is_confirmed() || self.spaces.is_probing() {
             return None;
         }
-        let size = path.poll_mtu_probe(now, self.recovery.bytes_in_flight())?;
+        let size = path.poll_mtu_probe(now, self.spaces.recovery().bytes_in_flight())?;
         let room = buffer.get_mut(..usize::from(size))?;
         let mut building = Building::new(room, Permit::All);
         let shim = self.reserve_shim(now, None, &mut building.w);

@@ -2,7 +2,7 @@
 
 use super::keys::{OpenedPacket, Unopened};
 use super::paths::{ShimPrefix, strip};
-use super::{Connection, ConnectionError, Received, of, parameters};
+use super::{Connection, ConnectionError, Received, parameters};
 use crate::Instant;
 use crate::cid::LOCAL_ID_LEN;
 use crate::crypto::ResetToken;
@@ -36,7 +36,8 @@ impl Connection {
         // Opening a packet destroys it, and a stateless reset looks like one.
         let reset = ResetToken::at_end_of(datagram);
         if self.paths.on_datagram(&received, bytes as u64) {
-            self.recovery.set_amplification_blocked(now, false);
+            let recovery = self.spaces.recovery_mut();
+            recovery.set_amplification_blocked(now, false);
         }
         let (prefix, mut rest) = if self.paths.path().feedback().offered() {
             strip(datagram)
@@ -84,7 +85,8 @@ impl Connection {
             rest = behind;
         }
         if opened_any {
-            self.lifecycle.on_datagram(now, self.recovery.rtt().min());
+            self.lifecycle
+                .on_datagram(now, self.spaces.recovery().rtt().min());
             self.stats.datagrams_received += 1;
             self.stats.bytes_received += bytes as u64;
         } else if let Some(token) = reset
@@ -167,8 +169,7 @@ impl Connection {
             return Err(Unopened::Dropped);
         }
         let pto = self.pto();
-        let expected = of(&mut self.received, found.ty.space()).expected();
-        self.keys.open(now, pto, expected, found, packet)
+        self.spaces.open(now, pto, found, packet)
     }
 
     /// Long headers must keep the source id of the first (RFC 9000 §7.2).
@@ -196,7 +197,7 @@ impl Connection {
                 "reserved bits of a packet header are set",
             ));
         }
-        if of(&mut self.received, space).is_duplicate(opened.number) {
+        if self.spaces.received(space).is_duplicate(opened.number) {
             self.stats.packets_duplicate += 1;
             return Ok(());
         }
@@ -262,11 +263,10 @@ impl Connection {
         self.parameters.seen.retry_source = Some(retry.scid);
         self.parameters.token = token.to_vec();
         self.control.remote_ids.set_first(retry.scid);
-        self.keys.initial = Some(
-            self.initial_crypto
-                .initial_keys(retry.scid.as_slice(), self.side),
-        );
-        self.recovery.drain(now, SpaceId::Initial, |_, _| {});
+        let keys = self
+            .initial_crypto
+            .initial_keys(retry.scid.as_slice(), self.side);
+        self.spaces.on_retry(now, keys);
         self.handshake.resend(SpaceId::Initial);
         self.resend_early_data(now);
     }

@@ -3,7 +3,7 @@
 use super::refused::Refused;
 use crate::ack::{AckDelay, ReceivedRanges};
 use crate::path::EcnReceived;
-use crate::wire::frame::ack;
+use crate::wire::frame::{AckFrequency, ack};
 use crate::wire::{SpaceId, Writer};
 use crate::{Duration, Ecn, Instant};
 
@@ -36,7 +36,7 @@ const ASKS: u64 = u64::MAX;
 pub(super) struct Received {
     ranges: ReceivedRanges,
     refused: Refused,
-    pub(super) delay: AckDelay,
+    delay: AckDelay,
     ecn: EcnReceived,
     /// Ranges that began since the last ACK frame.
     begun: usize,
@@ -79,6 +79,23 @@ impl Received {
             answer: 0,
             written_at: None,
         }
+    }
+
+    /// True if an ACK is due.
+    #[inline]
+    pub(super) fn due(&self, now: Instant) -> bool {
+        self.delay.due(now)
+    }
+
+    /// When one is due.
+    #[inline]
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        self.delay.deadline()
+    }
+
+    /// The peer asks for ACKs in another rhythm.
+    pub(super) fn on_ack_frequency(&mut self, now: Instant, frame: &AckFrequency) {
+        self.delay.on_ack_frequency(now, frame);
     }
 
     /// One more than the largest number opened: what packet numbers are expanded by.

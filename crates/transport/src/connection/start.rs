@@ -7,16 +7,15 @@ use super::Connection;
 use super::bounds::Bounds;
 use super::control::Control;
 use super::handshake::Handshake;
-use super::keys::LevelKeys;
 use super::lifecycle::Lifecycle;
 use super::outbox::Outbox;
 use super::parameters::{self, Parameters, ServerIds};
 use super::paths::Paths;
-use super::received::Received;
+use super::spaces::PacketSpaces;
 use super::stats::Stats;
 use super::timers::{Timer, Timers};
 use super::zero_rtt::ZeroRtt;
-use crate::ack::AckRequest;
+use crate::Instant;
 use crate::cid::{LocalIds, RemoteIds, fresh_id};
 use crate::config::TransportConfig;
 use crate::crypto::{
@@ -24,11 +23,9 @@ use crate::crypto::{
     SharedEndpointKey, Side, StartError,
 };
 use crate::datagrams::Datagrams;
-use crate::recovery::Recovery;
 use crate::streams::Streams;
 use crate::wire::transport_parameters::HandshakeIds;
-use crate::wire::{ConnectionId, SpaceId, TransportError};
-use crate::{Duration, Instant};
+use crate::wire::{ConnectionId, TransportError};
 
 /// What a client begins with.
 #[derive(Debug)]
@@ -218,10 +215,6 @@ impl Connection {
         let Parts { side, config, .. } = parts;
         let mut random = parts.random;
         let max_ack_delay = config.max_ack_delay.min(parameters::MAX_ACK_DELAY);
-        let keys = LevelKeys {
-            initial: Some(parts.initial_keys),
-            ..LevelKeys::default()
-        };
         let remote_ids = RemoteIds::new(parts.remote_id, config.active_connection_id_limit);
         let mut timers = Timers::default();
         timers.on_poll(now);
@@ -235,29 +228,27 @@ impl Connection {
             parts.local_id,
             parts.validated,
         );
-        let mut recovery = Recovery::new(side.is_client(), now);
         let idle_timeout = parameters::idle_timeout(&config);
-        recovery.set_idle_timeout(idle_timeout);
+        let spaces = PacketSpaces::new(
+            now,
+            side.is_client(),
+            parts.initial_keys,
+            &config,
+            (max_ack_delay, idle_timeout),
+            &mut random,
+        );
         Box::new(Self {
             side,
             handshake: Handshake::new(parts.session),
             initial_crypto: parts.initial,
-            keys,
             parameters: parts.parameters,
-            recovery,
-            received: SpaceId::ALL
-                .map(|space| Received::new(space, max_ack_delay, config.max_ack_ranges)),
-            // Until its parameters are known, the peer may delay by the default (RFC 9000 §18.2).
-            ack_request: AckRequest::new(Duration::from_millis(25), None),
+            spaces,
             streams: Streams::new(side, config.streams),
             datagrams: Datagrams::new(config.datagrams),
             control: Control::new(parts.local_id, LocalIds::new(parts.local_id), remote_ids),
             paths,
             early: Default::default(),
             zero_rtt,
-            probes: [0; 3],
-            probed: (SpaceId::Initial, false),
-            skip_number: random.below(100) + 1,
             lifecycle: Lifecycle::new(idle_timeout, config.keep_alive),
             timers,
             bounds: Bounds::new(now),

@@ -3,7 +3,7 @@
 use super::bounds::Bound;
 use super::building::{Building, Contents, MIN_PACKET_ROOM, Permit};
 use super::paths::{Admission, Allowance, OffPathFrame, Path};
-use super::{Connection, Timer, Transmit, of};
+use super::{Connection, Timer, Transmit};
 use crate::wire::SpaceId;
 use crate::wire::Writer;
 use crate::{Ecn, Instant};
@@ -94,17 +94,18 @@ impl Connection {
     }
 
     pub(super) fn datagram_limit(&self) -> u16 {
-        if self.probes == [0; 3] {
+        if !self.spaces.is_probing() {
             self.mtu()
         } else {
-            self.paths.path().probe_limit(self.recovery.pto_count())
+            let count = self.spaces.recovery().pto_count();
+            self.paths.path().probe_limit(count)
         }
     }
 
     /// What the amplification limit makes of a datagram of `size` bytes (RFC 9000 §8.1). `None`: it
     /// forbids it.
     fn limited_size(&mut self, now: Instant, size: usize) -> Option<usize> {
-        let probes = self.probes != [0; 3];
+        let probes = self.spaces.is_probing();
         let least = Path::least_challenge(self.control.remote_ids.current().id.len());
         let full = self.paths.full_datagram();
         let path = self.paths.path();
@@ -112,7 +113,8 @@ impl Connection {
             Allowance::Bytes(size) => Some(size),
             Allowance::Nothing => None,
             Allowance::Blocked => {
-                self.recovery.set_amplification_blocked(now, true);
+                let recovery = self.spaces.recovery_mut();
+                recovery.set_amplification_blocked(now, true);
                 None
             }
         }
@@ -121,7 +123,7 @@ impl Connection {
     /// A PATH_RESPONSE over the path that the peer probes, or a PATH_CHALLENGE over the one that
     /// was left.
     fn transmit_off_path(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        if !self.keys.has(SpaceId::Data) {
+        if !self.spaces.keys().has(SpaceId::Data) {
             return None;
         }
         let response = self.paths.poll_response(&mut self.control.remote_ids);
@@ -172,13 +174,9 @@ impl Connection {
         if self.streams.prepare(now) {
             self.ask_for_refused(now);
         }
-        if let Some(keys) = &mut self.keys.one_rtt
-            && keys.wants_update(now)
-            && keys.begin_update(now)
-        {
-            self.stats.key_updates += 1;
-        }
-        if self.recovery.bytes_in_flight() == 0
+        let renewed = self.spaces.keys_mut().renew(now);
+        self.stats.key_updates += u64::from(renewed);
+        if self.spaces.recovery().bytes_in_flight() == 0
             && self.has_data()
             && self.paths.path_mut().restart(now)
         {
@@ -190,7 +188,7 @@ impl Connection {
     /// that it sent later: it is asked for one.
     #[cold]
     fn ask_for_refused(&mut self, now: Instant) {
-        let received = of(&mut self.received, SpaceId::Data);
+        let received = self.spaces.received_mut(SpaceId::Data);
         if !received.hides_refusals() {
             return;
         }
@@ -200,7 +198,7 @@ impl Connection {
 
     /// The peer is to send a packet at once.
     pub(super) fn ask_for_packet(&mut self) {
-        self.control.ping |= !self.ack_request.ask_at_once();
+        self.control.ping |= !self.spaces.ask_at_once();
     }
 
     /// What the window and the pacer allow a datagram of `size` bytes.
@@ -212,15 +210,15 @@ impl Connection {
         // A client's challenge does not wait either: an outage leaves the window full, and the path
         // may answer again. Each attempt sends three at most. A server's waits, for its peer
         // decides how often there is one.
-        if self.probes != [0; 3]
+        if self.spaces.is_probing()
             || self.side.is_client() && self.paths.path().wants_challenge(now)
             || handshake
                 .iter()
-                .any(|&space| self.keys.has(space) && self.handshake.can_send(space))
+                .any(|&space| self.spaces.keys().has(space) && self.handshake.can_send(space))
         {
             return Permit::All;
         }
-        let in_flight = self.recovery.bytes_in_flight();
+        let in_flight = self.spaces.recovery().bytes_in_flight();
         match self.paths.path_mut().admits(now, size as u64, in_flight) {
             Admission::Now => Permit::All,
             Admission::WindowFull => Permit::AcksOnly,
@@ -235,14 +233,14 @@ impl Connection {
     fn wants(&mut self, now: Instant, space: SpaceId, permit: Permit) -> bool {
         let may = match space {
             SpaceId::Data => self.may_send_data(),
-            space => self.keys.has(space),
+            space => self.spaces.keys().has(space),
         };
         if !may {
             return false;
         }
-        of(&mut self.received, space).delay.due(now)
+        self.spaces.received(space).due(now)
             || (permit == Permit::All
-                && (*of(&mut self.probes, space) > 0
+                && (self.spaces.probes(space)
                     || self.handshake.can_send(space)
                     || (space == SpaceId::Data && self.wants_data(now))))
     }
@@ -251,7 +249,7 @@ impl Connection {
     pub(super) fn wants_data(&mut self, now: Instant) -> bool {
         self.has_data()
             || self.control.is_due()
-            || (self.is_complete() && self.ack_request.immediate_due())
+            || (self.is_complete() && self.spaces.immediate_due())
             || self.paths.path().wants_frames(now)
     }
 
@@ -282,7 +280,7 @@ impl Connection {
             && (self.is_complete()
                 || !(initial || handshake)
                 || self.streams.wants_to_send()
-                || self.received(SpaceId::Data).delay.due(now));
+                || self.spaces.received(SpaceId::Data).due(now));
         let mut building = Building::new(room, permit);
         if initial {
             self.packet(now, SpaceId::Initial, &mut building, handshake || data);
@@ -310,9 +308,9 @@ impl Connection {
     fn note_bound(&mut self, now: Instant) {
         let limit = self.limit();
         if limit == pathmark_cc::Limit::Window && self.is_complete() {
-            self.recovery.note_window_limited();
+            self.spaces.recovery_mut().note_window_limited();
         } else {
-            self.recovery.note_not_window_limited();
+            self.spaces.recovery_mut().note_not_window_limited();
         }
         let explicit = self.paths.path().metrics().explicit;
         let opening = self.streams.waits_to_open();

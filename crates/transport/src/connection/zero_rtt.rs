@@ -11,8 +11,8 @@
 use pathmark_shim::frame::declared_len;
 
 use super::early::Early;
-use super::keys::ZeroRttKeys;
-use super::{Connection, Received, Recovered, parameters};
+use super::spaces::PacketSpaces;
+use super::{Connection, Received, parameters};
 use crate::Instant;
 use crate::cid::LOCAL_ID_LEN;
 use crate::crypto::Side;
@@ -121,8 +121,8 @@ impl Connection {
     #[inline]
     pub(super) fn may_send_data(&self) -> bool {
         self.is_complete()
-            || self.keys.zero_rtt.is_some()
-                && (self.side.is_client() || self.keys.one_rtt.is_some())
+            || self.spaces.keys().has_early()
+                && (self.side.is_client() || self.spaces.keys().has(SpaceId::Data))
     }
 
     /// Client, at its start: if it resumes a session that allows early data, that may be sent from
@@ -144,7 +144,7 @@ impl Connection {
         let limits = EarlyLimits::from(&remembered);
         self.streams
             .set_peer_limits(parameters::early_limits(&limits));
-        self.keys.zero_rtt = Some(ZeroRttKeys::new(keys));
+        self.spaces.keys_mut().set_early(keys);
         self.zero_rtt.remembered = Some(Box::new(limits));
         self.zero_rtt.state = EarlyData::Offered;
     }
@@ -159,7 +159,7 @@ impl Connection {
         else {
             return Ok(());
         };
-        self.keys.zero_rtt = None;
+        self.spaces.keys_mut().discard_early();
         if self.handshake.session().early_data_accepted() {
             self.zero_rtt.state = EarlyData::Accepted;
             if EarlyLimits::from(peer).include(&remembered) {
@@ -175,7 +175,7 @@ impl Connection {
             self.datagrams.drop_unsent();
         }
         self.zero_rtt.state = EarlyData::Refused;
-        self.zero_rtt.refused_below = self.recovery.space(SpaceId::Data).sent().next_number();
+        self.zero_rtt.refused_below = self.spaces.next_number();
         self.take_back_early_data(now);
         self.paths.path_mut().feedback_mut().remember(None);
         self.streams.start_over(limits);
@@ -185,7 +185,7 @@ impl Connection {
     /// Client: after a Retry, early data goes to the server once more; it has not seen any (RFC
     /// 9000 §17.2.5.3).
     pub(super) fn resend_early_data(&mut self, now: Instant) {
-        if self.keys.zero_rtt.is_some() {
+        if self.spaces.keys().has_early() {
             self.take_back_early_data(now);
         }
     }
@@ -193,44 +193,47 @@ impl Connection {
     /// Nothing acknowledges what was sent of the Data space so far: its frames are due again.
     fn take_back_early_data(&mut self, now: Instant) {
         let Self {
-            recovery,
+            spaces,
             streams,
             control,
             paths,
             ..
         } = self;
-        recovery.drain(now, SpaceId::Data, |number, packet| {
-            if packet.probe == Probe::Question {
-                paths.path_mut().on_question_lost(now, number);
-            }
-            streams.on_lost(&packet.frames.streams);
-            for frame in packet.frames.control() {
-                control.on_lost(*frame);
-            }
-        });
+        spaces
+            .recovery_mut()
+            .drain(now, SpaceId::Data, |number, packet| {
+                if packet.probe == Probe::Question {
+                    paths.path_mut().on_question_lost(now, number);
+                }
+                streams.on_lost(&packet.frames.streams);
+                for frame in packet.frames.control() {
+                    control.on_lost(*frame);
+                }
+            });
     }
 
     /// Client: a probe timeout of the handshake. What was lost with its packets is best sent again
     /// with the probes (RFC 9002 §6.2.4).
     pub(super) fn repeat_early_data(&mut self) {
-        if self.side.is_server() || self.keys.zero_rtt.is_none() {
+        if self.side.is_server() || !self.spaces.keys().has_early() {
             return;
         }
-        let sent = self.recovery.space(SpaceId::Data).sent().iter();
+        let data = self.spaces.recovery().space(SpaceId::Data);
+        let sent = data.sent().iter();
         let oldest = sent.filter(|(_, packet)| packet.ack_eliciting);
-        for (_, packet) in oldest.take(usize::from(Recovered::PROBES)) {
+        for (_, packet) in oldest.take(PacketSpaces::PROBES) {
             self.streams.on_lost(&packet.frames.streams);
         }
     }
 
     /// Server: once the ClientHello is read, it is known whether early data is taken.
     pub(super) fn take_early_keys(&mut self) {
-        if !self.zero_rtt.undecided || self.keys.handshake.is_none() {
+        if !self.zero_rtt.undecided || !self.spaces.keys().has(SpaceId::Handshake) {
             return;
         }
         self.zero_rtt.undecided = false;
         if let Some(keys) = self.handshake.session().zero_rtt_keys() {
-            self.keys.zero_rtt = Some(ZeroRttKeys::new(keys));
+            self.spaces.keys_mut().set_early(keys);
             self.zero_rtt.state = EarlyData::Accepted;
         }
     }
@@ -239,13 +242,6 @@ impl Connection {
     /// come (RFC 9001 §4.9.3).
     pub(super) fn end_early_data(&mut self, now: Instant) {
         let drop_at = now + self.pto().saturating_mul(3);
-        if let Some(keys) = &mut self.keys.zero_rtt {
-            keys.drop_at = Some(drop_at);
-        }
-    }
-
-    /// When they go.
-    pub(super) fn early_keys_go(&self) -> Option<Instant> {
-        self.keys.zero_rtt.as_ref()?.drop_at
+        self.spaces.keys_mut().end_early(drop_at);
     }
 }

@@ -150,7 +150,7 @@ fn acks_to_a_peer_that_acknowledges_nothing_do_not_pile_up() {
             &frames(&[Frame::Ping; 200]),
         );
         pair.run(Duration::from_millis(1));
-        let recovery = &pair.server.get().recovery;
+        let recovery = pair.server.get().spaces.recovery();
         most = most.max(recovery.space(SpaceId::Data).sent().span());
     }
     let after = pair.server.get().stats();

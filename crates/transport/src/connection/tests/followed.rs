@@ -101,7 +101,11 @@ fn a_client_that_repeats_probing_frames_alone_is_followed() {
     pair.client.address = "10.0.0.1:2000".parse().unwrap();
     pair.run(Duration::from_secs(5));
     assert_eq!(pair.server.get().remote_address(), pair.client.address);
-    assert_eq!(pair.client.get().recovery.pto_count(), 0, "it was answered");
+    assert_eq!(
+        pair.client.get().spaces.recovery().pto_count(),
+        0,
+        "it was answered"
+    );
 }
 
 /// An address that was left, and is not seen to get anything any more, is known for a minute from

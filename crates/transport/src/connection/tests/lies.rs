@@ -46,7 +46,7 @@ fn claim(pair: &mut Pair, epoch: u64, packets: u64, bytes: u64, time: u32) {
 
 /// The number of the client's next packet.
 fn next(pair: &mut Pair) -> u64 {
-    let recovery = &mut pair.client.get().recovery;
+    let recovery = pair.client.get().spaces.recovery_mut();
     recovery.space(SpaceId::Data).sent().next_number()
 }
 

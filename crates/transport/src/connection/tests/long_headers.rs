@@ -309,7 +309,7 @@ fn a_close_with_a_long_token_is_still_one_that_an_initial_may_hold() {
         let mut pair = answered();
         let client = pair.client.get();
         client.parameters.token = vec![7; token];
-        client.keys.handshake = None;
+        client.spaces.keys_mut().discard(SpaceId::Handshake);
         let code = TransportErrorCode::INTERNAL_ERROR;
         let error = crate::wire::TransportError::new(code, "x".repeat(300));
         client.fail(pair.now, error);

@@ -27,7 +27,12 @@ fn say(pair: &mut Pair, payload: &[u8]) {
 /// The number of the server's next packet.
 fn next_number(pair: &mut Pair) -> u64 {
     let server = pair.server.get();
-    server.recovery.space(SpaceId::Data).sent().next_number()
+    server
+        .spaces
+        .recovery()
+        .space(SpaceId::Data)
+        .sent()
+        .next_number()
 }
 
 /// A pair whose client acknowledged one packet `seconds` late, and was there all the time.
@@ -58,7 +63,7 @@ fn a_late_answer_makes_no_connection_last() {
     assert_eq!(pair.server.error(), None, "it lived");
     pair.client.connection = None;
     let begun = pair.now;
-    let pto = pair.server.get().recovery.pto();
+    let pto = pair.server.get().spaces.recovery().pto();
     pair.run_until(Duration::from_secs(100_000), |pair| {
         pair.server.error() == Some(ConnectionError::TimedOut)
     });
@@ -136,8 +141,8 @@ fn a_slow_path_outlives_a_short_idle_timeout() {
         pair.run(Duration::from_secs(3));
         assert_eq!((pair.client.error(), pair.server.error()), (None, None));
         let client = pair.client.get();
-        assert!(client.recovery.pto() > Duration::from_millis(1500));
-        assert_eq!(client.pto(), client.recovery.pto());
+        assert!(client.spaces.recovery().pto() > Duration::from_millis(1500));
+        assert_eq!(client.pto(), client.spaces.recovery().pto());
         client.ping();
     }
 }

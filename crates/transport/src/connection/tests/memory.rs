@@ -383,7 +383,11 @@ pub(super) fn every_second_number(pair: &mut Pair, count: u64) {
 }
 
 pub(super) fn room_for_ranges(pair: &mut Pair) -> usize {
-    pair.server.get().received(SpaceId::Data).room_for_ranges()
+    pair.server
+        .get()
+        .spaces
+        .received(SpaceId::Data)
+        .room_for_ranges()
 }
 
 /// Ranges of packet numbers come out of the same memory, and go back to it.

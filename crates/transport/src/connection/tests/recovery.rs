@@ -145,13 +145,13 @@ fn probes_do_not_leave_together() {
     let timeouts = pair.client.get().stats().probe_timeouts;
     let (pto, period) = (
         pair.client.get().pto(),
-        pair.client.get().recovery.probe_period(),
+        pair.client.get().spaces.recovery().probe_period(),
     );
     let left = leave_while_lost(&mut pair, pto + Duration::from_micros(1));
     let id = pair.client.get().streams().open(Dir::Uni).unwrap();
     pair.client.get().streams().write(id, &[1; 100]).unwrap();
     assert!(pair.run_until(Duration::from_secs(2), |p| {
-        p.client.get().recovery.bytes_in_flight() == 0 && !left.borrow().is_empty()
+        p.client.get().spaces.recovery().bytes_in_flight() == 0 && !left.borrow().is_empty()
     }));
     // The next timeout would come two periods after a probe.
     assert_eq!(*left.borrow(), [Duration::ZERO, pto, pto + period / 8]);

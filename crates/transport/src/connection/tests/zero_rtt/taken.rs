@@ -43,8 +43,8 @@ fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip(
     assert_eq!(client.packets_lost + server.packets_lost, 0);
     assert!(pair.client.get().handshake_data().resumed);
     // Its keys are gone by now on both sides.
-    assert!(pair.client.get().keys.zero_rtt.is_none());
-    assert!(pair.server.get().keys.zero_rtt.is_none());
+    assert!(!pair.client.get().spaces.keys().has_early());
+    assert!(!pair.server.get().spaces.keys().has_early());
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_retry_sends_early_data_once_more_under_new_numbers() {
     pair.connect();
     let next = |pair: &mut Pair| {
         let client = pair.client.get();
-        let data = client.recovery.space(crate::wire::SpaceId::Data);
+        let data = client.spaces.recovery().space(crate::wire::SpaceId::Data);
         data.sent().next_number()
     };
     assert!(next(&mut pair) > 2 * before);

@@ -1,0 +1,402 @@
+//! The packet number spaces: keys, packets sent and received in each, and the probes that they owe.
+
+use super::carried::Carried;
+use super::keys::{LevelKeys, OpenedPacket, Unopened};
+use super::probes::Probes;
+use super::received::Received;
+use crate::ack::AckRequest;
+use crate::config::TransportConfig;
+use crate::crypto::{KeyChange, Keys, Random};
+use crate::recovery::{Probe, Recovery, SentPacket};
+use crate::wire::frame::{Ack, types};
+use crate::wire::packet::{Protected, TruncatedNumber};
+use crate::wire::{Frame, SpaceId, TransportError, TransportErrorCode, Writer};
+use crate::{Duration, Instant};
+
+/// The second probe leaves after this share of the time until the next probe timeout. A queue that
+/// is full drops packets that come at once both or none; RFC 9002 §6.2.4 does not say when the
+/// second is sent.
+const SECOND_PROBE: u32 = 16;
+
+/// The packet number to be left out after `number`: any of as many as were sent, so that no peer
+/// can guess it. Gaps come about twice as far apart each time: found early, and cost little.
+fn next_skipped(number: u64, random: &mut Random) -> u64 {
+    number + 1 + random.below(number.max(64))
+}
+
+/// All packet number spaces of a connection.
+#[derive(Debug)]
+pub(super) struct PacketSpaces {
+    keys: LevelKeys,
+    recovery: Recovery<Carried>,
+    received: [Received; 3],
+    ack_request: AckRequest,
+    probes: Probes,
+    /// Packet number to be left out next, so that a peer that acknowledges what it has not seen is
+    /// caught.
+    skip_number: u64,
+}
+
+#[inline]
+const fn of<T>(spaces: &[T; 3], space: SpaceId) -> &T {
+    let [initial, handshake, data] = spaces;
+    match space {
+        SpaceId::Initial => initial,
+        SpaceId::Handshake => handshake,
+        SpaceId::Data => data,
+    }
+}
+
+#[inline]
+const fn of_mut<T>(spaces: &mut [T; 3], space: SpaceId) -> &mut T {
+    let [initial, handshake, data] = spaces;
+    match space {
+        SpaceId::Initial => initial,
+        SpaceId::Handshake => handshake,
+        SpaceId::Data => data,
+    }
+}
+
+impl PacketSpaces {
+    /// Packets of the Data space whose frames the probes of one timeout repeat.
+    pub(super) const PROBES: usize = Recovery::<Carried>::PROBES as usize;
+
+    /// No packet was sent or received. `initial`: keys of Initial packets. The first number that is
+    /// left out follows from `random`.
+    pub(super) fn new(
+        now: Instant,
+        is_client: bool,
+        initial: Keys,
+        config: &TransportConfig,
+        (max_ack_delay, idle_timeout): (Duration, Option<Duration>),
+        random: &mut Random,
+    ) -> Self {
+        let mut recovery = Recovery::new(is_client, now);
+        recovery.set_idle_timeout(idle_timeout);
+        Self {
+            keys: LevelKeys::new(initial),
+            recovery,
+            received: SpaceId::ALL
+                .map(|space| Received::new(space, max_ack_delay, config.max_ack_ranges)),
+            // Until its parameters are known, the peer may delay by the default (RFC 9000 §18.2).
+            ack_request: AckRequest::new(Duration::from_millis(25), None),
+            probes: Probes::new(),
+            skip_number: random.below(100) + 1,
+        }
+    }
+
+    #[inline]
+    pub(super) const fn keys(&self) -> &LevelKeys {
+        &self.keys
+    }
+
+    #[inline]
+    pub(super) const fn keys_mut(&mut self) -> &mut LevelKeys {
+        &mut self.keys
+    }
+
+    #[inline]
+    pub(super) const fn recovery(&self) -> &Recovery<Carried> {
+        &self.recovery
+    }
+
+    #[inline]
+    pub(super) const fn recovery_mut(&mut self) -> &mut Recovery<Carried> {
+        &mut self.recovery
+    }
+
+    /// What arrived in `space`.
+    #[inline]
+    pub(super) const fn received(&self, space: SpaceId) -> &Received {
+        of(&self.received, space)
+    }
+
+    #[inline]
+    pub(super) const fn received_mut(&mut self, space: SpaceId) -> &mut Received {
+        of_mut(&mut self.received, space)
+    }
+
+    /// Recovery on one hand, what the fate of a packet of `space` matters to on the other.
+    #[inline]
+    pub(super) const fn split(
+        &mut self,
+        space: SpaceId,
+    ) -> (&mut Recovery<Carried>, &mut Received, &mut AckRequest) {
+        let received = of_mut(&mut self.received, space);
+        (&mut self.recovery, received, &mut self.ack_request)
+    }
+
+    /// The session has new keys.
+    pub(super) fn install(&mut self, change: KeyChange, update_after: u64) {
+        if matches!(change, KeyChange::Handshake(_)) {
+            self.recovery.on_handshake_keys();
+        }
+        self.keys.install(change, update_after);
+    }
+
+    /// Keys of `space` go, with all that waits for them (RFC 9001 §4.9). False if they have gone.
+    pub(super) fn discard(&mut self, now: Instant, space: SpaceId) -> bool {
+        let discards = self.keys.discard(space);
+        if discards {
+            self.probes.clear(space);
+            self.recovery.drain(now, space, |_, _| {});
+        }
+        discards
+    }
+
+    /// Client: Initial packets begin again, with these keys.
+    pub(super) fn on_retry(&mut self, now: Instant, initial: Keys) {
+        self.keys.replace_initial(initial);
+        self.recovery.drain(now, SpaceId::Initial, |_, _| {});
+    }
+
+    /// The handshake is confirmed (RFC 9001 §4.1.2).
+    pub(super) fn on_confirmed(&mut self) {
+        self.recovery.on_handshake_confirmed();
+        self.keys.on_confirmed();
+    }
+
+    /// How long the peer delays acknowledgements, and the least that it may be asked for.
+    pub(super) const fn on_peer_parameters(
+        &mut self,
+        max_ack_delay: Duration,
+        min_ack_delay: Option<Duration>,
+    ) {
+        self.ack_request = AckRequest::new(max_ack_delay, min_ack_delay);
+        self.recovery.set_max_ack_delay(max_ack_delay);
+    }
+
+    /// Opens a packet in place.
+    #[inline]
+    pub(super) fn open(
+        &mut self,
+        now: Instant,
+        pto: Duration,
+        found: &Protected,
+        packet: &mut [u8],
+    ) -> Result<OpenedPacket, Unopened> {
+        let expected = self.received(found.ty.space()).expected();
+        self.keys.open(now, pto, expected, found, packet)
+    }
+
+    /// The number of the next packet of the Data space, as if none were left out.
+    #[inline]
+    pub(super) fn next_number(&self) -> u64 {
+        self.recovery.space(SpaceId::Data).sent().next_number()
+    }
+
+    /// The number of the next packet, and its form in a header.
+    #[inline]
+    pub(super) fn number(&self, space: SpaceId) -> (u64, TruncatedNumber) {
+        let detector = self.recovery.space(space);
+        let mut full = detector.sent().next_number();
+        if space == SpaceId::Data && full == self.skip_number {
+            full += 1;
+        }
+        (full, TruncatedNumber::new(full, detector.largest_acked()))
+    }
+
+    /// Packet `number` left.
+    #[inline]
+    pub(super) fn on_sent(
+        &mut self,
+        space: SpaceId,
+        number: u64,
+        packet: SentPacket<Carried>,
+        random: &mut Random,
+    ) {
+        if space == SpaceId::Data && number > self.skip_number {
+            self.skip_number = next_skipped(number, random);
+        }
+        if packet.ack_eliciting {
+            self.probes.clear(space);
+        }
+        self.recovery.on_sent(space, number, packet);
+    }
+
+    /// An ACK frame arrived in a packet that was sealed with keys of `generation`.
+    ///
+    /// # Errors
+    /// KEY_UPDATE_ERROR if the peer acknowledges packets under keys that it does not use.
+    #[inline]
+    pub(super) fn on_ack_frame(
+        &mut self,
+        space: SpaceId,
+        generation: u64,
+        ack: &Ack<'_>,
+    ) -> Result<(), TransportError> {
+        match space {
+            SpaceId::Initial => {}
+            // The server has validated our address (RFC 9002 §6.2.2.1).
+            SpaceId::Handshake => self.recovery.on_peer_validated(),
+            SpaceId::Data => self.keys.on_ack(ack.largest, generation).map_err(|error| {
+                TransportError::new(TransportErrorCode::KEY_UPDATE_ERROR, error.to_string())
+                    .in_frame(types::ACK)
+            })?,
+        }
+        Ok(())
+    }
+
+    /// An ACK frame was dealt with: after an answer no probe is wanted.
+    #[inline]
+    pub(super) const fn after_ack(&mut self) {
+        if self.recovery.pto_count() == 0 {
+            self.probes.clear_all();
+        }
+    }
+
+    /// An ACK frame of the Data space was dealt with: what the peer was asked for may hold now.
+    #[inline]
+    pub(super) const fn after_data_ack(&mut self) {
+        self.recovery
+            .set_max_ack_delay(self.ack_request.max_ack_delay());
+    }
+
+    /// The peer is to acknowledge at once. False if it cannot be asked.
+    pub(super) const fn ask_at_once(&mut self) -> bool {
+        self.ack_request.ask_at_once()
+    }
+
+    /// True if an IMMEDIATE_ACK frame is due.
+    #[inline]
+    pub(super) const fn immediate_due(&self) -> bool {
+        self.ack_request.immediate_due()
+    }
+
+    /// IMMEDIATE_ACK, if it is due, and ACK_FREQUENCY, when what is wanted has changed; its
+    /// sequence number. `interval`: over which routers measure; `window`: in datagrams.
+    pub(super) fn write_ack_request(
+        &mut self,
+        now: Instant,
+        interval: Option<Duration>,
+        window: u64,
+        w: &mut Writer<'_>,
+    ) -> Option<u64> {
+        if self.ack_request.immediate_due() && Frame::ImmediateAck.encode(w).is_ok() {
+            self.ack_request.on_immediate_written();
+        }
+        let threshold = self.recovery.space(SpaceId::Data).reordering().packets();
+        let srtt = self.recovery.rtt().srtt();
+        let frequency = self
+            .ack_request
+            .poll(now, srtt, interval, window, threshold)?;
+        let sequence = frequency.sequence;
+        let written = Frame::AckFrequency(frequency).encode(w).is_ok();
+        if !written {
+            self.ack_request.on_lost(sequence);
+        }
+        self.after_data_ack();
+        written.then_some(sequence)
+    }
+
+    /// True if any space owes a probe.
+    #[inline]
+    pub(super) fn is_probing(&self) -> bool {
+        self.probes.any()
+    }
+
+    /// True if `space` owes a probe.
+    #[inline]
+    pub(super) const fn probes(&self, space: SpaceId) -> bool {
+        self.probes.is_due(space)
+    }
+
+    /// Which of two probes is to leave, if one is: 0 or 1. One of them has no shim.
+    #[inline]
+    pub(super) fn probe_index(&self, space: SpaceId) -> Option<u8> {
+        self.probes.index(space)
+    }
+
+    /// True if probes of the Data space leave, and others before them got no answer. New data may
+    /// be of no use to the peer: it waits for what comes first in a stream, say, and has no memory
+    /// for what is behind. So new data fills the first probes only.
+    #[inline]
+    pub(super) const fn probes_again(&self) -> bool {
+        self.probes.is_due(SpaceId::Data) && self.recovery.pto_count() > 1
+    }
+
+    /// A probe timeout fired in `space`, whose first probe is due. After how long the second is.
+    pub(super) fn begin_probes(&mut self, space: SpaceId) -> Duration {
+        self.probes.on_timeout(space);
+        self.recovery.probe_period() / SECOND_PROBE
+    }
+
+    /// The second probe is due if nothing has come back; its space. A datagram has `limit` bytes.
+    pub(super) fn second_probe(&mut self, limit: u16) -> Option<SpaceId> {
+        if self.recovery.pto_count() == 0 {
+            return None;
+        }
+        let space = self.recovery.probe_space()?;
+        if !self.probes.on_second(space) {
+            return None;
+        }
+        if space != SpaceId::Data
+            && let Some(other) = self.same_datagram(space, limit)
+        {
+            self.probes.add(other);
+        }
+        Some(space)
+    }
+
+    /// The other packet number space of the handshake, if what is missing of both fits into one
+    /// datagram, as it did when it was sent first (RFC 9002 §6.2.4).
+    fn same_datagram(&self, space: SpaceId, limit: u16) -> Option<SpaceId> {
+        let other = match space {
+            SpaceId::Initial => SpaceId::Handshake,
+            _ => SpaceId::Initial,
+        };
+        if !self.keys.has(other) {
+            return None;
+        }
+        let size = |space| self.repeatable(space).next().map(|packet| packet.size);
+        let both = size(space)?.saturating_add(size(other)?);
+        (both <= limit).then_some(other)
+    }
+
+    /// Packets whose frames a probe may repeat, the oldest first: of a handshake only those with
+    /// CRYPTO frames.
+    pub(super) fn repeatable(&self, space: SpaceId) -> impl Iterator<Item = &SentPacket<Carried>> {
+        let counts = move |packet: &&SentPacket<Carried>| match space {
+            SpaceId::Data => packet.ack_eliciting && packet.probe != Probe::Mtu,
+            SpaceId::Initial | SpaceId::Handshake => !packet.frames.crypto().is_empty(),
+        };
+        let sent = self.recovery.space(space).sent().iter();
+        sent.map(|(_, packet)| packet).filter(counts)
+    }
+
+    /// Packets of the handshake whose CRYPTO frames may be repeated without a probe timeout: all
+    /// that are older than a round trip, once for a round trip; the oldest otherwise.
+    pub(super) fn overdue(
+        &self,
+        now: Instant,
+        space: SpaceId,
+    ) -> impl Iterator<Item = &SentPacket<Carried>> {
+        let rtt = self.recovery.rtt();
+        let (known, likely) = (rtt.srtt().unwrap_or_default(), rtt.srtt_or_initial());
+        let last = self.recovery.space(space).last_ack_eliciting();
+        let packets = match last.is_some_and(|at| at + likely < now) {
+            true => usize::MAX,
+            false => 1,
+        };
+        self.repeatable(space)
+            .filter(move |packet| packet.sent_at + known < now)
+            .take(packets)
+    }
+
+    /// When one of the spaces has something to do. Acknowledgements that could not be sent at
+    /// `polled_at` wait for something else.
+    pub(super) fn deadline(&self, polled_at: Instant) -> Option<Instant> {
+        let acks = SpaceId::ALL.into_iter().filter_map(|space| {
+            let at = self.received(space).deadline()?;
+            self.keys.has(space).then_some(at)
+        });
+        acks.filter(|at| *at > polled_at)
+            .chain(self.keys.deadline())
+            .chain(self.recovery.deadline())
+            .min()
+    }
+}
+
+#[cfg(test)]
+#[path = "spaces_tests.rs"]
+mod tests;
