@@ -29,7 +29,7 @@
 //! | `bottleneck` | a hop that limits the flow and announces nothing |
 //! | `quick_start` | rates to start with: both halves |
 //! | `cubiq`, `ada` | standard laws with such a start |
-//! | `supervise` | routers' law or standard law, and what the next law takes over |
+//! | `supervise` | the frame of senders that follow routers: their law, or a standard one |
 //! | `vcp`, `xcp` | the laws of VCP (with BISE and WLTE) and of XCP: sender and port |
 //! | `xcp_i` | XCP ports that look for clouds |
 //! | `auto` | the sender that follows the routers' protocol |
@@ -93,10 +93,9 @@ pub use standard::{
 pub use supervise::FallbackLaw;
 pub use vcp::{
     AiBase, AiGrowth, Bise, BiseParams, Draw, Interval, LinkRule, Load, Mark, Marking, Plain,
-    QueueFilter, VcpLink, VcpLinkParams, VcpParams, VcpSender, Wlte,
+    QueueFilter, VcpLink, VcpLinkParams, VcpParams, Wlte,
 };
 pub use xcp::{
-    CloudParams, ExactEstimate, WindowForm, XcpCapacity, XcpLink, XcpLinkParams, XcpLoss,
-    XcpParams, XcpSender,
+    CloudParams, ExactEstimate, WindowForm, XcpCapacity, XcpLink, XcpLinkParams, XcpLoss, XcpParams,
 };
 pub use xcp_i::{ReceiverClouds, XcpILink};

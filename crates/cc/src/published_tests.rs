@@ -35,7 +35,10 @@ fn lost(numbers: core::ops::RangeInclusive<u64>, last_sent: u64) -> Lost {
     Lost {
         bytes: packets * MTU,
         packets,
-        first_state: PacketState(*numbers.start()),
+        first_state: PacketState {
+            explicit: *numbers.start(),
+            ..PacketState::default()
+        },
         in_flight_before: 20 * MTU,
         ..crate::testing::lost(*numbers.end(), last_sent, ms(100))
     }

@@ -47,6 +47,17 @@ fn bbr_fills_a_long_path_with_and_without_loss() {
     }
 }
 
+/// A law that follows routers, where none answers and losses are random: its fallback's rate.
+#[test]
+fn the_fallback_fills_a_long_path_with_loss() {
+    let path = long_fat().loss(1e-2);
+    for law in ["auto", "xcp", "xcp-i", "vcp+bise+wlte"] {
+        let figures = alone(&path, &format!("{law}[fallback=bbr]"), 60);
+        let met = figures.expect().goodput_at_least("f", 76e6).met();
+        met.unwrap_or_else(|missed| panic!("{law}: {missed}"));
+    }
+}
+
 /// Neither starves the other, from a fifth of a BDP of buffer to four.
 #[test]
 fn bbr_and_cubic_share_a_queue() {

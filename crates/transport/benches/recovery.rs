@@ -57,7 +57,7 @@ impl Flow {
         self.now += self.gap;
         let packet = SentPacket {
             sent_at: self.now,
-            state: PacketState(0),
+            state: PacketState::default(),
             size: 1452,
             ack_eliciting: true,
             in_flight: true,

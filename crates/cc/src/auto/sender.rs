@@ -1,13 +1,12 @@
 //! The sender: one law at a time, and the choice between them.
 
 use super::judge::Judge;
-use crate::base::{Duration, Instant};
-use crate::law::{Acked, Controller, Limits, Lost, PacketState, Sent};
-use crate::metrics::Metrics;
-use crate::quick_start::Startable;
-use crate::signals::{Carrier, Explicit, Feedback, KnownPath, QuickStartRequest, Request, XcpForm};
-use crate::vcp::{VcpParams, VcpSender, Wlte};
-use crate::xcp::{XcpParams, XcpSender};
+use crate::base::{Duration, Instant, window};
+use crate::law::{Acked, Lost, Sent};
+use crate::signals::{Carrier, Explicit, Feedback, Request, XcpForm};
+use crate::supervise::{ExplicitLaw, FallbackLaw, LawSet, Path, Supervised, feed};
+use crate::vcp::{VcpLaw, VcpParams, Wlte};
+use crate::xcp::{self, XcpLaw, XcpParams};
 
 /// What the law is called while VCP's codes rule.
 const VCP: &str = "vcp+bise+wlte";
@@ -39,35 +38,19 @@ const PATIENCE_ROUNDS: u32 = 3;
 /// The law in charge.
 #[derive(Clone, Debug)]
 enum Law {
-    Xcp(XcpSender),
-    Vcp(VcpSender<Wlte>),
-}
-
-impl Law {
-    fn controller(&self) -> &(dyn Startable + 'static) {
-        match self {
-            Self::Xcp(law) => law,
-            Self::Vcp(law) => law,
-        }
-    }
-
-    fn controller_mut(&mut self) -> &mut (dyn Startable + 'static) {
-        match self {
-            Self::Xcp(law) => law,
-            Self::Vcp(law) => law,
-        }
-    }
+    Xcp(XcpLaw),
+    Vcp(VcpLaw<Wlte>),
 }
 
 /// A sender that follows the law of the port that bounds it.
+pub(crate) type AutoSender = Supervised<AutoLaw>;
+
+/// The law of the port that bounds the flow.
 #[derive(Clone, Debug)]
-pub(crate) struct AutoSender {
+pub(crate) struct AutoLaw {
     law: Law,
     initial_window: Option<u32>,
-    mtu: u64,
     judge: Judge,
-    srtt: Option<Duration>,
-    limits: Limits,
     /// Headers sent, modulo [`FULL_EVERY`].
     headers: u8,
     /// The time until which a recent loss counts.
@@ -86,16 +69,25 @@ pub(crate) struct AutoSender {
     fixed: bool,
 }
 
-impl AutoSender {
-    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes.
-    pub(crate) fn new(now: Instant, mtu: u16, initial_window: Option<u32>) -> Self {
-        Self {
-            law: Law::Xcp(XcpSender::new(now, mtu, xcp_params(initial_window))),
+impl Supervised<AutoLaw> {
+    /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes; where no router
+    /// answers, `fallback` rules.
+    pub(crate) fn new(
+        now: Instant,
+        mtu: u16,
+        initial_window: Option<u32>,
+        fallback: FallbackLaw,
+    ) -> Self {
+        let params = XcpParams {
+            fallback,
+            ..xcp_params(initial_window)
+        };
+        let path = xcp::path(now, mtu, &params);
+        let window = window::initial(path.mtu, initial_window);
+        let laws = AutoLaw {
+            law: Law::Xcp(XcpLaw::new(now, window, params)),
             initial_window,
-            mtu: u64::from(mtu.max(1)),
             judge: Judge::new(),
-            srtt: None,
-            limits: Limits::NONE,
             headers: 0,
             lossy_until: None,
             native: false,
@@ -104,32 +96,36 @@ impl AutoSender {
             starting_until: None,
             misunderstood: None,
             fixed: false,
-        }
+        };
+        Self::on(path, laws)
     }
+}
 
+impl AutoLaw {
     /// Changes to the other law, unless standard control rules because of a hop without feedback.
-    fn change(&mut self, now: Instant) {
+    fn change(&mut self, now: Instant, path: &mut Path) {
         let starting = self.starting_until.filter(|&until| now < until);
-        let next = match &mut self.law {
-            Law::Xcp(law) => law.leave(now).map(|left| {
-                let mut law = VcpSender::enter(VCP, now, vcp_params(self.initial_window), left);
+        let next = match &self.law {
+            Law::Xcp(law) => law.leave(now, path).map(|window| {
+                let params = vcp_params(self.initial_window);
+                let mut law = VcpLaw::enter(VCP, now, path, window, params);
                 if starting.is_some() {
-                    law.wait_for_measure(now, 2);
+                    law.wait_for_measure(now, path, 2);
                 }
                 Law::Vcp(law)
             }),
-            Law::Vcp(law) => law.leave().map(|left| {
-                let mut law = XcpSender::enter(now, xcp_params(self.initial_window), left);
+            Law::Vcp(law) => law.leave(path).map(|window| {
+                let params = xcp_params(self.initial_window);
+                let mut law = XcpLaw::enter(now, path, window, params);
                 if let Some(until) = starting {
                     law.keep_until(until);
                 }
-                law.on_limits(now, &self.limits);
                 Law::Xcp(law)
             }),
         };
         if let Some(next) = next {
             self.law = next;
-            self.judge.on_change(now, self.srtt.unwrap_or_default());
+            self.judge.on_change(now, path.smoothed.unwrap_or_default());
             self.misunderstood = None;
             self.fresh = self.native;
             self.native = false;
@@ -152,40 +148,21 @@ impl AutoSender {
 
     /// Feedback of the other protocol came: of packets from before a change, or the peer knows no
     /// other.
-    fn on_other(&mut self, now: Instant) {
-        match &mut self.law {
-            Law::Xcp(law) => law.is_fed(),
-            Law::Vcp(law) => law.is_fed(),
-        }
+    fn on_other(&mut self, now: Instant, path: &mut Path) {
+        path.note_feedback();
         let since = *self.misunderstood.get_or_insert(now);
-        let patience = self
-            .srtt
-            .unwrap_or_default()
-            .saturating_mul(PATIENCE_ROUNDS);
+        let srtt = path.smoothed.unwrap_or_default();
+        let patience = srtt.saturating_mul(PATIENCE_ROUNDS);
         if !self.fixed && now >= since + patience && self.judge.is_settled(now, patience) {
-            self.change(now);
+            self.change(now, path);
             self.fixed = true;
         }
     }
 
-    /// A granted start begins, if it is `steered`.
-    fn note_start(&mut self, now: Instant, steered: bool) -> bool {
-        if steered {
-            let rounds = self.srtt.unwrap_or_default().saturating_mul(SETTLED_ROUNDS);
-            self.starting_until = Some(now + rounds);
-        }
-        steered
-    }
-
-    /// Packets per window.
-    fn packets(&self) -> u64 {
-        self.law.controller().window() / self.mtu
-    }
-
     /// The form of XCP's header, and every how many packets it comes.
-    fn form(&self) -> (XcpForm, u32) {
-        let packets = self.packets();
-        let short = self.srtt.is_some_and(|srtt| srtt < SHORT_RTT);
+    fn form(&self, path: &Path) -> (XcpForm, u32) {
+        let packets = self.law().in_flight(path) / path.mtu;
+        let short = path.smoothed.is_some_and(|srtt| srtt < SHORT_RTT);
         if packets < SMALL_WINDOW && !short {
             let form = if self.lossy_until.is_some() && self.headers == 0 {
                 XcpForm::Full
@@ -213,25 +190,35 @@ fn vcp_params(initial_window: Option<u32>) -> VcpParams {
     }
 }
 
-// A method that is not passed on would silently be the trait's own.
-#[deny(clippy::missing_trait_methods)]
-impl Controller for AutoSender {
+impl LawSet for AutoLaw {
     #[inline]
-    fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
-        if sent.signal {
-            self.headers = (self.headers + 1) % FULL_EVERY;
-        }
-        match &mut self.law {
-            Law::Xcp(law) => law.on_sent(now, sent),
-            Law::Vcp(law) => law.on_sent(now, sent),
+    fn law(&self) -> &dyn ExplicitLaw {
+        match &self.law {
+            Law::Xcp(law) => law,
+            Law::Vcp(law) => law,
         }
     }
 
-    fn on_feedback(&mut self, now: Instant, feedback: &Feedback, acked: &Acked) {
-        if acked.srtt > Duration::ZERO {
-            self.srtt = Some(acked.srtt);
+    #[inline]
+    fn law_mut(&mut self) -> &mut dyn ExplicitLaw {
+        match &mut self.law {
+            Law::Xcp(law) => law,
+            Law::Vcp(law) => law,
         }
-        let srtt = self.srtt.unwrap_or_default();
+    }
+
+    #[inline]
+    fn on_sent(&mut self, sent: &Sent) {
+        if sent.signal {
+            self.headers = (self.headers + 1) % FULL_EVERY;
+        }
+    }
+
+    fn on_feedback(&mut self, now: Instant, path: &mut Path, feedback: &Feedback, acked: &Acked) {
+        if acked.srtt > Duration::ZERO {
+            path.smoothed = Some(acked.srtt);
+        }
+        let srtt = path.smoothed.unwrap_or_default();
         let (answered, translated) = match (&self.law, feedback) {
             (Law::Xcp(_), Feedback::Xcp(xcp)) => (xcp.stamped, xcp.translated),
             (Law::Vcp(_), Feedback::Vcp(vcp)) => {
@@ -240,207 +227,68 @@ impl Controller for AutoSender {
                 (answered, vcp.translated)
             }
             (Law::Xcp(_), Feedback::Vcp(_)) | (Law::Vcp(_), Feedback::Xcp(_)) => {
-                self.on_other(now);
+                self.on_other(now, path);
                 return;
             }
             (_, Feedback::QuickStart(_) | Feedback::Own(_)) => return,
         };
         let strange = answered > 0 && self.is_strange(now, srtt, translated);
-        match (&mut self.law, *feedback) {
-            (Law::Xcp(law), Feedback::Xcp(mut xcp)) if strange => {
+        let mut heard = *feedback;
+        if strange {
+            if let Feedback::Xcp(xcp) = &mut heard {
                 xcp.delta = xcp.delta.min(0);
-                law.on_feedback(now, &Feedback::Xcp(xcp), acked);
             }
-            (Law::Vcp(law), _) => {
-                if strange {
-                    law.wait_for_measure(now, 1);
-                }
-                law.on_feedback(now, feedback, acked);
-                // Now that it is known how long the port measures.
-                if answered > 0 && core::mem::take(&mut self.fresh) {
-                    law.wait_for_measure(now, 1);
-                }
-            }
-            (Law::Xcp(law), _) => law.on_feedback(now, feedback, acked),
+            self.law_mut().wait_for_measure(now, path, 1);
+        }
+        feed(self.law_mut(), now, path, &heard, acked);
+        // Now that it is known how long the port measures.
+        let measures = matches!(self.law, Law::Vcp(_)) && answered > 0;
+        if measures && core::mem::take(&mut self.fresh) {
+            self.law_mut().wait_for_measure(now, path, 1);
         }
         self.misunderstood = None;
         if !self.fixed && self.judge.hear(now, srtt, answered, translated) {
-            self.change(now);
+            self.change(now, path);
         }
     }
 
     #[inline]
-    fn on_ack(&mut self, now: Instant, acked: &Acked) {
-        self.srtt = Some(acked.srtt);
+    fn on_ack(&mut self, now: Instant) {
         self.lossy_until = self.lossy_until.filter(|&until| now < until);
-        match &mut self.law {
-            Law::Xcp(law) => law.on_ack(now, acked),
-            Law::Vcp(law) => law.on_ack(now, acked),
-        }
     }
 
     fn on_loss(&mut self, now: Instant, lost: &Lost) {
         self.lossy_until = Some(now + lost.srtt.saturating_mul(LOSSY_ROUNDS));
-        self.law.controller_mut().on_loss(now, lost);
     }
 
-    fn on_congestion_experienced(&mut self, now: Instant, sent_at: Instant, last_sent: u64) {
-        let law = self.law.controller_mut();
-        law.on_congestion_experienced(now, sent_at, last_sent);
-    }
-
-    fn on_probe_timeout(&mut self, now: Instant) {
-        self.law.controller_mut().on_probe_timeout(now);
-    }
-
-    fn on_persistent_congestion(&mut self, now: Instant) {
-        self.law.controller_mut().on_persistent_congestion(now);
-    }
-
-    fn on_spurious_loss(&mut self, now: Instant) {
-        self.law.controller_mut().on_spurious_loss(now);
-    }
-
-    fn on_restart(&mut self, now: Instant, idle: Duration) {
-        self.law.controller_mut().on_restart(now, idle);
-    }
-
-    fn on_mtu(&mut self, mtu: u16) {
-        self.mtu = u64::from(mtu.max(1));
-        self.law.controller_mut().on_mtu(mtu);
+    fn on_start(&mut self, now: Instant, path: &Path) {
+        let srtt = path.smoothed.unwrap_or_default();
+        self.starting_until = Some(now + srtt.saturating_mul(SETTLED_ROUNDS));
     }
 
     #[inline]
-    fn window(&self) -> u64 {
+    fn request(&self, path: &Path) -> Request {
+        let request = self.law().request(path);
         match &self.law {
-            Law::Xcp(law) => law.window(),
-            Law::Vcp(law) => law.window(),
-        }
-    }
-
-    #[inline]
-    fn pacing_rate(&self) -> Option<u64> {
-        match &self.law {
-            Law::Xcp(law) => law.pacing_rate(),
-            Law::Vcp(law) => law.pacing_rate(),
-        }
-    }
-
-    fn on_handshake_rtt(&mut self, now: Instant, srtt: Duration) {
-        self.srtt.get_or_insert(srtt);
-        self.law.controller_mut().on_handshake_rtt(now, srtt);
-    }
-
-    fn on_limits(&mut self, now: Instant, limits: &Limits) {
-        self.limits = *limits;
-        self.law.controller_mut().on_limits(now, limits);
-    }
-
-    #[inline]
-    fn request(&self) -> Request {
-        match &self.law {
-            Law::Xcp(law) => Request {
-                signal: Some(Explicit::Xcp(self.form().0)),
+            Law::Xcp(_) => Request {
+                signal: Some(Explicit::Xcp(self.form(path).0)),
                 // For a peer that knows nothing but VCP.
                 bise: true,
-                ..law.request()
+                ..request
             },
-            Law::Vcp(law) => Request {
+            Law::Vcp(_) => Request {
                 signal: Some(Explicit::Vcp(Carrier::Shim)),
-                ..law.request()
+                ..request
             },
         }
     }
 
     #[inline]
-    fn asks(&self) -> bool {
-        self.law.controller().asks()
-    }
-
-    fn ask(&mut self, now: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
-        self.law.controller_mut().ask(now, random, limits)
-    }
-
-    fn ask_ahead(
-        &mut self,
-        now: Instant,
-        random: u64,
-        known: &KnownPath,
-    ) -> Option<QuickStartRequest> {
-        self.law.controller_mut().ask_ahead(now, random, known)
-    }
-
-    fn on_question_lost(&mut self, now: Instant, number: u64) {
-        self.law.controller_mut().on_question_lost(now, number);
-    }
-
-    #[inline]
-    fn signal_every(&self) -> u32 {
+    fn signal_every(&self, path: &Path, round: u64) -> u32 {
+        let every = self.law().signal_every(path, round);
         match &self.law {
-            Law::Xcp(law) => law.signal_every().max(self.form().1),
-            Law::Vcp(law) => law.signal_every(),
+            Law::Xcp(_) => every.max(self.form(path).1),
+            Law::Vcp(_) => every,
         }
-    }
-
-    fn metrics(&self) -> Metrics {
-        self.law.controller().metrics()
-    }
-}
-
-#[deny(clippy::missing_trait_methods)]
-impl Startable for AutoSender {
-    fn may_start(&self) -> bool {
-        self.law.controller().may_start()
-    }
-
-    fn begin_with(&mut self, now: Instant, window: u64) -> bool {
-        let steered = self.law.controller_mut().begin_with(now, window);
-        self.note_start(now, steered)
-    }
-
-    fn begin_again_with(&mut self, now: Instant, window: u64) -> bool {
-        let steered = self.law.controller_mut().begin_again_with(now, window);
-        self.note_start(now, steered)
-    }
-
-    fn verified_grant(&self) -> u64 {
-        self.law.controller().verified_grant()
-    }
-
-    fn measured_window(&self) -> Option<u64> {
-        self.law.controller().measured_window()
-    }
-
-    fn start_with(&mut self, now: Instant, window: u64, threshold: Option<u64>) {
-        self.law.controller_mut().start_with(now, window, threshold);
-    }
-
-    fn wait_for_measure(&mut self, now: Instant, rounds: u32) {
-        self.law.controller_mut().wait_for_measure(now, rounds);
-    }
-
-    fn give_back(&mut self, now: Instant, window: u64) {
-        self.law.controller_mut().give_back(now, window);
-    }
-
-    fn not_begun(&mut self) {
-        self.law.controller_mut().not_begun();
-    }
-
-    fn give_up(&mut self, now: Instant, window: u64, threshold: u64, last_sent: u64) {
-        let law = self.law.controller_mut();
-        law.give_up(now, window, threshold, last_sent);
-    }
-
-    fn expected_loss_ppm(&self) -> u64 {
-        self.law.controller().expected_loss_ppm()
-    }
-
-    fn usable(&self, limits: &Limits) -> u64 {
-        self.law.controller().usable(limits)
-    }
-
-    fn raise_threshold(&mut self, threshold: u64) {
-        self.law.controller_mut().raise_threshold(threshold);
     }
 }

@@ -8,6 +8,7 @@ use crate::signals::{
     Carrier, Explicit, Feedback, QuickStartFeedback, QuickStartPurpose, QuickStartRequest,
     VcpFeedback, XcpFeedback, XcpForm,
 };
+use crate::supervise::FallbackLaw;
 use crate::testing::{acked, lost, ms, sent};
 
 const MTU: u16 = 1200;
@@ -23,7 +24,7 @@ struct Path {
 impl Path {
     fn new() -> Self {
         Self {
-            law: AutoSender::new(Instant::ZERO, MTU, None),
+            law: AutoSender::new(Instant::ZERO, MTU, None, FallbackLaw::Cubic),
             now: Instant::ZERO,
             number: 0,
         }
@@ -199,7 +200,7 @@ fn headers_cost_no_more_than_vcps_sixteen_bytes() {
     };
     for rtt in [ms(2), ms(20), ms(500)] {
         for packets in [1_u32, 5, 11, 12, 30, 100, 1000, 10_000] {
-            let mut law = AutoSender::new(Instant::ZERO, MTU, Some(packets));
+            let mut law = AutoSender::new(Instant::ZERO, MTU, Some(packets), FallbackLaw::Cubic);
             law.on_handshake_rtt(Instant::ZERO, rtt);
             let Some(Explicit::Xcp(form)) = law.request().signal else {
                 panic!("it begins with XCP");
@@ -300,7 +301,7 @@ fn anything_may_come_at_any_time() {
 
 /// The default law as connections have it.
 fn started() -> QuickStart<AutoSender> {
-    let law = AutoSender::new(Instant::ZERO, MTU, None);
+    let law = AutoSender::new(Instant::ZERO, MTU, None, FallbackLaw::Cubic);
     let mut sender = QuickStart::new(None, MTU, None, AfterGrant::SlowStart, law);
     sender.on_handshake_rtt(Instant::ZERO, RTT);
     sender

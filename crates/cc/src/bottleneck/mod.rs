@@ -322,18 +322,18 @@ impl HiddenHop {
         begins
     }
 
-    /// The state for a law without the [doubt](Self::doubts): routers rule if only the doubt has
-    /// kept them from it. `None` while a hop without feedback is the narrow one.
-    pub(crate) fn without_doubt(&self, now: Instant) -> Option<Self> {
+    /// A law without the [doubt](Self::doubts) goes on: routers rule if only the doubt has kept
+    /// them from it. False while a hop without feedback is the narrow one.
+    pub(crate) fn end_doubt(&mut self, now: Instant) -> bool {
         match &self.state {
-            State::Cubic(ruled) if !ruled.is_doubt() => None,
-            State::Cubic(_) => Some(Self {
-                state: State::Routers(now),
-                began: now,
-                ..self.clone()
-            }),
-            _ => Some(self.clone()),
+            State::Cubic(ruled) if !ruled.is_doubt() => return false,
+            State::Cubic(_) => {
+                self.state = State::Routers(now);
+                self.began = now;
+            }
+            _ => {}
         }
+        true
     }
 
     /// The largest datagram changed.

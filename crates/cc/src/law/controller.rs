@@ -10,7 +10,12 @@ use crate::signals::{Feedback, KnownPath, QuickStartRequest, Request};
 ///
 /// Opaque to the transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PacketState(pub u64);
+pub struct PacketState {
+    /// Of a law that follows routers.
+    pub explicit: u64,
+    /// Of a standard law, which may stand in the routers' place.
+    pub standard: u64,
+}
 
 /// A packet that counts towards bytes in flight has just been sent.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,7 @@
 //! Options that several laws have.
 
 use super::value;
+use crate::supervise::FallbackLaw;
 
 /// What `hystart` takes.
 pub(super) const HYSTART: &str =
@@ -23,6 +24,27 @@ pub(super) const INITIAL_WINDOW: &str = "a number of packets from 1 to 10000, or
 /// What `start` takes.
 pub(super) const START: &str =
     "`law` (as the law itself starts) or `quick-start` (with a rate that routers are asked for)";
+
+/// What `fallback` takes.
+pub(super) const FALLBACK: &str = "`cubic` or `bbr`: the law where no router answers";
+
+/// A law in the routers' place.
+pub(super) fn fallback(text: &str) -> Option<FallbackLaw> {
+    match text {
+        "cubic" => Some(FallbackLaw::Cubic),
+        "bbr" => Some(FallbackLaw::Bbr),
+        _ => None,
+    }
+}
+
+/// The text that [`fallback`] reads.
+pub(super) fn show_fallback(law: FallbackLaw) -> String {
+    match law {
+        FallbackLaw::Cubic => "cubic",
+        FallbackLaw::Bbr => "bbr",
+    }
+    .to_owned()
+}
 
 /// True for `quick-start`.
 pub(super) fn asks_start(text: &str) -> Option<bool> {

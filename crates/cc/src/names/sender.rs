@@ -4,8 +4,8 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::common::{
-    BETA, HYSTART, INITIAL_WINDOW, PACE, START, asks_start, initial_window, show_asks_start,
-    show_initial_window,
+    BETA, FALLBACK, HYSTART, INITIAL_WINDOW, PACE, START, asks_start, fallback, initial_window,
+    show_asks_start, show_fallback, show_initial_window,
 };
 use super::error::ParseError;
 use super::knob::{self, Knob};
@@ -61,6 +61,8 @@ pub(super) struct InitialConfig {
 pub(super) struct AutoConfig {
     /// Initial window in packets; RFC 9002's if `None`.
     initial_window: Option<u32>,
+    /// The law where no router answers.
+    fallback: FallbackLaw,
     /// Asks routers for a rate to start with.
     asks_start: bool,
 }
@@ -69,6 +71,7 @@ impl Default for AutoConfig {
     fn default() -> Self {
         Self {
             initial_window: None,
+            fallback: FallbackLaw::Cubic,
             asks_start: true,
         }
     }
@@ -83,6 +86,15 @@ pub(super) const AUTO: &[Knob<AutoConfig>] = &[
             Some(())
         },
         show: |config| show_initial_window(config.initial_window),
+    },
+    Knob {
+        key: "fallback",
+        expects: FALLBACK,
+        set: |config, text| {
+            config.fallback = fallback(text)?;
+            Some(())
+        },
+        show: |config| show_fallback(config.fallback),
     },
     Knob {
         key: "start",
@@ -353,7 +365,7 @@ impl Algorithm {
                 }
             }
             Law::Auto(config) => {
-                let law = AutoSender::new(now, mtu, config.initial_window);
+                let law = AutoSender::new(now, mtu, config.initial_window, config.fallback);
                 if config.asks_start {
                     let after = AfterGrant::WhatFits;
                     Box::new(QuickStart::new(None, mtu, None, after, law))

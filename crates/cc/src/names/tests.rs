@@ -82,6 +82,10 @@ fn options_of_the_vcp_family_survive_a_round_trip() {
         "vcp[carrier=ecn]",
         "vcp+bise[iw=2,bise_epsilon=9]",
         "vcp+bise+wlte[fallback=bbr]",
+        "xcp[fallback=bbr]",
+        "xcp-i[fallback=bbr,every=3]",
+        "auto[fallback=bbr]",
+        "auto[iw=2,fallback=bbr,start=law]",
         "bbr[iw=4]",
         "vcp+wlte[pure=yes]",
         "vcp[start=quick-start]",
@@ -150,6 +154,33 @@ fn senders_say_where_codes_travel() {
             .to_string()
             .contains("such as 200ms")
     );
+}
+
+#[test]
+fn every_law_that_follows_routers_takes_a_fallback() {
+    for name in Algorithm::NAMES {
+        let law = Algorithm::parse(name).unwrap();
+        let follows = law.chooses() || law.carrier().is_some() || name.starts_with("xcp");
+        let cubic = Algorithm::parse(&format!("{name}[fallback=cubic]"));
+        let bbr = Algorithm::parse(&format!("{name}[fallback=bbr]"));
+        if follows {
+            assert_eq!(cubic.unwrap(), law);
+            let bbr = bbr.unwrap();
+            assert_eq!(bbr.to_string(), format!("{name}[fallback=bbr]"));
+            let sender = bbr.controller(Instant::ZERO, 1472);
+            assert_eq!(sender.metrics().ruling, "bbr");
+        } else {
+            assert!(cubic.is_err() && bbr.is_err(), "{name}");
+        }
+        let Err(other) = Algorithm::parse(&format!("{name}[fallback=reno]")) else {
+            panic!("{name} takes no Reno");
+        };
+        assert_eq!(follows, other.to_string().contains("`cubic` or `bbr`"));
+    }
+    for text in ["xcp[paper,fallback=bbr]", "xcp[fallback=bbr,pace=no]"] {
+        let conflict = Algorithm::parse(text).unwrap_err().to_string();
+        assert!(conflict.contains("leave"), "{text}: {conflict}");
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Options of VCP senders.
 
 use super::common::{
-    INITIAL_WINDOW, START, asks_start, initial_window, show_asks_start, show_initial_window,
+    FALLBACK, INITIAL_WINDOW, START, asks_start, fallback, initial_window, show_asks_start,
+    show_fallback, show_initial_window,
 };
 use super::knob::Knob;
 use super::value::{
@@ -9,7 +10,6 @@ use super::value::{
 };
 use crate::base::Duration;
 use crate::signals::Carrier;
-use crate::supervise::FallbackLaw;
 use crate::vcp::{AiBase, AiGrowth, VcpParams, Wlte};
 
 /// A VCP sender with or without its extensions.
@@ -88,22 +88,12 @@ pub(super) const COMMON: &[Knob<VcpConfig>] = &[
     },
     Knob {
         key: "fallback",
-        expects: "`cubic` or `bbr`: who rules where no router answers",
+        expects: FALLBACK,
         set: |config, text| {
-            config.params.fallback = match text {
-                "cubic" => FallbackLaw::Cubic,
-                "bbr" => FallbackLaw::Bbr,
-                _ => return None,
-            };
+            config.params.fallback = fallback(text)?;
             Some(())
         },
-        show: |config| {
-            match config.params.fallback {
-                FallbackLaw::Cubic => "cubic",
-                FallbackLaw::Bbr => "bbr",
-            }
-            .to_owned()
-        },
+        show: |config| show_fallback(config.params.fallback),
     },
     Knob {
         key: "start",

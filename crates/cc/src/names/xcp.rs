@@ -1,7 +1,8 @@
 //! Options of XCP senders and ports.
 
 use super::common::{
-    INITIAL_WINDOW, PACE, START, asks_start, initial_window, show_asks_start, show_initial_window,
+    FALLBACK, INITIAL_WINDOW, PACE, START, asks_start, fallback, initial_window, show_asks_start,
+    show_fallback, show_initial_window,
 };
 use super::error::ParseError;
 use super::knob::{self, Knob, Knobs};
@@ -11,6 +12,7 @@ use super::value::{
 };
 use crate::base::Duration;
 use crate::signals::XcpForm;
+use crate::supervise::FallbackLaw;
 use crate::xcp::{CloudParams, ExactEstimate, XcpCapacity, XcpLinkParams, XcpLoss, XcpParams};
 
 /// Options of a sender.
@@ -47,6 +49,15 @@ pub(super) const SENDER: &[Knob<XcpParams>] = &[
             Some(())
         },
         show: |params| show_initial_window(params.initial_window),
+    },
+    Knob {
+        key: "fallback",
+        expects: FALLBACK,
+        set: |params, text| {
+            params.fallback = fallback(text)?;
+            Some(())
+        },
+        show: |params| show_fallback(params.fallback),
     },
     Knob {
         key: "loss",
@@ -147,10 +158,16 @@ pub(super) const SENDER: &[Knob<XcpParams>] = &[
 pub(super) fn sender(name: &'static str, options: Option<&str>) -> Result<XcpParams, ParseError> {
     let mut params = XcpParams::default();
     knob::apply(name, &[SENDER], &mut params, options)?;
-    let ours = params.loss != XcpLoss::default() || params.naive || params.asks_start;
+    let modelled = params.fallback != FallbackLaw::Cubic;
+    let ours = params.loss != XcpLoss::default() || params.naive || params.asks_start || modelled;
     if params.published && ours {
         return Err(ParseError::Conflict {
-            why: "`paper` is the papers' sender: leave `loss`, `naive` and `start` out",
+            why: "`paper` is the papers' sender: leave `fallback`, `loss`, `naive` and `start` out",
+        });
+    }
+    if modelled && !params.paced {
+        return Err(ParseError::Conflict {
+            why: "BBR controls its pace: leave `pace` out with `fallback=bbr`",
         });
     }
     Ok(params)

@@ -5,6 +5,7 @@ use crate::base::Instant;
 use crate::base::arith::mul_div;
 use crate::law::{Controller, Limits};
 use crate::standard::LossBased;
+use crate::standard::bbr::Bbr;
 use crate::standard::loss_based::{Avoidance, StartRule};
 
 /// How a law continues after a granted flight.
@@ -132,6 +133,17 @@ impl<W: Avoidance, S: StartRule> Startable for LossBased<W, S> {
     fn raise_threshold(&mut self, threshold: u64) {
         self.allow(threshold);
     }
+}
+
+/// BBR goes on by its model of the path, which packets of a granted flight improve.
+impl Startable for Bbr {
+    fn start_with(&mut self, _now: Instant, _window: u64, _threshold: Option<u64>) {}
+
+    fn give_back(&mut self, _now: Instant, _window: u64) {}
+
+    fn give_up(&mut self, _now: Instant, _window: u64, _threshold: u64, _last_sent: u64) {}
+
+    fn raise_threshold(&mut self, _threshold: u64) {}
 }
 
 #[cfg(test)]

@@ -1,14 +1,24 @@
-//! Which law controls the window: the routers' or a standard one, and what the next takes over.
+//! Which law controls the window: the routers' or a standard one.
+//!
+//! [`Supervised`] is the frame of every sender that follows routers. It keeps what does not depend
+//! on their protocol (`path.rs`): whether they answer (`mode.rs`), standard control in their place
+//! (`fallback.rs`), the search for hops without feedback ([`bottleneck`](crate::bottleneck)), round
+//! trips and packet numbers. A law ([`ExplicitLaw`]) turns feedback into a window and a request.
 
 mod fallback;
-mod handover;
+mod granted_start;
+mod law;
 mod mode;
+mod path;
 mod recent_rtt;
 mod retransmission;
+mod sender;
 
-pub(crate) use fallback::Fallback;
+use fallback::Fallback;
 pub use fallback::FallbackLaw;
-pub(crate) use handover::Handover;
-pub(crate) use mode::{Change, ModeSelector};
-pub(crate) use recent_rtt::RecentRtt;
+pub(crate) use law::{End, ExplicitLaw, LawSet, Search};
+use mode::ModeSelector;
+pub(crate) use path::{Path, TYPICAL_RTT};
+use recent_rtt::RecentRtt;
 pub(crate) use retransmission::RetransmissionTimeout;
+pub(crate) use sender::{Supervised, feed};

@@ -138,7 +138,7 @@ impl RetransmissionTimeout {
     /// Packets were lost; the smallest number among them is their `first_state`. True: a fast
     /// retransmit, the first one of its window.
     pub(crate) fn on_loss(&mut self, lost: &Lost, mtu: u64) -> bool {
-        let first = lost.first_state.0;
+        let first = lost.first_state.explicit;
         if let Some((before, again)) = self.resent {
             if lost.largest <= before {
                 return false;

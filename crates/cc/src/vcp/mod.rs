@@ -33,6 +33,5 @@ pub use load::Load;
 pub use params::{AiBase, AiGrowth, Interval, QueueFilter, VcpLinkParams, VcpParams};
 pub use port::VcpLink;
 pub use rule::{LinkRule, Mark, Plain};
-pub use sender::VcpSender;
-pub(crate) use sender::{PublishedLoss, PublishedVcp};
+pub(crate) use sender::{PublishedLoss, PublishedVcp, VcpLaw, VcpSender};
 pub use wlte::Wlte;

@@ -20,9 +20,6 @@ pub(crate) const MAX_INTERVALS_PPM: u64 = 2_500_000;
 /// round trip.
 pub(crate) const MAX_INTERVALS_STEEP_PPM: u64 = PPM;
 
-/// Round trip assumed while none is measured (the simulator's typical RTT).
-pub(crate) const TYPICAL_RTT: Duration = Duration::from_millis(100);
-
 /// RTTs beyond this multiple of the base scale AI linearly, not by the square (the authors'
 /// simulator).
 pub(crate) const AI_CLAMP: u64 = 5;

@@ -1,11 +1,10 @@
 //! RTT scaling: what ε and α per interval mean per round trip.
 
-use super::params::{
-    AI_CLAMP, AiBase, MAX_INTERVALS_PPM, MAX_INTERVALS_STEEP_PPM, TYPICAL_RTT, VcpParams,
-};
+use super::params::{AI_CLAMP, AiBase, MAX_INTERVALS_PPM, MAX_INTERVALS_STEEP_PPM, VcpParams};
 use crate::base::Duration;
 use crate::base::arith::{PPM, micros, saturate};
 use crate::base::power::{expm1, ln1p};
+use crate::supervise::TYPICAL_RTT;
 
 /// Largest ε_s that is used, in 2^-32: a window times a thousand per round trip.
 const MAX_EPSILON_Q32: u64 = 1000 << 32;

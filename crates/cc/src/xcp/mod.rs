@@ -45,6 +45,5 @@ mod oracle;
 pub use clouds::{CloudParams, ExactEstimate};
 pub use params::{Capacity as XcpCapacity, XcpLinkParams, XcpLoss, XcpParams};
 pub use port::XcpLink;
-pub(crate) use sender::PublishedXcp;
-pub use sender::XcpSender;
+pub(crate) use sender::{PublishedXcp, XcpLaw, XcpSender, path};
 pub use window_form::WindowForm;

@@ -2,6 +2,7 @@
 //! in 10^-6.
 
 use crate::base::Duration;
+use crate::supervise::FallbackLaw;
 
 /// No control interval is shorter (FALK, section 4.2: 5 to 10 ms).
 pub(crate) const MIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -111,6 +112,8 @@ pub enum XcpLoss {
 pub struct XcpParams {
     /// Initial window in packets; RFC 9002's if `None`.
     pub initial_window: Option<u32>,
+    /// The law that rules where no router answers.
+    pub fallback: FallbackLaw,
     /// What losses mean.
     pub loss: XcpLoss,
     /// State the congestion window to routers whatever else bounds the sender, and never age it:
@@ -151,6 +154,7 @@ impl Default for XcpParams {
     fn default() -> Self {
         Self {
             initial_window: None,
+            fallback: FallbackLaw::Cubic,
             loss: XcpLoss::Hybrid,
             naive: false,
             every: 1,

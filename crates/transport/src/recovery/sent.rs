@@ -416,7 +416,7 @@ impl<F> SentPackets<F> {
 pub(super) const fn packet<F>(sent_at: Instant, size: u16, frames: F) -> SentPacket<F> {
     SentPacket {
         sent_at,
-        state: PacketState(0),
+        state: PacketState::default(),
         size,
         ack_eliciting: true,
         in_flight: true,

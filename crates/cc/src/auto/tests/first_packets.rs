@@ -84,7 +84,7 @@ fn a_grant_that_no_router_steers_ends_with_the_loss_of_the_first_packets() {
 /// leave, are used as in a slow start.
 #[test]
 fn after_most_first_packets_were_lost_the_window_grows_as_in_a_slow_start() {
-    let mut law = AutoSender::new(Instant::ZERO, MTU, None);
+    let mut law = AutoSender::new(Instant::ZERO, MTU, None, FallbackLaw::Cubic);
     let heard = xcp(1, 100_000, false).unwrap();
     let mut now = Instant::from_millis(100);
     for n in 0..2 {

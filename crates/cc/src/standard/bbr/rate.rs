@@ -125,7 +125,10 @@ impl Sampler {
         let limited = u64::from(self.app_limited.is_some());
         let in_flight = sent.in_flight.min(IN_FLIGHT_MASK);
         let number = self.latest & NUMBER_MASK;
-        PacketState(number << (IN_FLIGHT_BITS + 1) | limited << IN_FLIGHT_BITS | in_flight)
+        PacketState {
+            standard: number << (IN_FLIGHT_BITS + 1) | limited << IN_FLIGHT_BITS | in_flight,
+            ..PacketState::default()
+        }
     }
 
     fn take(&mut self, now: Instant) {
@@ -146,7 +149,7 @@ impl Sampler {
 
     /// The snapshot of a packet, unless it is too old.
     fn snapshot(&self, state: PacketState) -> Option<Snapshot> {
-        let number = state.0 >> (IN_FLIGHT_BITS + 1);
+        let number = state.standard >> (IN_FLIGHT_BITS + 1);
         let age = self.latest.wrapping_sub(number) & NUMBER_MASK;
         let number = self.latest.checked_sub(age)?;
         let snapshot = *self.ring.get(slot(number))?;
@@ -181,7 +184,7 @@ impl Sampler {
             prior_delivered: snapshot.delivered,
             acked: acked.bytes,
             lost: self.lost.saturating_sub(snapshot.lost),
-            tx_in_flight: acked.state.0 & IN_FLIGHT_MASK,
+            tx_in_flight: acked.state.standard & IN_FLIGHT_MASK,
             app_limited: app_limited(acked.state),
         })
     }
@@ -203,7 +206,7 @@ impl Sampler {
         Some(RateSample {
             prior_delivered: snapshot.delivered,
             lost: lost.saturating_sub(snapshot.lost),
-            tx_in_flight: state.0 & IN_FLIGHT_MASK,
+            tx_in_flight: state.standard & IN_FLIGHT_MASK,
             app_limited: app_limited(state),
             ..RateSample::default()
         })
@@ -215,5 +218,5 @@ const fn slot(number: u64) -> usize {
 }
 
 const fn app_limited(state: PacketState) -> bool {
-    state.0 >> IN_FLIGHT_BITS & 1 == 1
+    state.standard >> IN_FLIGHT_BITS & 1 == 1
 }

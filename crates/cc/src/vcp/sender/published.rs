@@ -9,8 +9,8 @@ use crate::base::{Duration, Instant, window};
 use crate::law::{Acked, Controller, Lost, PacketState, Sent, UNPACED};
 use crate::metrics::{Metrics, Phase};
 use crate::signals::{Feedback, Request};
-use crate::supervise::RetransmissionTimeout;
-use crate::vcp::params::{TYPICAL_RTT, VcpParams};
+use crate::supervise::{RetransmissionTimeout, TYPICAL_RTT};
+use crate::vcp::params::VcpParams;
 
 /// What losses mean to the papers' senders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,10 @@ impl Controller for PublishedVcp {
     #[inline]
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
         self.timeout.on_sent(now, sent);
-        PacketState(sent.packet_number)
+        PacketState {
+            explicit: sent.packet_number,
+            ..PacketState::default()
+        }
     }
 
     fn on_feedback(&mut self, now: Instant, feedback: &Feedback, acked: &Acked) {

@@ -6,7 +6,7 @@ use crate::base::arith::{PPM, micros, mul_div, nanos, ns_since};
 use crate::base::{Duration, Instant};
 use crate::signals::VcpFeedback;
 use crate::vcp::ai::AiClock;
-use crate::vcp::params::{TYPICAL_RTT, VcpParams};
+use crate::vcp::params::VcpParams;
 use crate::vcp::scale::{Gains, Scaling};
 
 /// Intervals that a router may claim; others are clamped.
@@ -257,11 +257,11 @@ impl Steering {
     }
 
     /// OVER while another law has the window: true if it calls for a cut now.
-    pub(crate) fn over_elsewhere(&mut self, now: Instant, srtt: Option<Duration>) -> bool {
+    pub(crate) fn over_elsewhere(&mut self, now: Instant, srtt: Duration) -> bool {
         self.last_over = Some(now);
         let due = self.cut.stage(now) == Stage::Normal;
         if due {
-            self.cut.made(now, self.t_rho, srtt.unwrap_or(TYPICAL_RTT));
+            self.cut.made(now, self.t_rho, srtt);
         }
         due
     }

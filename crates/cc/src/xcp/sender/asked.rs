@@ -4,8 +4,6 @@
 //! the requests that it covers; positive feedback beyond that is not from a router, since each
 //! router only lowers a request.
 
-use crate::law::PacketState;
-
 /// Requests, in 2^-16 bytes per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
@@ -34,18 +32,18 @@ impl Asked {
 
     /// What to keep with the packet.
     #[inline]
-    pub(crate) const fn state(&self) -> PacketState {
-        PacketState(self.sent)
+    pub(crate) const fn state(&self) -> u64 {
+        self.sent
     }
 
     /// An acknowledgement came whose largest packet kept `state`.
     #[inline]
-    pub(crate) fn on_ack(&mut self, state: PacketState) {
-        let news = state.0.wrapping_sub(self.acked);
+    pub(crate) const fn on_ack(&mut self, state: u64) {
+        let news = state.wrapping_sub(self.acked);
         if news < HALF {
             self.before = self.open;
             self.open = news;
-            self.acked = state.0;
+            self.acked = state;
         }
     }
 

@@ -1,19 +1,20 @@
 //! What is asked of the routers, and what counts of their answers.
 
-use super::XcpSender;
+use super::XcpLaw;
 use super::request::Wish;
 use crate::base::arith::rate;
 use crate::law::{Acked, Limits};
 use crate::signals::{XcpFeedback, XcpRequest};
+use crate::supervise::{ExplicitLaw, Path};
 
 /// A limit within this part of the window above it is near.
 const NEAR: u64 = 8;
 
-impl XcpSender {
+impl XcpLaw {
     /// What was granted, as far as it counts.
     pub(super) fn granted(&mut self, feedback: &XcpFeedback, acked: &Acked) -> i64 {
         if acked.packets > 0 {
-            self.asked.on_ack(acked.state);
+            self.asked.on_ack(acked.state.explicit);
         }
         let delta = self.asked.grant(feedback.delta);
         if let Some(until) = self.shared_until {
@@ -52,30 +53,30 @@ impl XcpSender {
     /// True while more could not be used: a trial runs, CUBIC rules, losses hold the window, or,
     /// behind a visible hop without feedback, the grant is already more than may be sent before
     /// some of it has arrived. Routers that do not see a grant used would give it again and again.
-    fn asks_nothing(&self) -> bool {
+    fn asks_nothing(&self, path: &Path) -> bool {
         let own = self.steering.bytes();
-        let ahead = self.hidden.is_shown() && own > self.hidden.cap();
-        let held = self.explicit() && (ahead || self.hidden.holds(own));
-        held || self.hidden.asks_nothing()
+        let ahead = path.hidden.is_shown() && own > path.hidden.cap();
+        let held = self.rules(path) && (ahead || path.hidden.holds(own));
+        held || path.hidden.asks_nothing()
     }
 
     /// The header for the next packet, and for those without one since the last.
-    pub(super) fn next_header(&self) -> XcpRequest {
+    pub(super) fn next_header(&self, path: &Path) -> XcpRequest {
         let packets = self.headed_packets.saturating_add(1);
-        let Some(srtt) = self.srtt else {
+        let Some(srtt) = path.srtt else {
             return XcpRequest {
                 covers: packets,
-                window: self.own_window().max(self.stated),
-                packet: u16::try_from(self.mtu).unwrap_or(u16::MAX),
+                window: self.own_window(path).max(self.stated),
+                packet: u16::try_from(path.mtu).unwrap_or(u16::MAX),
                 ..XcpRequest::default()
             };
         };
-        let own = self.own_window().max(self.stated);
+        let own = self.own_window(path).max(self.stated);
         let useful = self.useful_window(own);
         let (window, desired) = if self.params.naive {
             (own, self.params.desired)
-        } else if self.at_an_end || useful <= own || self.asks_nothing() {
-            (own.min(self.room.limits().least().max(self.mtu)), 0)
+        } else if self.at_an_end || useful <= own || self.asks_nothing(path) {
+            (own.min(self.room.limits().least().max(path.mtu)), 0)
         } else {
             let useful = rate(useful.min(1 << 57), srtt, 1, 1);
             (own, self.params.desired.min(useful))
@@ -84,9 +85,9 @@ impl XcpSender {
             srtt,
             window,
             desired,
-            mtu: self.mtu,
+            mtu: path.mtu,
             bytes: match self.headed_bytes {
-                0 => self.mtu,
+                0 => path.mtu,
                 bytes => bytes,
             },
             covers: packets,

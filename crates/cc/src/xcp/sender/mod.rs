@@ -1,10 +1,8 @@
-//! The sender's half: mode, requests, reaction to losses, and the resulting window.
+//! The sender's half: requests, grants, and the resulting window.
 
 mod asked;
 mod asking;
 mod end_to_end;
-mod granted_start;
-mod handover;
 mod published;
 mod request;
 mod room;
@@ -17,14 +15,12 @@ mod tests;
 pub(crate) use published::PublishedXcp;
 
 use super::params::{XcpLoss, XcpParams};
-use crate::base::arith::rate;
 use crate::base::{Duration, Instant, window};
-use crate::bottleneck::{Finding, HiddenHop, Step};
-use crate::law::{Acked, Controller, Limit, Limits, Lost, PacketState, Sent, UNPACED};
+use crate::bottleneck::Step;
+use crate::law::{Acked, Limit, Limits, Lost, Sent};
 use crate::metrics::{FallbackReason, Metrics, Phase};
 use crate::signals::{Carrier, Feedback, Request};
-use crate::standard::CubicController;
-use crate::supervise::{ModeSelector, RecentRtt};
+use crate::supervise::{End, ExplicitLaw, Path, Search, Supervised};
 use asked::Asked;
 use end_to_end::EndToEnd;
 use room::Room;
@@ -38,78 +34,107 @@ const STEP: u64 = 4;
 const UNKNOWN_STEP: u64 = 8;
 /// In a window of fewer packets, the part of a packet counts.
 const FEW_PACKETS: u64 = 8;
+/// Round trips for which a grant is kept although it is not used: the peer's flow control may have
+/// to grow for it first.
+const KEPT_ROUNDS: u32 = 3;
 /// Packets leave a little faster than the window per round trip, so that the window and not the
 /// pacer bounds the rate.
 const PACE: (u64, u64) = (33, 32);
 
 /// An XCP sender.
-///
-/// The window is CUBIC's until a router has stamped a packet, while stamps stay away, and while a
-/// hop that stamps nothing is the narrow one; it is the routers' otherwise.
+pub(crate) type XcpSender = Supervised<XcpLaw>;
+
+/// XCP's law.
 #[derive(Clone, Debug)]
-pub struct XcpSender {
-    pub(super) params: XcpParams,
-    mtu: u64,
-    pub(super) steering: Steering,
-    pub(super) fallback: CubicController,
-    mode: ModeSelector,
+pub(crate) struct XcpLaw {
+    params: XcpParams,
+    steering: Steering,
     /// Standard control rules although routers stamp.
     end_to_end: Option<EndToEnd>,
     /// … for this reason. For a hop that does not answer: the sign of it.
     reason: FallbackReason,
     hop: FallbackReason,
-    pub(super) hidden: HiddenHop,
     asked: Asked,
     room: Room,
-    pub(super) srtt: Option<Duration>,
-    recent: RecentRtt,
-    pub(super) last_sent: u64,
     /// Grants to packets up to here do not count.
-    pub(super) void_until: Option<u64>,
+    void_until: Option<u64>,
     /// Feedback for packets up to here covers more than what remained of a granted start.
-    pub(super) shared_until: Option<u64>,
+    shared_until: Option<u64>,
     /// Bytes and packets sent since the last header, itself included.
     headed_bytes: u64,
     headed_packets: u16,
     /// The application had nothing more to send.
     at_an_end: bool,
-    /// Feedback came with the acknowledgement that is being processed.
-    fed: bool,
     /// Negative feedback has arrived.
     settled: bool,
     /// The window of a granted flight that leaves before any router's feedback; 0: none does.
-    pub(super) stated: u64,
+    stated: u64,
 }
 
-impl XcpSender {
+impl Supervised<XcpLaw> {
     /// A sender whose path begins at `now` and carries datagrams of `mtu` bytes.
     #[must_use]
-    pub fn new(now: Instant, mtu: u16, params: XcpParams) -> Self {
-        let fallback = CubicController::cubic(mtu, params.initial_window);
-        let step = step(&params);
+    pub(crate) fn new(now: Instant, mtu: u16, params: XcpParams) -> Self {
+        let path = path(now, mtu, &params);
+        let window = window::initial(path.mtu, params.initial_window);
+        Self::on(path, XcpLaw::new(now, window, params))
+    }
+}
+
+/// The state of a path on which an XCP sender begins.
+pub(crate) fn path(now: Instant, mtu: u16, params: &XcpParams) -> Path {
+    let (initial, fallback) = (params.initial_window, params.fallback);
+    let step = XcpLaw::step(params);
+    Path::new(now, mtu, initial, fallback, Carrier::Shim, step)
+}
+
+impl XcpLaw {
+    /// The law with `window` bytes.
+    pub(crate) fn new(now: Instant, window: u64, params: XcpParams) -> Self {
         Self {
-            mtu: u64::from(mtu.max(1)),
-            steering: Steering::new(now, fallback.window()),
-            fallback,
-            mode: ModeSelector::new(now, Carrier::Shim),
+            steering: Steering::new(now, window),
             end_to_end: None,
             reason: FallbackReason::HiddenHop,
             hop: FallbackReason::HiddenHop,
-            hidden: HiddenHop::new(now, u64::from(mtu.max(1)), step),
             asked: Asked::default(),
             room: Room::new(),
-            srtt: None,
-            recent: RecentRtt::new(now),
-            last_sent: 0,
             void_until: None,
             shared_until: None,
             headed_bytes: 0,
             headed_packets: 0,
             at_an_end: false,
-            fed: false,
             settled: false,
             stated: 0,
             params,
+        }
+    }
+
+    /// Goes on where another law has left off, with `window` bytes; packets so far had no header.
+    pub(crate) fn enter(now: Instant, path: &mut Path, window: u64, params: XcpParams) -> Self {
+        path.exchange(Self::step(&params));
+        let mut law = Self::new(now, window, params);
+        law.void_until = Some(path.last_sent);
+        law.room.set(&path.limits);
+        law
+    }
+
+    /// The window that another law goes on with. `None` while a hop that stamps nothing is the
+    /// narrow one, but not where TTLs alone show such a hop: that is reason for XCP to leave the
+    /// window with CUBIC, since it may grow many times at once, and no reason not to follow the
+    /// ports' own law.
+    pub(crate) fn leave(&self, now: Instant, path: &mut Path) -> Option<u64> {
+        if self.end_to_end.is_some() && !path.hidden.rules() {
+            return None;
+        }
+        let window = self.own_window(path);
+        path.hidden.end_doubt(now).then_some(window)
+    }
+
+    /// Multiples of the proven arrivals that may be sent at once.
+    fn step(params: &XcpParams) -> Step {
+        Step {
+            partly: STEP,
+            unknown: (!params.naive).then_some(UNKNOWN_STEP),
         }
     }
 
@@ -118,21 +143,49 @@ impl XcpSender {
         self.steering.keep_until(until);
     }
 
-    /// Feedback arrived with the next acknowledgement.
-    pub(crate) const fn is_fed(&mut self) {
-        self.fed = true;
+    /// A small window with room for the packet that it holds a part of, and for two at least:
+    /// pacing keeps the rate. Otherwise a window of 1.9 packets sends one, whose acknowledgement
+    /// waits for a second.
+    #[inline]
+    fn with_room_for_parts(own: u64, mtu: u64) -> u64 {
+        if own < FEW_PACKETS * mtu {
+            (own + mtu - 1).max(2 * mtu)
+        } else {
+            own
+        }
     }
 
-    /// True while routers steer the window.
-    #[inline]
-    pub(super) fn explicit(&self) -> bool {
-        self.mode.routers() && self.end_to_end.is_none()
+    fn initial(&self, path: &Path) -> u64 {
+        window::initial(path.mtu, self.params.initial_window)
+    }
+}
+
+impl ExplicitLaw for XcpLaw {
+    fn begin(&mut self, now: Instant, window: u64) {
+        self.end_to_end = None;
+        self.stated = 0;
+        self.steering = Steering::new(now, window);
     }
 
-    /// The window under the routers' rule: no more of it than there is room for.
+    fn end(&mut self, now: Instant, end: End) {
+        self.end_to_end = match end {
+            End::NoAnswer => None,
+            End::HiddenHop(window) => {
+                self.reason = FallbackReason::HiddenHop;
+                Some(EndToEnd::new(now, window))
+            }
+        };
+    }
+
     #[inline]
-    fn steered(&self) -> u64 {
-        let own = self.steering.bytes().min(self.hidden.cap());
+    fn yields(&self) -> bool {
+        self.end_to_end.is_some()
+    }
+
+    /// No more of the window than there is room for.
+    #[inline]
+    fn steered(&self, path: &Path) -> u64 {
+        let own = self.steering.bytes().min(path.hidden.cap());
         if self.params.naive {
             return own;
         }
@@ -140,57 +193,52 @@ impl XcpSender {
         if own <= largest {
             own
         } else {
-            largest.max(self.initial()).min(own)
+            largest.max(self.initial(path)).min(own)
         }
     }
 
-    /// The window of the law that rules.
     #[inline]
-    fn own_window(&self) -> u64 {
-        if self.explicit() {
-            self.steered()
-        } else {
-            self.fallback.window()
-        }
-    }
-
-    /// A small window with room for the packet that it holds a part of, and for two at least:
-    /// pacing keeps the rate. Otherwise a window of 1.9 packets sends one, whose acknowledgement
-    /// waits for a second.
-    #[inline]
-    fn with_room_for_parts(&self, own: u64) -> u64 {
-        if own < FEW_PACKETS * self.mtu {
-            (own + self.mtu - 1).max(2 * self.mtu)
-        } else {
+    fn sendable(&self, path: &Path) -> u64 {
+        let own = self.steered(path);
+        if self.params.naive {
             own
+        } else {
+            Self::with_room_for_parts(own, path.mtu)
         }
     }
 
-    fn floor(&self) -> u64 {
-        self.mtu
+    fn pace(&self) -> Option<(u64, u64)> {
+        self.params.paced.then_some(PACE)
     }
 
-    pub(super) fn initial(&self) -> u64 {
-        window::initial(self.mtu, self.params.initial_window)
+    fn cap(&mut self, bytes: u64) {
+        self.steering.cap(bytes);
     }
-}
 
-/// Multiples of the proven arrivals that may be sent at once.
-fn step(params: &XcpParams) -> Step {
-    Step {
-        partly: STEP,
-        unknown: (!params.naive).then_some(UNKNOWN_STEP),
+    fn floor(&mut self, bytes: u64) {
+        self.steering.floor(bytes);
     }
-}
 
-impl Controller for XcpSender {
+    /// A sender with `loss=ignore` does not search, and then no bound applies that only the search
+    /// would lift.
     #[inline]
-    fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
-        self.last_sent = self.last_sent.max(sent.packet_number);
-        self.hidden.on_sent(sent.packet_number);
-        let _ = self.fallback.on_sent(now, sent);
+    fn search(&self) -> Search {
+        let searches = self.params.loss != XcpLoss::Ignore;
+        Search {
+            acks: searches,
+            losses: self.params.loss == XcpLoss::Hybrid,
+            first_losses: searches,
+        }
+    }
+
+    fn patience(&self, srtt: Duration) -> Duration {
+        srtt.saturating_mul(PATIENCE_ROUNDS)
+    }
+
+    #[inline]
+    fn on_sent(&mut self, path: &Path, sent: &Sent) -> u64 {
         if sent.signal {
-            self.asked.on_sent(self.next_header().delta);
+            self.asked.on_sent(self.next_header(path).delta);
             self.headed_bytes = 0;
             self.headed_packets = 0;
         } else {
@@ -201,221 +249,174 @@ impl Controller for XcpSender {
         self.asked.state()
     }
 
-    fn on_feedback(&mut self, now: Instant, feedback: &Feedback, acked: &Acked) {
+    fn answers(&self, feedback: &Feedback) -> Option<[u64; 4]> {
+        let Feedback::Xcp(feedback) = feedback else {
+            return None;
+        };
+        let unstamped = feedback.packets.saturating_sub(feedback.stamped);
+        Some([unstamped, feedback.stamped, 0, 0])
+    }
+
+    fn samples_first(&self) -> bool {
+        true
+    }
+
+    fn on_feedback(&mut self, now: Instant, path: &mut Path, feedback: &Feedback, acked: &Acked) {
         let Feedback::Xcp(feedback) = feedback else {
             return;
         };
-        self.fed = true;
-        // The packets that bring this show how long the path is now.
-        if let Some(rtt) = acked.rtt {
-            self.recent.on_sample(now, rtt);
-        }
-        if acked.srtt > Duration::ZERO {
-            self.srtt = Some(self.recent.bound(acked.srtt));
-        }
-        let srtt = self.srtt.unwrap_or(acked.srtt);
-        let unstamped = feedback.packets.saturating_sub(feedback.stamped);
-        let change = self
-            .mode
-            .on_codes(now, srtt, &[unstamped, feedback.stamped, 0, 0]);
-        self.obey(now, change);
+        let srtt = path.rtt();
         self.hop = ruling::hop_shown_by(feedback);
-        if self.watches() {
-            self.hidden.set_partly(feedback.unmarked_hop, srtt);
-            if self.mode.routers() && self.hidden.doubts(now) {
-                // The window is CUBIC's still.
-                self.reason = FallbackReason::HiddenHop;
-                self.end_to_end = Some(EndToEnd::new(now, self.fallback.window()));
+        if self.search().acks {
+            path.hidden.set_partly(feedback.unmarked_hop, srtt);
+            if path.mode.routers() && path.hidden.doubts(now) {
+                path.fallback.leave_model();
+                self.end(now, End::HiddenHop(path.fallback.window()));
             }
-            self.hidden.declare(feedback.corruption_ppm.into(), srtt);
+            path.hidden.declare(feedback.corruption_ppm.into(), srtt);
         }
         let delta = self.granted(feedback, acked);
-        if !self.mode.routers() || feedback.stamped == 0 {
+        if !path.mode.routers() || feedback.stamped == 0 {
             return;
         }
         if delta < 0 {
-            self.hidden.on_raised(now, true);
+            path.hidden.on_raised(now, true);
             self.settled = true;
         }
-        if self.hidden.rules() {
-            self.hear_while_hidden(now, delta, srtt);
+        if path.hidden.rules() {
+            self.hear_while_hidden(now, path, delta);
             return;
         }
         // A trial sends less than routers allow, to see the effect: requests ask for no more.
         // Routers do not know of a hop with heavy loss either.
-        let held = self.hidden.pace().is_some() || self.hidden.holds(self.steering.bytes());
+        let held = path.hidden.pace().is_some() || path.hidden.holds(self.steering.bytes());
         let delta = if held { delta.min(0) } else { delta };
-        let (floor, fallback) = (self.floor(), self.fallback.window());
+        let (floor, fallback) = (path.mtu, path.fallback.window());
         match &mut self.end_to_end {
             None => self.steering.apply(delta, srtt, floor),
             Some(end_to_end) => {
                 if let Some(window) = end_to_end.on_feedback(now, delta, srtt, floor, fallback) {
-                    self.end_to_end = None;
-                    self.hidden.restart(now);
-                    self.steering = Steering::new(now, window);
+                    path.hidden.restart(now);
+                    self.begin(now, window);
                 }
             }
         }
     }
 
+    /// A round trip in which the window was not used ages it.
     #[inline]
-    fn on_ack(&mut self, now: Instant, acked: &Acked) {
-        if let Some(rtt) = acked.rtt {
-            self.recent.on_sample(now, rtt);
-        }
-        self.srtt = Some(self.recent.bound(acked.srtt));
-        if !core::mem::take(&mut self.fed) && acked.packets > 0 {
-            let change = self.mode.on_silence(now, acked.srtt, acked.packets);
-            self.obey(now, change);
-        }
-        if self.mode.routers() && self.watches() {
-            let patience = acked.srtt.saturating_mul(PATIENCE_ROUNDS);
-            let finding = self.hidden.on_ack(now, acked, patience, self.own_window());
-            self.follow(now, finding);
-        } else if self.watches() {
-            self.hidden.on_first_ack(acked);
-        }
-        if !self.explicit() {
-            self.fallback.on_ack(now, acked);
+    fn on_ruled_ack(&mut self, now: Instant, path: &Path, acked: &Acked) {
+        if self.params.naive {
             return;
         }
+        let floor = self.initial(path);
+        let limited = acked.window_limited;
+        let over = self
+            .steering
+            .age(now, acked.srtt, acked.bytes, limited, floor);
+        if over && let Some(most) = self.room.turn() {
+            self.steering.cap(most.max(floor));
+        }
+    }
+
+    fn on_loss(&mut self, now: Instant, path: &mut Path, _lost: &Lost) {
+        if self.means_congestion(path) {
+            self.go_end_to_end(now, path, FallbackReason::Loss);
+        }
+    }
+
+    /// A queue that is not an XCP router's marks packets: the sender responds to its marks as RFC
+    /// 3168 requires.
+    fn on_marked(&mut self, now: Instant, path: &mut Path, _sent_at: Instant) {
+        if self.params.loss != XcpLoss::Ignore {
+            self.go_end_to_end(now, path, FallbackReason::EcnMark);
+        }
+    }
+
+    fn on_persistent_congestion(&mut self, now: Instant, path: &Path) {
+        self.steering = Steering::new(now, path.mtu);
+        self.void_until = Some(path.last_sent);
+    }
+
+    fn on_restart(&mut self, now: Instant, path: &Path, idle: Duration) {
         if !self.params.naive {
-            let floor = self.initial();
-            let limited = acked.window_limited;
-            let over = self
-                .steering
-                .age(now, acked.srtt, acked.bytes, limited, floor);
-            if over && let Some(most) = self.room.turn() {
-                self.steering.cap(most.max(floor));
-            }
+            let floor = self.initial(path);
+            self.steering
+                .idle(now, idle, path.srtt.unwrap_or(idle), floor);
         }
     }
 
-    fn on_loss(&mut self, now: Instant, lost: &Lost) {
-        if self.mode.routers() && self.params.loss == XcpLoss::Hybrid {
-            let patience = lost.srtt.saturating_mul(PATIENCE_ROUNDS);
-            let finding = self.hidden.on_loss(now, lost, patience, self.own_window());
-            self.follow(now, finding);
-            if matches!(finding, Finding::Appeared(_)) {
-                return;
-            }
-        } else if self.watches() {
-            self.hidden.on_first_loss(lost);
-        }
-        if self.explicit() && self.means_congestion() {
-            self.go_end_to_end(now, self.steered(), FallbackReason::Loss);
-        }
-        if !self.explicit() {
-            self.fallback.on_loss(now, lost);
-        }
-    }
-
-    fn on_congestion_experienced(&mut self, now: Instant, sent_at: Instant, last_sent: u64) {
-        if self.explicit() {
-            if self.params.loss == XcpLoss::Ignore {
-                return;
-            }
-            // A queue that is not an XCP router's marks packets: the sender responds to its marks
-            // as RFC 3168 requires.
-            self.go_end_to_end(now, self.steered(), FallbackReason::EcnMark);
-        }
-        self.fallback
-            .on_congestion_experienced(now, sent_at, last_sent);
-    }
-
-    fn on_persistent_congestion(&mut self, now: Instant) {
-        if self.explicit() {
-            self.steering = Steering::new(now, self.mtu);
-            self.void_until = Some(self.last_sent);
-        } else {
-            self.fallback.on_persistent_congestion(now);
-        }
-    }
-
-    fn on_spurious_loss(&mut self, now: Instant) {
-        if !self.explicit() {
-            self.fallback.on_spurious_loss(now);
-        }
-    }
-
-    fn on_restart(&mut self, now: Instant, idle: Duration) {
-        self.fallback.on_restart(now, idle);
-        self.hidden.on_idle();
-        if self.explicit() && !self.params.naive {
-            let srtt = self.srtt.unwrap_or(idle);
-            let floor = self.initial();
-            self.steering.idle(now, idle, srtt, floor);
-        }
-    }
-
-    fn on_mtu(&mut self, mtu: u16) {
-        self.fallback.on_mtu(mtu);
-        self.mtu = u64::from(mtu.max(1));
-        self.hidden.set_mtu(self.mtu);
-        self.steering.floor(self.mtu);
-    }
-
-    fn on_handshake_rtt(&mut self, _now: Instant, srtt: Duration) {
-        self.srtt.get_or_insert(srtt);
-    }
-
-    fn on_limits(&mut self, _now: Instant, limits: &Limits) {
+    fn on_limits(&mut self, limits: &Limits) {
         self.room.set(limits);
     }
 
-    #[inline]
-    fn window(&self) -> u64 {
-        let own = self.own_window();
-        if self.explicit() && !self.params.naive {
-            self.with_room_for_parts(own)
-        } else {
-            own
-        }
-    }
-
-    fn pacing_rate(&self) -> Option<u64> {
-        if !self.params.paced {
-            return Some(UNPACED);
-        }
-        if !self.explicit() {
-            return self.fallback.pacing_rate();
-        }
-        let pace = rate(self.steered(), self.srtt?, PACE.0, PACE.1);
-        Some(self.hidden.pace().map_or(pace, |most| pace.min(most)))
-    }
-
-    fn request(&self) -> Request {
+    fn request(&self, path: &Path) -> Request {
         Request {
-            xcp: Some(self.next_header()),
+            xcp: Some(self.next_header(path)),
             ..Request::default()
         }
     }
 
-    fn signal_every(&self) -> u32 {
-        let every = u32::from(self.params.every);
-        let probing = self.mode.probe_interval(self.own_window() / self.mtu);
-        probing.map_or(every, |probing| probing.max(every))
+    fn signal_every(&self, _path: &Path, _round: u64) -> u32 {
+        u32::from(self.params.every)
     }
 
-    fn metrics(&self) -> Metrics {
-        if !self.explicit() {
-            return Metrics {
-                fallback: Some(self.fallback_reason()),
-                ..self.fallback.metrics()
-            };
+    fn granted_before(&self, path: &Path) -> u64 {
+        self.steering.bytes().saturating_sub(self.initial(path))
+    }
+
+    fn begin_granted(&mut self, now: Instant, path: &Path, window: u64) {
+        self.steering.floor(window);
+        let rounds = path.rtt().saturating_mul(KEPT_ROUNDS);
+        self.steering.keep_until(now + rounds);
+    }
+
+    fn state_flight(&mut self, window: u64) {
+        self.stated = window;
+    }
+
+    fn give_back(&mut self, now: Instant, path: &mut Path, window: u64, rules: bool) {
+        if rules {
+            self.steering.cap(window);
+            self.steering.keep_until(now);
+            self.shared_until = Some(path.last_sent);
+            path.hidden.allow(window, path.rtt());
+        } else {
+            self.stated = self.stated.min(window);
         }
+    }
+
+    fn give_up(&mut self, now: Instant, window: u64, last_sent: u64) {
+        self.steering = Steering::new(now, window);
+        self.void_until = Some(self.void_until.unwrap_or(0).max(last_sent));
+    }
+
+    fn usable(&self, limits: &Limits) -> u64 {
+        // What the peer and the buffer allow grows with what is granted.
+        if self.params.naive {
+            u64::MAX
+        } else {
+            limits.application
+        }
+    }
+
+    fn metrics(&self, path: &Path) -> Metrics {
+        let phase = if self.settled {
+            Phase::Avoidance
+        } else {
+            Phase::Startup
+        };
         Metrics {
-            ruling: "xcp",
-            phase: if self.settled {
-                Phase::Avoidance
-            } else {
-                Phase::Startup
-            },
-            window: self.steered(),
-            ssthresh: None,
             explicit: true,
-            fallback: None,
-            quick_start: None,
+            ..Metrics::new("xcp", phase, self.steered(path))
+        }
+    }
+
+    fn reason(&self, path: &Path) -> FallbackReason {
+        match self.reason {
+            _ if !path.mode.routers() => FallbackReason::NoAnswer,
+            FallbackReason::HiddenHop => self.hop,
+            reason => reason,
         }
     }
 }

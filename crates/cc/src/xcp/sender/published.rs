@@ -93,7 +93,10 @@ impl Controller for PublishedXcp {
             self.headed_packets = self.headed_packets.saturating_add(1);
         }
         self.headed_bytes = self.headed_bytes.saturating_add(sent.bytes);
-        PacketState(sent.packet_number)
+        PacketState {
+            explicit: sent.packet_number,
+            ..PacketState::default()
+        }
     }
 
     fn on_feedback(&mut self, _now: Instant, feedback: &Feedback, acked: &Acked) {

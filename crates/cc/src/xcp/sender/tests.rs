@@ -9,7 +9,7 @@ use super::asked::Asked;
 use super::request::Wish;
 use super::steering::Steering;
 use crate::base::Instant;
-use crate::law::{Acked, Controller, Limits, PacketState, Sent};
+use crate::law::{Acked, Controller, Limits, Sent};
 use crate::signals::{Feedback, XcpFeedback, XcpRequest};
 use crate::testing::{acked, lost, ms, sent};
 use crate::xcp::params::{XcpLoss, XcpParams};
@@ -424,7 +424,7 @@ proptest! {
             }
         }
         prop_assert!(had <= wished);
-        asked.on_ack(PacketState(u64::MAX / 3));
+        asked.on_ack(u64::MAX / 3);
     }
 
     /// Any feedback in any order: a window from one packet to the requested one, no panic.

@@ -78,7 +78,10 @@ impl Controller for FixedWindow {
         log.sent += 1;
         log.sent_bytes += sent.bytes;
         log.signals += u64::from(sent.signal);
-        PacketState(sent.packet_number + 1)
+        PacketState {
+            explicit: sent.packet_number + 1,
+            ..PacketState::default()
+        }
     }
 
     fn on_ack(&mut self, _: Instant, acked: &Acked) {
@@ -87,7 +90,7 @@ impl Controller for FixedWindow {
         log.acked_bytes += acked.bytes;
         log.window_limited_acks += u64::from(acked.window_limited);
         // Handshake packets are numbered apart and have a state of their own number.
-        log.wrong_states += u64::from(acked.state.0 != acked.largest + 1);
+        log.wrong_states += u64::from(acked.state.explicit != acked.largest + 1);
         if std::mem::take(&mut log.last_was_feedback) {
             log.feedback_before_ack += 1;
         }

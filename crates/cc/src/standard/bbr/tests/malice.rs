@@ -41,7 +41,10 @@ proptest! {
                 }
                 2 | 3 => {
                     let mut news = acked(a, b, time);
-                    news.state = PacketState(c);
+                    news.state = PacketState {
+                        standard: c,
+                        ..PacketState::default()
+                    };
                     news.in_flight_before = a;
                     news.sent_at = Instant::from_nanos(b);
                     bbr.on_ack(now, &news);
@@ -49,7 +52,10 @@ proptest! {
                 4 => {
                     let mut news = lost(a, b, time);
                     news.bytes = b;
-                    news.state = PacketState(c);
+                    news.state = PacketState {
+                        standard: c,
+                        ..PacketState::default()
+                    };
                     bbr.on_loss(now, &news);
                 }
                 5 => bbr.on_persistent_congestion(now),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::metrics::FallbackReason;
+use crate::names::Algorithm;
 
 /// While CUBIC has the window, reports contain the reason.
 #[test]
@@ -86,5 +87,59 @@ fn why_routers_do_not_rule() {
             sender.on_feedback(now, &feedback, &acked(2 * number + 1, 1500, ms(100)));
         }
         assert_eq!(sender.metrics().fallback, Some(expected));
+    }
+}
+
+/// BBR in the routers' place: as `bbr` by itself until the first stamp. A mark on a path whose
+/// routers answer hands the window to CUBIC, and the end of answers to BBR.
+#[test]
+fn bbr_rules_where_it_is_the_fallback() {
+    for name in ["xcp", "auto"] {
+        let algorithm = |text: &str| {
+            let mut law = Algorithm::parse(text)
+                .unwrap()
+                .controller(Instant::ZERO, MTU);
+            law.on_handshake_rtt(Instant::ZERO, ms(100));
+            law
+        };
+        let mut sender = algorithm(&format!("{name}[fallback=bbr]"));
+        let mut bbr = algorithm("bbr");
+        assert_eq!(sender.pacing_rate(), bbr.pacing_rate());
+        let at = Instant::from_millis;
+        // One packet, acknowledged 100 ms later.
+        let step = |law: &mut dyn Controller, now: u64, feedback: Option<&Feedback>| {
+            let state = law.on_sent(at(now), &sent(now, 1500));
+            let mut ack = acked(now, 1500, ms(100));
+            (ack.state, ack.sent_at) = (state, at(now));
+            if let Some(feedback) = feedback {
+                law.on_feedback(at(now + 100), feedback, &ack);
+            }
+            law.on_ack(at(now + 100), &ack);
+        };
+        for now in 0..20 {
+            step(&mut *sender, now, None);
+            step(&mut *bbr, now, None);
+            assert_eq!(sender.window(), bbr.window(), "{name}");
+            assert_eq!(sender.pacing_rate(), bbr.pacing_rate(), "{name}");
+        }
+        assert_eq!(sender.metrics().ruling, "bbr");
+        // What the packet's header requested is kept apart from BBR's state, so its grant counts.
+        let window = sender.window();
+        step(&mut *sender, 20, Some(&granted(100_000 << 16, 1)));
+        assert_eq!(sender.metrics().ruling, "xcp", "{name}");
+        let grown = sender.window();
+        assert!(grown > window + 5_000, "{name}: {grown} of {window}");
+        sender.on_congestion_experienced(at(130), at(20), 20);
+        assert_eq!(sender.metrics().ruling, "cubic", "{name}");
+        for now in 0..100 {
+            let unstamped = Feedback::Xcp(XcpFeedback {
+                packets: 1,
+                bytes: 1500,
+                ..XcpFeedback::default()
+            });
+            step(&mut *sender, 320 + 10 * now, Some(&unstamped));
+        }
+        assert_eq!(sender.metrics().fallback, Some(FallbackReason::NoAnswer));
+        assert_eq!(sender.metrics().ruling, "bbr", "{name}");
     }
 }
