@@ -1,5 +1,9 @@
 //! Time, integer arithmetic, meters and the table of flows that laws of all kinds use.
 
+#[cfg_attr(
+    not(feature = "ablate"),
+    expect(dead_code, unreachable_pub, reason = "only trials name mechanisms")
+)]
 pub(crate) mod ablate;
 pub(crate) mod arith;
 pub(crate) mod flow_table;

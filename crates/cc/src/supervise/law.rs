@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::mode::Change;
 use super::path::Path;
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Limits, Lost, Sent};
@@ -261,6 +262,54 @@ impl<L: ExplicitLaw> LawSet for L {
     }
 
     fn on_feedback(&mut self, now: Instant, path: &mut Path, feedback: &Feedback, acked: &Acked) {
-        super::feed(self, now, path, feedback, acked);
+        feed(self, now, path, feedback, acked);
+    }
+}
+
+/// Feedback for `law`: it says whether routers answer, and then steers.
+pub(crate) fn feed(
+    law: &mut dyn ExplicitLaw,
+    now: Instant,
+    path: &mut Path,
+    feedback: &Feedback,
+    acked: &Acked,
+) {
+    let Some(answers) = law.answers(feedback) else {
+        return;
+    };
+    path.note_feedback();
+    if law.samples_first() {
+        // The packets that bring this show how long the path is now.
+        path.on_rtt(now, acked.rtt);
+    }
+    if acked.srtt > Duration::ZERO {
+        path.set_srtt(acked.srtt);
+    }
+    let change = path.mode.on_codes(now, path.rtt(), &answers);
+    obey(law, now, path, change);
+    law.on_feedback(now, path, feedback, acked);
+}
+
+/// Whether routers answer has changed as `change` says.
+pub(super) fn obey(law: &mut dyn ExplicitLaw, now: Instant, path: &mut Path, change: Change) {
+    match change {
+        Change::Stays => {}
+        Change::ToRouters => {
+            path.hidden.restart(now);
+            law.begin(now, path.fallback.window());
+        }
+        Change::ToFallback => {
+            let srtt = path.rtt();
+            let least = path.min_rtt.unwrap_or(srtt);
+            // CUBIC may have the window already.
+            if path.hidden.rules() || law.yields() {
+                path.fallback.enter_model(now, least, srtt);
+            } else {
+                let window = law.steered(path);
+                path.fallback.take_over(now, window, least, srtt);
+            }
+            law.end(now, End::NoAnswer);
+            path.hidden.restart(now);
+        }
     }
 }

@@ -16,9 +16,9 @@ mod sender;
 
 use fallback::Fallback;
 pub use fallback::FallbackLaw;
-pub(crate) use law::{End, ExplicitLaw, LawSet, Search};
+pub(crate) use law::{End, ExplicitLaw, LawSet, Search, feed};
 use mode::ModeSelector;
 pub(crate) use path::{Path, TYPICAL_RTT};
 use recent_rtt::RecentRtt;
 pub(crate) use retransmission::RetransmissionTimeout;
-pub(crate) use sender::{Supervised, feed};
+pub(crate) use sender::Supervised;
