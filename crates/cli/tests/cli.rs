@@ -1,10 +1,14 @@
 //! The `pathmark` command as a user meets it: files over loopback, exit codes, JSON.
 
+#[path = "common/offered.rs"]
+mod offered;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use offered::Offered;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -65,11 +69,11 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn file(directory: &TempDir, name: &str, bytes: usize) -> Vec<u8> {
+fn file(directory: &impl AsRef<Path>, name: &str, bytes: usize) -> Vec<u8> {
     let content: Vec<u8> = (0..bytes as u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
-    fs::write(directory.path().join(name), &content).unwrap();
+    fs::write(directory.as_ref().join(name), &content).unwrap();
     content
 }
 
@@ -84,7 +88,7 @@ fn names(directory: &Path) -> Vec<String> {
 
 #[test]
 fn files_come_and_go_whole() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
     let big = file(&there, "big", 3_000_000);
     file(&there, "empty", 0);
     let server = serve(there.path());
@@ -118,7 +122,7 @@ fn files_come_and_go_whole() {
 
 #[test]
 fn a_broken_get_goes_on_where_it_stopped() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
     let content = file(&there, "big", 2_000_000);
     let server = serve(there.path());
     let target = format!("{}/big", server.address);
@@ -148,7 +152,7 @@ fn a_broken_get_goes_on_where_it_stopped() {
 
 #[test]
 fn mistakes_have_their_exit_codes_and_say_what_to_do() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
     file(&there, "a", 10);
     let server = serve(there.path());
     let out = here.path().to_str().unwrap();
@@ -198,7 +202,7 @@ fn mistakes_have_their_exit_codes_and_say_what_to_do() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
-    let there = TempDir::new().unwrap();
+    let there = Offered::new();
     file(&there, "a", 10);
     let server = serve(there.path());
     let (a, pin) = (format!("{}/a", server.address), server.pin.as_str());
@@ -285,7 +289,7 @@ fn packets_leave_with_the_code_point_that_was_asked_for_or_not_at_all() {
 
 #[test]
 fn what_is_not_a_plain_file_blocks_no_transfer() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
     let pipe = there.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
     fs::create_dir(there.path().join("sub")).unwrap();
@@ -311,7 +315,7 @@ fn what_is_not_a_plain_file_blocks_no_transfer() {
 
 #[test]
 fn each_of_several_files_is_reported() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
     for name in ["a", "b"] {
         file(&there, name, 10);
     }
@@ -347,7 +351,7 @@ fn each_of_several_files_is_reported() {
 
 #[test]
 fn a_wrong_server_is_reported_for_each_file() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
     file(&here, "a", 10);
     let server = serve(there.path());
     let (out, other) = (here.path().to_str().unwrap(), "00".repeat(32));
@@ -367,7 +371,7 @@ fn a_wrong_server_is_reported_for_each_file() {
 
 #[test]
 fn a_slash_at_the_end_is_a_directory() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
     let path = |name: &str| {
         file(&here, name, 10);
         here.path().join(name).to_str().unwrap().to_owned()
@@ -394,7 +398,7 @@ fn a_slash_at_the_end_is_a_directory() {
 
 #[test]
 fn a_log_that_takes_nothing_changes_no_exit_code() {
-    let there = TempDir::new().unwrap();
+    let there = Offered::new();
     for (arguments, code) in [
         (&["get", "nowhere:1/a", "-o", "/no/such"][..], 2),
         (

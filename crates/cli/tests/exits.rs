@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
+use common::offered::Offered;
 use common::{Process, Server, json, object, pathmark};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -87,7 +88,7 @@ fn failed(output: &Output, word: &str) -> Value {
 }
 
 /// A server of files, and one of measurements.
-fn servers(there: &TempDir) -> [Server; 2] {
+fn servers(there: &Offered) -> [Server; 2] {
     fs::write(there.path().join("a"), b"0123456789").unwrap();
     let down = fs::File::create(there.path().join("down")).unwrap();
     down.set_len(50_000_000_000).unwrap();
@@ -116,7 +117,7 @@ fn until_there(file: &Path) {
 
 #[test]
 fn keys_and_types_are_the_same_on_every_exit() {
-    let there = TempDir::new().unwrap();
+    let there = Offered::new();
     let (jobs, servers) = (Jobs::new(), servers(&there));
     let closed = UdpSocket::bind("127.0.0.1:0")
         .unwrap()
@@ -182,7 +183,7 @@ fn keys_and_types_are_the_same_on_every_exit() {
 /// One of several files is there before the interrupt, and stays a success.
 #[test]
 fn files_done_before_an_interrupt_are_reported_as_done() {
-    let there = TempDir::new().unwrap();
+    let there = Offered::new();
     let (jobs, servers) = (Jobs::new(), servers(&there));
     let [files, _] = &servers;
     let targets = ["a", "down"].map(|name| format!("{}/{name}", files.address));
@@ -319,7 +320,7 @@ const HOSTILE: &str = "a\u{1b}[2Jb\rc\u{7f}d\u{9b}31m";
 
 #[test]
 fn names_with_control_characters_reach_no_terminal() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
     fs::write(there.path().join(HOSTILE), b"there").unwrap();
     let directory = there.path().to_str().unwrap();
     let server = Server::start(&["serve", "--dir", directory, "--allow-put"]);
@@ -353,7 +354,7 @@ fn names_with_control_characters_reach_no_terminal() {
 
 #[test]
 fn a_server_logs_transfers_and_refusals_and_what_rust_log_asks_for() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
     fs::write(there.path().join("a"), b"0123456789").unwrap();
     let out = here.path().to_str().unwrap();
     let serve = |rust_log: Option<&str>| {
@@ -398,7 +399,7 @@ fn a_server_logs_transfers_and_refusals_and_what_rust_log_asks_for() {
 /// 32 files at once need more descriptors than the soft limit has.
 #[test]
 fn the_limit_of_open_files_is_raised_and_named_where_it_is_hard() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
     let files: Vec<String> = (0..64)
         .map(|n| {
             let path = here.path().join(n.to_string());
@@ -436,7 +437,7 @@ fn the_limit_of_open_files_is_raised_and_named_where_it_is_hard() {
 
 #[test]
 fn a_port_alone_means_all_addresses() {
-    let there = TempDir::new().unwrap();
+    let there = Offered::new();
     let directory = there.path().to_str().unwrap();
     fs::write(there.path().join("a"), b"0123456789").unwrap();
     for form in [":0", "0"] {

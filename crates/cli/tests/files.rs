@@ -1,6 +1,9 @@
 //! What becomes of files when several transfers meet, or one is killed; and what a server lets its
 //! clients do. Real sockets and processes.
 
+#[path = "common/offered.rs"]
+mod offered;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, UdpSocket};
@@ -9,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 
+use offered::Offered;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -62,17 +66,17 @@ impl Drop for Process {
 
 struct Server {
     process: Process,
-    directory: TempDir,
+    directory: Offered,
     address: String,
     pin: String,
 }
 
 impl Server {
     fn start(arguments: &[&str]) -> Self {
-        Self::offering(TempDir::new().unwrap(), arguments)
+        Self::offering(Offered::new(), arguments)
     }
 
-    fn offering(directory: TempDir, arguments: &[&str]) -> Self {
+    fn offering(directory: Offered, arguments: &[&str]) -> Self {
         let path = directory.path().to_str().unwrap();
         let fixed = ["serve", "--listen", "127.0.0.1:0", "--json", "--dir", path];
         let mut process = Process::start(&[&fixed, arguments].concat());

@@ -1,11 +1,15 @@
 //! A file that is fetched while its client's socket changes.
 
+#[path = "common/offered.rs"]
+mod offered;
+
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use offered::Offered;
 use pathmark::{ClientConfig, Endpoint, tls};
 use pathmark_files::client;
 use serde_json::Value;
@@ -26,7 +30,7 @@ fn socket() -> UdpSocket {
 /// The command serves, the library fetches: under VCP, whose feedback is of one path, and CUBIC.
 #[tokio::test]
 async fn a_get_goes_on_at_other_sockets() {
-    let offered = TempDir::new().unwrap();
+    let offered = Offered::new();
     std::fs::write(offered.path().join("big"), content()).unwrap();
     let mut server = Command::new(env!("CARGO_BIN_EXE_pathmark"))
         .args(["serve", "--listen", "127.0.0.1:0", "--json", "--dir"])

@@ -27,6 +27,10 @@ const INCOMING: &str = "incoming";
 /// one: it would be taken for the unfinished one of another name.
 #[must_use]
 pub fn is_temporary(name: &str) -> bool {
+    // Also the key of a server of a directory in this one.
+    if name.starts_with(".pathmark-") {
+        return true;
+    }
     let ending = name
         .strip_prefix('.')
         .and_then(|rest| rest.rsplit_once('.'));
@@ -459,7 +463,7 @@ mod tests {
 
     #[test]
     fn temporary_names() {
-        for name in [".a.part", ".a.b.tag", ".a.0.incoming"] {
+        for name in [".a.part", ".a.b.tag", ".a.0.incoming", ".pathmark-a.key"] {
             assert!(is_temporary(name), "{name}");
         }
         for name in ["a.part", ".part", "..part", ".a.partial", ".a", "part", ""] {

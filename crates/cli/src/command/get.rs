@@ -15,7 +15,7 @@ use super::routers::MeasureArgs;
 use super::session::{ConnectArgs, Connected, DscpArgs, Stop, Way};
 use super::state::StateArgs;
 use super::target::{Target, distinct};
-use super::trust::TrustArgs;
+use super::trust::HostTrustArgs;
 use super::{Failure, Outcome, output, session, values};
 use pathmark_files::client::{self, Fetched, Progress};
 use pathmark_files::incoming::is_temporary;
@@ -39,7 +39,7 @@ pub(super) struct Args {
     #[command(flatten)]
     measure: MeasureArgs,
     #[command(flatten)]
-    trust: TrustArgs,
+    trust: HostTrustArgs,
     #[command(flatten)]
     limits: ConnectArgs,
     #[command(flatten)]
@@ -157,7 +157,7 @@ async fn fetch(
         |endpoint: &_, address| args.state.visit(server, address, endpoint, &mut *warnings);
     let way = Way {
         target: server,
-        trust: &args.trust,
+        trust: args.trust.judge(),
         limits: args.limits,
         stop,
     };

@@ -11,6 +11,7 @@ mod emulate;
 mod figures;
 mod files;
 mod get;
+mod identity;
 mod limits;
 mod output;
 mod perf;
@@ -38,7 +39,7 @@ use serde::Serialize;
 #[command(after_help = "\
 Examples:
   pathmark demo                                     see it work, in two minutes, without root
-  pathmark serve --listen 0.0.0.0:4433 --dir data   offer a directory; prints the certificate's pin
+  pathmark serve --listen 0.0.0.0:4433 --dir data   offer a directory; prints the key's pin
   pathmark get host:4433/big.iso --pin 3f5a…        fetch a file; run it again to go on after a \
   break
   pathmark put big.iso host:4433 --pin 3f5a…        store a file, if the server runs with \

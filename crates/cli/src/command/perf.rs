@@ -108,8 +108,7 @@ pub(super) async fn server(args: ServerArgs) -> Outcome {
     transport.streams.max_bidi_streams = MOST_STREAMS;
     let endpoint = session::listen(
         &args.listen,
-        &args.certificate,
-        ALPN,
+        args.certificate.identity(None, ALPN)?,
         transport,
         args.retry,
         args.json,
@@ -228,7 +227,7 @@ async fn measure(
     let config = session::transport(&algorithm, args.marking);
     let way = Way {
         target: &args.target,
-        trust: &args.trust,
+        trust: args.trust.judge(),
         limits: args.limits,
         stop,
     };

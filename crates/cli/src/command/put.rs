@@ -12,7 +12,7 @@ use super::routers::AnswerArgs;
 use super::session::{ConnectArgs, Connected, DscpArgs, Stop, Way};
 use super::state::StateArgs;
 use super::target::{Target, distinct};
-use super::trust::TrustArgs;
+use super::trust::HostTrustArgs;
 use super::{Failure, Outcome, output, session, values};
 use pathmark_files::client::{self, Progress};
 use pathmark_files::incoming::Existing;
@@ -40,7 +40,7 @@ pub(super) struct Args {
     #[command(flatten)]
     marking: DscpArgs,
     #[command(flatten)]
-    trust: TrustArgs,
+    trust: HostTrustArgs,
     #[command(flatten)]
     limits: ConnectArgs,
     #[command(flatten)]
@@ -84,7 +84,7 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
     };
     let way = Way {
         target: &args.target,
-        trust: &args.trust,
+        trust: args.trust.judge(),
         limits: args.limits,
         stop: &stop,
     };

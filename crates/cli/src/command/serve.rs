@@ -58,8 +58,8 @@ pub(super) async fn serve(args: Args) -> Outcome {
     let _edge = args.measure.serve(own, &args.answer, &mut transport)?;
     let endpoint = session::listen(
         &args.listen,
-        &args.certificate,
-        pathmark_files::ALPN,
+        args.certificate
+            .identity(Some(&args.dir), pathmark_files::ALPN)?,
         transport,
         false,
         args.json,

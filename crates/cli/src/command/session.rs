@@ -14,8 +14,9 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use super::identity::Identity;
 use super::target::Target;
-use super::trust::{CertificateArgs, TrustArgs};
+use super::trust::Judge;
 use super::values::{self, Listen};
 use super::{Failure, Outcome, output};
 use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig};
@@ -178,15 +179,14 @@ struct Listening {
 /// Binds a server and says so.
 pub(super) fn listen(
     address: &Listen,
-    certificate: &CertificateArgs,
-    alpn: &[u8],
+    identity: Identity,
     transport: TransportConfig,
     retry: bool,
     json: bool,
 ) -> Result<Endpoint, Failure> {
-    let tls = certificate.config(alpn)?;
-    let pin = tls.pin().map(|pin| pin.to_string());
-    let mut config = ServerConfig::new(Arc::new(tls), Arc::new(transport));
+    let pin = identity.tls.pin().map(|pin| pin.to_string());
+    let mut config = ServerConfig::new(Arc::new(identity.tls), Arc::new(transport));
+    config.key(identity.key);
     if retry {
         config.retry(RetryPolicy::Always);
     }
@@ -238,7 +238,7 @@ fn connect_timeout(text: &str) -> Result<Duration, String> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way<'a> {
     pub(super) target: &'a Target,
-    pub(super) trust: &'a TrustArgs,
+    pub(super) trust: Judge<'a>,
     pub(super) limits: ConnectArgs,
     pub(super) stop: &'a Stop,
 }
@@ -273,13 +273,18 @@ pub(super) async fn connect<T>(
             tokio::time::sleep(time - SILENCE).await;
         }
     };
-    tokio::select! {
-        connected = connecting => connected,
-        () = stop.stopped() => Err(interrupted().into()),
+    let connected = tokio::select! {
+        connected = connecting => connected?,
+        () = stop.stopped() => return Err(interrupted().into()),
         () = silence => {
-            Err(anyhow!("cannot connect to {server}: no answer within {time:?}").into())
+            return Err(anyhow!("cannot connect to {server}: no answer within {time:?}").into());
         }
+    };
+    tokio::select! {
+        checked = trust.check(&connected.connection, target) => checked?,
+        () = stop.stopped() => return Err(interrupted().into()),
     }
+    Ok(connected)
 }
 
 /// Connects to whichever of `addresses` answers first.
@@ -403,7 +408,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_that_does_not_answer_is_not_the_only_one_tried() {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let tls = super::super::trust::self_signed(b"test").unwrap();
+        let tls = Identity::new(b"test").unwrap().tls;
         let transport = || Arc::new(transport(&Algorithm::default(), DscpArgs { dscp: 0 }));
         let config = ServerConfig::new(Arc::new(tls), transport());
         let server = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
