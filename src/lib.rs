@@ -15,7 +15,7 @@
 //! This package puts the parts together: endpoints and streams from [`pathmark_transport`], laws
 //! from [`pathmark_cc`], VCP, XCP and Quick-Start on the wire from [`pathmark_protocols`]. With
 //! feature `testkit` it has the emulator's test kit, `pathmark_emulator::kit`. Files travel by the
-//! package `pathmark-files`; the `pathmark` command is `pathmark-cli`.
+//! package `pathmark-http3`; the `pathmark` command is `pathmark-cli`.
 //!
 //! ```
 //! use std::sync::Arc;
