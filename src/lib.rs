@@ -109,7 +109,7 @@
 //! # Packages
 //!
 //! Endpoints and streams are those of [`pathmark_transport`], laws of [`pathmark_cc`], protocols on
-//! the wire of [`pathmark_protocols`]. Files travel by the package `pathmark-files`; the command is
+//! the wire of [`pathmark_protocols`]. Files travel by the package `pathmark-http3`; the command is
 //! `pathmark-cli`. Version 0.1 is unreleased, and its API may change.
 
 #![forbid(unsafe_code)]

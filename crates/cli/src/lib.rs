@@ -5,5 +5,6 @@
 
 mod command;
 pub mod demo;
+mod report;
 
 pub use command::main;

@@ -3,10 +3,14 @@
 //!
 //! `PATHMARK_CHAIN_MB=1000 cargo test --release --test chain` moves a gigabyte.
 
+#[path = "common/offered.rs"]
+mod offered;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use offered::Offered;
 use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
 use pathmark_testbed::undisturbed;
 use serde_json::Value;
@@ -58,7 +62,7 @@ fn pathmark(arguments: &[&str]) -> Command {
 
 /// `serve` on the sender, `get` on the receiver; `meanwhile` happens once data flows.
 fn fetch(mut chain: Chain, meanwhile: impl FnOnce(&mut Chain, &Path)) -> Value {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
     let content = write_file(&there.path().join("file"), megabytes());
     let listen = format!("{SENDER}:4433");
     let directory = there.path().to_str().unwrap();

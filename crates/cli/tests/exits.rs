@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
+use common::offered::{Offered, unfinished_bytes};
 use common::{Process, Server, json, object, pathmark};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -87,7 +88,7 @@ fn failed(output: &Output, word: &str) -> Value {
 }
 
 /// A server of files, and one of measurements.
-fn servers(there: &TempDir) -> [Server; 2] {
+fn servers(there: &Offered) -> [Server; 2] {
     fs::write(there.path().join("a"), b"0123456789").unwrap();
     let down = fs::File::create(there.path().join("down")).unwrap();
     down.set_len(50_000_000_000).unwrap();
@@ -114,9 +115,16 @@ fn until_there(file: &Path) {
     }
 }
 
+/// Returns once an unfinished file in a directory has bytes.
+fn until_begun(directory: &Path) {
+    while unfinished_bytes(directory) == 0 {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn keys_and_types_are_the_same_on_every_exit() {
-    let there = TempDir::new().unwrap();
+    let there = Offered::new();
     let (jobs, servers) = (Jobs::new(), servers(&there));
     let closed = UdpSocket::bind("127.0.0.1:0")
         .unwrap()
@@ -154,8 +162,8 @@ fn keys_and_types_are_the_same_on_every_exit() {
 
         let under_way = start(&large[place].0, &pin);
         match place {
-            0 => until_there(&jobs.here.path().join(".down.part")),
-            1 => until_there(&there.path().join(".c.0.incoming")),
+            0 => until_begun(jobs.here.path()),
+            1 => until_begun(there.path()),
             // The line of the one before was the first.
             _ => drop(servers[1].logged("gone", 10) + &servers[1].logged("connected", 10)),
         }
@@ -182,7 +190,7 @@ fn keys_and_types_are_the_same_on_every_exit() {
 /// One of several files is there before the interrupt, and stays a success.
 #[test]
 fn files_done_before_an_interrupt_are_reported_as_done() {
-    let there = TempDir::new().unwrap();
+    let there = Offered::new();
     let (jobs, servers) = (Jobs::new(), servers(&there));
     let [files, _] = &servers;
     let targets = ["a", "down"].map(|name| format!("{}/{name}", files.address));
@@ -192,7 +200,7 @@ fn files_done_before_an_interrupt_are_reported_as_done() {
     let get = Process::start(&get);
     until_there(&jobs.here.path().join("a"));
     // It is read back meanwhile, and counts then.
-    until_there(&jobs.here.path().join(".down.part"));
+    until_begun(jobs.here.path());
     std::thread::park_timeout(Duration::from_millis(500));
     get.signal(Signal::SIGINT);
     let said = failed(&get.finish(), "interrupted");
@@ -314,91 +322,10 @@ fn a_handshake_takes_a_round_trip_at_least() {
     }
 }
 
-/// ESC, CR, DEL, and CSI in one character of the C1 set.
-const HOSTILE: &str = "a\u{1b}[2Jb\rc\u{7f}d\u{9b}31m";
-
-#[test]
-fn names_with_control_characters_reach_no_terminal() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    fs::write(there.path().join(HOSTILE), b"there").unwrap();
-    let directory = there.path().to_str().unwrap();
-    let server = Server::start(&["serve", "--dir", directory, "--allow-put"]);
-    let (out, pin) = (here.path().to_str().unwrap(), server.pin.as_str());
-    let at = |name: &str| format!("{}/{name}", server.address);
-    let (hostile, missing) = (at(HOSTILE), at(&format!("no {HOSTILE}")));
-    let own = here.path().join(HOSTILE);
-    let own = own.to_str().unwrap();
-    let commands: [&[&str]; 4] = [
-        &["get", &hostile, "-o", out],
-        &["get", &missing, "-o", out],
-        &["put", own, &server.address],
-        &["put", own, &server.address, "--force"],
-    ];
-    for command in commands {
-        for more in [&["--pin", pin][..], &["--pin", pin, "--json"]] {
-            let output = pathmark(&[command, more].concat()).output().unwrap();
-            common::no_control_characters(&output.stdout);
-            common::no_control_characters(&output.stderr);
-            let all = [output.stdout, output.stderr].concat();
-            let text = String::from_utf8(all).unwrap();
-            assert!(text.contains("1b"), "the name is there, escaped: {text}");
-        }
-    }
-    for word in ["sent", "refused", "stored"] {
-        let line = server.logged(word, 10);
-        common::no_control_characters(line.as_bytes());
-        assert!(line.contains("1b"), "{line}");
-    }
-}
-
-#[test]
-fn a_server_logs_transfers_and_refusals_and_what_rust_log_asks_for() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    fs::write(there.path().join("a"), b"0123456789").unwrap();
-    let out = here.path().to_str().unwrap();
-    let serve = |rust_log: Option<&str>| {
-        let directory = there.path().to_str().unwrap();
-        let arguments = [
-            "serve",
-            "--dir",
-            directory,
-            "--listen",
-            "127.0.0.1:0",
-            "--json",
-        ];
-        let mut command = pathmark(&arguments);
-        command.envs(rust_log.map(|filter| ("RUST_LOG", filter)));
-        Server::of(command)
-    };
-    let visit = |server: &Server| {
-        for name in ["a", "missing"] {
-            let target = format!("{}/{name}", server.address);
-            let get = ["get", &target, "-o", out, "--pin", &server.pin];
-            pathmark(&get).output().unwrap();
-        }
-    };
-    let server = serve(None);
-    visit(&server);
-    let sent = server.logged("sent", 10);
-    for word in ["INFO", "client=127.0.0.1:", "name=\"a\"", "bytes=10"] {
-        assert!(sent.contains(word), "{sent}");
-    }
-    let refused = server.logged("refused", 10);
-    assert!(refused.contains("there is no file `missing`"), "{refused}");
-
-    let server = serve(Some("error"));
-    visit(&server);
-    server.process.signal(Signal::SIGTERM);
-    assert_eq!(server.log.iter().count(), 0);
-    let server = serve(Some("pathmark=trace"));
-    visit(&server);
-    server.logged("sent", 10);
-}
-
 /// 32 files at once need more descriptors than the soft limit has.
 #[test]
 fn the_limit_of_open_files_is_raised_and_named_where_it_is_hard() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
     let files: Vec<String> = (0..64)
         .map(|n| {
             let path = here.path().join(n.to_string());
@@ -436,7 +363,7 @@ fn the_limit_of_open_files_is_raised_and_named_where_it_is_hard() {
 
 #[test]
 fn a_port_alone_means_all_addresses() {
-    let there = TempDir::new().unwrap();
+    let there = Offered::new();
     let directory = there.path().to_str().unwrap();
     fs::write(there.path().join("a"), b"0123456789").unwrap();
     for form in [":0", "0"] {

@@ -8,6 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use common::offered::Offered;
 use common::{Server, json, pathmark};
 use pathmark_testbed::undisturbed;
 use tempfile::TempDir;
@@ -93,7 +94,7 @@ const REST: Duration = Duration::from_millis(300);
 
 #[test]
 fn get_and_put_end_when_their_work_is_done() {
-    let (there, here) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
     std::fs::write(there.path().join("a"), [7; 100]).unwrap();
     let source = here.path().join("b");
     std::fs::write(&source, [7; 100]).unwrap();

@@ -1,78 +1,41 @@
 //! What becomes of files when several transfers meet, or one is killed; and what a server lets its
 //! clients do. Real sockets and processes.
 
+mod common;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::Output;
 use std::sync::{Arc, Condvar, Mutex};
 
+use common::offered::{Offered, settle, unfinished, unfinished_bytes};
+use common::{Process, pathmark};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn pathmark(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
-    command
-        .args(arguments)
-        // No run knows of an earlier one.
-        .env("XDG_STATE_HOME", "/dev/null")
-        .stdin(Stdio::null());
-    command
-}
-
-/// A process that ends with the test.
-struct Process(Child);
-
-impl Process {
-    fn start(arguments: &[&str]) -> Self {
-        let mut command = pathmark(arguments);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self(command.spawn().unwrap())
-    }
-
-    /// Ends it at once, as `kill -9` does, and returns when it is gone.
-    fn kill(mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-
-    fn finish(mut self) -> Output {
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let out: Option<ChildStdout> = self.0.stdout.take();
-        out.unwrap().read_to_end(&mut stdout).unwrap();
-        let mut err = self.0.stderr.take().unwrap();
-        err.read_to_end(&mut stderr).unwrap();
-        Output {
-            status: self.0.wait().unwrap(),
-            stdout,
-            stderr,
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Both fail only if it has ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Ends a process at once, as `kill -9` does, and returns when it is gone.
+fn kill(mut process: Process) {
+    process.0.kill().unwrap();
+    process.0.wait().unwrap();
 }
 
 struct Server {
     process: Process,
-    directory: TempDir,
+    directory: Offered,
     address: String,
     pin: String,
 }
 
 impl Server {
     fn start(arguments: &[&str]) -> Self {
-        Self::offering(TempDir::new().unwrap(), arguments)
+        Self::offering(Offered::new(), arguments)
     }
 
-    fn offering(directory: TempDir, arguments: &[&str]) -> Self {
+    fn offering(directory: Offered, arguments: &[&str]) -> Self {
         let path = directory.path().to_str().unwrap();
         let fixed = ["serve", "--listen", "127.0.0.1:0", "--json", "--dir", path];
         let mut process = Process::start(&[&fixed, arguments].concat());
@@ -97,7 +60,8 @@ impl Server {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let content = content(name, bytes);
-        fs::write(path, &content).unwrap();
+        fs::write(&path, &content).unwrap();
+        settle(&path);
         content
     }
 
@@ -241,32 +205,32 @@ const BIG: usize = 2_000_000;
 /// Enough for a handshake and some of the file.
 const SOME: u64 = 500_000;
 
-fn size(path: &Path) -> u64 {
-    fs::metadata(path).map_or(0, |metadata| metadata.len())
-}
-
 #[test]
 fn one_of_two_gets_of_one_file_is_killed_midway() {
     let server = Server::start(&[]);
     let big = server.write("big", BIG);
     let here = TempDir::new().unwrap();
-    let part = here.path().join(".big.part");
+    let part = || unfinished_bytes(here.path());
     let gate = Gate::new(&server.address, SOME);
     let (slow, direct) = (
         [format!("{}/big", gate.address)],
         [format!("{}/big", server.address)],
     );
     let first = Process::start(&server.get(&slow, here.path()));
-    until(|| size(&part) > 0);
+    until(|| part() > 0);
     // While the first runs, a second one is refused and changes no file.
     let second = run(&server.get(&direct, here.path()));
     refused(&second, 1, "another transfer");
-    assert_eq!(names(here.path()), [".big.part", ".big.tag"]);
-    first.kill();
-    let left = size(&part);
+    let there = names(here.path());
+    assert!(there.len() == 2 && there.iter().all(|name| name.starts_with(".pathmark-")));
+    kill(first);
+    let left = part();
     assert!((1..BIG as u64).contains(&left), "{left}");
-    let said = json(&run(&server.get(&direct, here.path())));
-    assert_eq!(said["files"][0]["resumed_bytes"], left);
+    // From the same source it goes on.
+    gate.open();
+    let said = json(&run(&server.get(&slow, here.path())));
+    // The last byte is fetched again, so that there is always something to ask for.
+    assert_eq!(said["files"][0]["resumed_bytes"], left - 1);
     assert!(fs::read(here.path().join("big")).unwrap() == big);
     assert_eq!(names(here.path()), ["big"]);
 }
@@ -282,7 +246,7 @@ fn a_get_ends_well_after_another_of_the_same_file_was_interrupted() {
     );
     let targets = |gate: &Gate| [format!("{}/big", gate.address)];
     let first = Process::start(&server.get(&targets(&one), here.path()));
-    until(|| size(&here.path().join(".big.part")) > 0);
+    until(|| unfinished_bytes(here.path()) > 0);
     let second = Process::start(&server.get(&targets(&two), here.path()));
     two.open();
     refused(&second.finish(), 1, "another transfer");
@@ -306,7 +270,7 @@ fn two_sources_of_one_name_are_refused_before_anything_moves() {
         refused(&both, 2, "would both become");
     }
     refused(
-        &run(&server.get(&[at("x/.f.part")], here.path())),
+        &run(&server.get(&[at("x/.pathmark-f.part")], here.path())),
         2,
         "unfinished",
     );
@@ -335,7 +299,7 @@ fn two_puts_of_one_name_do_not_mix() {
     let gate = Gate::new(&server.address, SOME);
     let slow = format!("{}/f", gate.address);
     let first = Process::start(&server.put(&a, &slow, &[]));
-    until(|| size(&server.path(".f.0.incoming")) > 0);
+    until(|| unfinished_bytes(server.directory.path()) > 0);
     json(&run(&server.put(&b, &direct, &[])));
     assert!(fs::read(server.path("f")).unwrap() == content("b", BIG));
     // The first comes too late: it would replace a file without `--force`.
@@ -350,7 +314,7 @@ fn two_puts_of_one_name_do_not_mix() {
     let gate = Gate::new(&server.address, SOME);
     let slow = format!("{}/f", gate.address);
     let first = Process::start(&server.put(&a, &slow, &["--force"]));
-    until(|| size(&server.path(".f.0.incoming")) > 0);
+    until(|| unfinished_bytes(server.directory.path()) > 0);
     json(&run(&server.put(&b, &direct, &["--force"])));
     gate.open();
     json(&first.finish());
@@ -367,16 +331,17 @@ fn what_a_killed_server_left_of_a_put_is_in_nobodys_way() {
     let gate = Gate::new(&server.address, SOME);
     let slow = gate.address.to_string();
     let client = Process::start(&server.put(&path, &slow, &[]));
-    let left = server.path(".f.0.incoming");
-    until(|| size(&left) > 0);
+    until(|| unfinished_bytes(server.directory.path()) > 0);
+    let (left, _) = unfinished(server.directory.path()).unwrap();
+    let left = left.file_name().unwrap().to_str().unwrap().to_owned();
     let Server {
         process, directory, ..
     } = server;
-    process.kill();
-    client.kill();
-    assert_eq!(names(directory.path()), [".f.0.incoming"]);
+    kill(process);
+    kill(client);
+    assert_eq!(names(directory.path()), [left.as_str()]);
     let server = Server::offering(directory, &["--allow-put"]);
-    let unfinished = format!("{}/.f.0.incoming", server.address);
+    let unfinished = format!("{}/{left}", server.address);
     let out = here.path().join("out");
     fs::create_dir(&out).unwrap();
     let get = run(&server.get(std::slice::from_ref(&unfinished), &out));
@@ -447,7 +412,7 @@ fn a_file_that_shrinks_while_it_is_stored_is_reported_and_not_stored() {
     let gate = Gate::new(&server.address, SOME);
     let slow = gate.address.to_string();
     let client = Process::start(&server.put(&path, &slow, &[]));
-    until(|| size(&server.path(".f.0.incoming")) > 0);
+    until(|| unfinished_bytes(server.directory.path()) > 0);
     file.set_len(1000).unwrap();
     gate.open();
     refused(&client.finish(), 1, "became shorter");
@@ -459,11 +424,12 @@ fn a_file_that_changes_while_it_is_fetched_is_reported_and_not_kept() {
     let server = Server::start(&[]);
     let file = fs::File::create(server.path("f")).unwrap();
     file.set_len(LARGE).unwrap();
+    settle(&server.path("f"));
     let here = TempDir::new().unwrap();
     let gate = Gate::new(&server.address, SOME);
     let slow = [format!("{}/f", gate.address)];
     let client = Process::start(&server.get(&slow, here.path()));
-    until(|| size(&here.path().join(".f.part")) > 0);
+    until(|| unfinished_bytes(here.path()) > 0);
     file.write_all_at(b"new", 0).unwrap();
     gate.open();
     refused(&client.finish(), 1, "the file changed while it was sent");
@@ -487,19 +453,14 @@ fn a_client_that_is_interrupted_says_so_and_leaves_nothing_unfinished() {
     let file = fs::File::create(&path).unwrap();
     file.set_len(100_000_000_000).unwrap();
     let client = Process::start(&server.put(&path, &server.address, &[]));
-    until(|| size(&server.path(".f.0.incoming")) > 0);
+    until(|| unfinished_bytes(server.directory.path()) > 0);
     let begun = std::time::Instant::now();
-    send_signal(&client, nix::sys::signal::Signal::SIGINT);
+    client.signal(Signal::SIGINT);
     let output = client.finish();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
     until(|| names(server.directory.path()).is_empty());
     assert!(begun.elapsed() < std::time::Duration::from_secs(15));
-}
-
-fn send_signal(process: &Process, signal: nix::sys::signal::Signal) {
-    let pid = nix::unistd::Pid::from_raw(process.0.id().try_into().unwrap());
-    nix::sys::signal::kill(pid, signal).unwrap();
 }
 
 #[test]
@@ -511,8 +472,8 @@ fn a_server_that_is_stopped_says_so_and_leaves_nothing_unfinished() {
     let gate = Gate::new(&server.address, SOME);
     let slow = gate.address.to_string();
     let client = Process::start(&server.put(&path, &slow, &[]));
-    until(|| size(&server.path(".f.0.incoming")) > 0);
-    send_signal(&server.process, nix::sys::signal::Signal::SIGTERM);
+    until(|| unfinished_bytes(server.directory.path()) > 0);
+    server.process.signal(Signal::SIGTERM);
     until(|| names(server.directory.path()).is_empty());
     gate.open();
     refused(&client.finish(), 1, "the server was stopped");

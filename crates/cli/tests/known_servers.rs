@@ -9,12 +9,36 @@ use std::sync::Arc;
 
 use pathmark::tls::{Pin, TlsServerConfig};
 use pathmark::transport::endpoint::RetryPolicy;
-use pathmark::{Endpoint, ServerConfig};
-use pathmark_files::server::{FileServer, Rules};
-use pathmark_files::store::Store;
+use pathmark::{Connection, Endpoint, ServerConfig};
+use pathmark_http3::http::{HeaderMap, Request};
+use pathmark_http3::origin::{Limits, Origin, Steward};
+use pathmark_http3::plan::{PutRights, Rules};
+use pathmark_http3::root::Root;
+use pathmark_http3::wire::ALPN;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::Value;
 use tempfile::TempDir;
+
+/// Tells clients whether their path was known, as `pathmark serve` does.
+#[derive(Debug)]
+struct Reports(Connection);
+
+impl Steward for Reports {
+    fn end(&self, _: &Request<()>) -> HeaderMap {
+        let report = serde_json::json!({
+            "algorithm": "auto", "feedback": null, "packets_lost": 0, "router_id": null,
+            "rtt_ms": { "min": 0.0, "mean": 0.0, "p50": 0.0, "p99": 0.0, "max": 0.0 },
+            "bounded_by": {
+                "application": 0.0, "peer": 0.0, "streams": 0.0, "buffers": 0.0, "window": 0.0,
+                "router": 0.0,
+            },
+            "known_path": self.0.path_report().known_path,
+        });
+        let mut fields = HeaderMap::new();
+        fields.insert("pathmark-report", report.to_string().parse().unwrap());
+        fields
+    }
+}
 
 /// A server that knows the rate of its clients' paths, and asks for that where a client has proved
 /// its address, by a token or a Retry.
@@ -32,7 +56,7 @@ impl Server {
         let made = rcgen::generate_simple_self_signed(["known".to_owned()]).unwrap();
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         let certificate = vec![made.cert.der().clone()];
-        let tls = TlsServerConfig::new(certificate, key.into(), &[pathmark_files::ALPN]).unwrap();
+        let tls = TlsServerConfig::new(certificate, key.into(), &[ALPN]).unwrap();
         let pin = tls.pin().unwrap();
         let mut transport = pathmark::transport_config(&"auto".parse().unwrap());
         transport.known_rate = Some(1_000_000_000);
@@ -40,12 +64,26 @@ impl Server {
         config.retry(retry);
         let endpoint = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
         let rules = Rules {
-            laws: Vec::new(),
-            allow_put: true,
+            put: PutRights::New,
+            ..Rules::default()
         };
-        let store = Store::open(directory.path()).unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let origin = Origin::new(root, rules, Limits::default());
         let serving = endpoint.clone();
-        tokio::spawn(async move { Arc::new(FileServer::new(store, rules)).run(&serving).await });
+        tokio::spawn(async move {
+            while let Some(incoming) = serving.accept().await {
+                let origin = origin.clone();
+                tokio::spawn(async move {
+                    if let Ok(connecting) = incoming.accept()
+                        && let Ok(connection) = connecting.await
+                    {
+                        let reports = Arc::new(Reports(connection.clone()));
+                        // A client that is killed ends it with an error.
+                        let _ = origin.serve_with(connection, reports).await;
+                    }
+                });
+            }
+        });
         let address = endpoint.local_address();
         Self {
             endpoint,

@@ -1,13 +1,21 @@
 //! A file that is fetched while its client's socket changes.
 
+#[path = "common/offered.rs"]
+mod offered;
+
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use offered::Offered;
 use pathmark::{ClientConfig, Endpoint, tls};
-use pathmark_files::client;
+use pathmark_http3::client::{Client, ClientLimits, Get, Progress};
+use pathmark_http3::fields::PathName;
+use pathmark_http3::http::HeaderMap;
+use pathmark_http3::root::Existing;
+use pathmark_http3::wire::ALPN;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -26,7 +34,7 @@ fn socket() -> UdpSocket {
 /// The command serves, the library fetches: under VCP, whose feedback is of one path, and CUBIC.
 #[tokio::test]
 async fn a_get_goes_on_at_other_sockets() {
-    let offered = TempDir::new().unwrap();
+    let offered = Offered::new();
     std::fs::write(offered.path().join("big"), content()).unwrap();
     let mut server = Command::new(env!("CARGO_BIN_EXE_pathmark"))
         .args(["serve", "--listen", "127.0.0.1:0", "--json", "--dir"])
@@ -43,7 +51,7 @@ async fn a_get_goes_on_at_other_sockets() {
     for law in ["vcp+bise+wlte", "cubic"] {
         let endpoint = Endpoint::new(socket(), None).unwrap();
         let trust = tls::Trust::Pin(pin);
-        let tls = tls::TlsClientConfig::new(trust, &[pathmark_files::ALPN]).unwrap();
+        let tls = tls::TlsClientConfig::new(trust, &[ALPN]).unwrap();
         let transport = Arc::new(pathmark::transport_config(&law.parse().unwrap()));
         let config = ClientConfig::new(Arc::new(tls), transport);
         let connecting = endpoint.connect_with(config, address, "any.test").unwrap();
@@ -51,8 +59,15 @@ async fn a_get_goes_on_at_other_sockets() {
         let here = TempDir::new().unwrap();
         let target = here.path().join("big");
         let (mut come, mut moves) = (0, 0);
-        let fetched = client::get(&connection, "big", &target, None, |progress| {
-            if let client::Progress::Bytes(n) = progress {
+        let client = Client::new(connection.clone(), "any.test", ClientLimits::default());
+        let client = client.await.unwrap();
+        let source = PathName::parse(b"/big").unwrap();
+        let how = Get {
+            existing: Existing::Keep,
+            headers: HeaderMap::new(),
+        };
+        let fetched = client.get_with(&source, &target, how, |progress| {
+            if let Progress::Bytes(n) = progress {
                 come += n;
                 if come > (moves + 1) * BYTES as u64 / 4 {
                     moves += 1;

@@ -1,11 +1,15 @@
 //! Granted starts for real: files through `vcp-router` on TUN interfaces, between processes of
 //! their own.
 
+#[path = "common/offered.rs"]
+mod offered;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use offered::Offered;
 use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
 use pathmark_testbed::{ChildGuard, undisturbed};
 use serde_json::Value;
@@ -56,14 +60,14 @@ fn said(process: &mut ChildGuard) -> Value {
 struct Served<'a> {
     chain: &'a Chain,
     _process: ChildGuard,
-    _directory: TempDir,
+    _directory: Offered,
     pin: String,
 }
 
 impl<'a> Served<'a> {
     /// It sends by the first of these laws unless it is asked for another one of them.
     fn by(chain: &'a Chain, laws: &str) -> Self {
-        let directory = TempDir::new().unwrap();
+        let directory = Offered::new();
         std::fs::write(directory.path().join("file"), vec![7; 1_000_000]).unwrap();
         let listen = format!("{SENDER}:4433");
         let there = directory.path().to_str().unwrap();

@@ -1,6 +1,9 @@
 //! XCP for real: files through `vcp-router` on TUN interfaces, between processes of their own,
 //! compared with the emulator's results for the same path.
 
+#[path = "common/offered.rs"]
+mod offered;
+
 use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -8,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use offered::Offered;
 use pathmark_emulator::Scenario;
 use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
 use pathmark_testbed::{ChildGuard, undisturbed};
@@ -60,13 +64,13 @@ fn pathmark(arguments: &[&str]) -> Command {
 /// A server of one file, and where it listens.
 struct Served {
     _process: ChildGuard,
-    _directory: TempDir,
+    _directory: Offered,
     target: String,
     pin: String,
 }
 
 fn serve(chain: &Chain, bytes: usize) -> Served {
-    let directory = TempDir::new().unwrap();
+    let directory = Offered::new();
     let words = (0..bytes as u64 / 8).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     let content: Vec<u8> = words.flatten().collect();
     std::fs::write(directory.path().join("file"), content).unwrap();

@@ -22,4 +22,7 @@ pub mod origin;
 pub mod plan;
 pub mod resource;
 pub mod root;
+mod sink;
 pub mod wire;
+
+pub use http;

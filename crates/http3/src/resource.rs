@@ -13,18 +13,16 @@ const TAG_BYTES: usize = 16;
 const TICK: Duration = Duration::from_millis(20);
 /// The same for a file system whose time stamps are whole seconds, two at most.
 const COARSE_TICK: Duration = Duration::from_secs(2);
-/// The ending of names that unfinished uploads and downloads have; see [`is_temporary`].
-pub const TEMPORARY_PREFIX: &[u8] = b".pathmark-";
-/// The ending of such a name.
+/// The beginning of names that are pathmark's own; see [`is_reserved`].
+pub const RESERVED_PREFIX: &[u8] = b".pathmark-";
+/// The ending of those of unfinished uploads and downloads.
 pub const TEMPORARY_SUFFIX: &[u8] = b".part";
 
-/// True for names of unfinished files. An origin neither lists, serves nor stores them.
+/// True for names of unfinished files, of any client, and of servers' keys. An origin neither
+/// lists, serves nor stores them.
 #[must_use]
-pub fn is_temporary(name: &[u8]) -> bool {
-    let middle = name
-        .strip_prefix(TEMPORARY_PREFIX)
-        .and_then(|rest| rest.strip_suffix(TEMPORARY_SUFFIX));
-    middle.is_some_and(|middle| !middle.is_empty())
+pub fn is_reserved(name: &[u8]) -> bool {
+    name.starts_with(RESERVED_PREFIX)
 }
 
 /// A time stamp, relative to the Unix epoch.
@@ -216,9 +214,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn temporary_names_have_something_in_the_middle() {
-        assert!(is_temporary(b".pathmark-0.part"));
-        assert!(!is_temporary(b".pathmark-.part") && !is_temporary(b"a.part"));
+    fn names_of_unfinished_files_and_keys_are_reserved() {
+        assert!(is_reserved(b".pathmark-0.part") && is_reserved(b".pathmark-data.key"));
+        assert!(!is_reserved(b"pathmark-0.part") && !is_reserved(b"a.part"));
     }
 
     #[test]

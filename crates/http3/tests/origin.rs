@@ -221,7 +221,7 @@ async fn puts_are_stored_whole_or_not_at_all() {
             ("/x", &[("content-length", "2000001")], b"", 413),
             ("/x", &[], &too_large, 413),
             ("/x", &[("content-encoding", "gzip")], b"other", 415),
-            ("/none/x", &[], b"other", 409),
+            ("/sub/c/y", &[], b"other", 409),
             ("/sub", &[], b"other", 409),
             ("/x/", &[], b"other", 409),
             ("/.pathmark-1.part", &[], b"other", 403),

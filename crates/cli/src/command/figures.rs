@@ -5,8 +5,8 @@ use serde::Serialize;
 use pathmark_cc::FallbackReason;
 
 use super::output;
+use crate::report::{BoundedBy, Rtt, SenderReport};
 use pathmark::Connection;
-use pathmark_files::report::{BoundedBy, Rtt, SenderReport};
 use pathmark_lab::text;
 
 /// Keys that `perf`, `get` and `put` share in their JSON. All are there on every exit. A number is

@@ -2,31 +2,42 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use futures_util::stream::{self, StreamExt};
 use pathmark_cc::Algorithm;
+use pathmark_http3::client::{Client, ClientLimits, Fetched, Get, GetError, Progress};
+use pathmark_http3::fields::PathName;
+use pathmark_http3::http::{HeaderMap, HeaderValue};
+use pathmark_http3::resource::is_reserved;
+use pathmark_http3::root::Existing;
+use pathmark_http3::wire::ALPN;
 
+use super::connect::{ConnectArgs, Connected, Way};
 use super::figures::Transfer;
 use super::files::{AT_ONCE, Figures, FileFigures, UnderWay};
+use super::operator::{ANY_LAW, LAW, REPORT};
 use super::routers::MeasureArgs;
-use super::session::{ConnectArgs, Connected, DscpArgs, Stop, Way};
+use super::session::{DscpArgs, Stop};
 use super::state::StateArgs;
 use super::target::{Target, distinct};
-use super::trust::TrustArgs;
-use super::{Failure, Outcome, output, session, values};
-use pathmark_files::client::{self, Fetched, Progress};
-use pathmark_files::incoming::is_temporary;
-use pathmark_files::report::SenderReport;
-use pathmark_files::send::hex;
+use super::trust::HostTrustArgs;
+use super::values::hex;
+use super::{Failure, Outcome, connect, output, session, values};
+use crate::report::SenderReport;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Files to fetch
-    #[arg(required = true, value_name = "HOST:PORT/NAME")]
+    #[arg(
+        required = true,
+        value_name = "HOST:PORT/NAME | https://HOST[:PORT]/PATH"
+    )]
     targets: Vec<Target>,
     /// Where to put it
     #[arg(short, long, value_name = "DIR", default_value = ".")]
@@ -39,7 +50,7 @@ pub(super) struct Args {
     #[command(flatten)]
     measure: MeasureArgs,
     #[command(flatten)]
-    trust: TrustArgs,
+    trust: HostTrustArgs,
     #[command(flatten)]
     limits: ConnectArgs,
     #[command(flatten)]
@@ -51,15 +62,14 @@ pub(super) struct Args {
 
 /// Where in `directory` the file of `target` shall lie.
 fn local_path(target: &Target, directory: &Path) -> anyhow::Result<PathBuf> {
-    let name = target
-        .name
-        .as_deref()
-        .and_then(|name| name.rsplit('/').next())
-        .filter(|name| !matches!(*name, "" | "." | ".."))
-        .ok_or_else(|| anyhow!("say which file: {}:{}/NAME", target.host, target.port))?;
-    if is_temporary(name) {
-        bail!("{name} is a name of unfinished files, not one to fetch");
+    let file = target.path.as_ref().filter(|path| !path.slash);
+    let name = file
+        .and_then(|path| path.names.last())
+        .ok_or_else(|| anyhow!("say which file: {}/NAME", target.server()))?;
+    if is_reserved(name) {
+        bail!("{target} is a name of unfinished files, not one to fetch");
     }
+    let name = OsStr::from_bytes(name);
     let path = directory.join(name);
     if path.is_dir() {
         bail!(
@@ -120,7 +130,7 @@ pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
             Err(Failure::Failed(error)) => {
                 let error = output::explain(&error);
                 figures.files.extend(files.iter().map(|(target, _)| {
-                    let name = target.name.clone().unwrap_or_default();
+                    let name = target.name();
                     let error = format!("cannot fetch {name}: {error}");
                     FileFigures::failed(name, error)
                 }));
@@ -157,7 +167,7 @@ async fn fetch(
         |endpoint: &_, address| args.state.visit(server, address, endpoint, &mut *warnings);
     let way = Way {
         target: server,
-        trust: &args.trust,
+        trust: args.trust.judge(),
         limits: args.limits,
         stop,
     };
@@ -165,22 +175,25 @@ async fn fetch(
         connection,
         handshake,
         prepared: visit,
-    } = session::connect(way, pathmark_files::ALPN, transport, before).await?;
+    } = connect::connect(way, ALPN, transport, before).await?;
     transfer.handshake_ms = handshake.as_secs_f64() * 1e3;
+    let limits = ClientLimits::default();
+    let client = Client::new(connection.clone(), &server.authority(), limits).await?;
     let bars = output::bars();
     let started = session::now();
     let under_way = UnderWay::new(files.len());
     let latest = RefCell::new(Latest::default());
     let fetches = files.iter().enumerate().map(|(place, (target, path))| {
-        let (connection, bars, asked) = (&connection, &bars, asked.as_deref());
+        let (client, bars, asked) = (&client, &bars, asked.as_deref());
         let (under_way, latest) = (&under_way, &latest);
-        let name = target.name.clone().unwrap_or_default();
+        let name = target.name();
+        let source = target.path.clone().unwrap_or_default();
         async move {
             let bar = output::byte_bar(bars, &name, 0);
             let mut arrived = Duration::ZERO;
-            let fetched = client::get(connection, &name, path, asked, |progress| match progress {
+            let fetching = client.get_with(&source, path, how(asked), |progress| match progress {
                 Progress::Begin { bytes, offset } => {
-                    bar.set_length(bytes);
+                    bar.set_length(bytes.unwrap_or(0));
                     bar.set_position(offset);
                     bar.reset_eta();
                 }
@@ -189,9 +202,9 @@ async fn fetch(
                     latest.borrow_mut().bytes += bytes;
                 }
                 Progress::Arrived => arrived = started.elapsed(),
-            })
-            .await
-            .with_context(|| format!("cannot fetch {name}"));
+            });
+            let fetched = fetching.await.map_err(|error| explained(error, &source));
+            let fetched = fetched.with_context(|| format!("cannot fetch {name}"));
             let figures = match fetched {
                 Ok(fetched) => {
                     bar.finish();
@@ -199,12 +212,12 @@ async fn fetch(
                     let figures = FileFigures {
                         name,
                         bytes: fetched.bytes,
-                        sha256: Some(hex(&fetched.hash)),
+                        sha256: Some(hex(&fetched.sha256)),
                         seconds,
                         resumed_bytes: fetched.resumed,
                         error: None,
                     };
-                    latest.borrow_mut().note(seconds, fetched);
+                    latest.borrow_mut().note(seconds, &fetched);
                     figures
                 }
                 Err(error) => {
@@ -222,7 +235,7 @@ async fn fetch(
         () = all => {}
         () = stop.stopped() => {}
     }
-    let name = |place: usize| files.get(place).and_then(|(target, _)| target.name.clone());
+    let name = |place: usize| files.get(place).map(|(target, _)| target.name());
     let ended = under_way.into_all(|place| name(place).unwrap_or_default());
     let latest = latest.into_inner();
     transfer.streams = ended.iter().filter(|file| file.error.is_none()).count() as u64;
@@ -237,7 +250,7 @@ async fn fetch(
         latest.seconds
     };
     transfer.finish(&connection, &latest.sender, seconds);
-    session::leave(&connection, stop).await;
+    session::leave(&connection, stop, session::HTTP3).await;
     if let Some(visit) = visit {
         visit.end(&mut transfer.warnings);
     }
@@ -261,12 +274,41 @@ struct Latest {
 
 impl Latest {
     /// A file arrived.
-    fn note(&mut self, seconds: f64, fetched: Fetched) {
-        if let Some(used) = fetched.algorithm {
+    fn note(&mut self, seconds: f64, fetched: &Fetched) {
+        let text = |value: &HeaderValue| value.to_str().ok().map(ToOwned::to_owned);
+        if let Some(used) = fetched.headers.get(LAW).and_then(text) {
             self.algorithm = Some(used);
         }
         if seconds >= self.seconds {
-            (self.sender, self.seconds) = (fetched.sender, seconds);
+            let report = fetched.trailers.get(REPORT).map(HeaderValue::as_bytes);
+            let report = report.and_then(|report| serde_json::from_slice(report).ok());
+            (self.sender, self.seconds) = (report.unwrap_or_default(), seconds);
         }
+    }
+}
+
+/// How files are fetched whose sender is `asked` for a law.
+fn how(asked: Option<&str>) -> Get {
+    let law = HeaderValue::from_str(asked.unwrap_or(ANY_LAW)).ok();
+    let headers: HeaderMap = law.into_iter().map(|law| (LAW, law)).collect();
+    Get {
+        existing: Existing::Replace,
+        headers,
+    }
+}
+
+/// A failure with what a user of the commands would not know.
+fn explained(error: GetError, source: &PathName) -> anyhow::Error {
+    let directory = PathName {
+        names: source.names.clone(),
+        slash: true,
+    };
+    match &error {
+        GetError::Refused(refusal)
+            if refusal.status.is_redirection() && refusal.detail.ends_with(&directory.encode()) =>
+        {
+            anyhow!("there is no file of this name, but a directory, which ls lists")
+        }
+        _ => error.into(),
     }
 }

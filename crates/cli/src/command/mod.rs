@@ -6,12 +6,16 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod compare;
+mod connect;
 mod demo;
 mod emulate;
 mod figures;
 mod files;
 mod get;
+mod identity;
 mod limits;
+mod ls;
+mod operator;
 mod output;
 mod perf;
 mod put;
@@ -38,10 +42,11 @@ use serde::Serialize;
 #[command(after_help = "\
 Examples:
   pathmark demo                                     see it work, in two minutes, without root
-  pathmark serve --listen 0.0.0.0:4433 --dir data   offer a directory; prints the certificate's pin
-  pathmark get host:4433/big.iso --pin 3f5a…        fetch a file; run it again to go on after a \
+  pathmark serve --listen 0.0.0.0:4433 --dir data   offer a directory; prints the key's pin
+  pathmark get host:4433/big.iso --trust-new        fetch a file; run it again to go on after a \
   break
-  pathmark put big.iso host:4433 --pin 3f5a…        store a file, if the server runs with \
+  pathmark ls host:4433                             list what is there
+  pathmark put big.iso host:4433                    store a file, if the server runs with \
   --allow-put
   pathmark perf client host:4433 --download 1GB     measure
   pathmark emulate five-files                       the same code under a virtual clock, in a second
@@ -64,6 +69,8 @@ enum Command {
     Get(get::Args),
     /// Store files on a server
     Put(put::Args),
+    /// List a directory of a server
+    Ls(ls::Args),
     /// Run a scenario under a virtual clock: the same endpoints and routers, without a network
     Emulate(emulate::Args),
     /// Compare control laws over a grid of paths, and draw each law's figures
@@ -102,7 +109,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 const ROUTER: &str = "vcp-router";
 
 /// What servers log where `RUST_LOG` says nothing else.
-const SERVERS_LOG: &str = "warn,pathmark_files=info,pathmark_cli=info";
+const SERVERS_LOG: &str = "warn,pathmark_cli=info";
 
 type Outcome = Result<(), Failure>;
 
@@ -127,6 +134,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => session::run_server(serve::serve(args)),
         Command::Get(args) => session::run(|stop| get::get(args, stop)),
         Command::Put(args) => session::run(|stop| put::put(args, stop)),
+        Command::Ls(args) => session::run(|stop| ls::ls(args, stop)),
         Command::Emulate(args) => emulate::emulate(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
@@ -168,6 +176,7 @@ impl Command {
             Self::Serve(args) => args.json,
             Self::Get(args) => args.json,
             Self::Put(args) => args.json,
+            Self::Ls(args) => args.json,
             Self::Emulate(args) => args.json,
             Self::Compare(args) => args.json,
             Self::Merge(args) => args.json,

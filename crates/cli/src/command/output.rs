@@ -221,9 +221,9 @@ mod tests {
     #[test]
     fn a_cause_is_said_once() {
         let lost = std::io::Error::other("timed out");
-        let error = pathmark_files::client::TransferError::Stream(lost);
+        let error = pathmark_http3::client::PutError::Storage(lost);
         let error = Err::<(), _>(error).context("cannot fetch a").unwrap_err();
         let text = super::explain(&error);
-        assert_eq!(text, "cannot fetch a: the transfer broke off: timed out");
+        assert_eq!(text, "cannot fetch a: cannot read the file: timed out");
     }
 }

@@ -13,14 +13,15 @@ use indicatif::MultiProgress;
 use pathmark_cc::Algorithm;
 use tokio::io::AsyncReadExt;
 
+use super::connect::{ConnectArgs, Connected, Way};
 use super::figures::Transfer;
-use super::session::{ConnectArgs, Connected, DscpArgs, Stop, Way};
+use super::session::{DscpArgs, Stop};
 use super::target::Target;
 use super::trust::{CertificateArgs, TrustArgs};
 use super::values::{self, Listen};
-use super::{Failure, Outcome, output, session};
+use super::{Failure, Outcome, connect, output, session};
+use crate::report::SenderReport;
 use pathmark::{Connection, Endpoint, RecvStream, SendStream};
-use pathmark_files::report::SenderReport;
 use pathmark_lab::text;
 
 const ALPN: &[u8] = b"perf";
@@ -108,13 +109,12 @@ pub(super) async fn server(args: ServerArgs) -> Outcome {
     transport.streams.max_bidi_streams = MOST_STREAMS;
     let endpoint = session::listen(
         &args.listen,
-        &args.certificate,
-        ALPN,
+        args.certificate.identity(None, ALPN)?,
         transport,
         args.retry,
         args.json,
     )?;
-    session::serve(&endpoint, accept(&endpoint)).await;
+    session::serve(&endpoint, session::PERF, accept(&endpoint)).await;
     Ok(())
 }
 
@@ -228,7 +228,7 @@ async fn measure(
     let config = session::transport(&algorithm, args.marking);
     let way = Way {
         target: &args.target,
-        trust: &args.trust,
+        trust: args.trust.judge(),
         limits: args.limits,
         stop,
     };
@@ -236,7 +236,7 @@ async fn measure(
         connection,
         handshake,
         ..
-    } = session::connect(way, ALPN, config, |_, _| ()).await?;
+    } = connect::connect(way, ALPN, config, |_, _| ()).await?;
     transfer.handshake_ms = handshake.as_secs_f64() * 1e3;
     let moved = Moved::default();
     let started = session::now();
@@ -261,7 +261,7 @@ async fn measure(
     transfer.bytes_down = moved.down.load(Ordering::Relaxed);
     *sender = SenderReport::of(&connection);
     transfer.finish(&connection, sender, started.elapsed().as_secs_f64());
-    session::leave(&connection, stop).await;
+    session::leave(&connection, stop, session::PERF).await;
     outcome
 }
 

@@ -1,23 +1,27 @@
 //! `pathmark put`: files stored on a server.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use futures_util::stream::{self, StreamExt};
 use pathmark_cc::Algorithm;
+use pathmark_http3::client::{Client, ClientLimits, Progress, PutError};
+use pathmark_http3::http::StatusCode;
+use pathmark_http3::root::Existing;
+use pathmark_http3::wire::ALPN;
 
+use super::connect::{ConnectArgs, Connected, Way};
 use super::figures::Transfer;
 use super::files::{AT_ONCE, Figures, FileFigures, UnderWay};
 use super::routers::AnswerArgs;
-use super::session::{ConnectArgs, Connected, DscpArgs, Stop, Way};
+use super::session::{DscpArgs, Stop};
 use super::state::StateArgs;
-use super::target::{Target, distinct};
-use super::trust::TrustArgs;
-use super::{Failure, Outcome, output, session, values};
-use pathmark_files::client::{self, Progress};
-use pathmark_files::incoming::Existing;
-use pathmark_files::report::SenderReport;
-use pathmark_files::send::hex;
+use super::target::{Target, distinct, shown};
+use super::trust::HostTrustArgs;
+use super::values::hex;
+use super::{Failure, Outcome, connect, output, session, values};
+use crate::report::SenderReport;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -40,7 +44,7 @@ pub(super) struct Args {
     #[command(flatten)]
     marking: DscpArgs,
     #[command(flatten)]
-    trust: TrustArgs,
+    trust: HostTrustArgs,
     #[command(flatten)]
     limits: ConnectArgs,
     #[command(flatten)]
@@ -56,18 +60,24 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
         if !path.is_file() {
             return Err(Failure::usage(anyhow!("{} is no file", path.display())));
         }
-        let own = path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
-        let name = match (&args.target.name, own) {
-            (Some(name), _) if args.files.len() == 1 && !name.ends_with('/') => name.clone(),
-            (Some(directory), Some(own)) => format!("{}/{own}", directory.trim_end_matches('/')),
-            (None, Some(own)) => own,
+        let own = path.file_name().map(|name| name.as_bytes().to_vec());
+        let mut name = match (&args.target.path, own) {
+            (Some(file), _) if args.files.len() == 1 && !file.slash => file.clone(),
+            (directory, Some(own)) => {
+                let mut file = directory.clone().unwrap_or_default();
+                file.names.push(own);
+                file
+            }
             (_, None) => return Err(Failure::usage(anyhow!("{} has no name", path.display()))),
         };
+        name.slash = false;
         files.push((path, name));
     }
-    distinct(files.iter().map(|(path, name)| (name, path.display())))?;
+    distinct(
+        files
+            .iter()
+            .map(|(path, name)| (shown(name), path.display())),
+    )?;
     let existing = if args.force {
         Existing::Replace
     } else {
@@ -84,11 +94,11 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
     };
     let way = Way {
         target: &args.target,
-        trust: &args.trust,
+        trust: args.trust.judge(),
         limits: args.limits,
         stop: &stop,
     };
-    let connected = session::connect(way, pathmark_files::ALPN, transport, before).await;
+    let connected = connect::connect(way, ALPN, transport, before).await;
     let mut figures = Figures {
         transfer: Transfer {
             algorithm: algorithm.to_string(),
@@ -104,7 +114,8 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
         Err(Failure::Failed(error)) => {
             let error = output::explain(&error);
             let failed = files.into_iter().map(|(path, name)| {
-                FileFigures::failed(name, format!("cannot store {}: {error}", path.display()))
+                let error = format!("cannot store {}: {error}", path.display());
+                FileFigures::failed(shown(&name), error)
             });
             figures.files = failed.collect();
             figures.transfer.warnings = warnings;
@@ -115,40 +126,37 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
         }
         other => other?,
     };
+    let limits = ClientLimits::default();
+    let client = Client::new(connection.clone(), &args.target.authority(), limits).await?;
     let bars = output::bars();
     let started = session::now();
     let under_way = UnderWay::new(files.len());
     let stores = files.iter().enumerate().map(|(place, (path, name))| {
-        let (connection, bars, under_way) = (&connection, &bars, &under_way);
+        let (client, bars, under_way) = (&client, &bars, &under_way);
         async move {
-            let bar = output::byte_bar(bars, name, 0);
-            let stored = client::put(
-                connection,
-                path,
-                name,
-                existing,
-                |progress| match progress {
-                    Progress::Begin { bytes, .. } => bar.set_length(bytes),
-                    Progress::Bytes(bytes) => bar.inc(bytes),
-                    Progress::Arrived => {}
-                },
-            )
-            .await
-            .with_context(|| format!("cannot store {}", path.display()));
+            let shown = shown(name);
+            let bar = output::byte_bar(bars, &shown, 0);
+            let storing = client.put_with(path, name, existing, |progress| match progress {
+                Progress::Begin { bytes, .. } => bar.set_length(bytes.unwrap_or(0)),
+                Progress::Bytes(bytes) => bar.inc(bytes),
+                Progress::Arrived => {}
+            });
+            let stored = storing.await.map_err(|error| explained(error, existing));
+            let stored = stored.with_context(|| format!("cannot store {}", path.display()));
             let result = match stored {
-                Ok((bytes, hash)) => {
+                Ok(stored) => {
                     bar.finish();
                     FileFigures {
-                        name: name.clone(),
-                        bytes,
-                        sha256: Some(hex(&hash)),
+                        name: shown,
+                        bytes: stored.bytes,
+                        sha256: Some(hex(&stored.sha256)),
                         seconds: started.elapsed().as_secs_f64(),
                         ..FileFigures::default()
                     }
                 }
                 Err(error) => {
                     bar.abandon();
-                    FileFigures::failed(name.clone(), output::explain(&error))
+                    FileFigures::failed(shown, output::explain(&error))
                 }
             };
             under_way.ended(place, result);
@@ -161,7 +169,7 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
         () = all => {}
         () = stop.stopped() => {}
     }
-    let name = |place: usize| files.get(place).map(|(_, name)| name.clone());
+    let name = |place: usize| files.get(place).map(|(_, name)| shown(name));
     figures.files = under_way.into_all(|place| name(place).unwrap_or_default());
     let transfer = &mut figures.transfer;
     transfer.handshake_ms = handshake.as_secs_f64() * 1e3;
@@ -173,7 +181,7 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
     let sender = SenderReport::of(&connection);
     let seconds = started.elapsed().as_secs_f64();
     transfer.finish(&connection, &sender, seconds);
-    session::leave(&connection, &stop).await;
+    session::leave(&connection, &stop, session::HTTP3).await;
     if let Some(visit) = visit {
         visit.end(&mut transfer.warnings);
     }
@@ -184,4 +192,20 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
         transfer.tell(&sender);
     }
     figures.say(args.json)
+}
+
+/// A failure with what a user of the commands would not know.
+fn explained(error: PutError, existing: Existing) -> anyhow::Error {
+    let PutError::Refused(refusal) = &error else {
+        return error.into();
+    };
+    match (refusal.status, existing) {
+        (StatusCode::PRECONDITION_FAILED, Existing::Keep) => {
+            anyhow!("the server has a file of this name already; --force replaces it")
+        }
+        (StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED, _) => {
+            anyhow!("the server stores nothing (pathmark serve does with --allow-put)")
+        }
+        _ => error.into(),
+    }
 }

@@ -1,17 +1,23 @@
-//! `pathmark serve`: a directory offered to clients.
+//! `pathmark serve`: a directory offered to clients over HTTP/3.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::Context;
+use pathmark::Endpoint;
+use pathmark_cc::Algorithm;
+use pathmark_http3::origin::{Limits, Origin};
+use pathmark_http3::plan::{PutRights, Rules};
+use pathmark_http3::root::Root;
+use pathmark_http3::wire::ALPN;
+use tokio::task::JoinSet;
+
+use super::operator::{Laws, Operator};
 use super::routers::{AnswerArgs, MeasureArgs};
-use super::session::DscpArgs;
+use super::session::{self, DscpArgs};
 use super::trust::CertificateArgs;
 use super::values::{self, Algorithms, Listen};
-use super::{Failure, Outcome, session};
-use anyhow::Context;
-use pathmark_cc::Algorithm;
-use pathmark_files::server::{FileServer, Rules};
-use pathmark_files::store::Store;
+use super::{Failure, Outcome};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -19,7 +25,8 @@ pub(super) struct Args {
     /// Address and UDP port to listen on; :PORT means all addresses
     #[arg(long, value_name = "ADDR", value_parser = values::listen)]
     listen: Listen,
-    /// Directory to read from, and to store in with --allow-put; nothing outside it is touched
+    /// Directory to read from, and to store in with --allow-put; nothing outside it is touched but
+    /// the server's key, .pathmark-NAME.key next to it
     #[arg(long)]
     dir: PathBuf,
     #[command(flatten)]
@@ -48,7 +55,7 @@ pub(super) struct Args {
 }
 
 pub(super) async fn serve(args: Args) -> Outcome {
-    let store = Store::open(&args.dir)
+    let root = Root::open(&args.dir)
         .with_context(|| format!("cannot offer {}", args.dir.display()))
         .map_err(Failure::usage)?;
     let laws = args.cc.0;
@@ -56,19 +63,49 @@ pub(super) async fn serve(args: Args) -> Outcome {
     transport.dscp = args.marking.dscp;
     let own = args.listen.ip();
     let _edge = args.measure.serve(own, &args.answer, &mut transport)?;
-    let endpoint = session::listen(
-        &args.listen,
-        &args.certificate,
-        pathmark_files::ALPN,
-        transport,
-        false,
-        args.json,
-    )?;
-    let rules = Rules {
-        laws,
-        allow_put: args.allow_put,
+    let identity = args.certificate.identity(Some(&args.dir), ALPN)?;
+    let endpoint = session::listen(&args.listen, identity, transport, false, args.json)?;
+    let put = match args.allow_put {
+        true => PutRights::Replace,
+        false => PutRights::None,
     };
-    let server = Arc::new(FileServer::new(store, rules));
-    session::serve(&endpoint, server.run(&endpoint)).await;
+    let rules = Rules {
+        put,
+        ..Rules::default()
+    };
+    let origin = Origin::new(root, rules, Limits::default());
+    let accepting = accept(&endpoint, origin, Laws::new(laws));
+    session::serve(&endpoint, session::HTTP3, accepting).await;
     Ok(())
+}
+
+/// Accepts connections until the endpoint closes, and returns when what was done for them has
+/// ended: unfinished files that clients were to store are removed then.
+async fn accept(endpoint: &Endpoint, origin: Origin, laws: Laws) {
+    let mut connections = JoinSet::new();
+    loop {
+        let incoming = tokio::select! {
+            incoming = endpoint.accept() => incoming,
+            Some(_) = connections.join_next() => continue,
+        };
+        let Some(incoming) = incoming else {
+            break;
+        };
+        let (origin, laws) = (origin.clone(), laws.clone());
+        connections.spawn(async move {
+            let connection = match incoming.accept() {
+                Ok(connecting) => connecting.await,
+                Err(error) => return tracing::debug!(%error, "connection not accepted"),
+            };
+            let connection = match connection {
+                Ok(connection) => connection,
+                Err(error) => return tracing::debug!(%error, "handshake failed"),
+            };
+            let operator = Operator::new(connection.clone(), laws);
+            if let Err(error) = origin.serve_with(connection, Arc::new(operator)).await {
+                tracing::debug!(%error, "connection ended");
+            }
+        });
+    }
+    while connections.join_next().await.is_some() {}
 }

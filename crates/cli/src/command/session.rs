@@ -1,12 +1,11 @@
 //! The runtime, endpoints and configurations that the commands share.
 
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use pathmark_cc::Algorithm;
 use pathmark_transport::endpoint::RetryPolicy;
 use serde::Serialize;
@@ -14,18 +13,14 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::target::Target;
-use super::trust::{CertificateArgs, TrustArgs};
-use super::values::{self, Listen};
+use super::identity::Identity;
+use super::values::Listen;
 use super::{Failure, Outcome, output};
-use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig};
+use pathmark::{Connection, Endpoint, ServerConfig, TransportConfig};
 
 /// Silence after which a client sends a packet, so that the connection outlives what either side
 /// does with its disk: a part is hashed, a whole file is synced and read back.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(5);
-
-/// Time from an attempt to reach one address of a host to the next one (RFC 8305 section 5).
-const STAGGER: Duration = Duration::from_millis(250);
 
 /// Longest wait for clients after the server announced its end.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -35,11 +30,23 @@ const LINGER: Duration = Duration::from_millis(20);
 /// … or until its CONNECTION_CLOSE has left, up to this long.
 const LONGEST_LINGER: Duration = Duration::from_secs(1);
 
-/// Time without an answer after which the user gets a message.
-const SILENCE: Duration = Duration::from_secs(3);
+/// Application error codes with which this side closes connections.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Codes {
+    done: u32,
+    interrupted: u32,
+}
 
-/// Longest attempt to connect: as long as the transport's handshake may take.
-const LONGEST_CONNECT: Duration = Duration::from_secs(30);
+/// Those of HTTP/3 (RFC 9114 section 8.1): H3_NO_ERROR and H3_REQUEST_CANCELLED.
+pub(super) const HTTP3: Codes = Codes {
+    done: 0x100,
+    interrupted: 0x10c,
+};
+/// Those of the performance protocol.
+pub(super) const PERF: Codes = Codes {
+    done: 0,
+    interrupted: 1,
+};
 
 /// What a command learns of SIGINT (Ctrl-C) and SIGTERM.
 #[derive(Clone, Debug)]
@@ -96,14 +103,14 @@ pub(super) fn run_to_stop(command: impl Future<Output = Outcome>) -> Outcome {
 
 /// Closes a connection of a client, and returns once CONNECTION_CLOSE has left. What the peer owes
 /// has arrived by now, or is not wanted any more: nothing is waited for.
-pub(super) async fn leave(connection: &Connection, stop: &Stop) {
+pub(super) async fn leave(connection: &Connection, stop: &Stop, codes: Codes) {
     if connection.close_reason().is_some() {
         return;
     }
     if stop.is_stopped() {
-        connection.close(1, b"interrupted");
+        connection.close(codes.interrupted, b"interrupted");
     } else {
-        connection.close(0, b"done");
+        connection.close(codes.done, b"done");
     }
     let closed = now();
     let mut ticks = tokio::time::interval(LINGER);
@@ -122,11 +129,17 @@ pub(super) fn run_server(command: impl Future<Output = Outcome>) -> Outcome {
 }
 
 fn runtime() -> anyhow::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .context("cannot start the runtime")
+        .context("cannot start the runtime")?;
+    // With a handler, a write beyond a limit of file sizes fails, where it would end the process.
+    {
+        let _entered = runtime.enter();
+        drop(signal(SignalKind::from_raw(libc::SIGXFSZ)));
+    }
+    Ok(runtime)
 }
 
 /// Ready when SIGINT (Ctrl-C) or SIGTERM comes. Handlers of both are installed by the call, not by
@@ -153,11 +166,11 @@ fn stopped() -> impl Future<Output = ()> {
 
 /// Serves until SIGINT or SIGTERM, then closes all connections, and waits for `serving`, which ends
 /// with the endpoint.
-pub(super) async fn serve(endpoint: &Endpoint, serving: impl Future<Output = ()>) {
+pub(super) async fn serve(endpoint: &Endpoint, codes: Codes, serving: impl Future<Output = ()>) {
     let stopped = stopped();
     let tell = async {
         stopped.await;
-        endpoint.close(0, b"the server was stopped");
+        endpoint.close(codes.done, b"the server was stopped");
         std::future::pending::<()>().await;
     };
     tokio::select! {
@@ -178,15 +191,14 @@ struct Listening {
 /// Binds a server and says so.
 pub(super) fn listen(
     address: &Listen,
-    certificate: &CertificateArgs,
-    alpn: &[u8],
+    identity: Identity,
     transport: TransportConfig,
     retry: bool,
     json: bool,
 ) -> Result<Endpoint, Failure> {
-    let tls = certificate.config(alpn)?;
-    let pin = tls.pin().map(|pin| pin.to_string());
-    let mut config = ServerConfig::new(Arc::new(tls), Arc::new(transport));
+    let pin = identity.tls.pin().map(|pin| pin.to_string());
+    let mut config = ServerConfig::new(Arc::new(identity.tls), Arc::new(transport));
+    config.key(identity.key);
     if retry {
         config.retry(RetryPolicy::Always);
     }
@@ -205,157 +217,6 @@ pub(super) fn listen(
         ))?;
     }
     Ok(endpoint)
-}
-
-/// A connection to a server.
-#[derive(Debug)]
-pub(super) struct Connected<T> {
-    pub(super) connection: Connection,
-    /// The time that the handshake took.
-    pub(super) handshake: Duration,
-    /// What was prepared for it.
-    pub(super) prepared: T,
-}
-
-/// How long a client tries.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(super) struct ConnectArgs {
-    /// Give up after this time without a connection, 30s at most
-    #[arg(long, value_name = "DUR", value_parser = connect_timeout, default_value = "30s")]
-    connect_timeout: Duration,
-}
-
-fn connect_timeout(text: &str) -> Result<Duration, String> {
-    match values::duration(text)? {
-        time if time.is_zero() || time > LONGEST_CONNECT => {
-            Err(format!("`{text}` is not above 0s and up to 30s"))
-        }
-        time => Ok(time),
-    }
-}
-
-/// Who a client connects to, and how.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Way<'a> {
-    pub(super) target: &'a Target,
-    pub(super) trust: &'a TrustArgs,
-    pub(super) limits: ConnectArgs,
-    pub(super) stop: &'a Stop,
-}
-
-/// Connects to a server: to whichever of its addresses answers first. They are tried one after the
-/// other, each a moment after the one before, or when that has failed. `before` gets the local and
-/// the remote address before the first packet leaves.
-pub(super) async fn connect<T>(
-    way: Way<'_>,
-    alpn: &[u8],
-    transport: TransportConfig,
-    before: impl FnMut(&Endpoint, SocketAddr) -> T,
-) -> Result<Connected<T>, Failure> {
-    let Way {
-        target,
-        trust,
-        limits,
-        stop,
-    } = way;
-    let tls = trust.config(alpn)?;
-    let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
-    let connecting = async { race(target, target.resolve().await?, &config, before).await };
-    let server = target.server();
-    let time = limits.connect_timeout;
-    let silence = async {
-        tokio::time::sleep(time.min(SILENCE)).await;
-        if time > SILENCE {
-            output::note!(
-                "pathmark: no answer yet from {server}; a firewall may drop UDP, or no server \
-                 runs there"
-            );
-            tokio::time::sleep(time - SILENCE).await;
-        }
-    };
-    tokio::select! {
-        connected = connecting => connected,
-        () = stop.stopped() => Err(interrupted().into()),
-        () = silence => {
-            Err(anyhow!("cannot connect to {server}: no answer within {time:?}").into())
-        }
-    }
-}
-
-/// Connects to whichever of `addresses` answers first.
-async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
-    target: &Target,
-    addresses: Vec<SocketAddr>,
-    config: &ClientConfig,
-    mut before: B,
-) -> Result<Connected<T>, Failure> {
-    let mut addresses = addresses.into_iter();
-    let (mut attempts, mut failed) = (FuturesUnordered::new(), Vec::new());
-    loop {
-        if let Some(address) = addresses.next() {
-            attempts.push(attempt(target, address, config.clone(), &mut before)?);
-        }
-        let another = async {
-            match addresses.len() {
-                0 => std::future::pending().await,
-                _ => tokio::time::sleep(STAGGER).await,
-            }
-        };
-        let ended = tokio::select! {
-            ended = attempts.next() => ended,
-            () = another => continue,
-        };
-        match ended {
-            Some(Ok(connected)) => return Ok(connected),
-            Some(Err(error)) => failed.push(output::explain(&error)),
-            None => {}
-        }
-        if attempts.is_empty() && addresses.len() == 0 {
-            let (server, why) = (target.server(), failed.join("; "));
-            return Err(anyhow!("cannot connect to {server}: {why}").into());
-        }
-    }
-}
-
-/// Begins to connect to one address.
-fn attempt<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
-    target: &Target,
-    address: SocketAddr,
-    config: ClientConfig,
-    before: &mut B,
-) -> Result<impl Future<Output = anyhow::Result<Connected<T>>> + use<T, B>, Failure> {
-    let unspecified: SocketAddr = if address.is_ipv4() {
-        (Ipv4Addr::UNSPECIFIED, 0).into()
-    } else {
-        (Ipv6Addr::UNSPECIFIED, 0).into()
-    };
-    let opened = Endpoint::client(unspecified).context("cannot open a UDP socket");
-    // Before the first packet may leave: the connection's own task sends it, on another core.
-    let started = now();
-    let begun = match opened {
-        Ok(endpoint) => {
-            let prepared = before(&endpoint, address);
-            let connecting = endpoint.connect_with(config, address, &target.host);
-            let connecting = connecting.map_err(Failure::usage)?;
-            Ok((endpoint, prepared, connecting))
-        }
-        // Of this address's family there may be none on this machine.
-        Err(error) => Err(error),
-    };
-    // An address that was asked for need not be said twice.
-    let named = target.host.parse::<IpAddr>().is_err();
-    Ok(async move {
-        let (_endpoint, prepared, connecting) = begun?;
-        let connection = match connecting.await {
-            Err(error) if named => return Err(error).context(address.to_string()),
-            other => other?,
-        };
-        Ok(Connected {
-            connection,
-            handshake: started.elapsed(),
-            prepared,
-        })
-    })
 }
 
 /// How the packets' IP headers are marked.
@@ -397,32 +258,7 @@ pub(super) fn pause(time: std::time::Duration) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    /// No host answers at the first address.
-    #[tokio::test]
-    async fn an_address_that_does_not_answer_is_not_the_only_one_tried() {
-        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let tls = super::super::trust::self_signed(b"test").unwrap();
-        let transport = || Arc::new(transport(&Algorithm::default(), DscpArgs { dscp: 0 }));
-        let config = ServerConfig::new(Arc::new(tls), transport());
-        let server = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
-        let live = server.local_address();
-        tokio::spawn(async move {
-            while let Some(incoming) = server.accept().await {
-                if let Ok(connecting) = incoming.accept() {
-                    tokio::spawn(async { drop(connecting.await) });
-                }
-            }
-        });
-        let target: Target = "localhost:1/a".parse().unwrap();
-        let trust = pathmark_transport::crypto::tls::Trust::Anyone;
-        let tls = pathmark::tls::TlsClientConfig::new(trust, &[b"test"]).unwrap();
-        let config = ClientConfig::new(Arc::new(tls), transport());
-        let addresses = vec![silent.local_addr().unwrap(), live];
-        let connected = race(&target, addresses, &config, |_, address| address).await;
-        assert_eq!(connected.unwrap().prepared, live);
-    }
+    use std::time::Duration;
 
     #[test]
     fn packets_get_the_code_point_that_was_asked_for() {

@@ -1,4 +1,4 @@
-//! `HOST:PORT/NAME` as written on the command line.
+//! `HOST:PORT/NAME` and `https://HOST/PATH` as written on the command line.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -7,10 +7,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use anyhow::{Context, anyhow};
+use pathmark_http3::fields::{PathName, encode_name};
 
 use super::Failure;
 
-/// A server, and possibly a file on it.
+/// The scheme of URLs.
+const HTTPS: &str = "https://";
+/// The port of URLs that have none.
+const HTTPS_PORT: u16 = 443;
+
+/// A server, and possibly a path on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     /// Host name or address, without brackets.
@@ -18,32 +24,63 @@ pub(super) struct Target {
     /// UDP port.
     pub(super) port: u16,
     /// What follows the first `/`.
-    pub(super) name: Option<String>,
+    pub(super) path: Option<PathName>,
 }
 
 impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || format!("`{text}` is not of the form HOST:PORT or HOST:PORT/NAME");
-        let (authority, name) = match text.split_once('/') {
-            Some((authority, name)) => (authority, Some(name.to_owned())),
-            None => (text, None),
+        let wrong = || {
+            format!(
+                "`{text}` is not of the form HOST:PORT, HOST:PORT/NAME or https://HOST[:PORT]/PATH"
+            )
         };
-        let (host, port) = authority.rsplit_once(':').ok_or_else(wrong)?;
-        let port = port.parse().map_err(|_| wrong())?;
+        let url = text.strip_prefix(HTTPS);
+        let rest = url.unwrap_or(text);
+        let (authority, path) = match rest.split_once('/') {
+            Some((authority, path)) => (authority, Some(path)),
+            None => (rest, None),
+        };
+        // A port follows the last colon, unless that is within brackets.
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                (host, port.parse().map_err(|_| wrong())?)
+            }
+            _ if url.is_some() => (authority, HTTPS_PORT),
+            _ => return Err(wrong()),
+        };
         let bare = host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'));
         let host = bare.unwrap_or(host);
         let ambiguous = bare.is_none() && host.contains(':');
-        if host.is_empty() || ambiguous || name.as_deref() == Some("") {
+        if host.is_empty() || ambiguous {
             return Err(wrong());
         }
+        let path = match (path, url) {
+            (None, _) => None,
+            (Some(path), Some(_)) if path.contains(['?', '#']) => {
+                return Err(format!(
+                    "`{text}` has a query or a fragment, and files have none"
+                ));
+            }
+            (Some(path), Some(_)) => Some(format!("/{path}")),
+            (Some(path), None) => {
+                let names: Vec<_> = path
+                    .split('/')
+                    .map(|name| encode_name(name.as_bytes()))
+                    .collect();
+                Some(format!("/{}", names.join("/")))
+            }
+        };
+        let path = path.map(|path| PathName::parse(path.as_bytes()));
         Ok(Self {
             host: host.to_owned(),
             port,
-            name,
+            path: path
+                .transpose()
+                .map_err(|error| format!("`{text}` is no name of a file: {error}"))?,
         })
     }
 }
@@ -51,10 +88,20 @@ impl FromStr for Target {
 impl Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.server())?;
-        self.name
-            .as_ref()
-            .map_or(Ok(()), |name| write!(f, "/{name}"))
+        match &self.path {
+            Some(path) => write!(f, "/{}", shown(path)),
+            None => Ok(()),
+        }
     }
+}
+
+/// A path for people, without the slash in front.
+pub(super) fn shown(path: &PathName) -> String {
+    let mut text = String::from_utf8_lossy(&path.names.join(&b'/')).into_owned();
+    if path.slash && !text.is_empty() {
+        text.push('/');
+    }
+    text
 }
 
 impl Target {
@@ -64,6 +111,20 @@ impl Target {
             true => format!("[{}]:{}", self.host, self.port),
             false => format!("{}:{}", self.host, self.port),
         }
+    }
+
+    /// The authority of the server's URLs.
+    pub(super) fn authority(&self) -> String {
+        let server = self.server();
+        match server.strip_suffix(":443") {
+            Some(host) if self.port == HTTPS_PORT => host.to_owned(),
+            _ => server,
+        }
+    }
+
+    /// The name of the path for people; empty without one.
+    pub(super) fn name(&self) -> String {
+        self.path.as_ref().map(shown).unwrap_or_default()
     }
 
     /// The addresses of the host, the best one first: at least one.
@@ -115,21 +176,56 @@ mod tests {
 
     #[test]
     fn forms() {
-        let target = |host: &str, port, name: Option<&str>| Target {
+        let target = |host: &str, port, path: Option<&[u8]>| Target {
             host: host.into(),
             port,
-            name: name.map(Into::into),
+            path: path.map(|path| PathName::parse(path).unwrap()),
         };
         for (text, expected) in [
             ("a:1", target("a", 1, None)),
-            ("10.0.0.1:4433/x/y", target("10.0.0.1", 4433, Some("x/y"))),
-            ("[::1]:4433/x", target("::1", 4433, Some("x"))),
+            ("a:1/", target("a", 1, Some(b"/"))),
+            ("10.0.0.1:4433/x/y", target("10.0.0.1", 4433, Some(b"/x/y"))),
+            ("[::1]:4433/x", target("::1", 4433, Some(b"/x"))),
+            ("a:1/x%20?#/", target("a", 1, Some(b"/x%2520%3f%23/"))),
         ] {
             assert_eq!(expected.to_string(), text);
             assert_eq!(text.parse(), Ok(expected));
         }
-        for text in ["a", ":1", "a:1/", "::1:4433", "a:b", "a:70000", ""] {
+        for (text, expected) in [
+            ("https://a", target("a", 443, None)),
+            ("https://a/x%20%ff", target("a", 443, Some(b"/x%20%ff"))),
+            ("https://a:1/x/", target("a", 1, Some(b"/x/"))),
+            ("https://[::1]/", target("::1", 443, Some(b"/"))),
+            ("https://[::1]:2", target("::1", 2, None)),
+        ] {
+            assert_eq!(text.parse(), Ok(expected));
+        }
+        for text in [
+            "a",
+            ":1",
+            "::1:4433",
+            "a:b",
+            "a:70000",
+            "",
+            "[::1]",
+            "a:1//x",
+            "a:1/../x",
+            "a:1/x/.",
+            "http://a/x",
+            "https://",
+            "https:///x",
+            "https://::1/x",
+            "https://a/%2f",
+            "https://a/%x",
+            "https://a/x?y",
+            "https://a/x#y",
+            "https://a:b/x",
+        ] {
             assert!(text.parse::<Target>().is_err(), "{text}");
         }
+        let authority = |text: &str| text.parse::<Target>().unwrap().authority();
+        assert_eq!(authority("https://[::1]/x"), "[::1]");
+        assert_eq!(authority("a:443"), "a");
+        assert_eq!(authority("a:1443/x"), "a:1443");
     }
 }

@@ -1,11 +1,21 @@
 //! Certificates: whom a client believes, what a server shows.
 
-use std::path::PathBuf;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use pathmark_transport::crypto::tls::{Pin, TlsClientConfig, TlsServerConfig, Trust};
+use pathmark::Connection;
+use pathmark_transport::crypto::tls::{Pin, TlsClientConfig, Trust};
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::Failure;
+use super::identity::Identity;
+use super::state::known::KnownHosts;
+use super::target::Target;
+use super::{Failure, output};
 
 /// Whom a client believes.
 #[derive(Clone, Debug, clap::Args)]
@@ -22,6 +32,17 @@ pub(super) struct TrustArgs {
     insecure: bool,
 }
 
+/// The same for servers of files, whose keys are kept.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct HostTrustArgs {
+    #[command(flatten)]
+    given: TrustArgs,
+    /// Believe a server that no earlier run met, and keep its key: later runs refuse another one.
+    /// By default the terminal is asked. Keys are in $XDG_STATE_HOME/pathmark/known_hosts
+    #[arg(long, conflicts_with_all = ["pin", "ca", "insecure"])]
+    trust_new: bool,
+}
+
 /// What a server shows.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct CertificateArgs {
@@ -33,13 +54,25 @@ pub(super) struct CertificateArgs {
     key: Option<PathBuf>,
 }
 
+/// Whom a connection's server may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judge<'a> {
+    given: &'a TrustArgs,
+    /// Servers' keys are kept; true: those of new ones too, without a question.
+    hosts: Option<bool>,
+}
+
 impl TrustArgs {
-    pub(super) fn config(&self, alpn: &[u8]) -> Result<TlsClientConfig, Failure> {
-        let trust = if let Some(pin) = self.pin {
-            Trust::Pin(pin)
-        } else if self.insecure {
-            Trust::Anyone
-        } else if let Some(path) = &self.ca {
+    /// No keys are kept.
+    pub(super) const fn judge(&self) -> Judge<'_> {
+        Judge {
+            given: self,
+            hosts: None,
+        }
+    }
+
+    fn given(&self) -> Result<Option<Trust>, Failure> {
+        let read = |path: &PathBuf| {
             let pem = std::fs::read(path)
                 .with_context(|| format!("cannot read {}", path.display()))
                 .map_err(Failure::usage)?;
@@ -47,16 +80,146 @@ impl TrustArgs {
                 .with_context(|| {
                     format!("{} is of no use as a list of authorities", path.display())
                 })
-                .map_err(Failure::usage)?
-        } else {
-            system_roots()?
+                .map_err(Failure::usage)
         };
-        TlsClientConfig::new(trust, &[alpn]).map_err(Failure::usage)
+        match (self.pin, self.insecure, &self.ca) {
+            (Some(pin), _, _) => Ok(Some(Trust::Pin(pin))),
+            (_, true, _) => Ok(Some(Trust::Anyone)),
+            (_, _, Some(path)) => read(path).map(Some),
+            _ => Ok(None),
+        }
     }
 }
 
-fn system_roots() -> Result<Trust, Failure> {
-    let mut roots = rustls::RootCertStore::empty();
+impl HostTrustArgs {
+    /// Keys are kept where no certificate or authority is given.
+    pub(super) const fn judge(&self) -> Judge<'_> {
+        Judge {
+            given: &self.given,
+            hosts: Some(self.trust_new),
+        }
+    }
+}
+
+impl Judge<'_> {
+    /// The configuration of the handshake, which [`check`](Self::check) completes.
+    pub(super) fn config(&self, alpn: &[u8]) -> Result<TlsClientConfig, Failure> {
+        let trust = match (self.given.given()?, self.hosts) {
+            (Some(trust), _) => trust,
+            // Nothing is sent before the certificate is checked.
+            (None, Some(_)) => Trust::Anyone,
+            (None, None) => Trust::Roots(Arc::new(system_roots()?)),
+        };
+        TlsClientConfig::new(trust, &[alpn]).map_err(Failure::usage)
+    }
+
+    /// Checks the server's certificate, before anything is sent to it, unless the handshake did.
+    pub(super) async fn check(
+        &self,
+        connection: &Connection,
+        target: &Target,
+    ) -> Result<(), Failure> {
+        let Some(trust_new) = self.hosts else {
+            return Ok(());
+        };
+        if self.given.given()?.is_some() {
+            return Ok(());
+        }
+        let chain = connection.peer_certificates();
+        let (server, host) = (target.server(), target.host.clone());
+        let checked =
+            tokio::task::spawn_blocking(move || believe(&chain, &server, &host, trust_new));
+        Ok(checked.await.map_err(anyhow::Error::new)??)
+    }
+}
+
+/// Believes a server whose key is known, or which an authority vouches for; or else a new one, if
+/// the user does.
+fn believe(chain: &[Vec<u8>], server: &str, host: &str, trust_new: bool) -> anyhow::Result<()> {
+    let pin = Pin::of(chain.first().context("the server shows no certificate")?);
+    // Without a place for it nothing was kept.
+    let hosts = KnownHosts::open();
+    let known = match &hosts {
+        Ok(hosts) => hosts.pin(server)?.map(|known| (known, hosts.path())),
+        Err(_) => None,
+    };
+    match known {
+        Some((known, _)) if known == pin => return Ok(()),
+        Some((known, path)) => {
+            let path = path.display();
+            return Err(anyhow!(
+                "the key of {server} has changed: its certificate has the pin {pin}, and {path} \
+                 has {known}; the server has a new key, or another host answers in its place. If \
+                 its operator confirms the new pin, remove the line of {server} from {path}"
+            ));
+        }
+        None => {}
+    }
+    let why = match vouched(chain, host) {
+        Ok(()) => return Ok(()),
+        Err(why) => why,
+    };
+    if !trust_new && !ask(server, pin)? {
+        return Err(anyhow!(
+            "the server {server} is not known, and no authority vouches for its certificate \
+             ({why}); its pin is {pin}: if the server prints the same, give it with --pin, or keep \
+             it with --trust-new"
+        ));
+    }
+    let kept = hosts.and_then(|hosts| hosts.keep(server, pin).map(|()| hosts.path()));
+    match kept {
+        Ok(path) => output::note!(
+            "pathmark: {} has the key {pin} of {server} now",
+            path.display()
+        ),
+        Err(error) => output::note!("pathmark: the key of {server} is not kept: {error:#}"),
+    }
+    Ok(())
+}
+
+/// Asks the terminal, if there is one, whether to believe a server.
+fn ask(server: &str, pin: Pin) -> io::Result<bool> {
+    let (stdin, mut stderr) = (io::stdin(), io::stderr());
+    if !stdin.is_terminal() || !stderr.is_terminal() {
+        return Ok(false);
+    }
+    let server = output::plain(server);
+    write!(
+        stderr,
+        "The server {server} is not known. It prints its pin, which should be\n  {pin}\n\
+         Believe it from now on? [y/N] "
+    )?;
+    let mut answer = String::new();
+    stdin.lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// An authority of the system vouches for the certificate and the host; or why none does.
+fn vouched(chain: &[Vec<u8>], host: &str) -> Result<(), String> {
+    let roots = system_roots().map_err(|_| "this system has no authorities".to_owned())?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider)
+        .build()
+        .map_err(|error| error.to_string())?;
+    let certificates: Vec<_> = chain
+        .iter()
+        .map(|der| CertificateDer::from_slice(der))
+        .collect();
+    let (own, others) = certificates
+        .split_first()
+        .ok_or("there is no certificate")?;
+    let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
+    let verified = verifier.verify_server_cert(own, others, &name, &[], UnixTime::now());
+    verified.map(drop).map_err(|error| match error {
+        rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer) => {
+            "its issuer is unknown".to_owned()
+        }
+        error => error.to_string(),
+    })
+}
+
+fn system_roots() -> Result<RootCertStore, Failure> {
+    let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         return Err(Failure::usage(anyhow!(
@@ -64,32 +227,30 @@ fn system_roots() -> Result<Trust, Failure> {
              server prints it), --ca FILE or --insecure"
         )));
     }
-    Ok(Trust::Roots(roots.into()))
+    Ok(roots)
 }
 
 impl CertificateArgs {
-    pub(super) fn config(&self, alpn: &[u8]) -> Result<TlsServerConfig, Failure> {
+    /// The certificate that was given; or else one that is kept next to `directory`, or of this
+    /// run.
+    pub(super) fn identity(
+        &self,
+        directory: Option<&Path>,
+        alpn: &[u8],
+    ) -> Result<Identity, Failure> {
         let (Some(cert), Some(key)) = (&self.cert, &self.key) else {
-            return self_signed(alpn);
+            return match directory {
+                Some(directory) => Identity::kept(directory, alpn),
+                None => Ok(Identity::new(alpn)?),
+            };
         };
         let read = |path: &PathBuf| {
             std::fs::read(path)
                 .with_context(|| format!("cannot read {}", path.display()))
                 .map_err(Failure::usage)
         };
-        TlsServerConfig::from_pem(&read(cert)?, &read(key)?, &[alpn])
+        Identity::from_pem(&read(cert)?, &read(key)?, alpn)
             .with_context(|| format!("cannot use {} with {}", cert.display(), key.display()))
             .map_err(Failure::usage)
     }
-}
-
-pub(super) fn self_signed(alpn: &[u8]) -> Result<TlsServerConfig, Failure> {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
-        .context("cannot make a self-signed certificate")?;
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    Ok(TlsServerConfig::new(
-        vec![made.cert.der().clone()],
-        key.into(),
-        &[alpn],
-    )?)
 }

@@ -163,6 +163,11 @@ pub(super) fn algorithms(text: &str) -> Result<Algorithms, String> {
         .map(Algorithms)
 }
 
+/// Bytes in hexadecimal, two digits each.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -21,9 +21,9 @@ use super::bed;
 use super::meter::Meter;
 use super::plan::{Load, Plan, Planned};
 use super::run::now;
+use crate::report::SenderReport;
 use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark::{ClientConfig, Endpoint, ServerConfig};
-use pathmark_files::report::SenderReport;
 
 const ALPN: &[u8] = b"pathmark-demo";
 /// Ports of the receivers, one per flow from here on.

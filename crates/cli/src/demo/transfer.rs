@@ -1,24 +1,29 @@
 //! Files over this library, between two sockets.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use pathmark_cc::Algorithm;
 use pathmark_emulator::result::{Distribution, MeanMax};
+use pathmark_http3::client::{Client, ClientLimits, Get, Progress};
+use pathmark_http3::fields::PathName;
+use pathmark_http3::http::{HeaderMap, Request};
+use pathmark_http3::origin::{Limits, Origin, Steward};
+use pathmark_http3::plan::Rules;
+use pathmark_http3::root::{Existing, Root};
+use pathmark_http3::wire::{ALPN, codes};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::meter::Meter;
+use crate::report::SenderReport;
 use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
-use pathmark::{ClientConfig, Endpoint, ServerConfig};
-use pathmark_files;
-use pathmark_files::client::{self, Progress};
-use pathmark_files::server::{FileServer, Rules};
-use pathmark_files::store::Store;
+use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig};
 
 /// What the sending side of a flow knew at its end.
 #[derive(Clone, Debug, Default)]
@@ -54,11 +59,7 @@ pub async fn prepare(meters: &[Arc<Meter>]) -> Result<Prepared> {
     });
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let tls = TlsServerConfig::new(
-        vec![made.cert.der().clone()],
-        key.into(),
-        &[pathmark_files::ALPN],
-    )?;
+    let tls = TlsServerConfig::new(vec![made.cert.der().clone()], key.into(), &[ALPN])?;
     Ok(Prepared {
         there: files.await??,
         here: tempfile::tempdir()?,
@@ -87,35 +88,39 @@ pub async fn transfer(
     let transport = Arc::new(transport);
     let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
     let server = Endpoint::new(server, Some(config))?;
-    let files = Arc::new(FileServer::watched(
-        Store::open(there.path())?,
+    let origin = Origin::new(
+        Root::open(there.path())?,
         Rules::default(),
-    ));
-    let serving = tokio::spawn({
-        let files = Arc::clone(&files);
-        async move { files.run(&server).await }
-    });
+        Limits::default(),
+    );
+    let senders = Senders::default();
+    let serving = tokio::spawn(accept(server, origin, senders.clone()));
 
-    let trust = TlsClientConfig::new(Trust::Pin(pin), &[pathmark_files::ALPN])?;
+    let trust = TlsClientConfig::new(Trust::Pin(pin), &[ALPN])?;
     let config = ClientConfig::new(Arc::new(trust), transport);
     let mut fetches = JoinSet::new();
     for (index, (socket, meter)) in clients.into_iter().zip(meters).enumerate() {
-        let (config, meter, files) = (config.clone(), Arc::clone(meter), Arc::clone(&files));
+        let (config, meter, senders) = (config.clone(), Arc::clone(meter), senders.clone());
         let target = here.path().join(index.to_string());
         fetches.spawn(async move {
             let endpoint = Endpoint::new(socket, None)?;
             let connection = endpoint.connect_with(config, address, "localhost")?.await?;
-            let name = index.to_string();
-            let fetched = client::get(&connection, &name, &target, None, |progress| {
+            let limits = ClientLimits::default();
+            let client = Client::new(connection.clone(), "localhost", limits).await?;
+            let source = PathName::parse(format!("/{index}").as_bytes())?;
+            let how = Get {
+                existing: Existing::Replace,
+                headers: HeaderMap::new(),
+            };
+            let fetching = client.get_with(&source, &target, how, |progress| {
                 if let Progress::Bytes(bytes) = progress {
                     meter.add(bytes);
                 }
-            })
-            .await?;
-            // The sender's report left as the last byte was handed to the transport. By now it has
-            // declared each loss that held up a byte.
-            let sender = files.sender(&name).unwrap_or(fetched.sender);
-            connection.close(0, b"done");
+            });
+            fetching.await?;
+            // By now the sender has declared each loss that held up a byte.
+            let sender = senders.report(&source.encode()).unwrap_or_default();
+            connection.close(u32::try_from(codes::NO_ERROR)?, b"done");
             let rtt = sender.rtt_ms;
             let figures = SenderFigures {
                 packets_lost: sender.packets_lost,
@@ -140,6 +145,48 @@ pub async fn transfer(
     }
     serving.abort();
     Ok(all)
+}
+
+/// The connections by which files were fetched, by the files' paths.
+#[derive(Clone, Debug, Default)]
+struct Senders(Arc<Mutex<BTreeMap<String, Connection>>>);
+
+impl Senders {
+    /// What the sender of a file knows now.
+    fn report(&self, path: &str) -> Option<SenderReport> {
+        let senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        senders.get(path).map(SenderReport::of)
+    }
+}
+
+/// Notes what is fetched on one connection.
+#[derive(Debug)]
+struct Note(Connection, Senders);
+
+impl Steward for Note {
+    fn begin(&self, request: &Request<()>) -> HeaderMap {
+        let Self(connection, senders) = self;
+        let mut senders = senders.0.lock().unwrap_or_else(PoisonError::into_inner);
+        senders.insert(request.uri().path().to_owned(), connection.clone());
+        HeaderMap::new()
+    }
+}
+
+/// Serves connections until the endpoint closes.
+async fn accept(server: Endpoint, origin: Origin, senders: Senders) {
+    while let Some(incoming) = server.accept().await {
+        let (origin, senders) = (origin.clone(), senders.clone());
+        tokio::spawn(async move {
+            let Ok(connecting) = incoming.accept() else {
+                return;
+            };
+            if let Ok(connection) = connecting.await {
+                let note = Note(connection.clone(), senders);
+                // How it ends is the client's to report.
+                let _ = origin.serve_with(connection, Arc::new(note)).await;
+            }
+        });
+    }
 }
 
 /// A file whose bytes do not repeat within a packet, so that a mixed-up order would not go

@@ -1,6 +1,8 @@
 //! The `pathmark` command as a process.
 #![allow(dead_code, reason = "no test uses all of it")]
 
+pub(crate) mod offered;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 

@@ -2,9 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::offered::Offered;
 use pathmark_testbed::chain::{Addresses, Chain, Hop, RouterProgram};
 use pathmark_testbed::{ChildGuard, Node};
 use serde_json::Value;
@@ -120,8 +122,8 @@ impl Bed {
 
     /// The same with further arguments of server and client.
     pub(crate) fn get_with(&self, bytes: usize, of_server: &[&str], of_client: &[&str]) -> Value {
-        let directory = TempDir::new().unwrap();
-        write_file(&directory, bytes);
+        let directory = Offered::new();
+        write_file(directory.path(), bytes);
         let listen = SocketAddr::new(self.addresses.sender(), 4433).to_string();
         let of_server = [&["--cc", self.law], of_server].concat();
         let (_server, said) = serve(&self.chain.sender, &listen, &directory, &of_server);
@@ -142,8 +144,8 @@ impl Bed {
 
     /// Stores a file of this size from the sending host; the client's figures.
     pub(crate) fn put_with(&self, bytes: usize, of_client: &[&str]) -> Value {
-        let (from, into) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-        let file = write_file(&from, bytes);
+        let (from, into) = (TempDir::new().unwrap(), Offered::new());
+        let file = write_file(from.path(), bytes);
         let listen = SocketAddr::new(self.addresses.receiver(), 4433).to_string();
         let (_server, said) = serve(
             &self.chain.receiver,
@@ -160,17 +162,17 @@ impl Bed {
 }
 
 /// Writes a file of this size and returns its path.
-fn write_file(directory: &TempDir, bytes: usize) -> String {
+fn write_file(directory: &Path, bytes: usize) -> String {
     let content: Vec<u8> = (0..bytes as u64 / 8)
         .flat_map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
         .collect();
-    let file = directory.path().join("file");
+    let file = directory.join("file");
     std::fs::write(&file, content).unwrap();
     file.to_str().unwrap().to_owned()
 }
 
 /// A server, and what it says of itself.
-fn serve(node: &Node, listen: &str, directory: &TempDir, more: &[&str]) -> (ChildGuard, Value) {
+fn serve(node: &Node, listen: &str, directory: &Offered, more: &[&str]) -> (ChildGuard, Value) {
     let path = directory.path().to_str().unwrap();
     let serve = ["serve", "--listen", listen, "--dir", path, "--json"];
     let serve = [&serve, more].concat();

@@ -4,6 +4,8 @@
 
 mod bed;
 mod beside_cubic;
+#[path = "../common/offered.rs"]
+mod offered;
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -33,6 +33,9 @@ pub enum GetError {
     /// The response is no answer to the request.
     #[error("the server's response is not usable: {0}")]
     Response(&'static str),
+    /// The server gave up because the file changed.
+    #[error("the file changed while it was sent; fetch it again")]
+    Changed,
     /// The content ended early. The part that arrived is kept.
     #[error("the server ended the content after {received} of {announced} bytes; try again")]
     Short {
@@ -45,13 +48,13 @@ pub enum GetError {
     #[error("the content's SHA-256 is not the one that the server announced; fetch it again")]
     Digest,
     /// Another transfer writes to the same target.
-    #[error("another transfer to this file is under way; wait for its end")]
+    #[error("another transfer is writing the file; wait for its end, or choose another directory")]
     Busy,
     /// The file did not get its name.
     #[error(transparent)]
     Keep(#[from] KeepError),
     /// A failure of the local disk.
-    #[error("writing failed: {0}")]
+    #[error("cannot write the file: {0}")]
     Storage(#[from] io::Error),
 }
 
@@ -60,7 +63,7 @@ pub enum GetError {
 #[non_exhaustive]
 pub enum PutError {
     /// The stream or connection failed.
-    #[error(transparent)]
+    #[error("the transfer broke off: {0}")]
     Link(#[from] LinkError),
     /// The server refused.
     #[error(transparent)]
@@ -71,13 +74,19 @@ pub enum PutError {
     /// The source is no regular file.
     #[error("the source is a directory, a device, a socket or a pipe; only files can be sent")]
     Source,
+    /// The system does not say how many bytes the source has.
+    #[error("the system does not say how many bytes the source has; copy it, and send the copy")]
+    Endless,
     /// The source was written to meanwhile.
-    #[error("the source changed during the transfer; send it again")]
+    #[error("the source changed while it was sent, and nothing was stored; send it again")]
     Changed,
+    /// The source lost bytes meanwhile.
+    #[error("the source became shorter while it was sent, and nothing was stored; send it again")]
+    Shorter,
     /// The server stored something else.
     #[error("the server stored content with another SHA-256; send the file again")]
     Digest,
     /// A failure of the local disk.
-    #[error("reading failed: {0}")]
+    #[error("cannot read the file: {0}")]
     Storage(#[from] io::Error),
 }

@@ -1,32 +1,36 @@
 //! GET into a part file, which gets its name once it is whole.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use http::header::{HeaderName, IF_RANGE, RANGE};
-use http::{HeaderMap, HeaderValue, Method};
-use sha2::{Digest, Sha256};
+use http::header::{HeaderName, IF_MATCH, IF_RANGE, RANGE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use sha2::Digest;
 
 use super::error::GetError;
 use super::part::PartFile;
 use super::plan::{Arriving, Part, Step, decide};
-use super::request::{Client, Exchange};
+use super::request::{Client, Exchange, Progress};
 use crate::blocking::blocking;
 use crate::fields::{EntityTag, PathName, Sha256Digest};
 use crate::plan::{WANT_REPR_DIGEST, digest_in};
-use crate::root::{Existing, KeepError, open_directory};
+use crate::root::{Existing, KeepError, open_directory, read_piece};
+use crate::sink::{Sink, Writer};
 use crate::wire::LinkError;
 
-/// Bytes that are collected before a thread writes them.
-const PIECE: usize = 512 * 1024;
+/// How a file is fetched.
+#[derive(Clone, Debug)]
+pub struct Get {
+    /// What becomes of a file that has the target's name.
+    pub existing: Existing,
+    /// Fields that the request has besides.
+    pub headers: HeaderMap,
+}
 
 /// A file that was fetched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Fetched {
     /// Bytes of the file.
     pub bytes: u64,
@@ -36,19 +40,22 @@ pub struct Fetched {
     pub sha256: Sha256Digest,
     /// The server announced the same digest.
     pub verified: bool,
+    /// The response's header section.
+    pub headers: HeaderMap,
+    /// The response's trailer section.
+    pub trailers: HeaderMap,
 }
 
-/// What is written so far.
-struct Writer {
-    file: Arc<File>,
-    hasher: Sha256,
-    position: u64,
-    piece: BytesMut,
+/// Where a file goes.
+#[derive(Clone, Debug)]
+struct Place {
+    target: PathBuf,
+    name: Vec<u8>,
+    existing: Existing,
 }
 
 impl Client {
-    /// Fetches the file at `path` to `target`. What an earlier attempt left of the same version is
-    /// not fetched again.
+    /// Fetches a file as [`get_with`](Self::get_with), and tells no progress.
     ///
     /// # Errors
     /// [`GetError`].
@@ -58,20 +65,42 @@ impl Client {
         target: &Path,
         existing: Existing,
     ) -> Result<Fetched, GetError> {
+        let headers = HeaderMap::new();
+        let how = Get { existing, headers };
+        self.get_with(path, target, how, |_| ()).await
+    }
+
+    /// Fetches the file at `path` to `target`. What an earlier attempt left of the same version is
+    /// not fetched again.
+    ///
+    /// # Errors
+    /// [`GetError`].
+    pub async fn get_with(
+        &self,
+        path: &PathName,
+        target: &Path,
+        how: Get,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<Fetched, GetError> {
+        let Get { existing, headers } = how;
         let uri = self.uri(path).map_err(GetError::Name)?;
         let source = uri.to_string();
-        let (target, name) = (target.to_owned(), target_name(target)?);
-        let opening = (target.clone(), name.clone(), source.clone());
-        let (file, part) = blocking(move || open(&opening, existing)).await??;
-        let mut writer = Writer::new(&file);
+        let place = Place {
+            target: target.to_owned(),
+            name: target_name(target)?,
+            existing,
+        };
+        let opening = (place.clone(), source.clone());
+        let (file, part) = blocking(move || open(&opening)).await??;
+        let mut writer = Writer::new(file.draft.file());
         if let Some(part) = &part {
             writer = hash_part(writer, part.bytes).await?;
         }
-        let mut exchange = self.ask(uri.clone(), part.as_ref()).await?;
+        let mut exchange = self.ask(&uri, &headers, part.as_ref()).await?;
         let mut response = exchange.response().await?;
         let mut step = decide(response.status(), response.headers(), part.as_ref());
         if step == Step::Again {
-            exchange = self.ask(uri, None).await?;
+            exchange = self.ask(&uri, &headers, None).await?;
             response = exchange.response().await?;
             step = decide(response.status(), response.headers(), None);
         }
@@ -85,25 +114,77 @@ impl Client {
             0 => restart(file, source, arriving.tag.clone()).await?,
             _ => (file, writer),
         };
-        receive(exchange, arriving, file, writer, (name, existing)).await
+        progress(Progress::Begin {
+            bytes: arriving.length.map(|length| arriving.first + length),
+            offset: arriving.first,
+        });
+        let tag = arriving.tag.clone();
+        let most = match arriving.length {
+            Some(length) => length,
+            None => self.limits.unannounced.min(half_of_free_space(&file)?),
+        };
+        let received = receive(exchange, (arriving, most), file, writer, &place, progress);
+        let mut fetched = match received.await {
+            // A server gives up without an end; whether the file changed is known by its tag.
+            Err(GetError::Link(LinkError::Reset { code })) => {
+                return match self.is_gone(&uri, tag).await {
+                    true => Err(GetError::Changed),
+                    false => Err(LinkError::Reset { code }.into()),
+                };
+            }
+            received => received?,
+        };
+        fetched.headers = std::mem::take(response.headers_mut());
+        Ok(fetched)
     }
 
-    async fn ask(&self, uri: http::Uri, part: Option<&Part>) -> Result<Exchange, LinkError> {
-        let mut headers = HeaderMap::new();
-        let mut set = |name: HeaderName, value: &str| {
-            if let Ok(value) = HeaderValue::from_str(value) {
-                headers.insert(name, value);
-            }
-        };
-        set(WANT_REPR_DIGEST, "sha-256=10");
+    async fn ask(
+        &self,
+        uri: &http::Uri,
+        more: &HeaderMap,
+        part: Option<&Part>,
+    ) -> Result<Exchange, LinkError> {
+        let mut headers = more.clone();
+        set(&mut headers, WANT_REPR_DIGEST, "sha-256=10");
         if let Some(part) = part {
-            set(RANGE, &format!("bytes={}-", part.bytes));
-            set(IF_RANGE, &part.tag.to_string());
+            set(&mut headers, RANGE, &format!("bytes={}-", part.bytes));
+            set(&mut headers, IF_RANGE, &part.tag.to_string());
         }
-        let mut exchange = self.request(Method::GET, uri, headers).await?;
+        let mut exchange = self.request(Method::GET, uri.clone(), headers).await?;
         exchange.finish(None).await?;
         Ok(exchange)
     }
+
+    /// True if the server has the file in another version than that of `tag` now.
+    async fn is_gone(&self, uri: &http::Uri, tag: Option<EntityTag>) -> bool {
+        let asked = async {
+            let mut headers = HeaderMap::new();
+            set(&mut headers, IF_MATCH, &tag?.to_string());
+            let mut exchange = self
+                .request(Method::HEAD, uri.clone(), headers)
+                .await
+                .ok()?;
+            exchange.finish(None).await.ok()?;
+            let status = exchange.response().await.ok()?.status();
+            Some(matches!(
+                status,
+                StatusCode::PRECONDITION_FAILED | StatusCode::NOT_FOUND
+            ))
+        };
+        asked.await.unwrap_or(false)
+    }
+}
+
+fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// Content whose length is not announced leaves half of the free space.
+fn half_of_free_space(file: &PartFile) -> io::Result<u64> {
+    let space = rustix::fs::fstatvfs(file.draft.file())?;
+    Ok(space.f_bavail.saturating_mul(space.f_frsize) / 2)
 }
 
 /// The last name of a target.
@@ -113,11 +194,13 @@ fn target_name(target: &Path) -> Result<Vec<u8>, GetError> {
 }
 
 /// Opens the part file, unless the name is taken.
-fn open(
-    (target, name, source): &(PathBuf, Vec<u8>, String),
-    existing: Existing,
-) -> Result<(PartFile, Option<Part>), GetError> {
-    if existing == Existing::Keep && target.symlink_metadata().is_ok() {
+fn open((place, source): &(Place, String)) -> Result<(PartFile, Option<Part>), GetError> {
+    let Place {
+        target,
+        name,
+        existing,
+    } = place;
+    if *existing == Existing::Keep && target.symlink_metadata().is_ok() {
         return Err(KeepError::Exists.into());
     }
     let directory = match target.parent() {
@@ -130,46 +213,12 @@ fn open(
     Ok((file, part))
 }
 
-impl Writer {
-    fn new(file: &PartFile) -> Self {
-        Self {
-            file: file.draft.file(),
-            hasher: Sha256::new(),
-            position: 0,
-            piece: BytesMut::new(),
-        }
-    }
-
-    /// Reads and hashes one piece of the part that is on disk.
-    fn hash_piece(&mut self, end: u64) -> io::Result<()> {
-        let left = end.saturating_sub(self.position);
-        let length = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
-        let mut piece = vec![0; length];
-        self.file.read_exact_at(&mut piece, self.position)?;
-        self.hasher.update(&piece);
-        self.position += length as u64;
-        Ok(())
-    }
-
-    fn write(&mut self, piece: &Bytes) -> io::Result<()> {
-        self.hasher.update(piece);
-        self.file.write_all_at(piece, self.position)?;
-        self.position += piece.len() as u64;
-        Ok(())
-    }
-
-    /// Writes what is collected.
-    async fn flush(mut self) -> Result<Self, GetError> {
-        let piece = self.piece.split().freeze();
-        if piece.is_empty() {
-            return Ok(self);
-        }
-        let written = blocking(move || {
-            let written = self.write(&piece);
-            written.map(|()| self)
-        });
-        Ok(written.await??)
-    }
+/// Reads and hashes one piece of the part that is on disk.
+fn hash_piece(writer: &mut Writer, end: u64) -> io::Result<()> {
+    let piece = read_piece(&writer.file, writer.position, end)?;
+    writer.hasher.update(&piece);
+    writer.position += piece.len() as u64;
+    Ok(())
 }
 
 /// Drops the part: the bytes to come are those of the version `tag`.
@@ -183,7 +232,7 @@ async fn restart(
         Ok::<_, GetError>(file)
     });
     let file = restarted.await??;
-    let writer = Writer::new(&file);
+    let writer = Writer::new(file.draft.file());
     Ok((file, writer))
 }
 
@@ -191,7 +240,7 @@ async fn restart(
 async fn hash_part(mut writer: Writer, bytes: u64) -> Result<Writer, GetError> {
     while writer.position < bytes {
         let hashed = blocking(move || {
-            let hashed = writer.hash_piece(bytes);
+            let hashed = hash_piece(&mut writer, bytes);
             hashed.map(|()| writer)
         });
         writer = hashed.await??;
@@ -202,12 +251,13 @@ async fn hash_part(mut writer: Writer, bytes: u64) -> Result<Writer, GetError> {
 /// Writes the content to the part file, and gives it its name.
 async fn receive(
     mut exchange: Exchange,
-    arriving: Arriving,
+    (arriving, most): (Arriving, u64),
     file: PartFile,
-    mut writer: Writer,
-    (name, existing): (Vec<u8>, Existing),
+    writer: Writer,
+    place: &Place,
+    mut progress: impl FnMut(Progress),
 ) -> Result<Fetched, GetError> {
-    let mut received = 0_u64;
+    let (mut sink, mut received) = (Sink::new(writer), 0_u64);
     let ended = loop {
         let data = match exchange.data().await {
             Ok(Some(data)) => data,
@@ -215,17 +265,19 @@ async fn receive(
             Err(error) => break Err(error),
         };
         received += data.len() as u64;
-        if arriving.length.is_some_and(|length| received > length) {
+        if received > most {
             let _ = blocking(move || file.discard()).await?;
-            return Err(GetError::Response("it has more content than it announced"));
+            let why = match arriving.length {
+                Some(_) => "it has more content than it announced",
+                None => "it announces no length, and has more content than is allowed then",
+            };
+            return Err(GetError::Response(why));
         }
-        writer.piece.extend_from_slice(&data);
-        if writer.piece.len() >= PIECE {
-            writer = writer.flush().await?;
-        }
+        sink.take(&data).await?;
+        progress(Progress::Bytes(data.len() as u64));
     };
     // What arrived before a failure is kept for the next attempt.
-    let writer = writer.flush().await?;
+    let writer = sink.finish().await?;
     ended?;
     if let Some(announced) = arriving.length.filter(|length| received < *length) {
         return Err(GetError::Short {
@@ -233,28 +285,25 @@ async fn receive(
             announced,
         });
     }
-    let trailers = exchange.trailers().await?;
-    let trailer = match trailers.as_ref().map(digest_in) {
-        None => None,
-        Some(Ok(digest)) => digest,
-        Some(Err(_)) => {
-            return Err(GetError::Response(
-                "its Repr-Digest does not follow the grammar",
-            ));
-        }
-    };
-    let sha256: Sha256Digest = writer.hasher.clone().finalize().into();
+    let trailers = exchange.trailers().await?.unwrap_or_default();
+    let trailer = digest_in(&trailers)
+        .map_err(|_| GetError::Response("its Repr-Digest does not follow the grammar"))?;
+    let sha256: Sha256Digest = writer.hasher.finalize().into();
     let announced = [arriving.digest, trailer];
     if announced.iter().flatten().any(|digest| *digest != sha256) {
         let _ = blocking(move || file.discard()).await?;
         return Err(GetError::Digest);
     }
+    progress(Progress::Arrived);
     let fetched = Fetched {
         bytes: writer.position,
         resumed: arriving.first,
         sha256,
         verified: announced.iter().any(Option::is_some),
+        headers: HeaderMap::new(),
+        trailers,
     };
+    let (name, existing) = (place.name.clone(), place.existing);
     let kept = blocking(move || {
         file.remove_tag()?;
         file.draft.keep(&name, &sha256, existing)

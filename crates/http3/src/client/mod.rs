@@ -9,7 +9,7 @@ mod put;
 mod request;
 
 pub use error::{GetError, PutError, Refusal};
-pub use get::Fetched;
+pub use get::{Fetched, Get};
 pub use list::{Listed, parse_listing};
 pub use put::Stored;
-pub use request::{Client, ClientLimits};
+pub use request::{Client, ClientLimits, Progress};

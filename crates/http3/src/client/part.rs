@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::plan::Part;
 use crate::fields::EntityTag;
-use crate::resource::{TEMPORARY_PREFIX, TEMPORARY_SUFFIX};
+use crate::resource::{RESERVED_PREFIX, TEMPORARY_SUFFIX};
 use crate::root::Draft;
 
 /// Bytes of a tag file at most.
@@ -34,7 +34,7 @@ fn temporary(target: &[u8], more: &[u8]) -> Vec<u8> {
     let hash = Sha256::digest(target);
     let hash = hash.iter().take(HASH);
     let hash: String = hash.map(|byte| format!("{byte:02x}")).collect();
-    [TEMPORARY_PREFIX, hash.as_bytes(), more, TEMPORARY_SUFFIX].concat()
+    [RESERVED_PREFIX, hash.as_bytes(), more, TEMPORARY_SUFFIX].concat()
 }
 
 impl PartFile {
@@ -124,7 +124,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
-    use crate::resource::is_temporary;
+    use crate::resource::is_reserved;
     use crate::root::open_directory;
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
         for target in [&long[..], b"a", b"\xff"] {
             for more in [&b""[..], b"-tag"] {
                 let name = temporary(target, more);
-                assert!(name.len() < 64 && is_temporary(&name));
+                assert!(name.len() < 64 && is_reserved(&name));
             }
         }
         assert_ne!(temporary(b"a", b""), temporary(b"b", b""));

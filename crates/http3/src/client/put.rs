@@ -2,22 +2,25 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderName, IF_NONE_MATCH, TRAILER};
 use http::{HeaderMap, HeaderValue, Method, Response};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
+use tokio::task::JoinHandle;
 
 use super::error::PutError;
-use super::request::{Client, Exchange};
+use super::request::{Client, Exchange, Progress};
 use crate::blocking::blocking;
 use crate::fields::{PathName, Sha256Digest, sha256_field};
 use crate::plan::{REPR_DIGEST, digest_in};
 use crate::resource::{Kind, Stat};
 use crate::root::{Existing, file_stat, read_piece};
+use crate::wire::LinkError;
 
 /// A file that was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +34,7 @@ pub struct Stored {
 }
 
 impl Client {
-    /// Stores the file at `source` under `path`.
+    /// Stores a file as [`put_with`](Self::put_with), and tells no progress.
     ///
     /// # Errors
     /// [`PutError`].
@@ -40,6 +43,20 @@ impl Client {
         source: &Path,
         path: &PathName,
         existing: Existing,
+    ) -> Result<Stored, PutError> {
+        self.put_with(source, path, existing, |_| ()).await
+    }
+
+    /// Stores the file at `source` under `path`.
+    ///
+    /// # Errors
+    /// [`PutError`].
+    pub async fn put_with(
+        &self,
+        source: &Path,
+        path: &PathName,
+        existing: Existing,
+        mut progress: impl FnMut(Progress),
     ) -> Result<Stored, PutError> {
         let uri = self.uri(path).map_err(PutError::Name)?;
         let source = source.to_owned();
@@ -52,21 +69,23 @@ impl Client {
         }
         let mut exchange = self.request(Method::PUT, uri, headers).await?;
         exchange.announce(stat.size);
-        let sha256 = match send(&mut exchange, &file, &stat).await {
-            Ok(sha256) => sha256,
-            // A server that refuses stops the content; its response says why.
-            Err(PutError::Link(error)) => {
-                return match exchange.response().await {
-                    Ok(response) => Err(exchange.refusal(&response).await.into()),
-                    Err(_) => Err(error.into()),
-                };
-            }
-            Err(error) => return Err(error),
+        progress(Progress::Begin {
+            bytes: Some(stat.size),
+            offset: 0,
+        });
+        let (sent, hash) = send(&mut exchange, &file, &stat, progress).await?;
+        // A server that refuses stops the content, and one that has stored it may: the response
+        // says which.
+        let response = match (exchange.response().await, sent) {
+            (Ok(response), _) => response,
+            (Err(_), Err(error)) | (Err(error), Ok(())) => return Err(error.into()),
         };
-        let response = exchange.response().await?;
         if !response.status().is_success() {
             return Err(exchange.refusal(&response).await.into());
         }
+        let Some(sha256) = hash else {
+            return Err(PutError::Digest);
+        };
         let verified = is_confirmed(&response, &sha256)?;
         Ok(Stored {
             bytes: stat.size,
@@ -101,44 +120,74 @@ fn open(path: &PathBuf) -> Result<(Arc<File>, Stat), PutError> {
         .open(path)?;
     let stat = file_stat(&file)?;
     match stat.kind {
+        Kind::File if stat.size == 0 && file.read_at(&mut [0], 0)? > 0 => Err(PutError::Endless),
         Kind::File => Ok((Arc::new(file), stat)),
         _ => Err(PutError::Source),
     }
 }
 
-/// Sends the content with its digest in the trailer section.
+/// Sends the content with its digest in the trailer section: how that ended, and the digest of all
+/// of the content if all was sent.
 async fn send(
     exchange: &mut Exchange,
     file: &Arc<File>,
     stat: &Stat,
-) -> Result<Sha256Digest, PutError> {
-    let read = |from| {
-        let (file, end) = (Arc::clone(file), stat.size);
-        tokio::task::spawn_blocking(move || read_piece(&file, from, end))
+    mut progress: impl FnMut(Progress),
+) -> Result<(Result<(), LinkError>, Option<Sha256Digest>), PutError> {
+    let reader = Reader {
+        file: Arc::clone(file),
+        position: 0,
+        end: stat.size,
+        hasher: Sha256::new(),
     };
-    let (mut hasher, mut position) = (Sha256::new(), 0);
-    let mut next = read(position);
-    while position < stat.size {
-        let piece = match next.await.map_err(io::Error::other)? {
+    let mut next = reader.next();
+    let sha256: Sha256Digest = loop {
+        let (reader, piece) = match next.await.map_err(io::Error::other)? {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(PutError::Changed);
+                return Err(PutError::Shorter);
             }
-            piece => piece?,
+            read => read?,
         };
-        position += piece.len() as u64;
-        next = read(position);
-        hasher.update(&piece);
-        exchange.send(piece).await?;
-    }
+        if piece.is_empty() {
+            break reader.hasher.finalize().into();
+        }
+        next = reader.next();
+        let bytes = piece.len() as u64;
+        if let Err(error) = exchange.send(piece).await {
+            return Ok((Err(error), None));
+        }
+        progress(Progress::Bytes(bytes));
+    };
     let file = Arc::clone(file);
     let after = blocking(move || file_stat(&file)).await??;
+    // Dropping the exchange resets the request, and the server stores nothing.
+    if after.size < stat.size {
+        return Err(PutError::Shorter);
+    }
     if !after.is_same_version(stat) {
-        // Dropping the exchange resets the request, and the server stores nothing.
         return Err(PutError::Changed);
     }
-    let sha256: Sha256Digest = hasher.finalize().into();
     let mut trailers = HeaderMap::new();
     set(&mut trailers, REPR_DIGEST, &sha256_field(&sha256));
-    exchange.finish(Some(trailers)).await?;
-    Ok(sha256)
+    Ok((exchange.finish(Some(trailers)).await, Some(sha256)))
+}
+
+/// Bytes of a file that are still to be read.
+struct Reader {
+    file: Arc<File>,
+    position: u64,
+    end: u64,
+    hasher: Sha256,
+}
+
+impl Reader {
+    /// Reads and hashes a piece on a thread that may block; an empty one at the end.
+    fn next(mut self) -> JoinHandle<io::Result<(Self, Bytes)>> {
+        tokio::task::spawn_blocking(move || {
+            let piece = read_piece(&self.file, self.position, self.end)?;
+            self.hasher.update(&piece);
+            self.position += piece.len() as u64;
+            Ok((self, piece))
+        })
+    }
 }

@@ -25,6 +25,25 @@ pub struct ClientLimits {
     pub answer: Duration,
     /// Time without progress after which a transfer fails.
     pub stall: Duration,
+    /// Bytes of content whose length the server does not announce. No more than half of the free
+    /// space is taken for such content either.
+    pub unannounced: u64,
+}
+
+/// How far a transfer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The transfer begins at this offset of the file's bytes, if their number is announced.
+    Begin {
+        /// Bytes of the file.
+        bytes: Option<u64>,
+        /// Bytes of them that are there already.
+        offset: u64,
+    },
+    /// This number of further bytes arrived, or was handed to the transport.
+    Bytes(u64),
+    /// All bytes and their digest arrived. The file is still to get its name and to be read back.
+    Arrived,
 }
 
 impl Default for ClientLimits {
@@ -33,6 +52,7 @@ impl Default for ClientLimits {
             head_bytes: 64 * 1024,
             answer: Duration::from_secs(300),
             stall: Duration::from_secs(30),
+            unannounced: u64::MAX,
         }
     }
 }
@@ -42,7 +62,7 @@ impl Default for ClientLimits {
 pub struct Client {
     link: ClientLink,
     authority: String,
-    limits: ClientLimits,
+    pub(super) limits: ClientLimits,
 }
 
 /// A request under way.

@@ -7,8 +7,10 @@ mod read;
 mod send;
 mod serve;
 mod shared;
+mod steward;
 mod write;
 
 pub use counters::Counts;
 pub use serve::Origin;
 pub use shared::Limits;
+pub use steward::{End, Idle, Record, Steward};

@@ -69,18 +69,23 @@ async fn send_file(
         exchange.respond(plan.head).await?;
         return Ok(exchange.finish(None).await?);
     }
+    if !plan.head.status().is_success() {
+        // A precondition or a range: the response is whole in memory.
+        let _ = send_content(shared, exchange, plan, file, (&stat, ask.urgency)).await?;
+        return Ok(exchange.finish(None).await?);
+    }
     let trailer = send_content(shared, exchange, plan, file, (&stat, ask.urgency)).await?;
     // The client takes a response that is reset for none, whatever its length.
     unchanged(file, stat).await?;
     let trailers = trailer.map(|digest| digest_trailer(&digest));
-    Ok(exchange.finish(trailers).await?)
+    Ok(exchange.end(trailers.unwrap_or_default()).await?)
 }
 
 /// Sends head and content; the digest for the trailer section.
 async fn send_content(
     shared: &Shared,
     exchange: &mut Exchange,
-    plan: FilePlan,
+    mut plan: FilePlan,
     file: &Arc<File>,
     (stat, urgency): (&Stat, u8),
 ) -> Result<Option<Sha256Digest>, Broken> {
@@ -88,6 +93,9 @@ async fn send_content(
     let bytes = plan.pieces.iter().map(Piece::length).sum();
     exchange.hint(urgency, bytes);
     let mut hasher = (plan.trailer && whole).then(Sha256::new);
+    if plan.head.status().is_success() {
+        exchange.begin(&mut plan.head);
+    }
     exchange.respond(plan.head).await?;
     let settled = stat.is_settled(now());
     let sending = async {

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Method, Request, Response};
 use sha2::{Digest, Sha256};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 
+use super::steward::Steward;
 use crate::fields::{Sha256Digest, Span};
 use crate::plan::Reply;
 use crate::root::read_piece;
@@ -34,10 +36,16 @@ pub(super) enum Broken {
 /// A request and its response, each step of which has a limit of time.
 pub(super) struct Exchange {
     link: ServerExchange,
+    request: Request<()>,
+    steward: Arc<dyn Steward>,
     stall: Duration,
-    /// The request is a HEAD: its response has no content.
-    head_only: bool,
+    /// The place of the request among all, until its response is handed to the transport.
+    place: Option<OwnedSemaphorePermit>,
     status: u16,
+    /// Bytes of content that were sent, or stored.
+    bytes: u64,
+    /// Why it is refused.
+    refusal: String,
     /// The request's content is read.
     read: bool,
 }
@@ -52,14 +60,62 @@ async fn within<T>(
 }
 
 impl Exchange {
-    pub(super) const fn new(link: ServerExchange, stall: Duration, head_only: bool) -> Self {
+    pub(super) const fn new(
+        link: ServerExchange,
+        request: Request<()>,
+        steward: Arc<dyn Steward>,
+        stall: Duration,
+    ) -> Self {
         Self {
             link,
+            request,
+            steward,
             stall,
-            head_only,
+            place: None,
             status: 0,
+            bytes: 0,
+            refusal: String::new(),
             read: false,
         }
+    }
+
+    pub(super) const fn request(&self) -> &Request<()> {
+        &self.request
+    }
+
+    pub(super) fn hold(&mut self, place: OwnedSemaphorePermit) {
+        self.place = Some(place);
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A PUT stored this number of bytes.
+    pub(super) const fn has_stored(&mut self, bytes: u64) {
+        self.bytes = bytes;
+    }
+
+    pub(super) fn refusal(&self) -> &str {
+        &self.refusal
+    }
+
+    /// Adds the steward's fields to the head of a response with a file's content.
+    pub(super) fn begin(&self, head: &mut Response<()>) {
+        head.headers_mut().extend(self.steward.begin(&self.request));
+    }
+
+    /// Ends such a response.
+    pub(super) async fn end(&mut self, mut trailers: HeaderMap) -> Result<(), LinkError> {
+        trailers.extend(self.steward.end(&self.request));
+        let trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
+        self.finish(trailers).await
+    }
+
+    /// Waits until the client has all of a finished response. Meanwhile another request has the
+    /// place of this one.
+    pub(super) async fn acknowledged(&mut self) -> Result<(), LinkError> {
+        self.link.acknowledged().await
     }
 
     /// The status of the response; 0 before it.
@@ -67,8 +123,9 @@ impl Exchange {
         self.status
     }
 
-    pub(super) const fn is_head_only(&self) -> bool {
-        self.head_only
+    /// The response has no content.
+    pub(super) fn is_head_only(&self) -> bool {
+        self.request.method() == Method::HEAD
     }
 
     /// Tells the transport how urgent the response is, and how long.
@@ -113,13 +170,17 @@ impl Exchange {
     pub(super) async fn send(&mut self, mut data: Bytes) -> Result<(), LinkError> {
         while !data.is_empty() {
             let frame = data.split_to(data.len().min(FRAME));
+            let length = frame.len() as u64;
             within(self.stall, self.link.send(frame)).await?;
+            self.bytes += length;
         }
         Ok(())
     }
 
     pub(super) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
-        within(self.stall, self.link.finish(trailers)).await
+        within(self.stall, self.link.finish(trailers)).await?;
+        self.place = None;
+        Ok(())
     }
 
     /// Sends a response that is whole in memory; what is left of the request is not read.
@@ -128,39 +189,60 @@ impl Exchange {
         reply: &Reply,
         now: std::time::SystemTime,
     ) -> Result<(), LinkError> {
+        self.refusal.clone_from(&reply.detail);
         self.respond(reply.head(now)).await?;
-        if !self.head_only {
+        if !self.is_head_only() {
             self.send(reply.body.clone()).await?;
         }
         self.finish(None).await
     }
 
-    /// Sends bytes of a file, and gives them to `hasher`.
+    /// Sends bytes of a file, and gives them to `hasher`. The next piece is read meanwhile.
     pub(super) async fn send_span(
         &mut self,
         file: &Arc<File>,
         span: Span,
         hasher: &mut Option<Sha256>,
     ) -> Result<(), Broken> {
-        let (mut position, end) = (span.first, span.end());
-        let mut next = read(file, position, end);
-        while position < end {
-            let piece = next.await.map_err(io::Error::other)??;
-            position += piece.len() as u64;
-            next = read(file, position, end);
-            if let Some(hasher) = hasher {
-                hasher.update(&piece);
+        let reader = Reader {
+            file: Arc::clone(file),
+            position: span.first,
+            end: span.end(),
+            hasher: hasher.take(),
+        };
+        let mut next = reader.next();
+        loop {
+            let (reader, piece) = next.await.map_err(io::Error::other)??;
+            if piece.is_empty() {
+                *hasher = reader.hasher;
+                return Ok(());
             }
+            next = reader.next();
             self.send(piece).await?;
         }
-        Ok(())
     }
 }
 
-/// Reads a piece on a thread that may block.
-fn read(file: &Arc<File>, from: u64, end: u64) -> JoinHandle<io::Result<Bytes>> {
-    let file = Arc::clone(file);
-    tokio::task::spawn_blocking(move || read_piece(&file, from, end))
+/// Bytes of a file that are still to be read.
+struct Reader {
+    file: Arc<File>,
+    position: u64,
+    end: u64,
+    hasher: Option<Sha256>,
+}
+
+impl Reader {
+    /// Reads a piece on a thread that may block, and hashes it there; an empty one at the end.
+    fn next(mut self) -> JoinHandle<io::Result<(Self, Bytes)>> {
+        tokio::task::spawn_blocking(move || {
+            let piece = read_piece(&self.file, self.position, self.end)?;
+            if let Some(hasher) = &mut self.hasher {
+                hasher.update(&piece);
+            }
+            self.position += piece.len() as u64;
+            Ok((self, piece))
+        })
+    }
 }
 
 /// The digest of what a hasher has seen.

@@ -13,6 +13,7 @@ use super::digests::Digests;
 use super::read::read;
 use super::send::{Broken, Exchange};
 use super::shared::{Limits, Shared, now};
+use super::steward::{End, Idle, Record, Steward};
 use super::write::write;
 use crate::plan::{Ask, Method, Rules, problem};
 use crate::root::Root;
@@ -33,7 +34,7 @@ impl Origin {
             rules,
             limits,
             digests,
-            places: Semaphore::new(places),
+            places: Arc::new(Semaphore::new(places)),
             commits: Mutex::new(()),
             counters: Counters::default(),
         }))
@@ -45,13 +46,25 @@ impl Origin {
         self.0.counters.counts()
     }
 
+    /// Responds to requests as [`serve_with`](Self::serve_with), and adds nothing.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn serve(&self, connection: driver::Connection) -> Result<(), LinkError> {
+        self.serve_with(connection, Arc::new(Idle)).await
+    }
+
     /// Responds to the requests of a connection whose handshake is complete, until the client
     /// closes it. Dropped, the future ends all of them. The caller bounds the number of connections
     /// (`ServerConfig::max_connections`).
     ///
     /// # Errors
     /// [`LinkError`] for a connection that ends with an error.
-    pub async fn serve(&self, connection: driver::Connection) -> Result<(), LinkError> {
+    pub async fn serve_with(
+        &self,
+        connection: driver::Connection,
+        steward: Arc<dyn Steward>,
+    ) -> Result<(), LinkError> {
         let limits = &self.0.limits;
         let most = limits.requests.max(1);
         connection.set_max_concurrent_bi_streams(most);
@@ -64,44 +77,63 @@ impl Origin {
                 continue;
             }
             let incoming = tokio::select! {
-                incoming = link.next() => incoming?,
+                incoming = link.next() => incoming,
                 Some(_) = requests.join_next() => continue,
             };
-            let Some(incoming) = incoming else {
-                return Ok(());
+            let incoming = match incoming {
+                Ok(Some(incoming)) => incoming,
+                ended => {
+                    // Each request ends with the connection, and is recorded.
+                    while requests.join_next().await.is_some() {}
+                    return ended.map(drop);
+                }
             };
-            let shared = Arc::clone(&self.0);
-            requests.spawn(async move { respond_to(shared, incoming).await });
+            let (shared, steward) = (Arc::clone(&self.0), Arc::clone(&steward));
+            requests.spawn(async move { respond_to(shared, steward, incoming).await });
         }
     }
 }
 
-/// Responds to one request, and counts its end.
-async fn respond_to(shared: Arc<Shared>, incoming: Incoming) {
+/// Responds to one request, and counts and records its end.
+async fn respond_to(shared: Arc<Shared>, steward: Arc<dyn Steward>, incoming: Incoming) {
     count(&shared.counters.requests);
-    let ended = match incoming.head(shared.limits.head_time).await {
-        Err(error) => Err(error.into()),
-        Ok((request, link)) => {
-            let head_only = request.method() == http::Method::HEAD;
-            let mut exchange = Exchange::new(link, shared.limits.stall, head_only);
-            let ended = match respond(&shared, &request, &mut exchange).await {
-                Err(error) => explain(error, &mut exchange).await,
-                ended => ended,
-            };
-            let status = exchange.status();
-            if status >= 400 {
-                count(&shared.counters.refused);
-            }
-            tracing::debug!(
-                method = %request.method(),
-                path = request.uri().path(),
-                status,
-                "request"
-            );
-            ended
-        }
+    let (request, link) = match incoming.head(shared.limits.head_time).await {
+        Ok(arrived) => arrived,
+        Err(error) => return ended(&shared, &Err(error.into())),
     };
-    match ended {
+    let mut exchange = Exchange::new(link, request, Arc::clone(&steward), shared.limits.stall);
+    let mut end = match respond(&shared, &mut exchange).await {
+        Err(error) => explain(error, &mut exchange).await,
+        ended => ended,
+    };
+    let status = exchange.status();
+    if end.is_ok() && status < 300 && exchange.request().method() == http::Method::GET {
+        end = exchange.acknowledged().await.map_err(Broken::from);
+    }
+    ended(&shared, &end);
+    if status >= 400 {
+        count(&shared.counters.refused);
+    }
+    let failure = end.err().map(|error| error.to_string());
+    let status_text = StatusCode::from_u16(status).ok();
+    let phrase = status_text.and_then(|status| status.canonical_reason());
+    let end = match (&failure, exchange.refusal()) {
+        (Some(failure), _) => End::BrokenOff(failure),
+        (None, "") if status >= 400 => End::Refused(phrase.unwrap_or_default()),
+        (None, "") => End::Done,
+        (None, refusal) => End::Refused(refusal),
+    };
+    steward.ended(&Record {
+        request: exchange.request(),
+        status,
+        bytes: exchange.bytes(),
+        end,
+    });
+}
+
+/// Counts the end of a request.
+fn ended(shared: &Shared, end: &Result<(), Broken>) {
+    match end {
         Ok(()) => {}
         Err(Broken::Link(LinkError::TimedOut)) => count(&shared.counters.timed_out),
         Err(error) => {
@@ -111,21 +143,18 @@ async fn respond_to(shared: Arc<Shared>, incoming: Incoming) {
     }
 }
 
-async fn respond(
-    shared: &Arc<Shared>,
-    request: &http::Request<()>,
-    exchange: &mut Exchange,
-) -> Result<(), Broken> {
-    let ask = match Ask::read(request, &shared.rules) {
+async fn respond(shared: &Arc<Shared>, exchange: &mut Exchange) -> Result<(), Broken> {
+    let ask = match Ask::read(exchange.request(), &shared.rules) {
         Ok(ask) => ask,
         Err(reply) => return Ok(exchange.reply(&reply, now()).await?),
     };
-    let place = tokio::time::timeout(shared.limits.stall, shared.places.acquire()).await;
-    let Ok(Ok(_place)) = place else {
+    let place = Arc::clone(&shared.places).acquire_owned();
+    let Ok(Ok(place)) = tokio::time::timeout(shared.limits.stall, place).await else {
         let detail = "the server responds to as many requests as its limit allows; try again later";
         let reply = problem(StatusCode::SERVICE_UNAVAILABLE, detail).with(RETRY_AFTER, "5");
         return Ok(exchange.reply(&reply, now()).await?);
     };
+    exchange.hold(place);
     match ask.method {
         Method::Get | Method::Head => read(shared, exchange, &ask).await,
         Method::Put => write(shared, exchange, ask).await,

@@ -1,6 +1,6 @@
 //! What the requests of an origin share.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::Semaphore;
@@ -49,7 +49,7 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) digests: Digests,
     /// Places for requests.
-    pub(super) places: Semaphore,
+    pub(super) places: Arc<Semaphore>,
     /// Held while a precondition is checked and its file gets its name.
     pub(super) commits: Mutex<()>,
     pub(super) counters: Counters,

@@ -2,12 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, PoisonError};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
-use sha2::{Digest, Sha256};
 
 use super::read::refusal;
 use super::send::{Broken, Exchange, digest_of};
@@ -16,10 +14,8 @@ use crate::blocking::blocking;
 use crate::fields::Sha256Digest;
 use crate::plan::{self, Ask, Reply, problem};
 use crate::root::{Draft, Existing, KeepError, Placed, RootError, names_stat};
+use crate::sink::{Sink, Writer};
 use crate::wire::LinkError;
-
-/// Bytes that are collected before a thread writes them.
-const PIECE: usize = 512 * 1024;
 
 /// Why a file is not stored.
 enum Fault {
@@ -51,7 +47,8 @@ impl From<RootError> for Fault {
     fn from(error: RootError) -> Self {
         let reply = match error {
             RootError::NotFound => {
-                let detail = "the directory of this name does not exist; create it first";
+                let detail = "a file or a link has the name of a directory in the path; choose \
+                              another name";
                 problem(StatusCode::CONFLICT, detail)
             }
             error => refusal(&error),
@@ -68,6 +65,11 @@ impl From<io::Error> for Fault {
 
 /// The reply to a PUT that the server's disk cannot take.
 fn storage(error: &io::Error) -> Reply {
+    if let Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) =
+        rustix::io::Errno::from_io_error(error)
+    {
+        return refusal(&RootError::Busy);
+    }
     use io::ErrorKind::{
         FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
     };
@@ -113,11 +115,13 @@ async fn store(shared: &Arc<Shared>, exchange: &mut Exchange, ask: Ask) -> Resul
         *interim.status_mut() = StatusCode::CONTINUE;
         exchange.respond(interim).await?;
     }
-    let (draft, digest) = receive(shared, exchange, &ask, draft).await?;
+    let (draft, digest, bytes) = receive(shared, exchange, &ask, draft).await?;
     let trailers = exchange.trailers().await?;
     check_digest(&ask, trailers.as_ref(), &digest)?;
     let shared = Arc::clone(shared);
-    blocking(move || commit(&shared, &ask, &directory, draft, &digest)).await?
+    let stored = blocking(move || commit(&shared, &ask, &directory, draft, &digest)).await??;
+    exchange.has_stored(bytes);
+    Ok(stored)
 }
 
 /// Refuses what is plain by now, which spares the transfer, and begins a file.
@@ -127,7 +131,7 @@ async fn begin(shared: &Arc<Shared>, ask: &Ask) -> Result<(Arc<OwnedFd>, Draft),
         let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
         // A name that no file has is refused before the directory is looked at.
         plan::before_write(&ask, &shared.rules, None, now()).or_else(only_name)?;
-        let directory = Arc::new(shared.root.parent(&ask.path)?);
+        let directory = Arc::new(shared.root.parent(&ask.path, true)?);
         let there = names_stat(directory.as_fd(), name)?;
         plan::before_write(&ask, &shared.rules, there.as_ref(), now())?;
         let draft = Draft::fresh(&directory)?;
@@ -149,38 +153,25 @@ async fn receive(
     shared: &Shared,
     exchange: &mut Exchange,
     ask: &Ask,
-    mut draft: Draft,
-) -> Result<(Draft, Sha256Digest), Fault> {
+    draft: Draft,
+) -> Result<(Draft, Sha256Digest, u64), Fault> {
     let most = shared.rules.max_file;
-    let (mut hasher, mut position, mut received) = (Sha256::new(), 0, 0_u64);
-    let mut piece = BytesMut::new();
+    let (mut sink, mut received) = (Sink::new(Writer::new(draft.file())), 0_u64);
     loop {
         let data = exchange.data().await?;
-        let ended = data.is_none();
-        let data = data.unwrap_or_default();
-        received = received.saturating_add(data.len() as u64);
+        let length = data.as_ref().map_or(0, Bytes::len);
+        received = received.saturating_add(length as u64);
         if received > most {
             return Err(plan::too_large(&shared.rules).into());
         }
-        check_length(ask.body.length, received, ended)?;
-        piece.extend_from_slice(&data);
-        if piece.len() >= PIECE || (ended && !piece.is_empty()) {
-            let full: Bytes = piece.split().freeze();
-            let length = full.len() as u64;
-            let written = blocking(move || {
-                hasher.update(&full);
-                let written = draft.file().write_all_at(&full, position);
-                (draft, hasher, written)
-            });
-            let (same, hashed, written) = written.await?;
-            (draft, hasher) = (same, hashed);
-            written?;
-            position += length;
-        }
-        if ended {
-            return Ok((draft, digest_of(hasher)));
+        check_length(ask.body.length, received, data.is_none())?;
+        match data {
+            Some(data) => sink.take(&data).await?,
+            None => break,
         }
     }
+    let writer = sink.finish().await?;
+    Ok((draft, digest_of(writer.hasher), received))
 }
 
 /// Compares what arrived with Content-Length.

@@ -18,6 +18,6 @@ pub use ask::{Ask, Body, Conditions, Method, PutRights, Rules};
 pub(crate) use ask::{REPR_DIGEST, WANT_REPR_DIGEST, digest_in, lines};
 pub use multipart::Piece;
 pub use read::{FilePlan, HashAt, directory, file, hash_at};
-pub use reply::{Reply, problem, redirect_to_directory};
+pub use reply::{Reply, http_date, problem, redirect_to_directory};
 pub(crate) use write::too_large;
 pub use write::{before_write, stored};

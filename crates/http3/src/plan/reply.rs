@@ -19,6 +19,8 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// Its content.
     pub body: Bytes,
+    /// What its problem details say; empty where it has none.
+    pub detail: String,
 }
 
 /// The members of problem details that this origin uses. The type is `about:blank`, so the title
@@ -38,6 +40,7 @@ impl Reply {
             status,
             headers: HeaderMap::new(),
             body: Bytes::new(),
+            detail: String::new(),
         }
     }
 
@@ -73,6 +76,7 @@ pub fn problem(status: StatusCode, detail: &str) -> Reply {
         .with(CONTENT_TYPE, "application/problem+json")
         .with(CONTENT_LENGTH, &length);
     reply.body = body.into();
+    detail.clone_into(&mut reply.detail);
     reply
 }
 
@@ -104,7 +108,8 @@ pub(super) fn date(headers: &mut HeaderMap, now: SystemTime) {
 }
 
 /// A time as HTTP writes it; `None` outside the years 1970 to 9999.
-pub(super) fn http_date(time: SystemTime) -> Option<String> {
+#[must_use]
+pub fn http_date(time: SystemTime) -> Option<String> {
     /// Seconds from the epoch to the end of the year 9999.
     const LAST: u64 = 253_402_300_799;
     let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;

@@ -8,7 +8,7 @@ use http::header::{CONTENT_LENGTH, ETAG};
 use super::ask::{Ask, PutRights, REPR_DIGEST, Rules};
 use super::reply::{Reply, problem};
 use crate::fields::{Sha256Digest, TagList, sha256_field};
-use crate::resource::{Kind, Stat, is_temporary};
+use crate::resource::{Kind, Stat, is_reserved};
 
 /// Refuses a PUT onto a name under which `there` lies now. It is asked twice: before the content
 /// arrives, and before the name changes hands.
@@ -26,8 +26,8 @@ pub fn before_write(
         let detail = "a file's name ends without a slash; leave the slash out";
         return Err(problem(StatusCode::CONFLICT, detail).into());
     };
-    if is_temporary(name) {
-        let detail = "the name is that of an unfinished file; choose another one";
+    if is_reserved(name) {
+        let detail = "the name is one of those of unfinished files and keys; choose another one";
         return Err(problem(StatusCode::FORBIDDEN, detail).into());
     }
     if let Some(length) = ask.body.length

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::hash::hash_file;
 use super::stat_of;
 use crate::fields::Sha256Digest;
-use crate::resource::{Kind, Stat, TEMPORARY_PREFIX, TEMPORARY_SUFFIX};
+use crate::resource::{Kind, RESERVED_PREFIX, Stat, TEMPORARY_SUFFIX};
 
 /// Unfinished uploads of a directory at most.
 const MAX_AT_ONCE: usize = 1000;
@@ -77,7 +77,7 @@ impl Draft {
     pub fn fresh(directory: &Arc<OwnedFd>) -> io::Result<Self> {
         for number in 0..MAX_AT_ONCE {
             let number = number.to_string();
-            let name = [TEMPORARY_PREFIX, number.as_bytes(), TEMPORARY_SUFFIX].concat();
+            let name = [RESERVED_PREFIX, number.as_bytes(), TEMPORARY_SUFFIX].concat();
             if let Some(draft) = Self::claim(directory, name, false)? {
                 // A process that was killed may have left bytes.
                 draft.file.set_len(0)?;

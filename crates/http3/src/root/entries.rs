@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, Dir, readlinkat, statat};
 use rustix::io::Errno;
 
 use super::stat_of;
-use crate::resource::{Entry, Kind, is_temporary};
+use crate::resource::{Entry, Kind, is_reserved};
 
 /// Names that are sorted together: the names of a larger directory come in several sorted runs,
 /// so that memory is bounded.
@@ -61,7 +61,7 @@ impl Entries {
         {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            if !matches!(name, b"." | b"..") && !is_temporary(name) {
+            if !matches!(name, b"." | b"..") && !is_reserved(name) {
                 self.run.push(name.to_vec());
             }
         }

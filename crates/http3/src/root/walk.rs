@@ -4,14 +4,15 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
 use super::stat_of;
 use crate::fields::PathName;
-use crate::resource::{Kind, Stat, is_temporary};
+use crate::resource::{Kind, Stat, is_reserved};
 
 /// Symbolic links on the way at most, as in Linux.
 const MAX_LINKS: usize = 40;
@@ -45,7 +46,10 @@ pub enum RootError {
     #[error("the server has no permission to open the file; its operator can grant it")]
     Denied,
     /// The server process has no descriptor or memory left.
-    #[error("the server has as many files open as its limit allows; try again later")]
+    #[error(
+        "the server has as many files open as its limit allows; its operator can raise the hard \
+         limit (ulimit -Hn)"
+    )]
     Busy,
     /// Another failure.
     #[error("the server could not open the file: {0}")]
@@ -116,21 +120,28 @@ impl Root {
                 let flags = COMMON | OFlags::RDONLY;
                 let file = openat(walk.here(), name.as_slice(), flags, Mode::empty())?;
                 let stat = stat_of(&fstat(&file)?);
+                let file = File::from(file);
+                // The system does not say the size of some files of its own.
+                let is_endless =
+                    || stat.size == 0 && file.read_at(&mut [0], 0).is_ok_and(|read| read > 0);
                 match stat.kind {
-                    Kind::File => Ok(Found::File(file.into(), stat)),
+                    Kind::File if is_endless() => Err(RootError::Special),
+                    Kind::File => Ok(Found::File(file, stat)),
                     _ => Err(RootError::NotFound),
                 }
             }
         }
     }
 
-    /// Opens the directory in which the last name of a path is, or would be.
+    /// Opens the directory in which the last name of a path is, or would be. With `create`,
+    /// directories on the way that do not exist are made.
     ///
     /// # Errors
     /// [`RootError`].
-    pub fn parent(&self, path: &PathName) -> Result<OwnedFd, RootError> {
+    pub fn parent(&self, path: &PathName, create: bool) -> Result<OwnedFd, RootError> {
         let (_, before) = path.names.split_last().ok_or(RootError::NotFound)?;
         let mut walk = Walk::new(self.0.as_fd(), before);
+        walk.create = create;
         match walk.run()? {
             End::Directory => walk.here_readable(),
             End::File(_) => Err(RootError::NotFound),
@@ -152,6 +163,8 @@ struct Walk<'a> {
     /// Names that are still to go, the next one last.
     ahead: Vec<Vec<u8>>,
     links: usize,
+    /// Directories that do not exist are made.
+    create: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -161,6 +174,7 @@ impl<'a> Walk<'a> {
             stack: Vec::new(),
             ahead: names.iter().rev().cloned().collect(),
             links: 0,
+            create: false,
         }
     }
 
@@ -180,7 +194,7 @@ impl<'a> Walk<'a> {
                 b"" | b"." => {}
                 // Out of the root.
                 b".." => drop(self.stack.pop().ok_or(RootError::NotFound)?),
-                name if is_temporary(name) => return Err(RootError::NotFound),
+                name if is_reserved(name) => return Err(RootError::NotFound),
                 name => {
                     if let Some(file) = self.step(name)? {
                         return Ok(End::File(file));
@@ -193,7 +207,17 @@ impl<'a> Walk<'a> {
 
     /// Goes to one name; a regular file that ends the walk is returned.
     fn step(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>, RootError> {
-        let stat = statat(self.here(), name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let look = || statat(self.here(), name, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = match look() {
+            Err(Errno::NOENT) if self.create => {
+                match mkdirat(self.here(), name, Mode::from_raw_mode(0o777)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                look()?
+            }
+            looked => looked?,
+        };
         match stat_of(&stat).kind {
             Kind::Directory => {
                 if self.stack.len() == MAX_DEPTH {
@@ -330,12 +354,20 @@ mod tests {
         fs::create_dir(directory.path().join("sub")).unwrap();
         fs::write(directory.path().join("sub/file"), "x").unwrap();
         let root = Root::open(directory.path()).unwrap();
-        let parent = |path: &str| root.parent(&PathName::parse(path.as_bytes()).unwrap());
+        let parent = |path: &str| root.parent(&PathName::parse(path.as_bytes()).unwrap(), false);
         let sub = parent("/sub/new").unwrap();
         assert_eq!(names_stat(sub.as_fd(), b"file").unwrap().unwrap().size, 1);
         assert!(names_stat(sub.as_fd(), b"new").unwrap().is_none());
         assert!(matches!(parent("/none/new"), Err(RootError::NotFound)));
         assert!(matches!(parent("/sub/file/new"), Err(RootError::NotFound)));
         assert!(matches!(parent("/"), Err(RootError::NotFound)));
+        let deep = PathName::parse(b"/one/two/new").unwrap();
+        root.parent(&deep, true).unwrap();
+        assert!(directory.path().join("one/two").is_dir());
+        assert!(!directory.path().join("one/two/new").exists());
+        for path in [&b"/sub/file/new/x"[..], b"/.pathmark-x/new"] {
+            let path = PathName::parse(path).unwrap();
+            assert!(matches!(root.parent(&path, true), Err(RootError::NotFound)));
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 
 use bytes::{Buf, Bytes};
 use h3::client::{RequestStream, SendRequest};
-use h3::error::Code;
+use h3::error::{Code, StreamError};
 use http::{HeaderMap, Request, Response};
 use pathmark_transport::driver;
 
@@ -89,19 +89,25 @@ impl ClientExchange {
         sent.map_err(|error| self.link.adapter.stream_error(error))
     }
 
-    /// Ends the request.
+    /// Ends the request. A server that needs no more of it stops the stream without an error, which
+    /// is none here either: its response counts (RFC 9114 section 4.1).
     ///
     /// # Errors
     /// [`LinkError`].
     pub async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
-        if let Some(trailers) = trailers {
-            let sent = self.stream.send_trailers(trailers).await;
-            sent.map_err(|error| self.link.adapter.stream_error(error))?;
+        match self.end(trailers).await {
+            Err(StreamError::RemoteTerminate { code, .. }) if code == Code::H3_NO_ERROR => {}
+            ended => ended.map_err(|error| self.link.adapter.stream_error(error))?,
         }
-        let finished = self.stream.finish().await;
-        finished.map_err(|error| self.link.adapter.stream_error(error))?;
         self.sent = true;
         Ok(())
+    }
+
+    async fn end(&mut self, trailers: Option<HeaderMap>) -> Result<(), StreamError> {
+        if let Some(trailers) = trailers {
+            self.stream.send_trailers(trailers).await?;
+        }
+        self.stream.finish().await
     }
 
     /// The head of the final response.

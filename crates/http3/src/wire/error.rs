@@ -29,8 +29,8 @@ pub mod codes {
 #[non_exhaustive]
 pub enum LinkError {
     /// The peer closed the connection without an error, or does not begin further requests.
-    #[error("the peer closed the connection; connect again")]
-    Closed,
+    #[error("the peer closed the connection{}", because(.0))]
+    Closed(String),
     /// The connection failed.
     #[error("the connection failed: {0}; connect again")]
     Connection(Lost),
@@ -67,10 +67,10 @@ impl LinkError {
             // Clients also close with QUIC's code, of either type.
             Some(Lost::PeerApplication {
                 code: 0 | codes::NO_ERROR,
-                ..
-            }) => Self::Closed,
+                reason,
+            }) => Self::Closed(String::from_utf8_lossy(&reason).into_owned()),
             Some(Lost::PeerTransport(error)) if error.code == TransportErrorCode::NO_ERROR => {
-                Self::Closed
+                Self::Closed(String::new())
             }
             None | Some(Lost::LocallyClosed) => Self::Ended(text.to_string()),
             Some(reason) => Self::Connection(reason),
@@ -90,6 +90,14 @@ impl LinkError {
             // The variants that are left cannot be named outside of `h3`.
             error => Self::of_connection(reason, &error),
         }
+    }
+}
+
+/// A reason that a peer gave, as the end of a sentence.
+fn because(reason: &str) -> String {
+    match reason {
+        "" => String::new(),
+        reason => format!(": {reason}"),
     }
 }
 

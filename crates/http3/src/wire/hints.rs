@@ -2,7 +2,9 @@
 //! hints go by stream ids.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pathmark_transport::driver::Stopped;
 
 /// What the transport should know of a sending part before it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,20 +15,46 @@ pub(super) struct Hint {
     pub(super) bytes: u64,
 }
 
-/// Hints of a connection's streams that are not taken yet.
+/// Hints of a connection's streams that are not taken yet, and ends of streams that are.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Hints(Arc<Mutex<BTreeMap<u64, Hint>>>);
+pub(super) struct Hints(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    hints: BTreeMap<u64, Hint>,
+    /// Streams whose acknowledgement an exchange wants; with the future once they are finished.
+    ends: BTreeMap<u64, Option<Stopped>>,
+}
 
 impl Hints {
     /// Leaves a hint for a stream.
     pub(super) fn leave(&self, stream: u64, hint: Hint) {
-        let mut hints = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        hints.insert(stream, hint);
+        self.state().hints.insert(stream, hint);
     }
 
     /// Takes the hint for a stream.
     pub(super) fn take(&self, stream: u64) -> Option<Hint> {
-        let mut hints = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        hints.remove(&stream)
+        self.state().hints.remove(&stream)
+    }
+
+    /// An exchange wants the end of a stream that it is about to finish.
+    pub(super) fn want_end(&self, stream: u64) {
+        self.state().ends.insert(stream, None);
+    }
+
+    /// A stream is finished; the future is that of its acknowledgement.
+    pub(super) fn leave_end(&self, stream: u64, end: impl FnOnce() -> Stopped) {
+        if let Some(wanted) = self.state().ends.get_mut(&stream) {
+            *wanted = Some(end());
+        }
+    }
+
+    /// Takes the end of a stream, and wants it no more.
+    pub(super) fn take_end(&self, stream: u64) -> Option<Stopped> {
+        self.state().ends.remove(&stream).flatten()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,7 +8,7 @@ use h3::error::Code;
 use h3::quic::SendStream as _;
 use h3::server::{Connection, RequestResolver, RequestStream};
 use http::{HeaderMap, Request, Response};
-use pathmark_transport::driver;
+use pathmark_transport::driver::{self, WriteError};
 
 use super::adapter::{Adapter, head_limit};
 use super::error::{LinkError, codes};
@@ -69,7 +69,7 @@ impl ServerLink {
                 adapter: self.adapter.clone(),
             })),
             Err(error) => match self.adapter.connection_error(&error) {
-                LinkError::Closed => Ok(None),
+                LinkError::Closed(_) => Ok(None),
                 error => Err(error),
             },
         }
@@ -163,7 +163,7 @@ impl ServerExchange {
         sent.map_err(|error| self.adapter.stream_error(error))
     }
 
-    /// Ends the response.
+    /// Ends the response. All of it is handed to the transport then.
     ///
     /// # Errors
     /// [`LinkError`].
@@ -172,19 +172,42 @@ impl ServerExchange {
             let sent = self.stream.send_trailers(trailers).await;
             sent.map_err(|error| self.adapter.stream_error(error))?;
         }
+        let stream = self.stream.send_id().into_inner();
+        self.adapter.hints().want_end(stream);
         let finished = self.stream.finish().await;
         finished.map_err(|error| self.adapter.stream_error(error))?;
         self.finished = true;
         Ok(())
     }
+
+    /// Waits until the client has acknowledged all of a finished response, or has closed the
+    /// connection without an error.
+    ///
+    /// # Errors
+    /// [`LinkError`]; [`LinkError::Reset`] if the client does not want the rest.
+    pub async fn acknowledged(&mut self) -> Result<(), LinkError> {
+        let stream = self.stream.send_id().into_inner();
+        let Some(end) = self.adapter.hints().take_end(stream) else {
+            return Ok(());
+        };
+        match end.await {
+            Ok(None | Some(codes::NO_ERROR)) => Ok(()),
+            Ok(Some(code)) => Err(LinkError::Reset { code }),
+            Err(WriteError::ConnectionLost(lost)) => {
+                match LinkError::of_connection(Some(lost), &"the connection is lost") {
+                    LinkError::Closed(_) => Ok(()),
+                    error => Err(error),
+                }
+            }
+            Err(error) => Err(LinkError::Ended(error.to_string())),
+        }
+    }
 }
 
 impl Drop for ServerExchange {
     fn drop(&mut self) {
-        let _ = self
-            .adapter
-            .hints()
-            .take(self.stream.send_id().into_inner());
+        let (hints, stream) = (self.adapter.hints(), self.stream.send_id().into_inner());
+        let _ = (hints.take(stream), hints.take_end(stream));
         if !self.finished {
             self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
         }

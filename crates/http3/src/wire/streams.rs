@@ -131,7 +131,10 @@ impl quic::SendStream<Bytes> for SendStream {
 
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
         ready!(self.poll_ready(cx))?;
-        Poll::Ready(self.stream.finish().map_err(write_error))
+        self.stream.finish().map_err(write_error)?;
+        let id = self.stream.id().as_u64();
+        self.hints.leave_end(id, || self.stream.stopped());
+        Poll::Ready(Ok(()))
     }
 
     fn reset(&mut self, code: u64) {

@@ -9,6 +9,7 @@
 //! A run takes a token out and puts the next one in, so no two use the same. Whatever is wrong with
 //! the file costs a warning and what was in it, never a transfer.
 
+pub(super) mod known;
 mod tokens;
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -36,7 +37,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(2);
 /// Whether anything is kept.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct StateArgs {
-    /// Keep nothing of the server for later runs, and use nothing that was kept: by default its
+    /// Keep no token of the server for later runs, and use none that was kept: by default its
     /// token, with which the next transfer starts sooner, is in $XDG_STATE_HOME/pathmark
     /// (~/.local/state/pathmark)
     #[arg(long)]
@@ -221,7 +222,7 @@ impl State {
         warnings: &mut Vec<String>,
         change: impl FnOnce(Duration, &mut Tokens) -> T,
     ) -> Result<T, StateError> {
-        let _lock = self.lock()?;
+        let _lock = self.lock("servers.lock")?;
         let path = self.directory.join("servers.json");
         let io = |source| StateError::Io {
             directory: self.directory.clone(),
@@ -243,9 +244,9 @@ impl State {
         Ok(changed)
     }
 
-    /// The lock of the file, which ends with the process.
-    fn lock(&self) -> Result<File, StateError> {
-        let path = self.directory.join("servers.lock");
+    /// The lock of a file, which ends with the process.
+    fn lock(&self, name: &str) -> Result<File, StateError> {
+        let path = self.directory.join(name);
         let file = own_file(&path, false).map_err(|source| StateError::Io {
             directory: self.directory.clone(),
             source,
@@ -295,6 +296,12 @@ fn own_file(path: &Path, new: bool) -> io::Result<File> {
 
 /// What is kept, or why that counts no more.
 fn read(path: &Path, user: u32) -> io::Result<Result<Tokens, Unusable>> {
+    let bytes = read_own(path, user)?;
+    Ok(bytes.and_then(|bytes| Tokens::parse(&bytes).ok_or(Unusable::Damaged)))
+}
+
+/// The bytes of a file of this user's, none if there is no file; or why they are not read.
+fn read_own(path: &Path, user: u32) -> io::Result<Result<Vec<u8>, Unusable>> {
     let opened = OpenOptions::new()
         .read(true)
         // A pipe under this name must not block the command.
@@ -304,7 +311,7 @@ fn read(path: &Path, user: u32) -> io::Result<Result<Tokens, Unusable>> {
         Ok(file) => file,
         Err(error) => {
             return match error.kind() {
-                ErrorKind::NotFound => Ok(Ok(Tokens::default())),
+                ErrorKind::NotFound => Ok(Ok(Vec::new())),
                 ErrorKind::PermissionDenied => Ok(Err(Unusable::Unreadable)),
                 _ if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) => {
                     Ok(Err(Unusable::NoFile))
@@ -325,7 +332,7 @@ fn read(path: &Path, user: u32) -> io::Result<Result<Tokens, Unusable>> {
     if bytes.len() as u64 > LONGEST_FILE {
         return Ok(Err(Unusable::TooLong));
     }
-    Ok(Tokens::parse(&bytes).ok_or(Unusable::Damaged))
+    Ok(Ok(bytes))
 }
 
 #[cfg(test)]

@@ -149,7 +149,7 @@ fn a_user_without_a_place_for_it_hears_nothing_of_it() {
 fn a_lock_that_stays_is_not_waited_for() {
     let home = TempDir::new().unwrap();
     let state = state(&home);
-    let lock = state.lock().unwrap();
+    let lock = state.lock("servers.lock").unwrap();
     let held = state.update(&mut Vec::new(), |_, _| panic!("it is locked"));
     assert!(matches!(held, Err(StateError::Locked(_))));
     drop(lock);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use pathmark_files::send::hex;
+use super::super::values::hex;
 
 /// The form that is written and read. A file of another form is replaced.
 const FORM: u32 = 1;

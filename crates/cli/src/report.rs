@@ -9,72 +9,72 @@ use pathmark::{Connection, PathReport};
 
 /// The sending side of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SenderReport {
+pub(crate) struct SenderReport {
     /// The congestion controller that ruled at the end.
-    pub algorithm: String,
+    pub(crate) algorithm: String,
     /// The explicit feedback that steered it: `vcp`, `xcp`, or nothing.
-    pub feedback: Option<String>,
+    pub(crate) feedback: Option<String>,
     /// Packets that it declared lost, of the whole connection.
-    pub packets_lost: u64,
+    pub(crate) packets_lost: u64,
     /// Round-trip times in milliseconds.
-    pub rtt_ms: Rtt,
+    pub(crate) rtt_ms: Rtt,
     /// Shares of the time that each limit bounded it.
-    pub bounded_by: BoundedBy,
+    pub(crate) bounded_by: BoundedBy,
     /// Why router feedback does not set its window, if its law uses it: `no-answer`, `no-estimate`,
     /// `plain-hop`, `ttl-rewritten`, `hidden-hop`, `ecn-mark`, `loss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fallback: Option<String>,
+    pub(crate) fallback: Option<String>,
     /// What became of ECN marks on its path: `capable` where they survive; the reason why packets
     /// leave without them (`dropped`, `all-ce`, `bleached`, `remarked`, `backwards`, `missing`);
     /// `testing` or `unknown` before the first answer; `off`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub ecn: String,
+    pub(crate) ecn: String,
     /// The router that bounds the flow, if routers answer.
-    pub router_id: Option<u16>,
+    pub(crate) router_id: Option<u16>,
     /// The rate to start with that routers approved and that was used, in bits per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approved_bps: Option<f64>,
+    pub(crate) approved_bps: Option<f64>,
     /// Outcome of the last request for a starting rate, if the law has sent one: `used`, `denied`,
     /// `revoked`, and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start: Option<String>,
+    pub(crate) start: Option<String>,
     /// The sender knew the path's rate from an earlier connection, and requested it from routers
     /// before the handshake was complete.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub known_path: bool,
+    pub(crate) known_path: bool,
 }
 
 /// Round-trip times in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Rtt {
+pub(crate) struct Rtt {
     /// Least.
-    pub min: f64,
+    pub(crate) min: f64,
     /// Mean.
-    pub mean: f64,
+    pub(crate) mean: f64,
     /// Median.
-    pub p50: f64,
+    pub(crate) p50: f64,
     /// 99th percentile.
-    pub p99: f64,
+    pub(crate) p99: f64,
     /// Largest.
-    pub max: f64,
+    pub(crate) max: f64,
 }
 
 /// Shares of the time, which add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct BoundedBy {
+pub(crate) struct BoundedBy {
     /// Nothing was there to send.
-    pub application: f64,
+    pub(crate) application: f64,
     /// The peer's flow control.
-    pub peer: f64,
+    pub(crate) peer: f64,
     /// The peer's limit of streams. Senders before it existed report none.
     #[serde(default)]
-    pub streams: f64,
+    pub(crate) streams: f64,
     /// The sender's own buffers.
-    pub buffers: f64,
+    pub(crate) buffers: f64,
     /// The congestion window, steered by loss.
-    pub window: f64,
+    pub(crate) window: f64,
     /// The congestion window, steered by routers.
-    pub router: f64,
+    pub(crate) router: f64,
 }
 
 /// The explicit feedback that steers the path, or that started it, by its name.
@@ -90,7 +90,7 @@ fn feedback_kind(report: &PathReport) -> Option<&'static str> {
 impl SenderReport {
     /// What `connection` knows now.
     #[must_use]
-    pub fn of(connection: &Connection) -> Self {
+    pub(crate) fn of(connection: &Connection) -> Self {
         let (report, stats) = (connection.path_report(), connection.stats());
         let ms = |d: Option<std::time::Duration>| d.map_or(0.0, |d| d.as_secs_f64() * 1e3);
         let (shares, asked) = (report.bounded_by, report.controller.quick_start);
@@ -131,7 +131,7 @@ impl SenderReport {
 
     /// What held the sender back, for people: `router 7 93 %, the application 7 %`.
     #[must_use]
-    pub fn explain(&self) -> String {
+    pub(crate) fn explain(&self) -> String {
         let b = &self.bounded_by;
         let router = match self.router_id {
             Some(id) => format!("router {id}"),

@@ -1,0 +1,216 @@
+//! Connections of clients: whichever address of a server answers first, and whose certificate is
+//! believed.
+
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::session::{Stop, interrupted, now};
+use super::target::Target;
+use super::trust::Judge;
+use super::{Failure, output, values};
+use pathmark::{ClientConfig, Connection, Endpoint, TransportConfig};
+
+/// Time from an attempt to reach one address of a host to the next one (RFC 8305 section 5).
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Time without an answer after which the user gets a message.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// Longest attempt to connect: as long as the transport's handshake may take.
+const LONGEST_CONNECT: Duration = Duration::from_secs(30);
+
+/// A connection to a server.
+#[derive(Debug)]
+pub(super) struct Connected<T> {
+    pub(super) connection: Connection,
+    /// The time that the handshake took.
+    pub(super) handshake: Duration,
+    /// What was prepared for it.
+    pub(super) prepared: T,
+}
+
+/// How long a client tries.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct ConnectArgs {
+    /// Give up after this time without a connection, 30s at most
+    #[arg(long, value_name = "DUR", value_parser = connect_timeout, default_value = "30s")]
+    connect_timeout: Duration,
+}
+
+fn connect_timeout(text: &str) -> Result<Duration, String> {
+    match values::duration(text)? {
+        time if time.is_zero() || time > LONGEST_CONNECT => {
+            Err(format!("`{text}` is not above 0s and up to 30s"))
+        }
+        time => Ok(time),
+    }
+}
+
+/// Who a client connects to, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way<'a> {
+    pub(super) target: &'a Target,
+    pub(super) trust: Judge<'a>,
+    pub(super) limits: ConnectArgs,
+    pub(super) stop: &'a Stop,
+}
+
+/// Connects to a server: to whichever of its addresses answers first. They are tried one after the
+/// other, each a moment after the one before, or when that has failed. `before` gets the local and
+/// the remote address before the first packet leaves.
+pub(super) async fn connect<T>(
+    way: Way<'_>,
+    alpn: &[u8],
+    transport: TransportConfig,
+    before: impl FnMut(&Endpoint, SocketAddr) -> T,
+) -> Result<Connected<T>, Failure> {
+    let Way {
+        target,
+        trust,
+        limits,
+        stop,
+    } = way;
+    let tls = trust.config(alpn)?;
+    let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
+    let connecting = async { race(target, target.resolve().await?, &config, before).await };
+    let server = target.server();
+    let time = limits.connect_timeout;
+    let silence = async {
+        tokio::time::sleep(time.min(SILENCE)).await;
+        if time > SILENCE {
+            output::note!(
+                "pathmark: no answer yet from {server}; a firewall may drop UDP, or no server \
+                 runs there"
+            );
+            tokio::time::sleep(time - SILENCE).await;
+        }
+    };
+    let connected = tokio::select! {
+        connected = connecting => connected?,
+        () = stop.stopped() => return Err(interrupted().into()),
+        () = silence => {
+            return Err(anyhow!("cannot connect to {server}: no answer within {time:?}").into());
+        }
+    };
+    tokio::select! {
+        checked = trust.check(&connected.connection, target) => checked?,
+        () = stop.stopped() => return Err(interrupted().into()),
+    }
+    Ok(connected)
+}
+
+/// Connects to whichever of `addresses` answers first.
+async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
+    target: &Target,
+    addresses: Vec<SocketAddr>,
+    config: &ClientConfig,
+    mut before: B,
+) -> Result<Connected<T>, Failure> {
+    let mut addresses = addresses.into_iter();
+    let (mut attempts, mut failed) = (FuturesUnordered::new(), Vec::new());
+    loop {
+        if let Some(address) = addresses.next() {
+            attempts.push(attempt(target, address, config.clone(), &mut before)?);
+        }
+        let another = async {
+            match addresses.len() {
+                0 => std::future::pending().await,
+                _ => tokio::time::sleep(STAGGER).await,
+            }
+        };
+        let ended = tokio::select! {
+            ended = attempts.next() => ended,
+            () = another => continue,
+        };
+        match ended {
+            Some(Ok(connected)) => return Ok(connected),
+            Some(Err(error)) => failed.push(output::explain(&error)),
+            None => {}
+        }
+        if attempts.is_empty() && addresses.len() == 0 {
+            let (server, why) = (target.server(), failed.join("; "));
+            return Err(anyhow!("cannot connect to {server}: {why}").into());
+        }
+    }
+}
+
+/// Begins to connect to one address.
+fn attempt<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
+    target: &Target,
+    address: SocketAddr,
+    config: ClientConfig,
+    before: &mut B,
+) -> Result<impl Future<Output = anyhow::Result<Connected<T>>> + use<T, B>, Failure> {
+    let unspecified: SocketAddr = if address.is_ipv4() {
+        (Ipv4Addr::UNSPECIFIED, 0).into()
+    } else {
+        (Ipv6Addr::UNSPECIFIED, 0).into()
+    };
+    let opened = Endpoint::client(unspecified).context("cannot open a UDP socket");
+    // Before the first packet may leave: the connection's own task sends it, on another core.
+    let started = now();
+    let begun = match opened {
+        Ok(endpoint) => {
+            let prepared = before(&endpoint, address);
+            let connecting = endpoint.connect_with(config, address, &target.host);
+            let connecting = connecting.map_err(Failure::usage)?;
+            Ok((endpoint, prepared, connecting))
+        }
+        // Of this address's family there may be none on this machine.
+        Err(error) => Err(error),
+    };
+    // An address that was asked for need not be said twice.
+    let named = target.host.parse::<IpAddr>().is_err();
+    Ok(async move {
+        let (_endpoint, prepared, connecting) = begun?;
+        let connection = match connecting.await {
+            Err(error) if named => return Err(error).context(address.to_string()),
+            other => other?,
+        };
+        Ok(Connected {
+            connection,
+            handshake: started.elapsed(),
+            prepared,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pathmark::ServerConfig;
+    use pathmark_cc::Algorithm;
+
+    use super::super::identity::Identity;
+    use super::super::session::{DscpArgs, transport};
+    use super::*;
+
+    /// No host answers at the first address.
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_is_not_the_only_one_tried() {
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let tls = Identity::new(b"test").unwrap().tls;
+        let transport = || Arc::new(transport(&Algorithm::default(), DscpArgs { dscp: 0 }));
+        let config = ServerConfig::new(Arc::new(tls), transport());
+        let server = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let live = server.local_address();
+        tokio::spawn(async move {
+            while let Some(incoming) = server.accept().await {
+                if let Ok(connecting) = incoming.accept() {
+                    tokio::spawn(async { drop(connecting.await) });
+                }
+            }
+        });
+        let target: Target = "localhost:1/a".parse().unwrap();
+        let trust = pathmark_transport::crypto::tls::Trust::Anyone;
+        let tls = pathmark::tls::TlsClientConfig::new(trust, &[b"test"]).unwrap();
+        let config = ClientConfig::new(Arc::new(tls), transport());
+        let addresses = vec![silent.local_addr().unwrap(), live];
+        let connected = race(&target, addresses, &config, |_, address| address).await;
+        assert_eq!(connected.unwrap().prepared, live);
+    }
+}

@@ -1,0 +1,224 @@
+//! What a server is known by: a certificate with its key, kept from one run to the next.
+//!
+//! ```text
+//!   DIRECTORY/../.pathmark-NAME.key    0600, PEM: a self-signed certificate and its private key
+//! ```
+//!
+//! The key of tokens and stateless resets is derived from the private key: a server that was
+//! started again ends the connections of its earlier life at their next packet.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use pathmark::SharedEndpointKey;
+use pathmark_transport::crypto::tls::{EndpointSecret, TlsServerConfig};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use sha2::{Digest, Sha256};
+use tempfile::NamedTempFile;
+
+use super::{Failure, output};
+
+/// Longest file of certificates or keys.
+const LONGEST: u64 = 1 << 20;
+
+/// A certificate, and the key of tokens and stateless resets.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub(super) tls: TlsServerConfig,
+    pub(super) key: SharedEndpointKey,
+}
+
+impl Identity {
+    /// The certificate chain and the private key in two PEM texts.
+    pub(super) fn from_pem(chain: &[u8], key: &[u8], alpn: &[u8]) -> anyhow::Result<Self> {
+        let tls = TlsServerConfig::from_pem(chain, key, &[alpn])?;
+        let private = PrivateKeyDer::from_pem_slice(key)?;
+        let mut hasher = Sha256::new();
+        hasher.update(b"pathmark: tokens and stateless resets");
+        hasher.update(private.secret_der());
+        let secret: [u8; 32] = hasher.finalize().into();
+        Ok(Self {
+            tls,
+            key: Arc::new(EndpointSecret::new(&secret)?),
+        })
+    }
+
+    /// A new one.
+    pub(super) fn new(alpn: &[u8]) -> anyhow::Result<Self> {
+        let pem = self_signed()?;
+        Self::from_pem(pem.as_bytes(), pem.as_bytes(), alpn)
+    }
+
+    /// The one that is kept next to `directory`, which is made there first if need be. Where none
+    /// can be kept, a new one serves this run, and stderr says so.
+    pub(super) fn kept(directory: &Path, alpn: &[u8]) -> Result<Self, Failure> {
+        let path = key_path(directory).map_err(Failure::usage)?;
+        let pem = match path.as_deref().map(|path| (path, read_or_make(path))) {
+            Some((_, Ok(pem))) => pem,
+            Some((path, Err(error))) if is_closed(&error) => {
+                output::note!(
+                    "pathmark: cannot keep the server's key as {}: {error}; after a restart \
+                     clients have to learn a new one",
+                    path.display()
+                );
+                return Ok(Self::new(alpn)?);
+            }
+            Some((path, Err(error))) => {
+                let error = anyhow::Error::new(error);
+                return Err(Failure::Failed(error.context(path.display().to_string())));
+            }
+            None => return Ok(Self::new(alpn)?),
+        };
+        let used = Self::from_pem(&pem, &pem, alpn);
+        Ok(used.with_context(|| {
+            let path = path.unwrap_or_default();
+            format!(
+                "{} does not have the server's key and certificate; restore it, or remove it to \
+                 get a new key",
+                path.display()
+            )
+        })?)
+    }
+}
+
+/// The name of the key of a directory's server; none for the root of the file system.
+fn key_path(directory: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let directory = directory
+        .canonicalize()
+        .with_context(|| format!("cannot offer {}", directory.display()))?;
+    let names = directory.parent().zip(directory.file_name());
+    Ok(names.map(|(parent, name)| {
+        let mut key = std::ffi::OsString::from(".pathmark-");
+        key.push(name);
+        key.push(".key");
+        parent.join(key)
+    }))
+}
+
+/// True where this user can have no file of the name.
+fn is_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::InvalidFilename
+            | ErrorKind::StorageFull
+            | ErrorKind::QuotaExceeded
+    )
+}
+
+/// The key's file, which is made if there is none.
+fn read_or_make(path: &Path) -> io::Result<Vec<u8>> {
+    loop {
+        match read(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            read => return read,
+        }
+        let pem = self_signed().map_err(io::Error::other)?;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        // It has mode 0600, and its name when it is whole.
+        let mut file = NamedTempFile::with_prefix_in(".pathmark-", directory)?;
+        file.write_all(pem.as_bytes())?;
+        file.as_file().sync_all()?;
+        match file.persist_noclobber(path) {
+            Ok(_) => {
+                File::open(directory)?.sync_all()?;
+                return Ok(pem.into_bytes());
+            }
+            // Another server of this directory was faster.
+            Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error.error),
+        }
+    }
+}
+
+/// Reads a key that no other user may read. No link is followed.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    let refuse = |why: &str| Err(io::Error::new(ErrorKind::InvalidData, why));
+    if !metadata.is_file() {
+        return refuse("it is no plain file");
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return refuse("other users may use the server's key; set its mode to 600");
+    }
+    let mut pem = Vec::new();
+    file.take(LONGEST).read_to_end(&mut pem)?;
+    Ok(pem)
+}
+
+/// A self-signed certificate and its private key in PEM.
+fn self_signed() -> anyhow::Result<String> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
+        .map_err(|error| anyhow!("cannot make a self-signed certificate: {error}"))?;
+    Ok(made.cert.pem() + &made.signing_key.serialize_pem())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn pin(directory: &Path) -> Result<String, Failure> {
+        let identity = Identity::kept(directory, b"test")?;
+        Ok(identity.tls.pin().unwrap().to_string())
+    }
+
+    #[test]
+    fn the_key_lies_next_to_the_directory_and_stays() {
+        let here = tempfile::tempdir().unwrap();
+        let directory = here.path().join("data");
+        fs::create_dir(&directory).unwrap();
+        let first = pin(&directory).unwrap();
+        assert_eq!(pin(&directory.join("../data")).unwrap(), first);
+        let key = here.path().join(".pathmark-data.key");
+        assert_eq!(fs::metadata(&key).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(here.path()).unwrap().count(), 2);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        fs::remove_file(&key).unwrap();
+        assert_ne!(pin(&directory).unwrap(), first);
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_or_that_is_damaged_is_refused() {
+        let here = tempfile::tempdir().unwrap();
+        let directory = here.path().join("data");
+        fs::create_dir(&directory).unwrap();
+        pin(&directory).unwrap();
+        let key = here.path().join(".pathmark-data.key");
+        let said = || match pin(&directory) {
+            Err(Failure::Failed(error)) => output::explain(&error),
+            other => panic!("{other:?}"),
+        };
+        fs::set_permissions(&key, Permissions::from_mode(0o640)).unwrap();
+        assert!(said().contains("mode to 600"));
+        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+        fs::write(&key, "-----BEGIN").unwrap();
+        assert!(said().contains("restore it, or remove it"));
+        fs::remove_file(&key).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &key).unwrap();
+        assert!(said().contains(".pathmark-data.key"));
+        assert!(!here.path().join("elsewhere").exists());
+    }
+
+    #[test]
+    fn without_a_place_the_key_is_of_one_run() {
+        let here = tempfile::tempdir().unwrap();
+        // Its key's name is too long for a file.
+        let directory = here.path().join("x".repeat(250));
+        fs::create_dir(&directory).unwrap();
+        assert_ne!(pin(&directory).unwrap(), pin(&directory).unwrap());
+        assert_ne!(pin(Path::new("/")).unwrap(), pin(Path::new("/")).unwrap());
+    }
+}

@@ -1,0 +1,157 @@
+//! What `serve` adds to an origin's connections: the laws that clients may choose among, a report
+//! of the sender after each file, and a line of the log for each request.
+//!
+//! | field | in | value |
+//! |---|---|---|
+//! | `pathmark-law` | request | the law that the client asks for; or `?1` for none in particular |
+//! | `pathmark-law` | response | the law that the server sends by |
+//! | `pathmark-report` | trailer section | [`SenderReport`] in JSON, if the request has `pathmark-law` |
+
+use std::sync::{Arc, OnceLock};
+
+use pathmark::Connection;
+use pathmark_cc::Algorithm;
+use pathmark_http3::fields::PathName;
+use pathmark_http3::http::header::{HeaderName, HeaderValue};
+use pathmark_http3::http::{HeaderMap, Method, Request};
+use pathmark_http3::origin::{End, Record, Steward};
+
+use crate::report::SenderReport;
+
+/// A law.
+pub(super) const LAW: HeaderName = HeaderName::from_static("pathmark-law");
+/// What a client asks for that leaves the choice of the law to the server.
+pub(super) const ANY_LAW: &str = "?1";
+/// The sender's report.
+pub(super) const REPORT: HeaderName = HeaderName::from_static("pathmark-report");
+
+/// The laws that an operator lists. The first is that of the endpoint, for clients that request
+/// none of them.
+#[derive(Clone, Debug)]
+pub(super) struct Laws(Arc<[Algorithm]>);
+
+impl Laws {
+    pub(super) fn new(laws: Vec<Algorithm>) -> Self {
+        Self(laws.into())
+    }
+
+    /// Which of the laws a client means: the one that it wrote, or else the one of this name with
+    /// the operator's options.
+    fn choose(&self, wish: &str) -> Option<usize> {
+        let law = Algorithm::parse(wish).ok()?;
+        let exactly = self.0.iter().position(|listed| *listed == law);
+        let bare = wish == law.name();
+        let named = |listed: &Algorithm| bare && listed.name() == law.name();
+        exactly.or_else(|| self.0.iter().position(named))
+    }
+}
+
+/// The operator of one connection.
+#[derive(Debug)]
+pub(super) struct Operator {
+    connection: Connection,
+    laws: Laws,
+    /// The place of the law that the connection's first choice set. Later choices change nothing:
+    /// each change would begin at a fresh window.
+    chosen: OnceLock<usize>,
+}
+
+impl Operator {
+    pub(super) const fn new(connection: Connection, laws: Laws) -> Self {
+        Self {
+            connection,
+            laws,
+            chosen: OnceLock::new(),
+        }
+    }
+
+    /// The law that sends to the client, after its `wish` took effect.
+    fn law(&self, wish: &str) -> Option<&Algorithm> {
+        let chosen = match self.laws.choose(wish) {
+            Some(wanted) => *self.chosen.get_or_init(|| {
+                if let Some(law) = self.laws.0.get(wanted)
+                    && wanted > 0
+                {
+                    self.connection.set_controller(pathmark::controller(law));
+                    if let Some(signal) = pathmark::signal(law) {
+                        // A client without this signal gets the law's fallback.
+                        let _ = self.connection.set_signal(signal);
+                    }
+                }
+                wanted
+            }),
+            None => self.chosen.get().copied().unwrap_or(0),
+        };
+        self.laws.0.get(chosen)
+    }
+}
+
+/// One field; none if it takes no such value.
+fn field(name: HeaderName, value: &str) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    if let Ok(value) = HeaderValue::from_str(value) {
+        fields.insert(name, value);
+    }
+    fields
+}
+
+impl Steward for Operator {
+    fn begin(&self, request: &Request<()>) -> HeaderMap {
+        let wish = request.headers().get(LAW);
+        let law = wish.and_then(|wish| self.law(wish.to_str().unwrap_or_default()));
+        law.map_or_else(HeaderMap::new, |law| field(LAW, &law.to_string()))
+    }
+
+    fn end(&self, request: &Request<()>) -> HeaderMap {
+        if !request.headers().contains_key(LAW) {
+            return HeaderMap::new();
+        }
+        let report = serde_json::to_string(&SenderReport::of(&self.connection));
+        field(REPORT, &report.unwrap_or_default())
+    }
+
+    fn ended(&self, record: &Record<'_>) {
+        let (client, bytes) = (self.connection.remote_address(), record.bytes);
+        let path = record.request.uri().path();
+        let name = match PathName::parse(path.as_bytes()) {
+            Ok(path) => super::target::shown(&path),
+            Err(_) => path.to_owned(),
+        };
+        match (record.request.method(), record.end) {
+            (&Method::HEAD, end) => tracing::debug!(%client, name, ?end, "looked at"),
+            (_, End::Refused(reason)) => tracing::info!(%client, name, reason, "refused"),
+            (_, End::BrokenOff(error)) => tracing::info!(%client, name, error, "broke off"),
+            (&Method::PUT, End::Done) => tracing::info!(%client, name, bytes, "stored"),
+            (_, End::Done) => tracing::info!(%client, name, bytes, "sent"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_choose_among_what_is_listed() {
+        let laws = ["vcp+bise+wlte", "xcp", "xcp[form=compact]", "cubic[iw=20]"];
+        let laws = Laws::new(laws.iter().map(|law| law.parse().unwrap()).collect());
+        for (wish, chosen) in [
+            ("vcp+bise+wlte", Some(0)),
+            ("xcp", Some(1)),
+            ("xcp[form=compact]", Some(2)),
+            // By the name alone: with the operator's options.
+            ("cubic", Some(3)),
+            ("cubic[iw=20]", Some(3)),
+            ("cubic[iw=10000]", None),
+            ("xcp[loss=ignore]", None),
+            ("vcp", None),
+            ("vcp+bise+wlte[alpha=10]", None),
+            ("no such law", None),
+            (ANY_LAW, None),
+            ("", None),
+        ] {
+            assert_eq!(laws.choose(wish), chosen, "{wish}");
+        }
+        assert_eq!(Laws::new(Vec::new()).choose("cubic"), None);
+    }
+}

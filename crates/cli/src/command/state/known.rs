@@ -1,0 +1,134 @@
+//! Keys of servers that earlier runs met.
+//!
+//! ```text
+//!   $XDG_STATE_HOME/pathmark/known_hosts    0600, a line `HOST:PORT SHA256` for each server
+//! ```
+//!
+//! Unlike tokens, these decide whom a client believes: what is wrong with the file is a failure.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use nix::unistd::geteuid;
+use pathmark_transport::crypto::tls::Pin;
+
+use super::{State, home, own_file, read_own};
+
+/// The file of a user.
+#[derive(Debug)]
+pub(in super::super) struct KnownHosts(State);
+
+impl KnownHosts {
+    /// The file of this user.
+    ///
+    /// # Errors
+    /// If this user has no place for it.
+    pub(in super::super) fn open() -> anyhow::Result<Self> {
+        let home = home().context("neither XDG_STATE_HOME nor HOME is an absolute path")?;
+        Self::of(&home)
+    }
+
+    fn of(home: &Path) -> anyhow::Result<Self> {
+        let mut warnings = Vec::new();
+        let state = State::open(home, geteuid().as_raw(), &mut warnings);
+        state.map(Self).ok_or_else(|| {
+            let why = warnings.pop();
+            anyhow!(why.unwrap_or_else(|| format!("{} takes no directory", home.display())))
+        })
+    }
+
+    /// Where it lies.
+    pub(in super::super) fn path(&self) -> PathBuf {
+        self.0.directory.join("known_hosts")
+    }
+
+    fn read(&self) -> anyhow::Result<String> {
+        let path = self.path();
+        match read_own(&path, self.0.user)? {
+            Ok(bytes) => {
+                String::from_utf8(bytes).with_context(|| format!("{} is no text", path.display()))
+            }
+            Err(why) => bail!("{} is not used: {why}", path.display()),
+        }
+    }
+
+    /// The pin of `HOST:PORT`, if it is there.
+    ///
+    /// # Errors
+    /// If the file or its line has something else.
+    pub(in super::super) fn pin(&self, server: &str) -> anyhow::Result<Option<Pin>> {
+        let text = self.read()?;
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let Some((_, pin)) = lines.find(|(known, _)| known.eq_ignore_ascii_case(server)) else {
+            return Ok(None);
+        };
+        let pin = pin.trim().parse();
+        pin.map(Some)
+            .with_context(|| format!("the line of {server} in {}", self.path().display()))
+    }
+
+    /// Keeps the pin of a server.
+    ///
+    /// # Errors
+    /// If another process has kept another pin meanwhile, and those of writing.
+    pub(in super::super) fn keep(&self, server: &str, pin: Pin) -> anyhow::Result<()> {
+        let _lock = self.0.lock("known_hosts.lock")?;
+        match self.pin(server)? {
+            Some(known) if known == pin => return Ok(()),
+            Some(known) => bail!("another run has kept {known} meanwhile"),
+            None => {}
+        }
+        let mut text = self.read()?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let new = self.0.directory.join("known_hosts.new");
+        // One that a killed process left may be there; creating the new one fails then.
+        let _ = fs::remove_file(&new);
+        let mut file = own_file(&new, true)?;
+        file.write_all(format!("{text}{server} {pin}\n").as_bytes())?;
+        file.sync_all()?;
+        let path = self.path();
+        fs::rename(&new, &path).with_context(|| path.display().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_kept_and_lines_of_users_stay() {
+        let home = tempfile::tempdir().unwrap();
+        let (one, two) = (Pin::new([1; 32]), Pin::new([2; 32]));
+        let hosts = KnownHosts::of(home.path()).unwrap();
+        assert_eq!(hosts.pin("a:1").unwrap(), None);
+        hosts.keep("a:1", one).unwrap();
+        hosts.keep("a:1", one).unwrap();
+        assert!(hosts.keep("a:1", two).is_err());
+        let text = format!("# mine\n{}# end", fs::read_to_string(hosts.path()).unwrap());
+        fs::write(hosts.path(), &text).unwrap();
+        assert_eq!(hosts.pin("A:1").unwrap(), Some(one));
+        assert_eq!(hosts.pin("a:11").unwrap(), None);
+        hosts.keep("[::1]:2", two).unwrap();
+        assert_eq!(hosts.pin("[::1]:2").unwrap(), Some(two));
+        assert!(fs::read_to_string(hosts.path()).unwrap().starts_with(&text));
+    }
+
+    #[test]
+    fn a_broken_line_or_file_is_a_failure() {
+        let home = tempfile::tempdir().unwrap();
+        let hosts = KnownHosts::of(home.path()).unwrap();
+        fs::write(hosts.path(), "a:1 12\nb:1\n").unwrap();
+        assert!(hosts.pin("a:1").is_err());
+        assert_eq!(hosts.pin("b:1").unwrap(), None);
+        fs::remove_file(hosts.path()).unwrap();
+        symlink("elsewhere", hosts.path()).unwrap();
+        assert!(hosts.pin("b:1").is_err());
+        assert!(KnownHosts::of(&hosts.path()).is_err());
+    }
+}

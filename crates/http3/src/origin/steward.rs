@@ -1,0 +1,52 @@
+//! What the program around an origin adds to a connection's requests.
+
+use std::fmt::Debug;
+
+use http::{HeaderMap, Request};
+
+/// Fields of a program's own in responses, and records of requests. There is one for each
+/// connection.
+pub trait Steward: Debug + Send + Sync + 'static {
+    /// Fields of the response with a file's content, before its first byte is sent.
+    fn begin(&self, _request: &Request<()>) -> HeaderMap {
+        HeaderMap::new()
+    }
+
+    /// Fields of its trailer section, when all of the content is handed to the transport.
+    fn end(&self, _request: &Request<()>) -> HeaderMap {
+        HeaderMap::new()
+    }
+
+    /// A request has ended.
+    fn ended(&self, _record: &Record<'_>) {}
+}
+
+/// A steward that adds nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Idle;
+
+impl Steward for Idle {}
+
+/// A request that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Its head.
+    pub request: &'a Request<()>,
+    /// The status of its response; 0 where there is none.
+    pub status: u16,
+    /// Bytes of content that were sent, or stored by a PUT.
+    pub bytes: u64,
+    /// How it ended.
+    pub end: End<'a>,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End<'a> {
+    /// The client has acknowledged all of the response, or its file is stored.
+    Done,
+    /// The response is a refusal for this reason.
+    Refused(&'a str),
+    /// The stream, the connection or the file failed.
+    BrokenOff(&'a str),
+}
