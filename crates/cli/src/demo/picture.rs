@@ -32,7 +32,7 @@ pub fn write(
     Ok(())
 }
 
-/// An error for a file that [`write`] would refuse.
+/// An error for a file that [`write()`] would refuse.
 ///
 /// # Errors
 /// If the ending is neither `svg` nor `png`.
