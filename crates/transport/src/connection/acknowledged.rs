@@ -123,9 +123,9 @@ impl Connection {
     ) -> Result<(), TransportError> {
         self.spaces.on_ack_frame(space, generation, ack)?;
         if space == SpaceId::Data {
-            self.zero_rtt.check_ack(ack)?;
+            self.handshake.check_ack(ack)?;
         }
-        let exponent = self.parameters.peer_ack_delay_exponent();
+        let exponent = self.handshake.peer_ack_delay_exponent();
         let micros = ack.delay.checked_shl(exponent).unwrap_or(u64::MAX);
         let delay = Duration::from_micros(micros);
         let probed = self.spaces.recovery().pto_count() > 0;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::cid::{LocalIds, RemoteIds};
-use crate::crypto::EndpointKey;
+use crate::crypto::SharedEndpointKey;
 use crate::wire::frame::NewConnectionId;
 use crate::wire::{ConnectionId, Frame, Writer};
 
@@ -33,6 +33,8 @@ pub(super) struct Control {
     token_due: bool,
     /// A PING was asked for.
     pub(super) ping: bool,
+    /// The endpoint's key, for the reset tokens of our ids.
+    key: SharedEndpointKey,
 }
 
 impl Control {
@@ -40,6 +42,7 @@ impl Control {
         handshake_id: ConnectionId,
         local_ids: LocalIds,
         remote_ids: RemoteIds,
+        key: SharedEndpointKey,
     ) -> Self {
         Self {
             handshake_id,
@@ -49,6 +52,7 @@ impl Control {
             token: None,
             token_due: false,
             ping: false,
+            key,
         }
     }
 
@@ -77,7 +81,6 @@ impl Control {
     pub(super) fn write(
         &mut self,
         w: &mut Writer<'_>,
-        key: &dyn EndpointKey,
         mut written: impl FnMut(ControlFrame),
     ) -> bool {
         let start = w.position();
@@ -92,7 +95,7 @@ impl Control {
             self.token_due = false;
             written(ControlFrame::NewToken);
         }
-        while let Some(issued) = self.local_ids.next_frame(key) {
+        while let Some(issued) = self.local_ids.next_frame(&*self.key) {
             let frame = Frame::NewConnectionId(NewConnectionId {
                 sequence: issued.sequence,
                 retire_prior_to: issued.retire_prior_to,
@@ -148,14 +151,15 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::crypto::null::NullEndpointKey;
 
     fn written(control: &mut Control) -> Vec<ControlFrame> {
         let mut room = [0; 200];
         let mut frames = Vec::new();
-        let key = NullEndpointKey::new(1);
-        control.write(&mut Writer::new(&mut room), &key, |frame| {
+        control.write(&mut Writer::new(&mut room), |frame| {
             frames.push(frame);
         });
         frames
@@ -164,7 +168,12 @@ mod tests {
     #[test]
     fn a_token_is_sent_until_it_is_acknowledged() {
         let id = ConnectionId::new(&[1; 8]).unwrap();
-        let mut control = Control::new(id, LocalIds::new(id), RemoteIds::new(id, 8));
+        let mut control = Control::new(
+            id,
+            LocalIds::new(id),
+            RemoteIds::new(id, 8),
+            Arc::new(NullEndpointKey::new(1)),
+        );
         assert!(!control.is_due());
         control.send_token(Bytes::from_static(b"token"));
         for _ in 0..3 {

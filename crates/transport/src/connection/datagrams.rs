@@ -20,7 +20,7 @@ impl Connection {
     /// its parameters have not arrived.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
-        let peer = match (&self.parameters.peer, self.zero_rtt.remembered()) {
+        let peer = match (self.handshake.peer(), self.handshake.remembered()) {
             (Some(peer), _) => peer.max_datagram_frame_size,
             (None, remembered) => remembered?.max_datagram_frame_size,
         };
@@ -33,7 +33,7 @@ impl Connection {
         let id = self.control.remote_ids.current().id.len();
         let packet = self.paths.path().packet_room();
         // 0-RTT packets have long headers.
-        let long = if self.parameters.peer.is_some() {
+        let long = if self.handshake.peer().is_some() {
             0
         } else {
             LONG + LOCAL_ID_LEN

@@ -300,7 +300,7 @@ impl Connection {
             Frame::HandshakeDone => self.on_confirmed(now),
             Frame::Datagram(data) => self.on_datagram_frame(data)?,
             Frame::AckFrequency(frame) => {
-                if frame.max_ack_delay < super::parameters::MIN_ACK_DELAY {
+                if frame.max_ack_delay < super::handshake::MIN_ACK_DELAY {
                     let error = Error::violation("a max_ack_delay below our min_ack_delay");
                     return Err(error.in_frame(types::ACK_FREQUENCY));
                 }

@@ -1,8 +1,7 @@
 //! The handshake's progress and what follows from it: keys that come and go, parameters that apply.
 
-use super::handshake::Progress;
 use super::timers::Timer;
-use super::{Connection, Event, parameters};
+use super::{Connection, Event, handshake};
 use crate::crypto::ResetToken;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
@@ -27,10 +26,7 @@ impl Connection {
         self.handshake
             .write(|change| spaces.install(change, update_after));
         self.take_early_keys();
-        if self.parameters.peer.is_none()
-            && let Some(bytes) = self.handshake.session().peer_transport_parameters()
-        {
-            self.parameters.read(bytes, self.side.peer())?;
+        if self.handshake.read_parameters()? {
             self.settle_early_data(now)?;
             self.on_peer_parameters(now);
             self.outbox.push(Event::HandshakeDataReady);
@@ -42,10 +38,10 @@ impl Connection {
     }
 
     fn on_peer_parameters(&mut self, now: Instant) {
-        let Some(peer) = &self.parameters.peer else {
+        let Some(peer) = self.handshake.peer() else {
             return;
         };
-        self.streams.set_peer_limits(parameters::peer_limits(peer));
+        self.streams.set_peer_limits(handshake::peer_limits(peer));
         let silence = self.lifecycle.on_peer_timeout(peer.max_idle_timeout);
         self.spaces.recovery_mut().set_idle_timeout(silence);
         self.paths.set_peer_mtu(now, peer.max_udp_payload_size);
@@ -74,7 +70,7 @@ impl Connection {
     }
 
     fn on_complete(&mut self, now: Instant) -> Result<(), TransportError> {
-        if self.parameters.peer.is_none() {
+        if self.handshake.peer().is_none() {
             // RFC 9001 §8.2: missing_extension.
             return Err(TransportError::new(
                 TransportErrorCode::crypto(109),
@@ -153,6 +149,6 @@ impl Connection {
 
     #[inline]
     pub(super) fn is_complete(&self) -> bool {
-        self.handshake.progress() >= Progress::Complete
+        self.handshake.is_complete()
     }
 }

@@ -24,9 +24,8 @@ mod carried;
 mod close;
 mod closing;
 mod control;
-mod crypto_stream;
 mod datagrams;
-mod early;
+mod early_data;
 mod event;
 mod frames;
 mod handshake;
@@ -36,7 +35,6 @@ mod levels;
 mod lifecycle;
 mod outbox;
 mod packet;
-mod parameters;
 mod paths;
 mod probe;
 mod probes;
@@ -51,7 +49,6 @@ mod stats;
 mod timeout;
 mod timers;
 mod transmit;
-mod zero_rtt;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -64,9 +61,7 @@ use bytes::Bytes;
 use pathmark_cc::KnownPath;
 
 use crate::config::{ControllerFactory, TransportConfig};
-use crate::crypto::{
-    ExportError, HandshakeData, InitialCrypto, Random, ResetToken, SharedEndpointKey, Side,
-};
+use crate::crypto::{ExportError, HandshakeData, Random, ResetToken, Side};
 use crate::datagrams::Datagrams;
 use crate::streams::Streams;
 use crate::wire::{ConnectionId, SpaceId, TransportError, TransportErrorCode};
@@ -75,12 +70,12 @@ use crate::{Ecn, Instant, Signal};
 pub use bounds::BoundShares;
 pub use close::ConnectionError;
 pub use event::Event;
+pub use handshake::EarlyData;
 pub use paths::ShownPath;
 pub use report::PathReport;
 pub use rtt_histogram::RttHistogram;
 pub use start::{ClientStart, ConnectError, ServerStart};
 pub use stats::Stats;
-pub use zero_rtt::EarlyData;
 
 use bounds::Bounds;
 use carried::Carried;
@@ -88,11 +83,9 @@ use control::Control;
 use handshake::Handshake;
 use lifecycle::Lifecycle;
 use outbox::Outbox;
-use parameters::Parameters;
 use paths::{Move, Others, Paths};
 use spaces::PacketSpaces;
 use timers::{Timer, Timers};
-use zero_rtt::ZeroRtt;
 
 /// What came with a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,19 +130,13 @@ pub enum Routing {
 pub struct Connection {
     side: Side,
     config: Arc<TransportConfig>,
-    endpoint_key: SharedEndpointKey,
     random: Random,
     handshake: Handshake,
-    initial_crypto: Arc<dyn InitialCrypto>,
-    parameters: Parameters,
     spaces: PacketSpaces,
     streams: Streams,
     datagrams: Datagrams,
     control: Control,
     paths: Paths,
-    /// What overtook the end of the handshake.
-    early: early::Early,
-    zero_rtt: ZeroRtt,
     lifecycle: Lifecycle,
     timers: Timers,
     bounds: Bounds,
@@ -398,7 +385,7 @@ impl Connection {
     /// `disable_active_migration`, as far as that is known (RFC 9000 §9, §18.2).
     #[must_use]
     pub fn is_migration_forbidden(&self) -> bool {
-        let peer = self.parameters.peer.as_ref();
+        let peer = self.handshake.peer();
         !self.side.is_client() || peer.is_some_and(|p| p.disable_active_migration)
     }
 

@@ -6,8 +6,8 @@ use super::Connection;
 use super::building::{Building, Contents, MIN_PACKET_ROOM, Open, Permit};
 use super::carried::Carried;
 use super::control::ControlFrame;
+use super::handshake::ACK_DELAY_EXPONENT;
 use super::keys::unsealed;
-use super::parameters::ACK_DELAY_EXPONENT;
 use super::paths::{Departure, ShimUse};
 use crate::recovery::{PathNumber, SentPacket};
 use crate::wire::packet::{Header, MIN_INITIAL_DATAGRAM};
@@ -156,7 +156,7 @@ impl Connection {
             SpaceId::Initial => Header::Initial {
                 dcid,
                 scid,
-                token: &self.parameters.token,
+                token: self.handshake.token(),
                 number,
             },
             SpaceId::Handshake => Header::Handshake { dcid, scid, number },
@@ -237,8 +237,7 @@ impl Connection {
         if space == SpaceId::Data && self.may_send_data() {
             let carried = &mut contents.carried;
             if self.control.is_due() {
-                self.control
-                    .write(w, &*self.endpoint_key, |frame| carried.add_control(frame));
+                self.control.write(w, |frame| carried.add_control(frame));
             }
             if self.is_complete() {
                 self.write_ack_request(now, w, carried);

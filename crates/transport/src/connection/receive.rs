@@ -1,13 +1,13 @@
 //! Datagrams in: the shim off, coalesced packets opened in place, each handed to the frames.
 
+use super::handshake::{self, RetryAnswer};
 use super::keys::{OpenedPacket, Unopened};
 use super::paths::{ShimPrefix, strip};
-use super::{Connection, ConnectionError, Received, parameters};
+use super::{Connection, ConnectionError, Received};
 use crate::Instant;
 use crate::cid::LOCAL_ID_LEN;
 use crate::crypto::ResetToken;
-use crate::wire::packet::{DecodeError, Protected, VersionNegotiation};
-use crate::wire::version;
+use crate::wire::packet::{DecodeError, Protected, Retry, VersionNegotiation};
 use crate::wire::{PacketType, PartialDecode, SpaceId, TransportError, TransportErrorCode};
 
 /// What is known of the datagram that a packet came in.
@@ -27,9 +27,7 @@ impl Connection {
         if self.lifecycle.ignores_input() || self.is_from_a_stranger(&received) {
             return;
         }
-        if !self.is_complete()
-            && (self.early.keep(&received, datagram) || self.zero_rtt.keep(&received, datagram))
-        {
+        if self.handshake.keep(&received, datagram) {
             return;
         }
         let bytes = datagram.len();
@@ -94,16 +92,9 @@ impl Connection {
         {
             self.lose(now, ConnectionError::Reset);
         }
-        while let Some((received, mut datagram)) = self.take_kept() {
+        while let Some((received, mut datagram)) = self.handshake.take_kept() {
             self.handle_datagram(now, received, &mut datagram);
         }
-    }
-
-    /// What came too early, once it can be read.
-    fn take_kept(&mut self) -> Option<(Received, Vec<u8>)> {
-        let complete = self.is_complete();
-        let early = complete.then(|| self.early.take()).flatten();
-        early.or_else(|| self.zero_rtt.take_kept())
     }
 
     /// A client knows where its server is (RFC 9000 §9).
@@ -158,23 +149,21 @@ impl Connection {
             // A server must not read 1-RTT before it has seen the client's Finished (RFC 9001
             // §5.7).
             PacketType::OneRtt => self.is_complete(),
-            PacketType::ZeroRtt => self.side.is_server() && self.is_from_peer(found),
+            PacketType::ZeroRtt => {
+                self.side.is_server() && self.handshake.is_from_peer(&found.scid)
+            }
             // A client's packets have no tokens to give (RFC 9000 §17.2.2).
             PacketType::Initial => {
-                (self.side.is_server() || found.token.is_empty()) && self.is_from_peer(found)
+                (self.side.is_server() || found.token.is_empty())
+                    && self.handshake.is_from_peer(&found.scid)
             }
-            PacketType::Handshake => self.is_from_peer(found),
+            PacketType::Handshake => self.handshake.is_from_peer(&found.scid),
         };
         if !acceptable {
             return Err(Unopened::Dropped);
         }
         let pto = self.pto();
         self.spaces.open(now, pto, found, packet)
-    }
-
-    /// Long headers must keep the source id of the first (RFC 9000 §7.2).
-    fn is_from_peer(&self, found: &Protected) -> bool {
-        !self.parameters.peer_id_known || found.scid == self.parameters.seen.initial_source
     }
 
     fn on_opened(
@@ -186,9 +175,7 @@ impl Connection {
         packet: &[u8],
     ) -> Result<(), TransportError> {
         let space = found.ty.space();
-        if self.side.is_client() && found.ty.is_long() && !self.parameters.peer_id_known {
-            self.parameters.peer_id_known = true;
-            self.parameters.seen.initial_source = found.scid;
+        if found.ty.is_long() && self.handshake.on_source(found.scid) {
             self.control.remote_ids.set_first(found.scid);
         }
         if !opened.reserved_bits_ok {
@@ -216,58 +203,29 @@ impl Connection {
     }
 
     fn on_version_negotiation(&mut self, now: Instant, datagram: &[u8]) {
-        // Only in answer to the first Initial, and only if it names our ids and not our version
-        // (RFC 9000 §6.2).
         let Ok(packet) = VersionNegotiation::decode(datagram) else {
             return;
         };
-        let ours = packet.scid == self.parameters.seen.original_destination.as_slice()
-            && self
-                .control
-                .local_ids
-                .iter()
-                .any(|id| id.as_slice() == packet.dcid);
-        let early = self.side.is_client()
-            && !self.parameters.peer_id_known
-            && self.parameters.seen.retry_source.is_none();
-        if ours && early && packet.versions().all(|v| v != version::V1) {
+        let ids = self.control.local_ids.iter();
+        if self.handshake.is_refusal(&packet, ids) {
             self.lose(now, ConnectionError::VersionMismatch);
         }
     }
 
-    fn on_retry(&mut self, now: Instant, datagram: &[u8], retry: &crate::wire::packet::Retry) {
-        let seen = &self.parameters.seen;
-        let first =
-            self.side.is_client() && !self.parameters.peer_id_known && seen.retry_source.is_none();
-        let (Some(body), Some(tag), Some(token)) = (
-            datagram.get(..retry.tag.start),
-            datagram.get(retry.tag.clone()),
-            datagram.get(retry.token.clone()),
-        ) else {
-            return;
-        };
-        let original = seen.original_destination;
-        if !first
-            || token.is_empty()
-            || retry.scid == original
-            || self.initial_crypto.retry_tag(original.as_slice(), body) != tag
-        {
-            self.stats.packets_dropped += 1;
-            return;
+    fn on_retry(&mut self, now: Instant, datagram: &[u8], retry: &Retry) {
+        let longest = handshake::longest_token(&self.config);
+        match self.handshake.on_retry(datagram, retry, longest) {
+            None => {}
+            Some(RetryAnswer::Drop) => self.stats.packets_dropped += 1,
+            Some(RetryAnswer::TooLong(bytes)) => {
+                self.lose(now, ConnectionError::TokenTooLong(bytes));
+            }
+            Some(RetryAnswer::Again(keys, id)) => {
+                self.control.remote_ids.set_first(id);
+                self.spaces.on_retry(now, keys);
+                self.handshake.resend(SpaceId::Initial);
+                self.resend_early_data(now);
+            }
         }
-        if token.len() > parameters::longest_token(&self.config) {
-            // Packets without it are answered with another Retry.
-            self.lose(now, ConnectionError::TokenTooLong(token.len()));
-            return;
-        }
-        self.parameters.seen.retry_source = Some(retry.scid);
-        self.parameters.token = token.to_vec();
-        self.control.remote_ids.set_first(retry.scid);
-        let keys = self
-            .initial_crypto
-            .initial_keys(retry.scid.as_slice(), self.side);
-        self.spaces.on_retry(now, keys);
-        self.handshake.resend(SpaceId::Initial);
-        self.resend_early_data(now);
     }
 }

@@ -186,7 +186,6 @@ impl PacketSpaces {
     }
 
     /// The number of the next packet, and its form in a header.
-    #[inline]
     pub(super) fn number(&self, space: SpaceId) -> (u64, TruncatedNumber) {
         let detector = self.recovery.space(space);
         let mut full = detector.sent().next_number();
@@ -290,7 +289,6 @@ impl PacketSpaces {
     }
 
     /// True if any space owes a probe.
-    #[inline]
     pub(super) fn is_probing(&self) -> bool {
         self.probes.any()
     }
@@ -302,7 +300,6 @@ impl PacketSpaces {
     }
 
     /// Which of two probes is to leave, if one is: 0 or 1. One of them has no shim.
-    #[inline]
     pub(super) fn probe_index(&self, space: SpaceId) -> Option<u8> {
         self.probes.index(space)
     }

@@ -6,15 +6,13 @@ use std::sync::Arc;
 use super::Connection;
 use super::bounds::Bounds;
 use super::control::Control;
-use super::handshake::Handshake;
+use super::handshake::{self, Handshake, Parameters, ServerIds};
 use super::lifecycle::Lifecycle;
 use super::outbox::Outbox;
-use super::parameters::{self, Parameters, ServerIds};
 use super::paths::Paths;
 use super::spaces::PacketSpaces;
 use super::stats::Stats;
 use super::timers::{Timer, Timers};
-use super::zero_rtt::ZeroRtt;
 use crate::Instant;
 use crate::cid::{LocalIds, RemoteIds, fresh_id};
 use crate::config::TransportConfig;
@@ -119,7 +117,7 @@ impl Connection {
         let local_id = fresh_id(&mut random);
         // At least 8 unpredictable bytes (RFC 9000 §7.2).
         let remote_id = fresh_id(&mut random);
-        let parameters = parameters::local(&start.config, local_id, None, &mut random)?;
+        let parameters = handshake::local(&start.config, local_id, None, &mut random)?;
         let session = start
             .crypto
             .start(&start.server_name, parameters, random.next_u64())?;
@@ -129,7 +127,7 @@ impl Connection {
             retry_source: None,
         };
         let mut token = start.token;
-        if token.len() > parameters::longest_token(&start.config) {
+        if token.len() > handshake::longest_token(&start.config) {
             // It would save a round trip, no more.
             token.clear();
         }
@@ -180,7 +178,7 @@ impl Connection {
             retry_source: start.retry_source,
             reset_token: ResetToken::derive(&*start.endpoint_key, local_id.as_slice()),
         };
-        let parameters = parameters::local(&start.config, local_id, Some(&ids), &mut random)?;
+        let parameters = handshake::local(&start.config, local_id, Some(&ids), &mut random)?;
         let session = start.crypto.start(parameters, random.next_u64())?;
         let seen = HandshakeIds {
             initial_source: start.source,
@@ -214,12 +212,12 @@ impl Connection {
     fn assemble(now: Instant, parts: Parts) -> Box<Self> {
         let Parts { side, config, .. } = parts;
         let mut random = parts.random;
-        let max_ack_delay = config.max_ack_delay.min(parameters::MAX_ACK_DELAY);
+        let max_ack_delay = config.max_ack_delay.min(handshake::MAX_ACK_DELAY);
         let remote_ids = RemoteIds::new(parts.remote_id, config.active_connection_id_limit);
         let mut timers = Timers::default();
         timers.on_poll(now);
         timers.set(Timer::Handshake, now + config.handshake_timeout);
-        let zero_rtt = ZeroRtt::new(parts.session.may_take_early_data());
+        let handshake = Handshake::new(side, parts.session, parts.initial, parts.parameters);
         let paths = Paths::new(
             now,
             side,
@@ -228,7 +226,7 @@ impl Connection {
             parts.local_id,
             parts.validated,
         );
-        let idle_timeout = parameters::idle_timeout(&config);
+        let idle_timeout = handshake::idle_timeout(&config);
         let spaces = PacketSpaces::new(
             now,
             side.is_client(),
@@ -239,22 +237,22 @@ impl Connection {
         );
         Box::new(Self {
             side,
-            handshake: Handshake::new(parts.session),
-            initial_crypto: parts.initial,
-            parameters: parts.parameters,
+            handshake,
             spaces,
             streams: Streams::new(side, config.streams),
             datagrams: Datagrams::new(config.datagrams),
-            control: Control::new(parts.local_id, LocalIds::new(parts.local_id), remote_ids),
+            control: Control::new(
+                parts.local_id,
+                LocalIds::new(parts.local_id),
+                remote_ids,
+                parts.endpoint_key,
+            ),
             paths,
-            early: Default::default(),
-            zero_rtt,
             lifecycle: Lifecycle::new(idle_timeout, config.keep_alive),
             timers,
             bounds: Bounds::new(now),
             stats: Stats::default(),
             outbox: Outbox::new(parts.local_id),
-            endpoint_key: parts.endpoint_key,
             random,
             config,
         })

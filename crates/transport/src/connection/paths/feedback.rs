@@ -10,41 +10,12 @@
 use std::sync::Arc;
 
 use pathmark_cc::{Explicit, Feedback as Difference, Request};
-use pathmark_shim::Framed;
-use pathmark_shim::frame::declared_len;
 
+use super::prefix::{ShimPrefix, ShimUse};
 use crate::path::{Counting, Disbelieved, Returned};
 use crate::wire::frame::{Feedback as Frame, feedback};
 use crate::wire::{Writer, varint};
 use crate::{Arrived, Instant, Signal};
-
-/// The bytes in front of the packets of a received datagram.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::connection) enum ShimPrefix<'a> {
-    /// Nothing.
-    Plain,
-    /// A sound shim.
-    Shim { kind: u8, bytes: &'a [u8] },
-    /// A shim whose check failed.
-    Bad,
-}
-
-/// Takes a shim off. The bytes behind one whose check failed are a packet still, and can be read.
-#[inline]
-pub(in crate::connection) fn strip(datagram: &mut [u8]) -> (ShimPrefix<'_>, &mut [u8]) {
-    let Ok(len) = declared_len(datagram) else {
-        return (ShimPrefix::Plain, datagram);
-    };
-    let (shim, rest) = datagram.split_at_mut(len);
-    let prefix = match Framed::parse(shim) {
-        Ok(framed) => ShimPrefix::Shim {
-            kind: framed.kind().number(),
-            bytes: framed.bytes(),
-        },
-        Err(_) => ShimPrefix::Bad,
-    };
-    (prefix, rest)
-}
 
 /// The signal in front of our data, and what the peer returned of it.
 #[derive(Debug)]
@@ -58,29 +29,6 @@ struct Outgoing {
 struct Incoming {
     signal: Arc<dyn Signal>,
     counting: Counting,
-}
-
-/// The shim in front of one of our datagrams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::connection) enum ShimUse {
-    /// Nothing, or the signal in the ECN field.
-    #[default]
-    Nothing,
-    /// The controller's request; the shim's length in bytes.
-    Request(usize),
-    /// Its question for a starting rate; the shim's length in bytes.
-    Question(usize),
-}
-
-impl ShimUse {
-    /// Bytes of the shim.
-    #[inline]
-    pub(in crate::connection) const fn len(self) -> usize {
-        match self {
-            Self::Nothing => 0,
-            Self::Request(len) | Self::Question(len) => len,
-        }
-    }
 }
 
 /// Both directions.

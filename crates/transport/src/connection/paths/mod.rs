@@ -14,11 +14,13 @@
 //! ids and recovery as [`Others`].
 
 mod address;
+mod arrivals;
 mod fates;
 mod feedback;
 mod frames;
 mod migrate;
 mod path;
+mod prefix;
 mod route;
 mod shims;
 
@@ -45,9 +47,10 @@ pub(super) use address::Allowance;
 #[cfg(test)]
 pub(super) use address::MIN_UNVALIDATED;
 pub(super) use fates::{AckReport, Measured};
-pub(super) use feedback::{Feedback, ShimPrefix, ShimUse, strip};
+pub(super) use feedback::Feedback;
 pub(super) use frames::OffPathFrame;
 pub(super) use path::{Admission, Departure, Path};
+pub(super) use prefix::{ShimPrefix, ShimUse, strip};
 pub(super) use route::Fault;
 use route::Route;
 pub use shims::ShownPath;

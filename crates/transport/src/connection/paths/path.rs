@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use pathmark_cc::{Feedback as Difference, Limit, Metrics, PacketState, Sent};
 
 use super::address::{Address, Allowance};
-use super::feedback::{Feedback, ShimUse};
+use super::feedback::Feedback;
+use super::prefix::ShimUse;
 use super::route::Route;
 use crate::connection::report::PathReport;
 use crate::connection::{BoundShares, Received, Transmit};

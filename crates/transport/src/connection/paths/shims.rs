@@ -6,8 +6,8 @@ use pathmark_cc::{KnownPath, Limits, Request};
 
 use super::Paths;
 use super::address::MIN_UNVALIDATED;
-use super::feedback::ShimUse;
 use super::path::Path;
+use super::prefix::ShimUse;
 use crate::wire::Writer;
 use crate::{Duration, Instant};
 

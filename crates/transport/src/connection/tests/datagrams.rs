@@ -178,7 +178,14 @@ fn who_takes_none_is_sent_none() {
 fn a_peer_that_takes_little_gets_no_more() {
     for (limit, longest) in [(1, None), (2, Some(0)), (3, Some(1)), (66, Some(63))] {
         let mut pair = Pair::connected(setup());
-        let peer = pair.client.get().parameters.peer.as_mut().unwrap();
+        let peer = pair
+            .client
+            .get()
+            .handshake
+            .parameters_mut()
+            .peer
+            .as_mut()
+            .unwrap();
         peer.max_datagram_frame_size = limit;
         let found = pair.client.get().max_datagram_size();
         assert_eq!(found, longest, "{limit}");

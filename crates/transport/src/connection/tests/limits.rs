@@ -161,6 +161,13 @@ fn a_peer_is_asked_for_no_more_than_64_ids() {
     let mut setup = Setup::default();
     setup.client.active_connection_id_limit = u64::MAX;
     let mut pair = at_rest(setup);
-    let peer = pair.server.get().parameters.peer.as_ref().unwrap();
+    let peer = pair
+        .server
+        .get()
+        .handshake
+        .parameters_mut()
+        .peer
+        .as_ref()
+        .unwrap();
     assert_eq!(peer.active_connection_id_limit, 64);
 }

@@ -19,7 +19,7 @@ fn counts(connection: &Connection) -> (u64, u64) {
 /// A pair whose client has read the first packet of the server and not answered it.
 fn answered() -> Pair {
     let mut pair = Pair::new();
-    let known = |p: &mut Pair| p.client.get().parameters.peer_id_known;
+    let known = |p: &mut Pair| p.client.get().handshake.parameters_mut().peer_id_known;
     assert!(pair.run_until(Duration::from_secs(1), known));
     pair
 }
@@ -86,9 +86,9 @@ fn a_client_keeps_the_source_id_of_its_first_packet() {
 #[test]
 fn a_servers_initial_with_a_token_is_dropped() {
     let mut pair = answered();
-    pair.server.get().parameters.token = vec![7; 16];
+    pair.server.get().handshake.parameters_mut().token = vec![7; 16];
     assert_eq!(to_client(&mut pair, SpaceId::Initial), (0, 1));
-    pair.server.get().parameters.token.clear();
+    pair.server.get().handshake.parameters_mut().token.clear();
     assert_eq!(to_client(&mut pair, SpaceId::Initial), (1, 0));
     pair.connect();
 }
@@ -308,7 +308,7 @@ fn a_close_with_a_long_token_is_still_one_that_an_initial_may_hold() {
     for token in [800, 900, 1000, 1050, 1090] {
         let mut pair = answered();
         let client = pair.client.get();
-        client.parameters.token = vec![7; token];
+        client.handshake.parameters_mut().token = vec![7; token];
         client.spaces.keys_mut().discard(SpaceId::Handshake);
         let code = TransportErrorCode::INTERNAL_ERROR;
         let error = crate::wire::TransportError::new(code, "x".repeat(300));

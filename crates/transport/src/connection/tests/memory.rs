@@ -368,13 +368,9 @@ pub(super) fn every_second_number(pair: &mut Pair, count: u64) {
     for n in 0..count {
         let now = pair.now;
         // Never sent.
-        packet(
-            pair.client.get(),
-            now,
-            SpaceId::Data,
-            &frames(&[Frame::Ping]),
-        );
-        send(pair, From::Client, SpaceId::Data, &frames(&[Frame::Ping]));
+        let ping = frames(&[Frame::Ping]);
+        packet(pair.client.get(), now, SpaceId::Data, &ping);
+        send(pair, From::Client, SpaceId::Data, &ping);
         if n % 16 == 15 {
             pair.run(Duration::from_millis(1));
         }
@@ -383,11 +379,8 @@ pub(super) fn every_second_number(pair: &mut Pair, count: u64) {
 }
 
 pub(super) fn room_for_ranges(pair: &mut Pair) -> usize {
-    pair.server
-        .get()
-        .spaces
-        .received(SpaceId::Data)
-        .room_for_ranges()
+    let spaces = &pair.server.get().spaces;
+    spaces.received(SpaceId::Data).room_for_ranges()
 }
 
 /// Ranges of packet numbers come out of the same memory, and go back to it.

@@ -125,10 +125,10 @@ fn lower_limits_refuse_it_and_hold_for_what_is_sent_again() {
 fn a_server_that_takes_it_and_has_lowered_its_limits_breaks_the_rules() {
     let mut pair = Pair::with(Acquainted::new().setup());
     // As if more had been remembered.
-    pair.client.get().zero_rtt.remembered = Some(Box::new(EarlyLimits {
+    pair.client.get().handshake.set_remembered(EarlyLimits {
         max_data: u64::MAX,
         ..EarlyLimits::default()
-    }));
+    });
     pair.run(Duration::from_secs(1));
     match pair.client.error() {
         Some(ConnectionError::Transport(error)) => {

@@ -12,31 +12,35 @@ use crate::wire::{ConnectionId, TransportError, TransportErrorCode, TransportPar
 use crate::wire::{StreamId, varint};
 
 /// Unit of ACK delays that we send: 2^3 µs, the default.
-pub(super) const ACK_DELAY_EXPONENT: u8 = 3;
+pub(in crate::connection) const ACK_DELAY_EXPONENT: u8 = 3;
 
 /// Ids that led to the server, in its parameters alone.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ServerIds {
-    pub(super) original_destination: ConnectionId,
-    pub(super) retry_source: Option<ConnectionId>,
-    pub(super) reset_token: ResetToken,
+pub(in crate::connection) struct ServerIds {
+    pub(in crate::connection) original_destination: ConnectionId,
+    pub(in crate::connection) retry_source: Option<ConnectionId>,
+    pub(in crate::connection) reset_token: ResetToken,
 }
 
 /// Parameters and connection ids of the handshake.
 #[derive(Clone, Debug)]
-pub(super) struct Parameters {
+pub(in crate::connection) struct Parameters {
     /// The peer's, once they are read.
-    pub(super) peer: Option<TransportParameters>,
+    pub(in crate::connection) peer: Option<TransportParameters>,
     /// Ids that the peer's parameters must name.
-    pub(super) seen: HandshakeIds,
+    pub(in crate::connection) seen: HandshakeIds,
     /// The peer's packets carry its own choice of id from its first on.
-    pub(super) peer_id_known: bool,
+    pub(in crate::connection) peer_id_known: bool,
     /// Token for Initial packets: from a Retry, or of an earlier connection. Clients only.
-    pub(super) token: Vec<u8>,
+    pub(in crate::connection) token: Vec<u8>,
 }
 
 impl Parameters {
-    pub(super) const fn new(seen: HandshakeIds, peer_id_known: bool, token: Vec<u8>) -> Self {
+    pub(in crate::connection) const fn new(
+        seen: HandshakeIds,
+        peer_id_known: bool,
+        token: Vec<u8>,
+    ) -> Self {
         Self {
             peer: None,
             seen,
@@ -49,7 +53,7 @@ impl Parameters {
     ///
     /// # Errors
     /// TRANSPORT_PARAMETER_ERROR.
-    pub(super) fn read(
+    pub(in crate::connection) fn read(
         &mut self,
         bytes: &[u8],
         peer: Side,
@@ -61,7 +65,7 @@ impl Parameters {
 
     /// The peer's unit of ACK delays, as a power of two in microseconds.
     #[inline]
-    pub(super) fn peer_ack_delay_exponent(&self) -> u32 {
+    pub(in crate::connection) fn peer_ack_delay_exponent(&self) -> u32 {
         self.peer
             .as_ref()
             .map_or(3, |p| p.ack_delay_exponent.into())
@@ -76,7 +80,7 @@ const INITIAL_OVERHEAD: usize = 1 + 4 + (1 + MAX_LEN) + (1 + LOCAL_ID_LEN) + 2 +
 
 /// The longest token that leaves a client's Initial packets room for the handshake. All of them
 /// carry it (RFC 9000 §8.1.2).
-pub(super) fn longest_token(config: &TransportConfig) -> usize {
+pub(in crate::connection) fn longest_token(config: &TransportConfig) -> usize {
     let datagram = config.full_datagram();
     datagram.saturating_sub(INITIAL_OVERHEAD + INITIAL_ROOM)
 }
@@ -85,7 +89,7 @@ pub(super) fn longest_token(config: &TransportConfig) -> usize {
 ///
 /// # Errors
 /// TRANSPORT_PARAMETER_ERROR, if the configuration holds a value that cannot be sent.
-pub(super) fn local(
+pub(in crate::connection) fn local(
     config: &TransportConfig,
     source: ConnectionId,
     server: Option<&ServerIds>,
@@ -135,24 +139,27 @@ pub(super) fn local(
 
 /// The least delay of acknowledgements that a peer may ask of us (draft-ietf-quic-ack-frequency
 /// §3).
-pub(super) const MIN_ACK_DELAY: core::time::Duration = core::time::Duration::from_millis(1);
+pub(in crate::connection) const MIN_ACK_DELAY: core::time::Duration =
+    core::time::Duration::from_millis(1);
 
 /// The shortest and the longest idle timeout that can be encoded: zero is none (RFC 9000 §18.2).
 const SHORTEST_IDLE: core::time::Duration = core::time::Duration::from_millis(1);
 const LONGEST_IDLE: core::time::Duration = core::time::Duration::from_millis(varint::MAX);
 
 /// The idle timeout of this side, as its transport parameters advertise it; `None`: none.
-pub(super) fn idle_timeout(config: &TransportConfig) -> Option<core::time::Duration> {
+pub(in crate::connection) fn idle_timeout(
+    config: &TransportConfig,
+) -> Option<core::time::Duration> {
     let timeout = config.max_idle_timeout.filter(|timeout| !timeout.is_zero());
     timeout.map(|timeout| timeout.clamp(SHORTEST_IDLE, LONGEST_IDLE))
 }
 
 /// What an acknowledgement may be delayed at most, less than 2^14 ms (RFC 9000 §18.2).
-pub(super) const MAX_ACK_DELAY: core::time::Duration =
+pub(in crate::connection) const MAX_ACK_DELAY: core::time::Duration =
     core::time::Duration::from_millis((1 << 14) - 1);
 
 /// The limits of early data as the streams want them.
-pub(super) const fn early_limits(limits: &EarlyLimits) -> PeerLimits {
+pub(in crate::connection) const fn early_limits(limits: &EarlyLimits) -> PeerLimits {
     PeerLimits {
         max_data: limits.max_data,
         max_stream_data_bidi_local: limits.max_stream_data_bidi_local,
@@ -164,6 +171,6 @@ pub(super) const fn early_limits(limits: &EarlyLimits) -> PeerLimits {
 }
 
 /// The peer's limits as the streams want them.
-pub(super) fn peer_limits(peer: &TransportParameters) -> PeerLimits {
+pub(in crate::connection) fn peer_limits(peer: &TransportParameters) -> PeerLimits {
     early_limits(&EarlyLimits::from(peer))
 }

@@ -1,12 +1,32 @@
-//! The cryptographic handshake's bytes and progress: CRYPTO data of the three levels in and out of
+//! The cryptographic handshake: CRYPTO data of the three levels in and out of
 //! the [`Session`], the keys that it hands over, and how far it has come (RFC 9001 §4).
 
-use std::ops::Range;
+mod crypto_stream;
+mod early;
+mod parameters;
+mod peer;
+mod zero_rtt;
 
-use super::crypto_stream::CryptoSend;
-use crate::crypto::{HandshakeError, KeyChange, Session};
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::crypto::{HandshakeError, InitialCrypto, KeyChange, Session, Side};
 use crate::streams::Reassembly;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode, Writer};
+
+use crypto_stream::CryptoSend;
+use early::Early;
+pub(in crate::connection) use parameters::{
+    ACK_DELAY_EXPONENT, MAX_ACK_DELAY, MIN_ACK_DELAY, Parameters, ServerIds, early_limits,
+    idle_timeout, local, longest_token, peer_limits,
+};
+pub(in crate::connection) use peer::RetryAnswer;
+pub use zero_rtt::EarlyData;
+pub(in crate::connection) use zero_rtt::EarlyDecision;
+use zero_rtt::ZeroRtt;
 
 /// CRYPTO data beyond what was read in order that is held (RFC 9000 §7.5 asks for 4096 bytes).
 /// Client certificates and long chains fit.
@@ -18,7 +38,7 @@ const REPEATS: u8 = 8;
 
 /// How far the handshake has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Progress {
+enum Progress {
     /// Messages are missing.
     Running,
     /// Complete on this side (RFC 9001 §4.1.1).
@@ -35,9 +55,8 @@ struct Level {
     discarded: bool,
 }
 
-/// CRYPTO streams around a session.
-#[derive(Debug)]
-pub(super) struct Handshake {
+/// CRYPTO streams around a session, and what the two sides agree on.
+pub(in crate::connection) struct Handshake {
     session: Box<dyn Session>,
     levels: [Level; 3],
     /// Level of the messages that the session writes.
@@ -49,6 +68,12 @@ pub(super) struct Handshake {
     repeats: u8,
     /// Bytes between session and streams; empty between calls.
     scratch: Vec<u8>,
+    side: Side,
+    initial_crypto: Arc<dyn InitialCrypto>,
+    parameters: Parameters,
+    /// What overtook the end of the handshake.
+    early: Early,
+    zero_rtt: ZeroRtt,
 }
 
 fn crypto_error(error: &HandshakeError) -> TransportError {
@@ -62,8 +87,18 @@ fn violation(reason: &'static str) -> TransportError {
 }
 
 impl Handshake {
-    pub(super) fn new(session: Box<dyn Session>) -> Self {
+    pub(in crate::connection) fn new(
+        side: Side,
+        session: Box<dyn Session>,
+        initial_crypto: Arc<dyn InitialCrypto>,
+        parameters: Parameters,
+    ) -> Self {
         Self {
+            zero_rtt: ZeroRtt::new(session.may_take_early_data()),
+            side,
+            initial_crypto,
+            parameters,
+            early: Early::default(),
             session,
             levels: Default::default(),
             write_level: SpaceId::Initial,
@@ -74,27 +109,22 @@ impl Handshake {
         }
     }
 
-    pub(super) fn session(&self) -> &dyn Session {
+    pub(in crate::connection) fn session(&self) -> &dyn Session {
         &*self.session
     }
 
     #[inline]
-    pub(super) fn progress(&self) -> Progress {
-        self.progress
-    }
-
-    #[inline]
-    pub(super) fn is_complete(&self) -> bool {
+    pub(in crate::connection) fn is_complete(&self) -> bool {
         self.progress >= Progress::Complete
     }
 
     #[inline]
-    pub(super) fn is_confirmed(&self) -> bool {
+    pub(in crate::connection) fn is_confirmed(&self) -> bool {
         self.progress == Progress::Confirmed
     }
 
     /// The session reports that it is complete: true once.
-    pub(super) fn complete_now(&mut self) -> bool {
+    pub(in crate::connection) fn complete_now(&mut self) -> bool {
         let now = self.progress == Progress::Running && !self.session.is_handshaking();
         if now {
             self.progress = Progress::Complete;
@@ -103,7 +133,7 @@ impl Handshake {
     }
 
     /// True the first time.
-    pub(super) fn confirm(&mut self) -> bool {
+    pub(in crate::connection) fn confirm(&mut self) -> bool {
         let now = self.progress == Progress::Complete;
         if now {
             self.progress = Progress::Confirmed;
@@ -124,7 +154,7 @@ impl Handshake {
     ///
     /// # Errors
     /// CRYPTO_BUFFER_EXCEEDED, PROTOCOL_VIOLATION, or whatever the session finds wrong.
-    pub(super) fn on_crypto(
+    pub(in crate::connection) fn on_crypto(
         &mut self,
         space: SpaceId,
         offset: u64,
@@ -173,7 +203,7 @@ impl Handshake {
     }
 
     /// Lets the session write; `on_keys` gets keys as they come.
-    pub(super) fn write(&mut self, mut on_keys: impl FnMut(KeyChange)) {
+    pub(in crate::connection) fn write(&mut self, mut on_keys: impl FnMut(KeyChange)) {
         loop {
             let change = self.session.write_handshake(&mut self.scratch);
             if change.is_none() && self.scratch.is_empty() {
@@ -196,7 +226,7 @@ impl Handshake {
 
     /// True if CRYPTO data of this level is to be sent.
     #[inline]
-    pub(super) fn can_send(&self, space: SpaceId) -> bool {
+    pub(in crate::connection) fn can_send(&self, space: SpaceId) -> bool {
         let [initial, handshake, data] = &self.levels;
         match space {
             SpaceId::Initial => initial.send.can_send(),
@@ -206,7 +236,11 @@ impl Handshake {
     }
 
     /// Writes one CRYPTO frame with as much as fits; the range of the stream that it carries.
-    pub(super) fn write_frame(&mut self, space: SpaceId, w: &mut Writer<'_>) -> Option<Range<u64>> {
+    pub(in crate::connection) fn write_frame(
+        &mut self,
+        space: SpaceId,
+        w: &mut Writer<'_>,
+    ) -> Option<Range<u64>> {
         // Type, offset and length at their longest: 1 + 8 + 2 bytes.
         let room = w.remaining().checked_sub(11).filter(|&room| room >= 16)?;
         let send = &mut self.level(space).send;
@@ -229,11 +263,11 @@ impl Handshake {
         }
     }
 
-    pub(super) fn on_ack(&mut self, space: SpaceId, range: Range<u64>) {
+    pub(in crate::connection) fn on_ack(&mut self, space: SpaceId, range: Range<u64>) {
         self.level(space).send.on_ack(range);
     }
 
-    pub(super) fn on_loss(&mut self, space: SpaceId, range: Range<u64>) {
+    pub(in crate::connection) fn on_loss(&mut self, space: SpaceId, range: Range<u64>) {
         let level = self.level(space);
         if !level.discarded {
             level.send.on_loss(range);
@@ -241,29 +275,29 @@ impl Handshake {
     }
 
     /// True while a flight may be repeated before a probe timeout.
-    pub(super) const fn may_repeat(&self) -> bool {
+    pub(in crate::connection) const fn may_repeat(&self) -> bool {
         self.repeats > 0
     }
 
     /// A flight is repeated, or part of it.
-    pub(super) const fn on_repeated(&mut self) {
+    pub(in crate::connection) const fn on_repeated(&mut self) {
         self.repeats = self.repeats.saturating_sub(1);
     }
 
     /// This range may be lost: it is sent again behind what has not been sent. False if it is due
     /// already, or acknowledged.
-    pub(super) fn repeat(&mut self, space: SpaceId, range: Range<u64>) -> bool {
+    pub(in crate::connection) fn repeat(&mut self, space: SpaceId, range: Range<u64>) -> bool {
         let level = self.level(space);
         !level.discarded && level.send.repeat(range)
     }
 
     /// What was sent and not acknowledged is due again.
-    pub(super) fn resend(&mut self, space: SpaceId) {
+    pub(in crate::connection) fn resend(&mut self, space: SpaceId) {
         self.level(space).send.resend();
     }
 
     /// The level's keys go: nothing of it is sent or read any more.
-    pub(super) fn discard(&mut self, space: SpaceId) {
+    pub(in crate::connection) fn discard(&mut self, space: SpaceId) {
         *self.level(space) = Level {
             discarded: true,
             ..Level::default()

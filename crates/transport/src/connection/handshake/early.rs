@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use pathmark_shim::frame;
 
-use super::Received;
+use crate::connection::Received;
 use crate::wire::packet::LONG_FORM;
 
 /// Datagrams kept at most, and their bytes: about an initial window.

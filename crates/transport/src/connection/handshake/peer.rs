@@ -1,0 +1,133 @@
+//! The peer as it shows in the handshake: its connection id, its transport parameters, a Retry.
+
+use super::Handshake;
+use crate::connection::Received;
+use crate::crypto::Keys;
+use crate::wire::packet::{Retry, VersionNegotiation};
+use crate::wire::{ConnectionId, TransportError, TransportParameters, version};
+
+/// What to do about a Retry.
+pub(in crate::connection) enum RetryAnswer {
+    /// It is dropped.
+    Drop,
+    /// Its token of this many bytes leaves Initial packets no room: packets without it are answered
+    /// with another Retry.
+    TooLong(usize),
+    /// Initial packets begin again with these keys, to this id.
+    Again(Keys, ConnectionId),
+}
+
+impl Handshake {
+    /// The peer's parameters, once they are read.
+    #[inline]
+    pub(in crate::connection) const fn peer(&self) -> Option<&TransportParameters> {
+        self.parameters.peer.as_ref()
+    }
+
+    /// The peer's unit of ACK delays, as a power of two in microseconds.
+    #[inline]
+    pub(in crate::connection) fn peer_ack_delay_exponent(&self) -> u32 {
+        self.parameters.peer_ack_delay_exponent()
+    }
+
+    /// Reads and checks the peer's parameters, if the session has them now. True once.
+    ///
+    /// # Errors
+    /// TRANSPORT_PARAMETER_ERROR.
+    pub(in crate::connection) fn read_parameters(&mut self) -> Result<bool, TransportError> {
+        if self.parameters.peer.is_some() {
+            return Ok(false);
+        }
+        let Some(bytes) = self.session.peer_transport_parameters() else {
+            return Ok(false);
+        };
+        self.parameters.read(bytes, self.side.peer())?;
+        Ok(true)
+    }
+
+    /// Token of Initial packets.
+    pub(in crate::connection) fn token(&self) -> &[u8] {
+        &self.parameters.token
+    }
+
+    /// Long headers must keep the source id of the first (RFC 9000 §7.2).
+    pub(in crate::connection) fn is_from_peer(&self, source: &ConnectionId) -> bool {
+        !self.parameters.peer_id_known || *source == self.parameters.seen.initial_source
+    }
+
+    /// A packet with a long header opened. True if the peer has chosen its id by it.
+    pub(in crate::connection) fn on_source(&mut self, source: ConnectionId) -> bool {
+        let chosen = self.side.is_client() && !self.parameters.peer_id_known;
+        if chosen {
+            self.parameters.peer_id_known = true;
+            self.parameters.seen.initial_source = source;
+        }
+        chosen
+    }
+
+    /// Client: true if nothing but our first Initial can have been answered.
+    fn is_first(&self) -> bool {
+        self.side.is_client()
+            && !self.parameters.peer_id_known
+            && self.parameters.seen.retry_source.is_none()
+    }
+
+    /// True if the server speaks no version of ours: only in answer to the first Initial, and only
+    /// if the packet names its ids and not our version (RFC 9000 §6.2). `ids`: ours.
+    pub(in crate::connection) fn is_refusal<'a>(
+        &self,
+        packet: &VersionNegotiation<'_>,
+        mut ids: impl Iterator<Item = &'a ConnectionId>,
+    ) -> bool {
+        let server = self.parameters.seen.original_destination;
+        let ours = packet.scid == server.as_slice() && ids.any(|id| id.as_slice() == packet.dcid);
+        ours && self.is_first() && packet.versions().all(|v| v != version::V1)
+    }
+
+    /// A Retry arrived. Tokens have `longest` bytes at most.
+    pub(in crate::connection) fn on_retry(
+        &mut self,
+        datagram: &[u8],
+        retry: &Retry,
+        longest: usize,
+    ) -> Option<RetryAnswer> {
+        let body = datagram.get(..retry.tag.start)?;
+        let tag = datagram.get(retry.tag.clone())?;
+        let token = datagram.get(retry.token.clone())?;
+        let original = self.parameters.seen.original_destination;
+        if !self.is_first()
+            || token.is_empty()
+            || retry.scid == original
+            || self.initial_crypto.retry_tag(original.as_slice(), body) != tag
+        {
+            return Some(RetryAnswer::Drop);
+        }
+        if token.len() > longest {
+            return Some(RetryAnswer::TooLong(token.len()));
+        }
+        self.parameters.seen.retry_source = Some(retry.scid);
+        self.parameters.token = token.to_vec();
+        let id = retry.scid.as_slice();
+        let keys = self.initial_crypto.initial_keys(id, self.side);
+        Some(RetryAnswer::Again(keys, retry.scid))
+    }
+
+    /// Keeps a datagram that comes before it can be read, as long as there is room. False for any
+    /// other.
+    pub(in crate::connection) fn keep(&mut self, received: &Received, datagram: &[u8]) -> bool {
+        !self.is_complete()
+            && (self.early.keep(received, datagram) || self.zero_rtt.keep(received, datagram))
+    }
+
+    /// What came too early, once it can be read.
+    pub(in crate::connection) fn take_kept(&mut self) -> Option<(Received, Vec<u8>)> {
+        let complete = self.is_complete();
+        let early = complete.then(|| self.early.take()).flatten();
+        early.or_else(|| self.zero_rtt.take_kept())
+    }
+
+    #[cfg(test)]
+    pub(in crate::connection) const fn parameters_mut(&mut self) -> &mut super::Parameters {
+        &mut self.parameters
+    }
+}

@@ -1,0 +1,214 @@
+//! A handshake without a connection, with sessions of the null cipher.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use super::{EarlyData, EarlyDecision, Handshake, Parameters, RetryAnswer};
+use crate::Ecn;
+use crate::connection::Received;
+use crate::crypto::null::NullCrypto;
+use crate::crypto::{ClientCrypto, InitialCrypto, ServerCrypto, Side};
+use crate::wire::packet::{Retry, VersionNegotiation};
+use crate::wire::transport_parameters::HandshakeIds;
+use crate::wire::{ConnectionId, TransportErrorCode, TransportParameters};
+
+fn id(n: u8) -> ConnectionId {
+    ConnectionId::new(&[n; 8]).unwrap()
+}
+
+/// The client chose the id 1 for the server, and is 2 itself.
+fn seen() -> HandshakeIds {
+    HandshakeIds {
+        initial_source: ConnectionId::EMPTY,
+        original_destination: id(1),
+        retry_source: None,
+    }
+}
+
+fn client() -> Handshake {
+    let crypto = NullCrypto::new(&[b"test"]);
+    let sent = TransportParameters {
+        initial_source_connection_id: Some(id(2)),
+        ..TransportParameters::DEFAULT
+    };
+    let session = ClientCrypto::start(&crypto, "server", sent.to_vec(None).unwrap(), 1).unwrap();
+    let parameters = Parameters::new(seen(), false, Vec::new());
+    Handshake::new(Side::Client, session, Arc::new(crypto), parameters)
+}
+
+/// A server whose parameters name these ids.
+fn server(source: u8) -> Handshake {
+    let crypto = NullCrypto::new(&[b"test"]);
+    let sent = TransportParameters {
+        initial_source_connection_id: Some(id(source)),
+        original_destination_connection_id: Some(id(1)),
+        ..TransportParameters::DEFAULT
+    };
+    let session = ServerCrypto::start(&crypto, sent.to_vec(None).unwrap(), 2).unwrap();
+    let ids = HandshakeIds {
+        initial_source: id(2),
+        ..seen()
+    };
+    let parameters = Parameters::new(ids, true, Vec::new());
+    Handshake::new(Side::Server, session, Arc::new(crypto), parameters)
+}
+
+/// A Retry with `token`, which names the server `source`.
+fn retry(source: u8, token: &[u8]) -> (Vec<u8>, Retry) {
+    let mut datagram = b"header".to_vec();
+    let start = datagram.len();
+    datagram.extend_from_slice(token);
+    let end = datagram.len();
+    let tag = NullCrypto::new(&[b"test"]).retry_tag(id(1).as_slice(), &datagram);
+    datagram.extend_from_slice(&tag);
+    let retry = Retry {
+        dcid: id(2),
+        scid: id(source),
+        token: start..end,
+        tag: end..datagram.len(),
+    };
+    (datagram, retry)
+}
+
+fn received() -> Received {
+    Received {
+        remote: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+        local: None,
+        ecn: Ecn::NotEct,
+        ttl: None,
+    }
+}
+
+#[test]
+fn a_client_takes_one_retry_and_no_forged_one() {
+    let mut handshake = client();
+    let (mut forged, form) = retry(3, b"token");
+    *forged.last_mut().unwrap() ^= 1;
+    let answer = handshake.on_retry(&forged, &form, 100);
+    assert!(matches!(answer, Some(RetryAnswer::Drop)));
+    for (source, token) in [(1, &b"token"[..]), (3, b"")] {
+        let (datagram, form) = retry(source, token);
+        let answer = handshake.on_retry(&datagram, &form, 100);
+        assert!(matches!(answer, Some(RetryAnswer::Drop)), "{source}");
+    }
+    let (datagram, form) = retry(3, b"token");
+    let answer = handshake.on_retry(&datagram, &form, 4);
+    assert!(matches!(answer, Some(RetryAnswer::TooLong(5))));
+    assert!(handshake.token().is_empty());
+    let answer = handshake.on_retry(&datagram, &form, 5);
+    assert!(matches!(answer, Some(RetryAnswer::Again(_, to)) if to == id(3)));
+    assert_eq!(handshake.token(), b"token");
+    let answer = handshake.on_retry(&datagram, &form, 100);
+    assert!(matches!(answer, Some(RetryAnswer::Drop)), "a second one");
+    assert!(handshake.on_retry(&datagram[..4], &form, 100).is_none());
+}
+
+#[test]
+fn the_peer_keeps_the_id_of_its_first_packet() {
+    let mut handshake = client();
+    assert!(handshake.is_from_peer(&id(7)) && handshake.is_from_peer(&id(8)));
+    assert!(handshake.on_source(id(7)));
+    assert!(!handshake.on_source(id(8)));
+    assert!(handshake.is_from_peer(&id(7)) && !handshake.is_from_peer(&id(8)));
+    // A Retry comes too late then.
+    let (datagram, form) = retry(3, b"token");
+    let answer = handshake.on_retry(&datagram, &form, 100);
+    assert!(matches!(answer, Some(RetryAnswer::Drop)));
+    assert!(!server(9).on_source(id(7)), "a server knows from the start");
+}
+
+#[test]
+fn versions_are_refused_by_the_server_that_was_asked() {
+    let packet = |dcid: u8, scid: u8, version: u32| {
+        let mut bytes = vec![0x80, 0, 0, 0, 0, 8];
+        bytes.extend_from_slice(&[dcid; 8]);
+        bytes.push(8);
+        bytes.extend_from_slice(&[scid; 8]);
+        bytes.extend_from_slice(&version.to_be_bytes());
+        bytes
+    };
+    for (dcid, scid, version, refuses) in [
+        (2, 1, 0x1a2a_3a4a, true),
+        (2, 1, 1, false),
+        (2, 7, 0x1a2a_3a4a, false),
+        (7, 1, 0x1a2a_3a4a, false),
+    ] {
+        let bytes = packet(dcid, scid, version);
+        let decoded = VersionNegotiation::decode(&bytes).unwrap();
+        let ours = [id(2)];
+        assert_eq!(client().is_refusal(&decoded, ours.iter()), refuses);
+        assert!(!server(9).is_refusal(&decoded, ours.iter()));
+    }
+}
+
+#[test]
+fn parameters_are_read_once_and_must_name_the_ids_that_were_seen() {
+    for (source, fits) in [(9, true), (8, false)] {
+        let (mut client, mut server) = (client(), server(source));
+        assert!(client.on_source(id(9)));
+        assert_eq!(client.read_parameters(), Ok(false), "there are none");
+        exchange(&mut client, &mut server);
+        assert_eq!(server.read_parameters(), Ok(true));
+        match client.read_parameters() {
+            Ok(first) => assert!(first && fits && client.peer().is_some()),
+            Err(error) => {
+                assert!(!fits);
+                assert_eq!(error.code, TransportErrorCode::TRANSPORT_PARAMETER_ERROR);
+                continue;
+            }
+        }
+        assert_eq!(client.read_parameters(), Ok(false));
+        assert_eq!(client.peer_ack_delay_exponent(), 3);
+    }
+}
+
+/// All CRYPTO data goes to the other side until neither has any.
+fn exchange(client: &mut Handshake, server: &mut Handshake) {
+    use crate::wire::frame::Frames;
+    use crate::wire::{Frame, SpaceId, Writer};
+
+    for turn in 0..8 {
+        let (from, to) = match turn % 2 {
+            0 => (&mut *client, &mut *server),
+            _ => (&mut *server, &mut *client),
+        };
+        from.write(|_| {});
+        for space in SpaceId::ALL {
+            let mut room = [0; 4000];
+            let mut w = Writer::new(&mut room);
+            while from.write_frame(space, &mut w).is_some() {}
+            for frame in Frames::new(w.written()) {
+                let Ok(Frame::Crypto(frame)) = frame else {
+                    panic!("{frame:?}");
+                };
+                to.on_crypto(space, frame.offset, frame.data).unwrap();
+                to.write(|_| {});
+            }
+        }
+    }
+    assert!(client.complete_now() && server.complete_now());
+    assert!(!client.complete_now() && client.is_complete());
+    assert!(!client.is_confirmed() && client.confirm() && !client.confirm());
+}
+
+#[test]
+fn what_overtakes_the_end_of_the_handshake_is_kept_until_then() {
+    let (mut client, mut server) = (client(), server(9));
+    assert!(!client.keep(&received(), &[0xc0; 100]), "a long header");
+    assert!(client.keep(&received(), &[0x40, 7]));
+    assert!(client.take_kept().is_none(), "nothing opens it");
+    exchange(&mut client, &mut server);
+    assert!(!client.keep(&received(), &[0x40, 8]));
+    assert_eq!(client.take_kept().map(|kept| kept.1), Some(vec![0x40, 7]));
+    assert!(client.take_kept().is_none());
+}
+
+#[test]
+fn without_a_session_to_resume_there_is_no_early_data() {
+    let (mut client, mut server) = (client(), server(9));
+    assert!(client.begin_early_data().is_none());
+    assert_eq!(client.settle_early_data(5), EarlyDecision::None);
+    assert!(!server.may_take_early_data());
+    assert!(server.take_early_keys().is_none());
+    assert_eq!(client.early_data(), EarlyData::None);
+}
