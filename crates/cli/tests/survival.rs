@@ -109,7 +109,7 @@ fn a_broken_get_goes_on_where_it_stopped() {
 
 /// A part is of no use once its file was written to, though size and times are what they were.
 #[test]
-fn a_source_that_changed_between_two_attempts_is_fetched_anew() {
+fn a_source_that_changed_between_two_attempts_is_fetched_whole() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
     let source = there.path().join("f");
     let first = write(&source, 3_000_000);

@@ -29,6 +29,8 @@ pub struct ClientExchange {
     stream: RequestStream<BidiStream, Bytes>,
     /// The request is whole.
     sent: bool,
+    /// The response is whole.
+    received: bool,
     link: ClientLink,
 }
 
@@ -64,6 +66,7 @@ impl ClientLink {
         Ok(ClientExchange {
             stream,
             sent: false,
+            received: false,
             link,
         })
     }
@@ -143,7 +146,9 @@ impl ClientExchange {
     /// [`LinkError`].
     pub async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
         let trailers = self.stream.recv_trailers().await;
-        trailers.map_err(|error| self.link.adapter.stream_error(error))
+        let trailers = trailers.map_err(|error| self.link.adapter.stream_error(error))?;
+        self.received = true;
+        Ok(trailers)
     }
 }
 
@@ -157,6 +162,11 @@ impl Drop for ClientExchange {
         if !self.sent {
             self.stream.stop_stream(Code::H3_REQUEST_CANCELLED);
         }
-        self.stream.stop_sending(Code::H3_REQUEST_CANCELLED);
+        // The end of the stream may come later, and carries no more data.
+        let code = match self.received {
+            true => Code::H3_NO_ERROR,
+            false => Code::H3_REQUEST_CANCELLED,
+        };
+        self.stream.stop_sending(code);
     }
 }

@@ -191,7 +191,8 @@ impl ServerExchange {
             return Ok(());
         };
         match end.await {
-            Ok(None | Some(codes::NO_ERROR)) => Ok(()),
+            // Clients also stop with QUIC's code once they have all.
+            Ok(None | Some(0 | codes::NO_ERROR)) => Ok(()),
             Ok(Some(code)) => Err(LinkError::Reset { code }),
             Err(WriteError::ConnectionLost(lost)) => {
                 match LinkError::of_connection(Some(lost), &"the connection is lost") {
