@@ -299,7 +299,6 @@ fn anything_may_come_at_any_time() {
     }
 }
 
-/// The default law as connections have it.
 fn started() -> QuickStart<AutoSender> {
     let law = AutoSender::new(Instant::ZERO, MTU, None, FallbackLaw::Cubic);
     let mut sender = QuickStart::new(None, MTU, None, AfterGrant::SlowStart, law);

@@ -4,6 +4,7 @@
 //! that name the nearest known word, print back as the shortest text that means the same, and build
 //! the controller.
 
+mod auto;
 mod common;
 mod error;
 mod knob;

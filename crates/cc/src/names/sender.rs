@@ -3,10 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::common::{
-    BETA, FALLBACK, HYSTART, INITIAL_WINDOW, PACE, START, asks_start, fallback, initial_window,
-    show_asks_start, show_fallback, show_initial_window,
-};
+use super::auto::{AUTO, AutoConfig};
+use super::common::{BETA, HYSTART, INITIAL_WINDOW, PACE, initial_window, show_initial_window};
 use super::error::ParseError;
 use super::knob::{self, Knob};
 use super::own::{OwnLaw, SENDERS};
@@ -55,57 +53,6 @@ pub(super) struct InitialConfig {
     /// Initial window in packets; RFC 9002's if `None`.
     initial_window: Option<u32>,
 }
-
-/// Options of `auto`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct AutoConfig {
-    /// Initial window in packets; RFC 9002's if `None`.
-    initial_window: Option<u32>,
-    /// The law where no router answers.
-    fallback: FallbackLaw,
-    /// Asks routers for a rate to start with.
-    asks_start: bool,
-}
-
-impl Default for AutoConfig {
-    fn default() -> Self {
-        Self {
-            initial_window: None,
-            fallback: FallbackLaw::Cubic,
-            asks_start: true,
-        }
-    }
-}
-
-pub(super) const AUTO: &[Knob<AutoConfig>] = &[
-    Knob {
-        key: "iw",
-        expects: INITIAL_WINDOW,
-        set: |config, text| {
-            config.initial_window = initial_window(text)?;
-            Some(())
-        },
-        show: |config| show_initial_window(config.initial_window),
-    },
-    Knob {
-        key: "fallback",
-        expects: FALLBACK,
-        set: |config, text| {
-            config.fallback = fallback(text)?;
-            Some(())
-        },
-        show: |config| show_fallback(config.fallback),
-    },
-    Knob {
-        key: "start",
-        expects: START,
-        set: |config, text| {
-            config.asks_start = asks_start(text)?;
-            Some(())
-        },
-        show: |config| show_asks_start(config.asks_start),
-    },
-];
 
 /// Options of CUBIC.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -285,7 +285,7 @@ fn pages_have_every_option() {
             "standard",
             keys(sender::CUBIC).chain(keys(sender::INITIAL)).collect(),
         ),
-        ("auto", keys(sender::AUTO).collect()),
+        ("auto", keys(auto::AUTO).collect()),
         (
             "granted-starts",
             keys(quick_start::CUBIQ)

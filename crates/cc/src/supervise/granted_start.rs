@@ -1,7 +1,7 @@
 //! A sender that starts with a rate which routers granted: where routers answer, the law goes on
 //! from there, and the fallback otherwise.
 
-use super::law::LawSet;
+use super::law_set::LawSet;
 use super::sender::Supervised;
 use crate::base::Instant;
 use crate::law::Limits;

@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use super::mode::Change;
 use super::path::Path;
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Limits, Lost, Sent};
@@ -206,110 +205,4 @@ pub(crate) trait ExplicitLaw: fmt::Debug + Send {
 
     /// Why it does not rule.
     fn reason(&self, path: &Path) -> FallbackReason;
-}
-
-/// The law of a frame, or several of which one has the path.
-pub(crate) trait LawSet: fmt::Debug + Send {
-    /// The law that has the path.
-    fn law(&self) -> &dyn ExplicitLaw;
-
-    /// The same, to change it.
-    fn law_mut(&mut self) -> &mut dyn ExplicitLaw;
-
-    /// A packet was sent.
-    fn on_sent(&mut self, sent: &Sent) {
-        let _ = sent;
-    }
-
-    /// Feedback came.
-    fn on_feedback(&mut self, now: Instant, path: &mut Path, feedback: &Feedback, acked: &Acked);
-
-    /// Packets were acknowledged.
-    fn on_ack(&mut self, now: Instant) {
-        let _ = now;
-    }
-
-    /// Packets were lost.
-    fn on_loss(&mut self, now: Instant, lost: &Lost) {
-        let _ = (now, lost);
-    }
-
-    /// A granted start begins, which routers steer.
-    fn on_start(&mut self, now: Instant, path: &Path) {
-        let _ = (now, path);
-    }
-
-    /// The request in the next packet.
-    fn request(&self, path: &Path) -> Request {
-        self.law().request(path)
-    }
-
-    /// The request rides on each n-th packet, where `round` packets are sent per round trip.
-    fn signal_every(&self, path: &Path, round: u64) -> u32 {
-        self.law().signal_every(path, round)
-    }
-}
-
-impl<L: ExplicitLaw> LawSet for L {
-    #[inline]
-    fn law(&self) -> &dyn ExplicitLaw {
-        self
-    }
-
-    #[inline]
-    fn law_mut(&mut self) -> &mut dyn ExplicitLaw {
-        self
-    }
-
-    fn on_feedback(&mut self, now: Instant, path: &mut Path, feedback: &Feedback, acked: &Acked) {
-        feed(self, now, path, feedback, acked);
-    }
-}
-
-/// Feedback for `law`: it says whether routers answer, and then steers.
-pub(crate) fn feed(
-    law: &mut dyn ExplicitLaw,
-    now: Instant,
-    path: &mut Path,
-    feedback: &Feedback,
-    acked: &Acked,
-) {
-    let Some(answers) = law.answers(feedback) else {
-        return;
-    };
-    path.note_feedback();
-    if law.samples_first() {
-        // The packets that bring this show how long the path is now.
-        path.on_rtt(now, acked.rtt);
-    }
-    if acked.srtt > Duration::ZERO {
-        path.set_srtt(acked.srtt);
-    }
-    let change = path.mode.on_codes(now, path.rtt(), &answers);
-    obey(law, now, path, change);
-    law.on_feedback(now, path, feedback, acked);
-}
-
-/// Whether routers answer has changed as `change` says.
-pub(super) fn obey(law: &mut dyn ExplicitLaw, now: Instant, path: &mut Path, change: Change) {
-    match change {
-        Change::Stays => {}
-        Change::ToRouters => {
-            path.hidden.restart(now);
-            law.begin(now, path.fallback.window());
-        }
-        Change::ToFallback => {
-            let srtt = path.rtt();
-            let least = path.min_rtt.unwrap_or(srtt);
-            // CUBIC may have the window already.
-            if path.hidden.rules() || law.yields() {
-                path.fallback.enter_model(now, least, srtt);
-            } else {
-                let window = law.steered(path);
-                path.fallback.take_over(now, window, least, srtt);
-            }
-            law.end(now, End::NoAnswer);
-            path.hidden.restart(now);
-        }
-    }
 }

@@ -8,17 +8,18 @@
 mod fallback;
 mod granted_start;
 mod law;
+mod law_set;
 mod mode;
 mod path;
 mod recent_rtt;
 mod retransmission;
 mod sender;
+mod takeover;
 
-use fallback::Fallback;
 pub use fallback::FallbackLaw;
-pub(crate) use law::{End, ExplicitLaw, LawSet, Search, feed};
-use mode::ModeSelector;
+pub(crate) use law::{End, ExplicitLaw, Search};
+pub(crate) use law_set::LawSet;
 pub(crate) use path::{Path, TYPICAL_RTT};
-use recent_rtt::RecentRtt;
 pub(crate) use retransmission::RetransmissionTimeout;
 pub(crate) use sender::Supervised;
+pub(crate) use takeover::feed;

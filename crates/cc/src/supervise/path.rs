@@ -1,6 +1,8 @@
 //! The state of a path that does not depend on the routers' protocol.
 
-use super::{Fallback, FallbackLaw, ModeSelector, RecentRtt};
+use super::fallback::{Fallback, FallbackLaw};
+use super::mode::ModeSelector;
+use super::recent_rtt::RecentRtt;
 use crate::base::{Duration, Instant};
 use crate::bottleneck::{HiddenHop, Step};
 use crate::law::{Acked, Limits, PacketState, Sent};

@@ -1,7 +1,8 @@
 //! The frame of every law that follows routers: whose window counts, and what each law is fed.
 
-use super::law::{End, ExplicitLaw, LawSet, obey};
+use super::law_set::LawSet;
 use super::path::Path;
+use super::takeover::{follow, obey};
 use crate::base::arith::rate;
 use crate::base::{Duration, Instant};
 use crate::bottleneck::Finding;
@@ -29,18 +30,6 @@ impl<L: LawSet> Supervised<L> {
     #[inline]
     pub(super) fn explicit(&self) -> bool {
         self.laws.law().rules(&self.path)
-    }
-}
-
-fn follow(law: &mut dyn ExplicitLaw, now: Instant, path: &mut Path, finding: Finding) {
-    match finding {
-        Finding::Clear => {}
-        Finding::Appeared(begin) => {
-            law.end(now, End::HiddenHop(begin.window));
-            path.fallback
-                .take_over_below(now, begin.window, begin.proven);
-        }
-        Finding::Gone => law.begin(now, path.fallback.window()),
     }
 }
 

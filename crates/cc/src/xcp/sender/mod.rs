@@ -143,18 +143,6 @@ impl XcpLaw {
         self.steering.keep_until(until);
     }
 
-    /// A small window with room for the packet that it holds a part of, and for two at least:
-    /// pacing keeps the rate. Otherwise a window of 1.9 packets sends one, whose acknowledgement
-    /// waits for a second.
-    #[inline]
-    fn with_room_for_parts(own: u64, mtu: u64) -> u64 {
-        if own < FEW_PACKETS * mtu {
-            (own + mtu - 1).max(2 * mtu)
-        } else {
-            own
-        }
-    }
-
     fn initial(&self, path: &Path) -> u64 {
         window::initial(path.mtu, self.params.initial_window)
     }
@@ -197,13 +185,16 @@ impl ExplicitLaw for XcpLaw {
         }
     }
 
+    /// A small window has room for the packet that it holds a part of, and for two at least: pacing
+    /// keeps the rate. Otherwise a window of 1.9 packets sends one, whose acknowledgement waits for
+    /// a second.
     #[inline]
     fn sendable(&self, path: &Path) -> u64 {
         let own = self.steered(path);
-        if self.params.naive {
+        if self.params.naive || own >= FEW_PACKETS * path.mtu {
             own
         } else {
-            Self::with_room_for_parts(own, path.mtu)
+            (own + path.mtu - 1).max(2 * path.mtu)
         }
     }
 
