@@ -79,7 +79,7 @@ fn a_get_goes_on_after_its_server_was_killed() {
     }
     drop(server);
     let server = serve(&there, &address);
-    failed(&client.finish(), "what arrived is kept");
+    failed(&client.finish(), "bytes that arrived are kept");
     let left = unfinished_bytes(here.path());
     let said = json(&get(&server, "large", &here));
     assert_eq!(said["files"][0]["resumed_bytes"], left - 1);
