@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_is_told_once_and_stays_one() {
+    async fn a_failure_stays_one() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let mut sink = Sink::new(Writer::new(Arc::new(full)));
         let mut failed = 0;

@@ -91,7 +91,7 @@ async fn send_content(
 ) -> Result<Option<Sha256Digest>, Broken> {
     let whole = plan.is_whole(stat.size);
     let bytes = plan.pieces.iter().map(Piece::length).sum();
-    exchange.hint(urgency, bytes);
+    exchange.link.hint(urgency, bytes);
     let mut hasher = (plan.trailer && whole).then(Sha256::new);
     if plan.head.status().is_success() {
         exchange.begin(&mut plan.head);

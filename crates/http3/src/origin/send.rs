@@ -35,17 +35,18 @@ pub(super) enum Broken {
 
 /// A request and its response, each step of which has a limit of time.
 pub(super) struct Exchange {
-    link: ServerExchange,
-    request: Request<()>,
+    pub(super) link: ServerExchange,
+    pub(super) request: Request<()>,
     steward: Arc<dyn Steward>,
     stall: Duration,
     /// The place of the request among all, until its response is handed to the transport.
-    place: Option<OwnedSemaphorePermit>,
-    status: u16,
+    pub(super) place: Option<OwnedSemaphorePermit>,
+    /// The status of the response; 0 before it.
+    pub(super) status: u16,
     /// Bytes of content that were sent, or stored.
-    bytes: u64,
+    pub(super) bytes: u64,
     /// Why it is refused.
-    refusal: String,
+    pub(super) refusal: String,
     /// The request's content is read.
     read: bool,
 }
@@ -79,27 +80,6 @@ impl Exchange {
         }
     }
 
-    pub(super) const fn request(&self) -> &Request<()> {
-        &self.request
-    }
-
-    pub(super) fn hold(&mut self, place: OwnedSemaphorePermit) {
-        self.place = Some(place);
-    }
-
-    pub(super) const fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// A PUT stored this number of bytes.
-    pub(super) const fn has_stored(&mut self, bytes: u64) {
-        self.bytes = bytes;
-    }
-
-    pub(super) fn refusal(&self) -> &str {
-        &self.refusal
-    }
-
     /// Adds the steward's fields to the head of a response with a file's content.
     pub(super) fn begin(&self, head: &mut Response<()>) {
         head.headers_mut().extend(self.steward.begin(&self.request));
@@ -112,25 +92,9 @@ impl Exchange {
         self.finish(trailers).await
     }
 
-    /// Waits until the client has all of a finished response. Meanwhile another request has the
-    /// place of this one.
-    pub(super) async fn acknowledged(&mut self) -> Result<(), LinkError> {
-        self.link.acknowledged().await
-    }
-
-    /// The status of the response; 0 before it.
-    pub(super) const fn status(&self) -> u16 {
-        self.status
-    }
-
     /// The response has no content.
     pub(super) fn is_head_only(&self) -> bool {
         self.request.method() == Method::HEAD
-    }
-
-    /// Tells the transport how urgent the response is, and how long.
-    pub(super) fn hint(&self, urgency: u8, bytes: u64) {
-        self.link.hint(urgency, bytes);
     }
 
     /// The next bytes of the request's content; `None` at its end.

@@ -106,9 +106,10 @@ async fn respond_to(shared: Arc<Shared>, steward: Arc<dyn Steward>, incoming: In
         Err(error) => explain(error, &mut exchange).await,
         ended => ended,
     };
-    let status = exchange.status();
-    if end.is_ok() && status < 300 && exchange.request().method() == http::Method::GET {
-        end = exchange.acknowledged().await.map_err(Broken::from);
+    let status = exchange.status;
+    if end.is_ok() && status < 300 && exchange.request.method() == http::Method::GET {
+        // Meanwhile another request has the place of this one.
+        end = exchange.link.acknowledged().await.map_err(Broken::from);
     }
     ended(&shared, &end);
     if status >= 400 {
@@ -117,16 +118,16 @@ async fn respond_to(shared: Arc<Shared>, steward: Arc<dyn Steward>, incoming: In
     let failure = end.err().map(|error| error.to_string());
     let status_text = StatusCode::from_u16(status).ok();
     let phrase = status_text.and_then(|status| status.canonical_reason());
-    let end = match (&failure, exchange.refusal()) {
+    let end = match (&failure, exchange.refusal.as_str()) {
         (Some(failure), _) => End::BrokenOff(failure),
         (None, "") if status >= 400 => End::Refused(phrase.unwrap_or_default()),
         (None, "") => End::Done,
         (None, refusal) => End::Refused(refusal),
     };
     steward.ended(&Record {
-        request: exchange.request(),
+        request: &exchange.request,
         status,
-        bytes: exchange.bytes(),
+        bytes: exchange.bytes,
         end,
     });
 }
@@ -144,7 +145,7 @@ fn ended(shared: &Shared, end: &Result<(), Broken>) {
 }
 
 async fn respond(shared: &Arc<Shared>, exchange: &mut Exchange) -> Result<(), Broken> {
-    let ask = match Ask::read(exchange.request(), &shared.rules) {
+    let ask = match Ask::read(&exchange.request, &shared.rules) {
         Ok(ask) => ask,
         Err(reply) => return Ok(exchange.reply(&reply, now()).await?),
     };
@@ -154,7 +155,7 @@ async fn respond(shared: &Arc<Shared>, exchange: &mut Exchange) -> Result<(), Br
         let reply = problem(StatusCode::SERVICE_UNAVAILABLE, detail).with(RETRY_AFTER, "5");
         return Ok(exchange.reply(&reply, now()).await?);
     };
-    exchange.hold(place);
+    exchange.place = Some(place);
     match ask.method {
         Method::Get | Method::Head => read(shared, exchange, &ask).await,
         Method::Put => write(shared, exchange, ask).await,
@@ -165,7 +166,7 @@ async fn respond(shared: &Arc<Shared>, exchange: &mut Exchange) -> Result<(), Br
 async fn explain(error: Broken, exchange: &mut Exchange) -> Result<(), Broken> {
     let (status, detail) = match &error {
         Broken::Link(_) => return Err(error),
-        _ if exchange.status() >= 200 => return Err(error),
+        _ if exchange.status >= 200 => return Err(error),
         Broken::Changed => (
             StatusCode::SERVICE_UNAVAILABLE,
             "another program writes to the file; try again when it is done".to_owned(),

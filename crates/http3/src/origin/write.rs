@@ -120,7 +120,7 @@ async fn store(shared: &Arc<Shared>, exchange: &mut Exchange, ask: Ask) -> Resul
     check_digest(&ask, trailers.as_ref(), &digest)?;
     let shared = Arc::clone(shared);
     let stored = blocking(move || commit(&shared, &ask, &directory, draft, &digest)).await??;
-    exchange.has_stored(bytes);
+    exchange.bytes = bytes;
     Ok(stored)
 }
 
