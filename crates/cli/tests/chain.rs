@@ -9,8 +9,9 @@ mod offered;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use offered::Offered;
+use offered::{Offered, unfinished_bytes};
 use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
 use pathmark_testbed::undisturbed;
 use serde_json::Value;
@@ -58,6 +59,11 @@ fn pathmark(arguments: &[&str]) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     command
+}
+
+#[expect(clippy::disallowed_methods, reason = "a path in real time")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// `serve` on the sender, `get` on the receiver; `meanwhile` happens once data flows.
@@ -108,10 +114,11 @@ fn a_transfer_outlives_its_router() {
     fetch(chain, |chain, here| {
         // Once a tenth has arrived, the second router crashes, with whatever it holds, and comes
         // back.
-        let part = here.join(".file.part");
-        let arrived = || std::fs::metadata(&part).map_or(0, |part| part.len());
+        let arrived = || unfinished_bytes(here);
         let whole = megabytes() as u64 * 1_000_000;
+        let begun = now();
         while arrived() < whole / 10 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing arrives");
             std::thread::yield_now();
         }
         chain.kill(1).unwrap();

@@ -22,7 +22,9 @@ pub const TEMPORARY_SUFFIX: &[u8] = b".part";
 /// lists, serves nor stores them.
 #[must_use]
 pub fn is_reserved(name: &[u8]) -> bool {
-    name.starts_with(RESERVED_PREFIX)
+    // Some file systems fold case.
+    let prefix = name.get(..RESERVED_PREFIX.len());
+    prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(RESERVED_PREFIX))
 }
 
 /// A time stamp, relative to the Unix epoch.

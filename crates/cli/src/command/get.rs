@@ -218,6 +218,9 @@ async fn fetch(
                         error: None,
                     };
                     latest.borrow_mut().note(seconds, &fetched);
+                    if !fetched.verified {
+                        latest.borrow_mut().unverified.push(figures.name.clone());
+                    }
                     figures
                 }
                 Err(error) => {
@@ -242,6 +245,11 @@ async fn fetch(
     transfer.bytes_down = latest.bytes;
     if let Some(used) = latest.algorithm {
         note_law(&mut transfer, asked.as_deref(), used);
+    }
+    for name in latest.unverified {
+        let warning =
+            format!("{name}: the server announced no SHA-256, so only the length was checked");
+        transfer.warnings.push(warning);
     }
     // The time that the disk takes to store and to read back the file does not count.
     let seconds = if stop.is_stopped() {
@@ -270,6 +278,8 @@ struct Latest {
     /// … and what its sender reported.
     sender: SenderReport,
     algorithm: Option<String>,
+    /// Names of files of which the server announced no SHA-256.
+    unverified: Vec<String>,
 }
 
 impl Latest {

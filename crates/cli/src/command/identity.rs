@@ -60,7 +60,8 @@ impl Identity {
         let path = key_path(directory).map_err(Failure::usage)?;
         let pem = match path.as_deref().map(|path| (path, read_or_make(path))) {
             Some((_, Ok(pem))) => pem,
-            Some((path, Err(error))) if is_closed(&error) => {
+            // A key that is there and cannot be read is no reason for another one.
+            Some((path, Err(error))) if is_closed(&error) && path.symlink_metadata().is_err() => {
                 output::note!(
                     "pathmark: cannot keep the server's key as {}: {error}; after a restart \
                      clients have to learn a new one",
@@ -147,6 +148,9 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     let refuse = |why: &str| Err(io::Error::new(ErrorKind::InvalidData, why));
     if !metadata.is_file() {
         return refuse("it is no plain file");
+    }
+    if metadata.uid() != nix::unistd::geteuid().as_raw() {
+        return refuse("it belongs to another user");
     }
     if metadata.mode() & 0o077 != 0 {
         return refuse("other users may use the server's key; set its mode to 600");

@@ -48,7 +48,7 @@ pub(super) const PERF: Codes = Codes {
     interrupted: 1,
 };
 
-/// What a command learns of SIGINT (Ctrl-C) and SIGTERM.
+/// What a command learns of SIGINT (Ctrl-C), SIGTERM and SIGHUP.
 #[derive(Clone, Debug)]
 pub(super) struct Stop(watch::Receiver<bool>);
 
@@ -125,7 +125,10 @@ pub(super) async fn leave(connection: &Connection, stop: &Stop, codes: Codes) {
 
 /// Runs the future of a command that serves, until [`stopped`]: it sees to that itself.
 pub(super) fn run_server(command: impl Future<Output = Outcome>) -> Outcome {
-    runtime()?.block_on(command)
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(command);
+    runtime.shutdown_background();
+    outcome
 }
 
 fn runtime() -> anyhow::Result<Runtime> {
@@ -142,8 +145,8 @@ fn runtime() -> anyhow::Result<Runtime> {
     Ok(runtime)
 }
 
-/// Ready when SIGINT (Ctrl-C) or SIGTERM comes. Handlers of both are installed by the call, not by
-/// the first poll: a command's own first poll may do much of its work.
+/// Ready when SIGINT (Ctrl-C), SIGTERM or SIGHUP comes. Handlers of all are installed by the call,
+/// not by the first poll: a command's own first poll may do much of its work.
 fn stopped() -> impl Future<Output = ()> {
     let wait = |kind| {
         let signals = signal(kind);
@@ -156,22 +159,26 @@ fn stopped() -> impl Future<Output = ()> {
         }
     };
     let (interrupt, terminate) = (wait(SignalKind::interrupt()), wait(SignalKind::terminate()));
+    // The terminal has gone away.
+    let hangup = wait(SignalKind::hangup());
     async move {
         tokio::select! {
             () = interrupt => {}
             () = terminate => {}
+            () = hangup => {}
         }
     }
 }
 
-/// Serves until SIGINT or SIGTERM, then closes all connections, and waits for `serving`, which ends
-/// with the endpoint.
+/// Serves until SIGINT, SIGTERM or SIGHUP, then closes all connections, and waits some seconds for
+/// `serving`, which ends with the endpoint.
 pub(super) async fn serve(endpoint: &Endpoint, codes: Codes, serving: impl Future<Output = ()>) {
     let stopped = stopped();
     let tell = async {
         stopped.await;
         endpoint.close(codes.done, b"the server was stopped");
-        std::future::pending::<()>().await;
+        // A disk that syncs, or a file that is hashed, is not waited for any longer.
+        tokio::time::sleep(FAREWELL).await;
     };
     tokio::select! {
         () = serving => {}

@@ -141,6 +141,12 @@ fn believe(chain: &[Vec<u8>], server: &str, host: &str, trust_new: bool) -> anyh
     let hosts = KnownHosts::open();
     let known = match &hosts {
         Ok(hosts) => hosts.pin(server)?.map(|known| (known, hosts.path())),
+        // Keys that were kept must not be passed over.
+        Err(error) if KnownHosts::exists() => {
+            return Err(anyhow!(
+                "the keys of known servers cannot be used: {error:#}"
+            ));
+        }
         Err(_) => None,
     };
     match known {
@@ -172,7 +178,14 @@ fn believe(chain: &[Vec<u8>], server: &str, host: &str, trust_new: bool) -> anyh
             "pathmark: {} has the key {pin} of {server} now",
             path.display()
         ),
-        Err(error) => output::note!("pathmark: the key of {server} is not kept: {error:#}"),
+        Err(error) => {
+            // Another run may have met another key.
+            let now = KnownHosts::open().and_then(|hosts| hosts.pin(server));
+            if now.is_ok_and(|now| now.is_some_and(|known| known != pin)) {
+                return Err(error.context(format!("the key of {server} is not the one kept")));
+            }
+            output::note!("pathmark: the key of {server} is not kept: {error:#}");
+        }
     }
     Ok(())
 }

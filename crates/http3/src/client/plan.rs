@@ -72,13 +72,17 @@ fn take_rest(headers: &HeaderMap, part: &Part) -> Step {
     if ranges.next().is_some() || span.first != part.bytes {
         return Step::Broken("it is another part than the one that was requested");
     }
-    // If-Range promises the same version; a server that breaks the promise gives itself away.
-    let tag = tag(headers);
-    if tag.is_some_and(|tag| !tag.matches_strongly(&part.tag)) {
+    // If-Range promises the same version, and a part names it (RFC 9110 section 15.3.7).
+    if !tag(headers).is_some_and(|tag| tag.matches_strongly(&part.tag)) {
         return Step::Again;
     }
-    if size.is_some_and(|size| span.end() != size) {
-        return Step::Broken("it is not all that follows the part on disk");
+    match size {
+        Some(size) if span.end() != size => {
+            return Step::Broken("it is not all that follows the part on disk");
+        }
+        // Neither a size nor a digest would show an end that is missing.
+        None if !matches!(digest_in(headers), Ok(Some(_))) => return Step::Again,
+        Some(_) | None => {}
     }
     match content_length(headers) {
         Err(why) => Step::Broken(why),
@@ -193,12 +197,12 @@ mod tests {
             digest: None,
         };
         assert_eq!(step, Step::Take(expected));
+        let of = |fields: &[(&'static str, &str)]| {
+            let fields = headers(fields);
+            decide(StatusCode::PARTIAL_CONTENT, &fields, Some(&part(10)))
+        };
         let broken = |fields: &[(&'static str, &str)]| {
-            let step = decide(
-                StatusCode::PARTIAL_CONTENT,
-                &headers(fields),
-                Some(&part(10)),
-            );
+            let step = of(&[fields, &rest[1..]].concat());
             matches!(step, Step::Broken(_))
         };
         assert!(broken(&[]));
@@ -214,13 +218,16 @@ mod tests {
             ("content-encoding", "gzip")
         ]));
         assert!(broken(&[rest[0], rest[0]]));
-        let other = [rest[0], ("etag", "\"v2\"")];
-        let step = decide(
-            StatusCode::PARTIAL_CONTENT,
-            &headers(&other),
-            Some(&part(10)),
-        );
-        assert_eq!(step, Step::Again);
+        for tag in ["\"v2\"", "W/\"v1\"", "v1"] {
+            assert_eq!(of(&[rest[0], ("etag", tag)]), Step::Again, "{tag}");
+        }
+        assert_eq!(of(&rest[..1]), Step::Again, "it does not name its version");
+        // Nothing would show an end that is missing.
+        let open = ("content-range", "bytes 10-50/*");
+        assert_eq!(of(&[open, rest[1]]), Step::Again);
+        let digest = format!("sha-256=:{}=:", "A".repeat(43));
+        let digest = ("repr-digest", digest.as_str());
+        assert!(matches!(of(&[open, rest[1], digest]), Step::Take(_)));
         let step = decide(StatusCode::PARTIAL_CONTENT, &headers(&rest), None);
         assert!(matches!(step, Step::Broken(_)));
     }

@@ -84,7 +84,7 @@ impl Client {
         limits: ClientLimits,
     ) -> Result<Self, LinkError> {
         Ok(Self {
-            link: ClientLink::new(connection, limits.head_bytes).await?,
+            link: within(limits.stall, ClientLink::new(connection, limits.head_bytes)).await?,
             authority: authority.to_owned(),
             limits,
         })
@@ -160,13 +160,17 @@ impl Exchange {
     /// The refusal whose head `response` is.
     pub(super) async fn refusal(&mut self, response: &Response<()>) -> Refusal {
         let mut content = Vec::new();
-        // A refusal that breaks off is a refusal.
-        while let Ok(Some(data)) = self.data().await {
-            content.extend_from_slice(&data);
-            if content.len() > MAX_PROBLEM {
-                break;
+        let limit = self.limits.stall;
+        let reading = async {
+            while let Ok(Some(data)) = self.data().await {
+                content.extend_from_slice(&data);
+                if content.len() > MAX_PROBLEM {
+                    break;
+                }
             }
-        }
+        };
+        // A refusal that breaks off, or comes byte by byte, is a refusal.
+        let _ = tokio::time::timeout(limit, reading).await;
         refusal(response.status(), response.headers(), &content)
     }
 }

@@ -19,7 +19,11 @@ pub(super) enum Bare {
     Other,
 }
 
-/// The members of a dictionary in their order, the last of each key; `None` outside the grammar.
+/// Members of a dictionary at most: what RFC 9651 section 3.2 asks parsers to take.
+const MAX_MEMBERS: usize = 1024;
+
+/// The members of a dictionary in their order, the last of each key; `None` outside the grammar, or
+/// with more than 1024 members.
 pub(super) fn dictionary(input: &[u8]) -> Option<Vec<(String, Bare)>> {
     let mut members: Vec<(String, Bare)> = Vec::new();
     let mut rest = Input(skip(input, b" "));
@@ -31,6 +35,9 @@ pub(super) fn dictionary(input: &[u8]) -> Option<Vec<(String, Bare)>> {
         };
         rest.parameters()?;
         members.retain(|(known, _)| *known != key);
+        if members.len() == MAX_MEMBERS {
+            return None;
+        }
         members.push((key, value));
         rest.0 = skip(rest.0, b" \t");
         if rest.0.is_empty() {
@@ -184,6 +191,16 @@ impl<'a> Input<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_are_bounded() {
+        let keys = |n: usize| {
+            let keys: Vec<String> = (0..n).map(|key| format!("k{key}")).collect();
+            dictionary(keys.join(",").as_bytes()).map(|members| members.len())
+        };
+        assert_eq!(keys(MAX_MEMBERS), Some(MAX_MEMBERS));
+        assert_eq!(keys(MAX_MEMBERS + 1), None);
+    }
 
     #[test]
     fn members_of_every_type_are_read() {

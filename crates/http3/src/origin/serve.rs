@@ -68,7 +68,10 @@ impl Origin {
         let limits = &self.0.limits;
         let most = limits.requests.max(1);
         connection.set_max_concurrent_bi_streams(most);
-        let mut link = ServerLink::new(connection, limits.head_bytes).await?;
+        // A client that grants no stream for the settings gets no more time than one that stalls.
+        let begun = ServerLink::new(connection, limits.head_bytes);
+        let begun = tokio::time::timeout(limits.stall, begun).await;
+        let mut link = begun.unwrap_or(Err(LinkError::TimedOut))?;
         let mut requests = JoinSet::new();
         loop {
             // A client that resets a request opens the next one before this side has ended it.

@@ -51,6 +51,7 @@ impl From<RootError> for Fault {
                               another name";
                 problem(StatusCode::CONFLICT, detail)
             }
+            RootError::Storage(error) => return Self::from(error),
             error => refusal(&error),
         };
         reply.into()

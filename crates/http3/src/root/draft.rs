@@ -49,6 +49,13 @@ pub enum KeepError {
     Storage(#[from] io::Error),
 }
 
+/// True where a temporary name cannot be opened, and the next one may be.
+fn is_taken(error: &io::Error) -> bool {
+    let taken = [Errno::ACCESS, Errno::PERM, Errno::LOOP, Errno::ISDIR];
+    error.kind() == ErrorKind::InvalidInput
+        || Errno::from_io_error(error).is_some_and(|errno| taken.contains(&errno))
+}
+
 /// A file under a temporary name that this value owns.
 #[derive(Debug)]
 pub struct Draft {
@@ -75,18 +82,27 @@ impl Draft {
     /// # Errors
     /// Those of creating it.
     pub fn fresh(directory: &Arc<OwnedFd>) -> io::Result<Self> {
+        let mut refused = None;
         for number in 0..MAX_AT_ONCE {
             let number = number.to_string();
             let name = [RESERVED_PREFIX, number.as_bytes(), TEMPORARY_SUFFIX].concat();
-            if let Some(draft) = Self::claim(directory, name, false)? {
-                // A process that was killed may have left bytes.
-                draft.file.set_len(0)?;
-                return Ok(draft);
+            match Self::claim(directory, name, false) {
+                Ok(Some(draft)) => {
+                    // A process that was killed may have left bytes.
+                    draft.file.set_len(0)?;
+                    return Ok(draft);
+                }
+                Ok(None) => {}
+                // The name is another user's, or no file's.
+                Err(error) if is_taken(&error) => refused = Some(error),
+                Err(error) => return Err(error),
             }
         }
-        Err(io::Error::other(
-            "the directory has 1000 unfinished files; try again when some are finished",
-        ))
+        Err(refused.unwrap_or_else(|| {
+            io::Error::other(
+                "the directory has 1000 unfinished files; try again when some are finished",
+            )
+        }))
     }
 
     /// The file of this temporary name with what it has, to go on with; `None` while another
@@ -186,6 +202,14 @@ impl Draft {
             error => KeepError::Storage(error.into()),
         };
         if existing == Existing::Replace {
+            // The new file is for the same users as the one that it replaces.
+            let before = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            if let Ok(before) = before.map(|before| (stat_of(&before).kind, before.st_mode))
+                && before.0 == Kind::File
+            {
+                let mode = Mode::from_raw_mode(before.1) & Mode::from_raw_mode(0o777);
+                rustix::fs::fchmod(&*self.file, mode).map_err(failed)?;
+            }
             return renameat(directory, from, directory, name).map_err(failed);
         }
         match renameat_with(directory, from, directory, name, RenameFlags::NOREPLACE) {
@@ -323,12 +347,28 @@ mod tests {
     }
 
     #[test]
-    fn a_link_under_a_temporary_name_is_not_followed() {
+    fn a_link_under_a_temporary_name_is_passed_over() {
         let path = tempfile::tempdir().unwrap();
         fs::write(path.path().join("victim"), "safe").unwrap();
         std::os::unix::fs::symlink("victim", path.path().join(".pathmark-0.part")).unwrap();
         let directory = Arc::new(open_directory(path.path()).unwrap());
-        assert!(Draft::fresh(&directory).is_err());
+        fs::create_dir(path.path().join(".pathmark-1.part")).unwrap();
+        let draft = Draft::fresh(&directory).unwrap();
+        assert_eq!(draft.temporary, b".pathmark-2.part");
         assert_eq!(fs::read(path.path().join("victim")).unwrap(), b"safe");
+    }
+
+    #[test]
+    fn a_file_is_for_the_users_of_the_one_that_it_replaces() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = tempfile::tempdir().unwrap();
+        let directory = Arc::new(open_directory(path.path()).unwrap());
+        let name = path.path().join("name");
+        fs::write(&name, "secret").unwrap();
+        fs::set_permissions(&name, fs::Permissions::from_mode(0o600)).unwrap();
+        let (draft, hash) = written(&directory, b"new");
+        let _ = draft.keep(b"name", &hash, Existing::Replace).unwrap();
+        let mode = fs::metadata(&name).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 }

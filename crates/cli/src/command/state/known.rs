@@ -30,6 +30,11 @@ impl KnownHosts {
         Self::of(&home)
     }
 
+    /// True if this user has a file of that name, of use or not.
+    pub(in super::super) fn exists() -> bool {
+        home().is_some_and(|home| fs::symlink_metadata(home.join("pathmark/known_hosts")).is_ok())
+    }
+
     fn of(home: &Path) -> anyhow::Result<Self> {
         let mut warnings = Vec::new();
         let state = State::open(home, geteuid().as_raw(), &mut warnings);
@@ -60,7 +65,9 @@ impl KnownHosts {
     /// If the file or its line has something else.
     pub(in super::super) fn pin(&self, server: &str) -> anyhow::Result<Option<Pin>> {
         let text = self.read()?;
-        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let mut lines = text
+            .lines()
+            .filter_map(|line| line.trim().split_once([' ', '\t']));
         let Some((_, pin)) = lines.find(|(known, _)| known.eq_ignore_ascii_case(server)) else {
             return Ok(None);
         };
@@ -114,6 +121,9 @@ mod tests {
         fs::write(hosts.path(), &text).unwrap();
         assert_eq!(hosts.pin("A:1").unwrap(), Some(one));
         assert_eq!(hosts.pin("a:11").unwrap(), None);
+        fs::write(hosts.path(), format!("{text}\n  c:3\t{two}\n")).unwrap();
+        assert_eq!(hosts.pin("c:3").unwrap(), Some(two), "blanks of an editor");
+        fs::write(hosts.path(), &text).unwrap();
         hosts.keep("[::1]:2", two).unwrap();
         assert_eq!(hosts.pin("[::1]:2").unwrap(), Some(two));
         assert!(fs::read_to_string(hosts.path()).unwrap().starts_with(&text));
