@@ -145,7 +145,9 @@ fn quinn_server(identity: &Identity, body: Vec<u8>) -> SocketAddr {
                     ),
                 };
                 stream.send_response(head.body(()).unwrap()).await.unwrap();
-                if std::mem::take(&mut first) {
+                if request.method() == "HEAD" {
+                    stream.finish().await.unwrap();
+                } else if std::mem::take(&mut first) {
                     stream
                         .send_data(part.slice(..part.len() / 2))
                         .await

@@ -159,7 +159,7 @@ fn keys_that_do_not_fit_together() {
         ),
         (
             "queue = { limit = \"1bdp\" }",
-            "add rtt = \"100ms\"",
+            "also set rtt = \"100ms\"",
             "needs the link's rate",
         ),
         (

@@ -92,7 +92,7 @@ fn built_in_scenarios_are_right_and_unknown_names_are_refused() {
         assert_eq!(scenario.id(), known.name);
         // A note explains the results to their readers.
         let note = scenario.note.as_deref().unwrap_or("");
-        assert!(note.len() > 80, "{}: {note}", known.name);
+        assert!(note.len() > 20, "{}: {note}", known.name);
     }
     let error = Scenario::load("five-file").unwrap_err().to_string();
     assert!(error.contains("did you mean `five-files`"), "{error}");
