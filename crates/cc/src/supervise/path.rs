@@ -30,7 +30,7 @@ pub(crate) struct Path {
     pub(crate) min_rtt: Option<Duration>,
     /// Largest packet number sent.
     pub(crate) last_sent: u64,
-    /// The latest bounds besides the window.
+    /// The latest bounds of the sender other than the window.
     pub(crate) limits: Limits,
     /// Feedback came with the acknowledgement that is being processed.
     pub(super) fed: bool,

@@ -54,8 +54,8 @@ impl Identity {
         Self::from_pem(pem.as_bytes(), pem.as_bytes(), alpn)
     }
 
-    /// The one that is kept next to `directory`, which is made there first if need be. Where none
-    /// can be kept, a new one serves this run, and stderr says so.
+    /// The key kept next to `directory`; the first run makes it. Where no file can be made, the run
+    /// has a key of its own, and prints a note on stderr.
     pub(super) fn kept(directory: &Path, alpn: &[u8]) -> Result<Self, Failure> {
         let path = key_path(directory).map_err(Failure::usage)?;
         let pem = match path.as_deref().map(|path| (path, read_or_make(path))) {

@@ -25,7 +25,7 @@ use crate::wire::LinkError;
 pub struct Get {
     /// What becomes of a file that has the target's name.
     pub existing: Existing,
-    /// Fields that the request has besides.
+    /// Further fields of the request.
     pub headers: HeaderMap,
 }
 
@@ -70,8 +70,8 @@ impl Client {
         self.get_with(path, target, how, |_| ()).await
     }
 
-    /// Fetches the file at `path` to `target`. What an earlier attempt left of the same version is
-    /// not fetched again.
+    /// Fetches the file at `path` to `target`. The part that an earlier attempt left of the same
+    /// version is kept, and the request is for the rest.
     ///
     /// # Errors
     /// [`GetError`].

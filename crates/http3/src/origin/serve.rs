@@ -68,7 +68,7 @@ impl Origin {
         let limits = &self.0.limits;
         let most = limits.requests.max(1);
         connection.set_max_concurrent_bi_streams(most);
-        // A client that grants no stream for the settings gets no more time than one that stalls.
+        // The settings need a stream that the client grants: the limit of a stall bounds the wait.
         let begun = ServerLink::new(connection, limits.head_bytes);
         let begun = tokio::time::timeout(limits.stall, begun).await;
         let mut link = begun.unwrap_or(Err(LinkError::TimedOut))?;

@@ -92,8 +92,8 @@ impl ClientExchange {
         sent.map_err(|error| self.link.adapter.stream_error(error))
     }
 
-    /// Ends the request. A server that needs no more of it stops the stream without an error, which
-    /// is none here either: its response counts (RFC 9114 section 4.1).
+    /// Ends the request. A server may stop the stream with H3_NO_ERROR before it has read the whole
+    /// request; its response counts (RFC 9114 section 4.1).
     ///
     /// # Errors
     /// [`LinkError`].
@@ -162,7 +162,7 @@ impl Drop for ClientExchange {
         if !self.sent {
             self.stream.stop_stream(Code::H3_REQUEST_CANCELLED);
         }
-        // The end of the stream may come later, and carries no more data.
+        // The response is whole; only the end of the stream may still arrive.
         let code = match self.received {
             true => Code::H3_NO_ERROR,
             false => Code::H3_REQUEST_CANCELLED,

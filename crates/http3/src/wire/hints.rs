@@ -49,7 +49,7 @@ impl Hints {
         }
     }
 
-    /// Takes the end of a stream, and wants it no more.
+    /// Removes the end of a stream, and returns it.
     pub(super) fn take_end(&self, stream: u64) -> Option<Stopped> {
         self.state().ends.remove(&stream).flatten()
     }

@@ -51,7 +51,7 @@ impl Connection {
         self.on_ending(ending);
     }
 
-    /// The peer closed: nothing is sent any more (RFC 9000 §10.2.2).
+    /// The peer closed: the connection sends no further packet (RFC 9000 §10.2.2).
     pub(super) fn drain(&mut self, now: Instant, error: ConnectionError) {
         let pto = self.pto();
         let ending = self.lifecycle.drain(now, pto, error, &mut self.timers);
@@ -84,7 +84,7 @@ impl Connection {
         self.remove_ids();
     }
 
-    /// The endpoint need not route to this connection any more.
+    /// The endpoint may remove its routes to this connection.
     fn remove_ids(&mut self) {
         for id in self.control.local_ids.iter() {
             self.outbox.remove_id(*id);

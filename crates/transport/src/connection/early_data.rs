@@ -107,8 +107,8 @@ impl Connection {
             });
     }
 
-    /// Client: a probe timeout of the handshake. What was lost with its packets is best sent again
-    /// with the probes (RFC 9002 §6.2.4).
+    /// Client: a probe timeout of the handshake. The probes also carry the early data that was lost
+    /// (RFC 9002 §6.2.4).
     pub(super) fn repeat_early_data(&mut self) {
         if self.side.is_server() || !self.spaces.keys().has_early() {
             return;

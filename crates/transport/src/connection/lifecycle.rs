@@ -85,7 +85,7 @@ impl Lifecycle {
         self.state.close(CloseReason::Transport(error));
     }
 
-    /// The peer closed: nothing is sent any more (RFC 9000 §10.2.2).
+    /// The peer closed: the connection sends no further packet (RFC 9000 §10.2.2).
     pub(super) fn drain(
         &mut self,
         now: Instant,
