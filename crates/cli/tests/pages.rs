@@ -15,7 +15,7 @@ const QUICK: [&str; 4] = [
 ];
 
 /// What fails here is mended by `pathmark emulate --results docs/evidence/figures`, and by reading
-/// `docs/evidence/papers.md`, which quotes the tables.
+/// `docs/evidence/reproduction.md`, which quotes the tables.
 #[test]
 fn pages_and_pictures_are_what_their_runs_give() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence/figures");

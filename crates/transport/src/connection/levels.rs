@@ -111,8 +111,8 @@ impl Connection {
     /// Server: the client still sends Initial packets that ask for an answer, so it may lack some
     /// of ours: they are sent again before a probe timeout (RFC 9002 §6.2.3), behind what
     /// the amplification limit has held back. A client's probes come in pairs, and also where
-    /// nothing is lost but a round trip takes longer than its first probe timeout. Data
-    /// that is already due again do not count.
+    /// nothing is lost but a round trip takes longer than its first probe timeout. Data that is
+    /// due again already does not count.
     pub(super) fn repeat_first_flight(&mut self, now: Instant) {
         if !self.handshake.may_repeat() {
             return;

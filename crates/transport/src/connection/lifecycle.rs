@@ -154,7 +154,7 @@ impl Lifecycle {
         self.idle.timeout()
     }
 
-    /// The most that a probe timeout counts in what is waited for a peer.
+    /// Upper bound of the probe timeout in all periods that depend on the peer.
     #[inline]
     pub(super) const fn longest_pto(&self) -> Duration {
         self.idle.longest_pto()
@@ -213,6 +213,7 @@ mod tests {
         assert_eq!(lifecycle.error(), Some(&error));
         assert!(!lifecycle.is_open() && !lifecycle.ignores_input());
         assert_eq!(timers.next(), Some(Instant::from_millis(1300)));
+        assert_eq!(timers.get(Timer::Handshake), None);
         assert_eq!(lifecycle.due(), Some(&reason()));
         lifecycle.on_close_sent(AT);
         assert!(lifecycle.due().is_none() && lifecycle.has_sent_close());

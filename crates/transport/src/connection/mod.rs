@@ -129,6 +129,7 @@ pub enum Routing {
 /// A QUIC connection without I/O. See the [module](self) for how it is driven.
 pub struct Connection {
     side: Side,
+    /// As the connection began. A controller that was set later is in the `config` of `paths`.
     config: Arc<TransportConfig>,
     random: Random,
     handshake: Handshake,
@@ -235,7 +236,7 @@ impl Connection {
         self.paths.path_mut().on_size_refused(now, size);
     }
 
-    /// Ends the connection because this side has no place for it any more (CONNECTION_REFUSED).
+    /// Ends the connection because this side has no place left for it (CONNECTION_REFUSED).
     pub fn refuse(&mut self, now: Instant) {
         let error = TransportError::new(
             TransportErrorCode::CONNECTION_REFUSED,

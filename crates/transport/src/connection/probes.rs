@@ -70,7 +70,7 @@ impl Probes {
         self.set(space, true);
     }
 
-    /// It left, or none is wanted there any more.
+    /// It left, or none is due there after all.
     #[inline]
     pub(super) const fn clear(&mut self, space: SpaceId) {
         self.set(space, false);

@@ -18,7 +18,7 @@ pub(super) enum Timer {
     Close,
     /// The handshake takes too long.
     Handshake,
-    /// The second probe of a handshake is due.
+    /// The second probe after a probe timeout is due.
     SecondProbe,
 }
 

@@ -245,7 +245,7 @@ impl Connection {
                     || (space == SpaceId::Data && self.wants_data(now))))
     }
 
-    /// True if the Data space has something ack-eliciting besides CRYPTO and probes.
+    /// True if the Data space has something ack-eliciting other than CRYPTO and probes.
     pub(super) fn wants_data(&mut self, now: Instant) -> bool {
         self.has_data()
             || self.control.is_due()

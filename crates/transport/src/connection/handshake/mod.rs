@@ -296,7 +296,7 @@ impl Handshake {
         self.level(space).send.resend();
     }
 
-    /// The level's keys go: nothing of it is sent or read any more.
+    /// The level's keys go: from now on nothing of it is sent or read.
     pub(in crate::connection) fn discard(&mut self, space: SpaceId) {
         *self.level(space) = Level {
             discarded: true,

@@ -21,7 +21,7 @@ const PATH_FRAME: usize = 9;
 pub(in crate::connection) struct PathFrames {
     /// At least one.
     pub(in crate::connection) written: bool,
-    /// One wants the datagram to be of full size (RFC 9000 §8.2.1, §8.2.2), and it can be.
+    /// One needs a datagram of full size (RFC 9000 §8.2.1, §8.2.2), and it can be.
     pub(in crate::connection) padded: bool,
 }
 

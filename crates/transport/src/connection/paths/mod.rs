@@ -104,7 +104,7 @@ pub(super) enum Move {
 pub(super) struct Others<'a, F> {
     pub(super) ids: &'a mut RemoteIds,
     pub(super) recovery: &'a mut Recovery<F>,
-    /// The most that a probe timeout counts.
+    /// Upper bound of the probe timeout that path validation reckons with.
     pub(super) longest_pto: Duration,
 }
 
@@ -229,7 +229,7 @@ impl Paths {
         self.path.route.on_mtu_change(now);
     }
 
-    /// What is known of a new path.
+    /// A route of which nothing is learnt, within the bounds of interface and peer.
     fn new_route(&self, now: Instant) -> Route {
         let mut route = Route::new(now, &self.config);
         bound(
@@ -254,8 +254,8 @@ impl Paths {
         self.path.route.start_over(now, fresh, fault);
     }
 
-    /// When one of the paths has something to do. What only sending can do and sending could not
-    /// do at `polled_at` waits for something else.
+    /// When one of the paths has something to do. Deadlines for sending that are not
+    /// after `polled_at` do not count: sending was not possible then.
     pub(super) fn deadline(&self, polled_at: Instant) -> Option<Instant> {
         let later = |at: &Instant| *at > polled_at;
         let validation = self.path.address.validation.as_ref();

@@ -218,9 +218,8 @@ impl Path {
         true
     }
 
-    /// The size of a probe for a larger datagram, if one is due. `has_data`: the application has
-    /// data to send. None is sent before: a connection that only listens or is closed at once would
-    /// pay for it and never use it.
+    /// The size of a probe for a larger datagram, if one is due and fits the window and the
+    /// amplification limit. None is due while the address is being validated.
     pub(in crate::connection) fn poll_mtu_probe(
         &mut self,
         now: Instant,

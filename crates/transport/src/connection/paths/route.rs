@@ -1,4 +1,4 @@
-//! What is learnt of a path.
+//! The state that a connection learns of a path.
 
 use pathmark_cc::Controller;
 
@@ -9,7 +9,7 @@ use crate::path::{
 use crate::recovery::Pacer;
 use crate::{Ecn, Instant, Signal};
 
-/// What a path was found to do to packets that no path should.
+/// A fault of a path: it treats packets as no path should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) enum Fault {
     /// It drops datagrams with shims.
@@ -18,7 +18,7 @@ pub(in crate::connection) enum Fault {
     MarksAll,
 }
 
-/// What is learnt of a path. Another path begins with a new one, but for one to another port of the
+/// State learnt of a path. Another path begins with a new one, but for one to another port of the
 /// same host, which shares it (RFC 9000 §9.4).
 #[derive(Debug)]
 pub(super) struct Route {
