@@ -9,9 +9,8 @@ mod offered;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use offered::{Offered, unfinished_bytes};
+use offered::{Offered, unfinished_bytes, until_unfinished};
 use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
 use pathmark_testbed::undisturbed;
 use serde_json::Value;
@@ -59,11 +58,6 @@ fn pathmark(arguments: &[&str]) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     command
-}
-
-#[expect(clippy::disallowed_methods, reason = "a path in real time")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// `serve` on the sender, `get` on the receiver; `meanwhile` happens once data flows.
@@ -116,11 +110,7 @@ fn a_transfer_outlives_its_router() {
         // back.
         let arrived = || unfinished_bytes(here);
         let whole = megabytes() as u64 * 1_000_000;
-        let begun = now();
-        while arrived() < whole / 10 {
-            assert!(begun.elapsed() < Duration::from_secs(60), "nothing arrives");
-            std::thread::yield_now();
-        }
+        until_unfinished(here, whole / 10);
         chain.kill(1).unwrap();
         assert!(arrived() < whole, "the router died too late to matter");
         chain.start(1).unwrap();

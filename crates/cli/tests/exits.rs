@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use common::offered::{Offered, unfinished_bytes};
+use common::offered::{Offered, until, until_unfinished};
 use common::{Process, Server, json, object, pathmark};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -110,16 +110,12 @@ fn each(jobs: &Jobs, servers: &[Server; 2], large: bool) -> Vec<(Vec<String>, St
 
 /// Returns once a file has bytes.
 fn until_there(file: &Path) {
-    while fs::metadata(file).map_or(0, |metadata| metadata.len()) == 0 {
-        std::thread::yield_now();
-    }
+    until(|| fs::metadata(file).is_ok_and(|metadata| metadata.len() > 0));
 }
 
 /// Returns once an unfinished file in a directory has bytes.
 fn until_begun(directory: &Path) {
-    while unfinished_bytes(directory) == 0 {
-        std::thread::yield_now();
-    }
+    until_unfinished(directory, 1);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::{Arc, Condvar, Mutex};
 
-use common::offered::{Offered, settle, unfinished, unfinished_bytes};
+use common::offered::{Offered, settle, unfinished, unfinished_bytes, until};
 use common::{Process, pathmark};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -124,13 +124,6 @@ fn refused(output: &Output, code: i32, word: &str) {
     for file in said["files"].as_array().unwrap() {
         let error = file["error"].as_str().unwrap();
         assert!(error.contains(word), "{error}");
-    }
-}
-
-/// Returns once `true_by_now` is; the test's time limit bounds it.
-fn until(true_by_now: impl Fn() -> bool) {
-    while !true_by_now() {
-        std::thread::yield_now();
     }
 }
 

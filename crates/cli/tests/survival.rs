@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::offered::{Offered, settle, unfinished_bytes};
+use common::offered::{Offered, settle, unfinished_bytes, until_unfinished};
 use common::{Process, Server, json, pathmark};
 use tempfile::TempDir;
 
@@ -74,9 +74,7 @@ fn a_get_goes_on_after_its_server_was_killed() {
     let (address, target) = (server.address.clone(), format!("{}/large", server.address));
     let out = here.path().to_str().unwrap();
     let client = Process::start(&["get", &target, "-o", out, "--pin", &server.pin, "--json"]);
-    while unfinished_bytes(here.path()) < 1_000_000 {
-        std::thread::yield_now();
-    }
+    until_unfinished(here.path(), 1_000_000);
     drop(server);
     let server = serve(&there, &address);
     failed(&client.finish(), "bytes that arrived are kept");

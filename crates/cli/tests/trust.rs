@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
-use common::offered::Offered;
+use common::offered::{Offered, until_unfinished};
 use common::{Process, Server, json, pathmark};
 use tempfile::TempDir;
 
@@ -180,13 +180,7 @@ fn a_server_that_was_started_again_ends_old_connections_at_once() {
     let target = format!("{address}/large");
     let out = user.out.path().to_str().unwrap();
     let client = Process::start(&["get", &target, "-o", out, "--pin", &pin, "--json"]);
-    let has_begun = || {
-        let mut names = fs::read_dir(out).unwrap();
-        names.any(|entry| entry.unwrap().metadata().unwrap().len() > 1_000_000)
-    };
-    while !has_begun() {
-        std::thread::yield_now();
-    }
+    until_unfinished(user.out.path(), 1_000_000);
     kill(server);
     let server = serve(&there, &address, &[]);
     let begun = std::time::Instant::now();

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grid_is_judged_as_the_command_judges_it() {
+    fn a_seed_gives_one_result() {
         let grid = Grid::draw(7, 6).unwrap();
         assert_eq!(grid.cells.len(), 6);
         let first = grid.run().unwrap();

@@ -110,8 +110,8 @@ impl Report {
         let _ = writeln!(
             text,
             "Cells of {} that a law harms, mean over seeds {} (least to most); then the cells \
-             that a mechanism saves, mean ± standard error of the differences by seed, and of the \
-             40 in 150 with silent hops.\n",
+             that a mechanism saves, mean ± standard error of the differences by seed. \
+             `silent hops`: the same of the cells of that group.\n",
             self.cells,
             seeds.join(", ")
         );

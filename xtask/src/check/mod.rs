@@ -155,7 +155,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         .context("this crate has no parent directory")?;
     let file = root.join("xtask/ceilings.toml");
     let files = tracked(root)?;
-    // Markdown next to code is a part of a generated page.
+    // Markdown below sources describes test data.
     let is_page = |path: &&PathBuf| {
         path.extension().is_some_and(|extension| extension == "md")
             && path.iter().all(|part| part != "src")

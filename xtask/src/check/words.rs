@@ -72,8 +72,8 @@ pub(super) fn lines(text: &str) -> usize {
     text.lines().filter(avoided).count()
 }
 
-/// The phrases to avoid in `text` of lower case, each with its rewrite. A phrase within a longer
-/// one counts once.
+/// The phrases to avoid in `text` of lower case, each with its rewrite, in the order of
+/// [`PHRASES`]: a longer phrase stands before one that it contains.
 fn phrases(text: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let found = PHRASES.iter().filter(move |(phrase, _)| has(text, phrase));
     found.copied()

@@ -1,7 +1,7 @@
 //! Mechanisms that come from no paper and no RFC, and that a trial can switch off.
 //!
 //! Without the crate's feature `ablate`, [`without`] is a constant `false`: the compiler removes
-//! the question. With it, the process asks one atomic number that [`remove`] sets once.
+//! the question. With it, the process asks one atomic number, which `remove` sets.
 
 /// Declares the mechanisms: variant, name on the command line, and what it does.
 macro_rules! mechanisms {

@@ -67,7 +67,10 @@ fn local_path(target: &Target, directory: &Path) -> anyhow::Result<PathBuf> {
         .and_then(|path| path.names.last())
         .ok_or_else(|| anyhow!("say which file: {}/NAME", target.server()))?;
     if is_reserved(name) {
-        bail!("{target} is a name of unfinished files, not one to fetch");
+        bail!(
+            "{target} is one of the names of unfinished files and keys, which no server sends; \
+             choose another one"
+        );
     }
     let name = OsStr::from_bytes(name);
     let path = directory.join(name);
@@ -217,10 +220,7 @@ async fn fetch(
                         resumed_bytes: fetched.resumed,
                         error: None,
                     };
-                    latest.borrow_mut().note(seconds, &fetched);
-                    if !fetched.verified {
-                        latest.borrow_mut().unverified.push(figures.name.clone());
-                    }
+                    latest.borrow_mut().note(seconds, &fetched, &figures.name);
                     figures
                 }
                 Err(error) => {
@@ -284,7 +284,10 @@ struct Latest {
 
 impl Latest {
     /// A file arrived.
-    fn note(&mut self, seconds: f64, fetched: &Fetched) {
+    fn note(&mut self, seconds: f64, fetched: &Fetched, name: &str) {
+        if !fetched.verified {
+            self.unverified.push(name.to_owned());
+        }
         let text = |value: &HeaderValue| value.to_str().ok().map(ToOwned::to_owned);
         if let Some(used) = fetched.headers.get(LAW).and_then(text) {
             self.algorithm = Some(used);

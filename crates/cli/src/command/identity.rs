@@ -71,7 +71,11 @@ impl Identity {
             }
             Some((path, Err(error))) => {
                 let error = anyhow::Error::new(error);
-                return Err(Failure::Failed(error.context(path.display().to_string())));
+                return Err(Failure::Failed(error.context(format!(
+                    "cannot use the server's key {}; run the server as the user who has it, or \
+                     give --cert and --key",
+                    path.display()
+                ))));
             }
             None => return Ok(Self::new(alpn)?),
         };
@@ -128,7 +132,8 @@ fn read_or_make(path: &Path) -> io::Result<Vec<u8>> {
         file.as_file().sync_all()?;
         match file.persist_noclobber(path) {
             Ok(_) => {
-                File::open(directory)?.sync_all()?;
+                // A directory that cannot be read or synced has the key all the same.
+                let _ = File::open(directory).and_then(|directory| directory.sync_all());
                 return Ok(pem.into_bytes());
             }
             // Another server of this directory was faster.

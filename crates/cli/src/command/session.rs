@@ -159,8 +159,14 @@ fn stopped() -> impl Future<Output = ()> {
         }
     };
     let (interrupt, terminate) = (wait(SignalKind::interrupt()), wait(SignalKind::terminate()));
-    // The terminal has gone away.
-    let hangup = wait(SignalKind::hangup());
+    // The terminal has gone away, which a command under nohup(1) outlives.
+    let hangup = hangup_counts().then(|| wait(SignalKind::hangup()));
+    let hangup = async move {
+        match hangup {
+            Some(hangup) => hangup.await,
+            None => std::future::pending().await,
+        }
+    };
     async move {
         tokio::select! {
             () = interrupt => {}
@@ -168,6 +174,14 @@ fn stopped() -> impl Future<Output = ()> {
             () = hangup => {}
         }
     }
+}
+
+/// False where SIGHUP is ignored, or where the system does not say so: it stays ignored then.
+fn hangup_counts() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 0)
 }
 
 /// Serves until SIGINT, SIGTERM or SIGHUP, then closes all connections, and waits some seconds for
@@ -279,7 +293,11 @@ mod tests {
     #[tokio::test]
     async fn a_signal_before_the_first_poll_counts() {
         use nix::sys::signal::{Signal, raise};
-        for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut signals = vec![Signal::SIGINT, Signal::SIGTERM];
+        if super::hangup_counts() {
+            signals.push(Signal::SIGHUP);
+        }
+        for signal in signals {
             let stopped = super::stopped();
             raise(signal).unwrap();
             let ready = tokio::time::timeout(Duration::from_secs(30), stopped).await;

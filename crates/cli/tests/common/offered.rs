@@ -69,3 +69,21 @@ pub(crate) fn unfinished(directory: &Path) -> Option<(PathBuf, u64)> {
 pub(crate) fn unfinished_bytes(directory: &Path) -> u64 {
     unfinished(directory).map_or(0, |(_, bytes)| bytes)
 }
+
+/// Returns once `true_by_now` is: what a test waits for and never comes is a failure, not a hang.
+#[allow(dead_code, reason = "not all tests wait")]
+#[expect(clippy::disallowed_methods, reason = "other processes in real time")]
+pub(crate) fn until(true_by_now: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !true_by_now() {
+        let waited = begun.elapsed();
+        assert!(waited < std::time::Duration::from_secs(60), "it never came");
+        std::thread::yield_now();
+    }
+}
+
+/// Returns once an unfinished file in a directory has this number of bytes.
+#[allow(dead_code, reason = "not all tests wait for one")]
+pub(crate) fn until_unfinished(directory: &Path, bytes: u64) {
+    until(|| unfinished_bytes(directory) >= bytes);
+}

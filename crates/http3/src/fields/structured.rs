@@ -19,7 +19,8 @@ pub(super) enum Bare {
     Other,
 }
 
-/// Members of a dictionary at most: what RFC 9651 section 3.2 asks parsers to take.
+/// Members of a dictionary at most, repeated keys among them: RFC 9651 section 3.2 asks parsers to
+/// take as many.
 const MAX_MEMBERS: usize = 1024;
 
 /// The members of a dictionary in their order, the last of each key; `None` outside the grammar, or
@@ -27,7 +28,12 @@ const MAX_MEMBERS: usize = 1024;
 pub(super) fn dictionary(input: &[u8]) -> Option<Vec<(String, Bare)>> {
     let mut members: Vec<(String, Bare)> = Vec::new();
     let mut rest = Input(skip(input, b" "));
+    let mut read = 0;
     while !rest.0.is_empty() {
+        read += 1;
+        if read > MAX_MEMBERS {
+            return None;
+        }
         let key = rest.key()?;
         let value = match rest.take(b'=') {
             true => rest.member()?,
@@ -35,9 +41,6 @@ pub(super) fn dictionary(input: &[u8]) -> Option<Vec<(String, Bare)>> {
         };
         rest.parameters()?;
         members.retain(|(known, _)| *known != key);
-        if members.len() == MAX_MEMBERS {
-            return None;
-        }
         members.push((key, value));
         rest.0 = skip(rest.0, b" \t");
         if rest.0.is_empty() {
@@ -200,6 +203,8 @@ mod tests {
         };
         assert_eq!(keys(MAX_MEMBERS), Some(MAX_MEMBERS));
         assert_eq!(keys(MAX_MEMBERS + 1), None);
+        let repeated = ["a"; MAX_MEMBERS + 1].join(",");
+        assert_eq!(dictionary(repeated.as_bytes()), None);
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) struct Exchange {
 }
 
 /// Waits for a step as long as the limit.
-async fn within<T>(
+pub(super) async fn within<T>(
     limit: Duration,
     step: impl Future<Output = Result<T, LinkError>>,
 ) -> Result<T, LinkError> {

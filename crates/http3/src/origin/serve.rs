@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::counters::{Counters, Counts, count};
 use super::digests::Digests;
 use super::read::read;
-use super::send::{Broken, Exchange};
+use super::send::{Broken, Exchange, within};
 use super::shared::{Limits, Shared, now};
 use super::steward::{End, Idle, Record, Steward};
 use super::write::write;
@@ -70,8 +70,7 @@ impl Origin {
         connection.set_max_concurrent_bi_streams(most);
         // The settings need a stream that the client grants: the limit of a stall bounds the wait.
         let begun = ServerLink::new(connection, limits.head_bytes);
-        let begun = tokio::time::timeout(limits.stall, begun).await;
-        let mut link = begun.unwrap_or(Err(LinkError::TimedOut))?;
+        let mut link = within(limits.stall, begun).await?;
         let mut requests = JoinSet::new();
         loop {
             // A client that resets a request opens the next one before this side has ended it.

@@ -51,9 +51,10 @@ pub enum KeepError {
 
 /// True where a temporary name cannot be opened, and the next one may be.
 fn is_taken(error: &io::Error) -> bool {
-    let taken = [Errno::ACCESS, Errno::PERM, Errno::LOOP, Errno::ISDIR];
-    error.kind() == ErrorKind::InvalidInput
-        || Errno::from_io_error(error).is_some_and(|errno| taken.contains(&errno))
+    let others = [Errno::ACCESS, Errno::PERM];
+    let no_files = [Errno::LOOP, Errno::ISDIR, Errno::NXIO, Errno::NODEV];
+    let taken = |errno| others.contains(&errno) || no_files.contains(&errno);
+    error.kind() == ErrorKind::InvalidInput || Errno::from_io_error(error).is_some_and(taken)
 }
 
 /// A file under a temporary name that this value owns.
@@ -202,13 +203,17 @@ impl Draft {
             error => KeepError::Storage(error.into()),
         };
         if existing == Existing::Replace {
-            // The new file is for the same users as the one that it replaces.
+            // The new file has the permission bits of the one that it replaces.
             let before = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
             if let Ok(before) = before.map(|before| (stat_of(&before).kind, before.st_mode))
                 && before.0 == Kind::File
             {
-                let mode = Mode::from_raw_mode(before.1) & Mode::from_raw_mode(0o777);
-                rustix::fs::fchmod(&*self.file, mode).map_err(failed)?;
+                let bits = |mode| Mode::from_raw_mode(mode) & Mode::from_raw_mode(0o777);
+                let own = fstat(&*self.file).map_err(failed)?.st_mode;
+                // A file system that keeps no modes has one for all, and may refuse to set it.
+                if bits(own) != bits(before.1) {
+                    rustix::fs::fchmod(&*self.file, bits(before.1)).map_err(failed)?;
+                }
             }
             return renameat(directory, from, directory, name).map_err(failed);
         }
@@ -353,8 +358,10 @@ mod tests {
         std::os::unix::fs::symlink("victim", path.path().join(".pathmark-0.part")).unwrap();
         let directory = Arc::new(open_directory(path.path()).unwrap());
         fs::create_dir(path.path().join(".pathmark-1.part")).unwrap();
+        let socket = path.path().join(".pathmark-2.part");
+        let _socket = std::os::unix::net::UnixListener::bind(socket).unwrap();
         let draft = Draft::fresh(&directory).unwrap();
-        assert_eq!(draft.temporary, b".pathmark-2.part");
+        assert_eq!(draft.temporary, b".pathmark-3.part");
         assert_eq!(fs::read(path.path().join("victim")).unwrap(), b"safe");
     }
 

@@ -383,7 +383,6 @@ impl ExplicitLaw for XcpLaw {
     }
 
     fn usable(&self, limits: &Limits) -> u64 {
-        // What the peer and the buffer allow grows with what is granted.
         if self.params.naive {
             u64::MAX
         } else {

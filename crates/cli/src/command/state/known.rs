@@ -72,8 +72,11 @@ impl KnownHosts {
             return Ok(None);
         };
         let pin = pin.trim().parse();
-        pin.map(Some)
-            .with_context(|| format!("the line of {server} in {}", self.path().display()))
+        pin.map(Some).with_context(|| {
+            let path = self.path();
+            let path = path.display();
+            format!("the line of {server} in {path} has no pin; correct or remove it")
+        })
     }
 
     /// Keeps the pin of a server.
@@ -84,7 +87,10 @@ impl KnownHosts {
         let _lock = self.0.lock("known_hosts.lock")?;
         match self.pin(server)? {
             Some(known) if known == pin => return Ok(()),
-            Some(known) => bail!("another run has kept {known} meanwhile"),
+            Some(known) => bail!(
+                "another run has kept {known} meanwhile; compare both with the pin that the \
+                 server prints, and try again"
+            ),
             None => {}
         }
         let mut text = self.read()?;
