@@ -129,8 +129,7 @@ pub enum Routing {
 /// A QUIC connection without I/O. See the [module](self) for how it is driven.
 pub struct Connection {
     side: Side,
-    /// As the connection began. A controller that was set later is in the `config` of `paths`.
-    config: Arc<TransportConfig>,
+    config: Arc<TransportConfig>, // A controller that is set later is in that of `paths`.
     random: Random,
     handshake: Handshake,
     spaces: PacketSpaces,
