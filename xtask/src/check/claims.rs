@@ -4,15 +4,15 @@
 //! *result* in three cases:
 //!
 //! - It has a decimal fraction: `22.8 s`. Options and limits are round, or stand in code.
-//! - Its sentence has a word of outcome or comparison (`took`, `lost`, `before`, [`OUTCOMES`]).
-//! - It begins a cell of a table that has no column `default`. Numbers with a fraction need no
-//!   unit there.
+//! - Its sentence has a word of outcome or comparison (`took`, `lost`, `faster`: [`OUTCOMES`]).
+//! - It begins a cell, not the first of its row, of a table that has no column `default`. Numbers
+//!   with a fraction need no unit there.
 //!
 //! A section reaches from one heading to the next. A section with a result names a *source*:
 //!
 //! - a command that prints it, in a block or in code: `cargo run`, `test` or `bench`, and
-//!   `pathmark emulate`, `compare`, `demo` or `get`, and the judges' scripts. A test, example, bench
-//!   or scenario that the command names exists;
+//!   `pathmark emulate`, `compare`, `demo` or `get`, and the judges' scripts. A test, example,
+//!   bench or scenario that the command names exists;
 //! - a test: a path below `tests`, a file `tests.rs`, or the name of a test, in code;
 //! - a link to a generated page, below `evidence/figures`;
 //! - a paper, RFC or draft with its section, figure, table or equation, in one sentence.
@@ -35,9 +35,8 @@ const UNITS: [&str; 42] = [
     "TB", "times", "us", "x", "×", "µs", "μs", "Tbit/s",
 ];
 /// Words of sentences that report an outcome.
-const OUTCOMES: [&str; 24] = [
+const OUTCOMES: [&str; 18] = [
     "against",
-    "before",
     "compared",
     "completes",
     "continues",
@@ -48,17 +47,12 @@ const OUTCOMES: [&str; 24] = [
     "grew",
     "had",
     "instead",
-    "less",
-    "longer",
     "lost",
     "loses",
     "measured",
-    "next",
     "slower",
     "took",
     "takes",
-    "used",
-    "uses",
     "utilization",
 ];
 /// Beginnings of commands that print figures.
@@ -151,7 +145,8 @@ pub(super) fn of_page(text: &str, known: &Known) -> Vec<(usize, String)> {
     let mut section = Section::default();
     // The text of a paragraph, an item or a cell, and of a block of code.
     let (mut block, mut code) = (String::new(), None::<String>);
-    let (mut from, mut heading, mut in_table, mut settings) = (0, false, false, false);
+    let (mut from, mut column) = (0, 0);
+    let (mut heading, mut in_table, mut settings) = (false, false, false);
     for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
         match event {
             Event::Start(Tag::Heading { .. }) => {
@@ -173,6 +168,7 @@ pub(super) fn of_page(text: &str, known: &Known) -> Vec<(usize, String)> {
             }
             Event::Start(Tag::Table(_)) => (in_table, settings) = (true, false),
             Event::End(TagEnd::Table) => in_table = false,
+            Event::Start(Tag::TableHead | Tag::TableRow) => column = 0,
             Event::Start(Tag::Paragraph | Tag::Item | Tag::TableCell) => {
                 block.clear();
                 from = range.start;
@@ -184,7 +180,7 @@ pub(super) fn of_page(text: &str, known: &Known) -> Vec<(usize, String)> {
                 settings |= in_table && ended.trim() == "default";
                 section.sourced |= sentences(&ended).iter().any(|sentence| cites(sentence));
                 let result = match in_table {
-                    true => !settings && begins_with_result(&ended),
+                    true => column > 0 && !settings && begins_with_result(&ended),
                     false => sentences(&ended).iter().any(|sentence| reports(sentence)),
                 };
                 if result && !heading {
@@ -193,6 +189,7 @@ pub(super) fn of_page(text: &str, known: &Known) -> Vec<(usize, String)> {
                         .push((line(from), ended.chars().take(60).collect()));
                 }
                 heading = false;
+                column += 1;
             }
             _ => {}
         }
