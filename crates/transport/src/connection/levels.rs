@@ -24,14 +24,15 @@ impl Connection {
         let spaces = &mut self.spaces;
         let update_after = self.config.key_update_after;
         self.handshake
-            .write(|change| spaces.install(change, update_after));
+            .write(|change| spaces.install(change, update_after))?;
         self.take_early_keys();
         if self.handshake.read_parameters()? {
             self.settle_early_data(now)?;
             self.on_peer_parameters(now);
             self.outbox.push(Event::HandshakeDataReady);
         }
-        if self.handshake.complete_now() {
+        // [9000 19.20 complete-first]
+        if self.handshake.complete_now()? {
             self.on_complete(now)?;
         }
         Ok(())

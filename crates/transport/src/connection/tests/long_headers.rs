@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::handshake_probes::long_headers;
 use super::inject;
-use super::pair::{Pair, Setup};
+use super::pair::{Pair, SERVER, Setup};
 use crate::Duration;
 use crate::connection::{Connection, ConnectionError};
 use crate::wire::frame::Crypto;
@@ -343,5 +343,41 @@ fn nothing_new_is_read_at_an_old_level() {
             }
             error => assert!(!breaks && error.is_none(), "{error:?}"),
         }
+    }
+}
+
+/// The keys of the next level end a level, before anything of the next one has come: what a
+/// stranger may add in Initial packets then is not read as the server's Handshake messages.
+#[test]
+fn nothing_new_is_read_at_a_level_once_the_next_keys_are_there() {
+    // [9001 4.1.3 old-level]
+    let mut pair = Pair::new();
+    // Of the server's flight its first packet arrives alone.
+    pair.tap = Some(Box::new(|_, datagram| {
+        if datagram.from == SERVER.parse().unwrap() {
+            let found = PartialDecode::new(&datagram.bytes, 8);
+            match found {
+                Ok(PartialDecode::Protected(first)) if first.ty == PacketType::Initial => {
+                    datagram.bytes.truncate(first.len);
+                }
+                _ => datagram.bytes.clear(),
+            }
+        }
+    }));
+    let known = |p: &mut Pair| p.client.get().spaces.keys().has(SpaceId::Handshake);
+    assert!(pair.run_until(Duration::from_secs(1), known));
+    let ahead = Crypto {
+        offset: 2000,
+        data: &[0x02],
+    };
+    let frame = inject::frames(&[Frame::Crypto(ahead)]);
+    let now = pair.now;
+    let bytes = inject::packet(pair.server.get(), now, SpaceId::Initial, &frame);
+    pair.send_to_client(bytes);
+    match pair.client.error() {
+        Some(ConnectionError::Transport(error)) => {
+            assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+        }
+        error => panic!("{error:?}"),
     }
 }
