@@ -16,6 +16,8 @@ pub(super) struct LevelKeys {
     handshake: Option<Keys>,
     one_rtt: Option<OneRttKeys>,
     zero_rtt: Option<Box<ZeroRttKeys>>,
+    /// Packets with long headers that failed to open.
+    forged: u64,
 }
 
 /// Keys of 0-RTT packets: a client seals with them, a server opens.
@@ -85,6 +87,7 @@ impl LevelKeys {
             KeyChange::OneRtt(keys, source) => {
                 let mut keys = OneRttKeys::new(keys, source);
                 keys.update_after(update_after);
+                keys.count_forged(self.forged);
                 self.one_rtt = Some(keys);
             }
         }
@@ -259,8 +262,13 @@ impl LevelKeys {
             }
             _ => {
                 let keys = self.remote(found.ty).ok_or(Unopened::Dropped)?;
-                let opened = keys.packet.open(number, packet, header.payload_at);
-                (opened.map_err(|_| Unopened::Dropped)?, 0, false)
+                match keys.packet.open(number, packet, header.payload_at) {
+                    Ok(len) => (len, 0, false),
+                    Err(_) => {
+                        let most = keys.packet.integrity_limit();
+                        return Err(self.on_forged(most));
+                    }
+                }
             }
         };
         Ok(OpenedPacket {
@@ -271,6 +279,21 @@ impl LevelKeys {
             generation,
             peer_updated,
         })
+    }
+
+    /// A packet with a long header did not open, of keys that bear `most` such packets (RFC 9001
+    /// §6.6).
+    #[cold]
+    fn on_forged(&mut self, most: u64) -> Unopened {
+        // [9001 6.6 count-forged]
+        self.forged += 1;
+        if let Some(keys) = &mut self.one_rtt {
+            keys.count_forged(1);
+        }
+        match self.forged > most {
+            true => Unopened::Fatal(aead_limit()),
+            false => Unopened::Dropped,
+        }
     }
 
     /// Seals a finished packet in place: payload, then header mask.

@@ -18,7 +18,7 @@
 
 use core::fmt;
 
-use super::{AeadLimitReached, DirectionalKeys, HeaderKey, Keys, PacketKey, PacketKeys, PhaseKeys};
+use super::{AeadLimitReached, HeaderKey, Keys, PacketKey, PacketKeys, PhaseKeys};
 use super::{OpenError, SAMPLE_LEN, SealError};
 use crate::{Duration, Instant};
 
@@ -134,22 +134,18 @@ impl OneRttKeys {
     /// The keys of the handshake's [`KeyChange::OneRtt`](super::KeyChange::OneRtt).
     #[must_use]
     pub fn new(keys: Keys, source: Box<dyn PhaseKeys>) -> Self {
-        let DirectionalKeys {
-            header: header_local,
-            packet: local,
-        } = keys.local;
-        let DirectionalKeys {
-            header: header_remote,
-            packet: remote,
-        } = keys.remote;
+        let (local, remote) = (keys.local, keys.remote);
         // An update well before the limit leaves time for its acknowledgement.
-        let update_after = local.confidentiality_limit() / 2;
+        let update_after = local.packet.confidentiality_limit() / 2;
         Self {
-            header_local,
-            header_remote,
+            header_local: local.header,
+            header_remote: remote.header,
             source,
             previous: None,
-            current: PacketKeys { local, remote },
+            current: PacketKeys {
+                local: local.packet,
+                remote: remote.packet,
+            },
             next: None,
             phase: Phase::default(),
             generation: 0,
@@ -222,9 +218,8 @@ impl OneRttKeys {
         }
         self.current.local.seal(pn, packet, header_len)?;
         self.sealed += 1;
-        if self.first_sent.is_none() {
-            self.first_sent = Some(pn);
-        }
+        self.first_sent.get_or_insert(pn);
+        // [9001 6.3 even-timing] [9001 6.3 two-sets]
         if self.sealed == AHEAD_AFTER {
             self.next_keys();
         }
@@ -319,6 +314,11 @@ impl OneRttKeys {
             previous.drop_at = Some(until);
             self.not_before = until;
         }
+    }
+
+    /// `packets` of other keys of the connection failed to open: they count towards the limit.
+    pub const fn count_forged(&mut self, packets: u64) {
+        self.forged = self.forged.saturating_add(packets);
     }
 
     fn on_failure(&mut self, _: OpenError) -> Result<usize, OpenFailure> {
