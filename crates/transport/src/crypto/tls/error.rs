@@ -1,6 +1,6 @@
 //! Configurations that cannot be used, and TLS failures in our terms.
 
-use rustls::{AlertDescription, CertificateError};
+use rustls::{AlertDescription, CertificateError, HandshakeType, PeerMisbehaved};
 
 use super::super::{CertificateProblem, HandshakeError};
 use super::NoCipher;
@@ -36,6 +36,15 @@ pub(super) fn handshake_error(
             alert,
         },
         rustls::Error::NoApplicationProtocol => HandshakeError::NoApplicationProtocol,
+        // [9001 4.6.1 other-ticket-size]
+        rustls::Error::PeerMisbehaved(PeerMisbehaved::InvalidMaxEarlyDataSize)
+        | rustls::Error::InappropriateHandshakeMessage {
+            // [9001 4.4 late-request]
+            got_type: HandshakeType::CertificateRequest,
+            ..
+        } => HandshakeError::Forbidden {
+            reason: error.to_string(),
+        },
         _ => HandshakeError::Tls {
             alert,
             reason: error.to_string(),
