@@ -39,6 +39,10 @@ impl TransportParameters {
         if self.retry_source_connection_id != seen.retry_source {
             return wrong("retry_source_connection_id is not that of the Retry");
         }
+        // [9000 18.2 preferred-with-id]
+        if self.preferred_address.is_some() && seen.initial_source.is_empty() {
+            return wrong("preferred_address of a server whose connection id has length zero");
+        }
         Ok(())
     }
 }

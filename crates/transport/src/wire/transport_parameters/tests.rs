@@ -231,6 +231,19 @@ fn connection_ids_are_authenticated_as_section_7_3_says() {
         ..seen
     };
     assert_eq!(retry.authenticate(Side::Server, &with_retry), Ok(()));
+    // A preferred address needs a server with connection ids (section 18.2).
+    let without = HandshakeIds {
+        initial_source: ConnectionId::EMPTY,
+        ..seen
+    };
+    let preferred = [&[0x0d, 45][..], &[0; 24], &[4], &[7; 20]].concat();
+    let mut preferred = TransportParameters::decode(&preferred, Side::Server).unwrap();
+    preferred.original_destination_connection_id = Some(cid(&[2; 8]));
+    preferred.initial_source_connection_id = Some(ConnectionId::EMPTY);
+    let error = preferred.authenticate(Side::Server, &without).unwrap_err();
+    assert_eq!(error.code, TransportErrorCode::TRANSPORT_PARAMETER_ERROR);
+    preferred.preferred_address = None;
+    assert_eq!(preferred.authenticate(Side::Server, &without), Ok(()));
     assert!(server.authenticate(Side::Server, &with_retry).is_err());
 }
 
