@@ -1,15 +1,34 @@
-//! Datagrams of an endpoint to strangers, and how often.
+//! Datagrams of an endpoint to strangers, and how often; and resets of its connections.
 
-use super::{DatagramEvent, Endpoint, respond};
+use super::{ConnectionHandle, DatagramEvent, Endpoint, known, respond};
 use crate::Instant;
 use crate::cid::fresh_id;
 use crate::connection::Received;
+use crate::crypto::ResetToken;
 use crate::crypto::reset::MIN_RESET_LEN;
 use crate::crypto::token;
 use crate::wire::packet::{MIN_INITIAL_DATAGRAM, Unknown};
 use crate::wire::{ConnectionId, TransportError};
 
 impl Endpoint {
+    /// The connection that a stateless reset ends, if the datagram is one. It may have a header of
+    /// any form (RFC 9000 §10.3).
+    pub(super) fn resets(&self, received: &Received, datagram: &[u8]) -> Option<ConnectionHandle> {
+        // [9000 10.3 any-form] [9000 10.3.1 compared]
+        let token = ResetToken::at_end_of(datagram)?;
+        let key = &*self.config.key;
+        self.demux.by_token(key, received.remote, &token)
+    }
+
+    /// A packet with a long header that belongs to no connection: a stateless reset, or foreign.
+    #[cold]
+    pub(super) fn odd(&mut self, received: &Received, datagram: &[u8]) -> DatagramEvent {
+        match self.resets(received, datagram) {
+            Some(handle) => known(handle),
+            None => self.foreign(),
+        }
+    }
+
     /// A stateless reset for the sender of a packet of `len` bytes to `dcid`.
     pub(super) fn send_reset(
         &mut self,

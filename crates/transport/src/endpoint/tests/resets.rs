@@ -65,9 +65,31 @@ fn reset_for_a_connection_reaches_it_from_its_peers_address_only() {
         .set_tokens(&*key, handle_of_client, known.into_iter());
     let mut reset = vec![0x52; 30];
     reset.extend([0xab; 16]);
-    match handle(&mut endpoint, 1, &reset).0 {
-        DatagramEvent::Connection(handle) => assert_eq!(handle, handle_of_client),
-        other => panic!("{other:?}"),
+    // A reset may have a long header as well: of version 1, of another one, of a Handshake packet.
+    let mut handshake = vec![0xe0, 0, 0, 0, 1, 1, 7, 1, 8, 25];
+    handshake.resize(19, 0);
+    handshake.extend([0xab; 16]);
+    let long = |first: u8, version: u8| {
+        let mut long = vec![first, 0, 0, 0, version, 4, 1, 2, 3, 4, 0];
+        long.resize(40, 0x40);
+        long.extend([0xab; 16]);
+        long
+    };
+    let longs = [
+        long(0xf0, 1),
+        long(0xc0, 9),
+        long(0x80, 1),
+        long(0xc0, 0),
+        handshake,
+    ];
+    for form in [reset.clone()].iter().chain(&longs) {
+        match handle(&mut endpoint, 1, form).0 {
+            DatagramEvent::Connection(handle) => assert_eq!(handle, handle_of_client),
+            other => panic!("{form:x?}: {other:?}"),
+        }
+    }
+    for form in &longs {
+        nothing(&mut endpoint, 2, form);
     }
     assert!(matches!(
         handle(&mut endpoint, 2, &reset).0,
