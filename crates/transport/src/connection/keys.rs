@@ -96,6 +96,7 @@ impl LevelKeys {
     /// Those of `space` go. False if there are none, or they stay.
     pub(super) fn discard(&mut self, space: SpaceId) -> bool {
         match space {
+            // [9001 4.9.1 no-more-initials]
             SpaceId::Initial => self.initial.take().is_some(),
             SpaceId::Handshake => self.handshake.take().is_some(),
             SpaceId::Data => false,
@@ -205,6 +206,7 @@ impl LevelKeys {
         match ty {
             PacketType::Initial => self.initial.as_ref().map(|keys| &keys.remote),
             PacketType::Handshake => self.handshake.as_ref().map(|keys| &keys.remote),
+            // [9001 4.6.2 refused]
             PacketType::ZeroRtt => self.zero_rtt.as_ref().map(|zero_rtt| &zero_rtt.keys),
             PacketType::OneRtt => None,
         }
@@ -232,6 +234,7 @@ impl LevelKeys {
         packet: &mut [u8],
     ) -> Result<OpenedPacket, Unopened> {
         let short = !found.ty.is_long();
+        // [9001 5.4.2 short-sample]
         let sample = found.sample().ok_or(Unopened::Dropped)?;
         let sample: &[u8; SAMPLE_LEN] = packet
             .get(sample)

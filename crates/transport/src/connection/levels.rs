@@ -71,6 +71,7 @@ impl Connection {
     }
 
     fn on_complete(&mut self, now: Instant) -> Result<(), TransportError> {
+        // [9001 8.2 missing-parameters]
         if self.handshake.peer().is_none() {
             // RFC 9001 §8.2: missing_extension.
             return Err(TransportError::new(
@@ -86,6 +87,7 @@ impl Connection {
         self.issue_ids();
         if self.side.is_server() {
             self.end_early_data(now);
+            // [9001 4.1.2 handshake-done]
             self.control.send_handshake_done();
             self.on_confirmed(now);
         }
@@ -97,6 +99,7 @@ impl Connection {
         if !self.handshake.confirm() {
             return;
         }
+        // [9001 4.9.2 handshake-keys]
         self.discard(now, SpaceId::Handshake);
         self.spaces.on_confirmed();
         self.outbox.push(Event::Confirmed);

@@ -213,10 +213,13 @@ impl OneRttKeys {
         packet: &mut [u8],
         header_len: usize,
     ) -> Result<(), SealFailure> {
+        // [9001 6.6 confidentiality]
         if self.sealed >= self.current.local.confidentiality_limit() {
             return Err(AeadLimitReached.into());
         }
+        // [9001 6.4 ascending]
         self.current.local.seal(pn, packet, header_len)?;
+        // [9001 6.6 count-sealed]
         self.sealed += 1;
         self.first_sent.get_or_insert(pn);
         // [9001 6.3 even-timing] [9001 6.3 two-sets]
@@ -271,6 +274,7 @@ impl OneRttKeys {
         self.on_time(now);
         // Until a packet of the current phase arrives, the other bit can only mean the previous
         // one.
+        // [9001 5.5 later-packets] [9001 6.4 old-keys-later]
         if self.first_received.is_none_or(|first| pn < first) {
             let Some(previous) = &self.previous else {
                 return Err(OpenFailure::KeysGone);
@@ -294,8 +298,10 @@ impl OneRttKeys {
         packet: &mut [u8],
         header_len: usize,
     ) -> Result<Opened, OpenFailure> {
+        // [9001 5.5 false-update]
         let opened = self.next_keys().remote.open(pn, packet, header_len);
         let len = opened.or_else(|e| self.on_failure(e))?;
+        // [9001 6.2 follow] [9001 6.2 follow-before-ack]
         self.rotate();
         self.on_peer_followed(now, pto, pn);
         Ok(Opened {
@@ -322,7 +328,9 @@ impl OneRttKeys {
     }
 
     fn on_failure(&mut self, _: OpenError) -> Result<usize, OpenFailure> {
+        // [9001 6.6 count-forged]
         self.forged += 1;
+        // [9001 6.6 integrity]
         if self.forged > self.current.remote.integrity_limit() {
             return Err(AeadLimitReached.into());
         }
@@ -340,6 +348,7 @@ impl OneRttKeys {
         let next = next.unwrap_or_else(|| self.source.next_phase());
         let old = core::mem::replace(&mut self.current, next);
         self.next_keys();
+        // [9001 6.1 old-keys-stay]
         self.previous = Some(Previous {
             key: old.remote,
             drop_at: None,
@@ -378,6 +387,7 @@ impl OneRttKeys {
     /// acknowledged, and three PTOs gone since the last change (RFC 9001 §6.1, §6.5).
     #[must_use]
     pub fn may_update(&self, now: Instant) -> bool {
+        // [9001 6.1 confirmed-first] [9001 6.1 acknowledged-first]
         self.confirmed && self.acked && now >= self.not_before
     }
 
@@ -386,6 +396,7 @@ impl OneRttKeys {
     #[inline]
     #[must_use]
     pub fn wants_update(&self, now: Instant) -> bool {
+        // [9001 5.3 update-before-limit]
         self.sealed >= self.update_after && self.may_update(now)
     }
 

@@ -62,6 +62,7 @@ impl Endpoint {
         answer: &mut Vec<u8>,
     ) -> DatagramEvent {
         // Smaller datagrams must not be answered (RFC 9000 §6.1).
+        // [9000 5.2.2 small-unknown-version]
         if self.config.server.is_none() || datagram.len() < MIN_INITIAL_DATAGRAM {
             return self.foreign();
         }
@@ -77,6 +78,7 @@ impl Endpoint {
         }
         match respond::version_negotiation(answer, &mut self.random, dcid, scid) {
             Ok(()) => {
+                // [9000 17.2.1 one-negotiation]
                 self.stats.version_negotiations_sent += 1;
                 DatagramEvent::Respond
             }
@@ -99,6 +101,7 @@ impl Endpoint {
         let expires = self
             .wall(now)
             .saturating_add(self.config.retry_token_lifetime);
+        // [9000 17.2.5.1 other-id]
         let retry_scid = fresh_id(&mut self.random);
         let token = token::retry(
             &*self.config.key,
@@ -119,6 +122,7 @@ impl Endpoint {
             &token,
         ) {
             Ok(()) => {
+                // [9000 17.2.5.1 one-retry]
                 self.stats.retries_sent += 1;
                 DatagramEvent::Respond
             }

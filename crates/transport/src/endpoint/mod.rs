@@ -306,6 +306,7 @@ impl Endpoint {
 
     #[cold]
     fn foreign(&mut self) -> DatagramEvent {
+        // [9000 5.2.2 all-others] [9000 10.3 too-small]
         self.stats.dropped_foreign += 1;
         DatagramEvent::Nothing
     }

@@ -170,6 +170,7 @@ impl Handshake {
             return Ok(());
         }
         let end = offset + data.len() as u64;
+        // [9000 7.5 crypto-buffer] [9000 7.5 crypto-exceeded]
         if end.saturating_sub(level.receive.base()) > MAX_BUFFERED {
             return Err(TransportError::new(
                 TransportErrorCode::CRYPTO_BUFFER_EXCEEDED,
@@ -177,6 +178,7 @@ impl Handshake {
             )
             .in_frame(crate::wire::frame::types::CRYPTO));
         }
+        // [9001 4.1.3 old-level]
         if space < read_level && end > level.receive.highest() {
             return Err(violation("new handshake data at an old encryption level"));
         }
@@ -206,6 +208,7 @@ impl Handshake {
         if space > self.read_level {
             let below = self.read_level;
             let level = self.level(below);
+            // [9001 4.1.3 unread-at-new-keys]
             if level.receive.highest() > level.receive.base() {
                 return Err(violation(
                     "handshake data missing at an old encryption level",
@@ -231,6 +234,7 @@ impl Handshake {
             }
             let bytes = core::mem::take(&mut self.scratch);
             let level = self.write_level;
+            // [9001 4 retransmit-same-keys]
             self.level(level).send.write(&bytes);
             self.scratch = bytes;
             self.scratch.clear();
@@ -294,6 +298,7 @@ impl Handshake {
     pub(in crate::connection) fn on_loss(&mut self, space: SpaceId, range: Range<u64>) {
         let level = self.level(space);
         if !level.discarded {
+            // [9001 4 retransmit-same-keys]
             level.send.on_loss(range);
         }
     }

@@ -81,6 +81,8 @@ fn received() -> Received {
 
 #[test]
 fn a_client_takes_one_retry_and_no_forged_one() {
+    // [9000 17.2.5.2 first-retry] [9000 17.2.5.2 retry-tag] [9000 17.2.5.2 retry-without-token]
+    // [9000 8.1.3 retry-token-once]
     let mut handshake = client();
     let (mut forged, form) = retry(3, b"token");
     *forged.last_mut().unwrap() ^= 1;

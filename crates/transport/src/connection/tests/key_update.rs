@@ -37,6 +37,7 @@ fn either_side_updates_and_the_other_follows() {
 
 #[test]
 fn keys_are_renewed_before_they_wear_out() {
+    // [9001 5.3 update-before-limit]
     let crypto = Arc::new(NullCrypto::new(&[b"test"]).with_limits(400, 1 << 20));
     let mut setup = Setup {
         client_crypto: crypto.clone(),
@@ -69,6 +70,7 @@ fn updates_are_configurable() {
 
 #[test]
 fn too_many_forgeries_end_the_connection() {
+    // [9001 6.6 integrity]
     let crypto = Arc::new(NullCrypto::new(&[b"test"]).with_limits(1 << 20, 20));
     let mut pair = Pair::connected(Setup {
         client_crypto: crypto.clone(),

@@ -29,12 +29,14 @@ pub(super) fn handshake_error(
     error: &rustls::Error,
     alert: Option<AlertDescription>,
 ) -> HandshakeError {
+    // [9001 6 tls-key-update]
     let alert = alert.map_or(u8::from(AlertDescription::InternalError), u8::from);
     match error {
         rustls::Error::InvalidCertificate(problem) => HandshakeError::Certificate {
             problem: certificate_problem(problem),
             alert,
         },
+        // [9001 8.1 no-protocol]
         rustls::Error::NoApplicationProtocol => HandshakeError::NoApplicationProtocol,
         // [9001 4.6.1 other-ticket-size]
         rustls::Error::PeerMisbehaved(PeerMisbehaved::InvalidMaxEarlyDataSize)

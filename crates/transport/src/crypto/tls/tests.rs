@@ -38,6 +38,7 @@ fn authority_vouches_for_names_and_addresses() {
 
 #[test]
 fn wrong_name_says_which_names_would_do() {
+    // [9001 4.4 authenticate-server]
     let (problem, code) = problem(trust_ca(), "server", "other.test");
     let CertificateProblem::WrongName {
         expected,
@@ -53,6 +54,7 @@ fn wrong_name_says_which_names_would_do() {
 
 #[test]
 fn expired_and_unknown_certificates_are_refused_with_their_alerts() {
+    // [9001 4.4 authenticate-server]
     assert_eq!(
         problem(trust_ca(), "expired", "server.test"),
         (CertificateProblem::Expired, 0x100 + 45)

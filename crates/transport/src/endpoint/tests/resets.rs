@@ -9,6 +9,8 @@ use crate::crypto::null::NullEndpointKey;
 
 #[test]
 fn unknown_short_packet_is_reset_by_something_shorter() {
+    // [9000 10.3 reset-amplification] [9000 10.3.3 smaller] [9000 10.3 short-form]
+    // [9000 10.3 too-small] [9000 10.3.2 one-length]
     let mut endpoint = server();
     for len in 22..200 {
         let mut packet = vec![0x41; len];
@@ -26,6 +28,7 @@ fn unknown_short_packet_is_reset_by_something_shorter() {
 
 #[test]
 fn two_endpoints_do_not_reset_each_other_for_ever() {
+    // [9000 10.3.3 smaller]
     let (mut a, mut b) = (server(), Endpoint::new(config(true), Random::from_u64(2)));
     let mut packet = vec![0x41; 1500];
     let mut rounds = 0;
@@ -54,6 +57,7 @@ fn answers_to_strangers_are_limited() {
 
 #[test]
 fn reset_for_a_connection_reaches_it_from_its_peers_address_only() {
+    // [9000 10.3 any-form] [9000 10.3.1 compared] [9000 10.3.1 tokens-in-use]
     let mut endpoint = server();
     let client = incoming(&mut endpoint, 1, &hello(1, &[]));
     let (handle_of_client, _connection) = endpoint.accept(NOW, client).unwrap();

@@ -27,6 +27,7 @@ impl TransportParameters {
                 reason,
             ))
         };
+        // [9000 7.3 ids-match] [9000 7.3 ids-present]
         if self.initial_source_connection_id != Some(seen.initial_source) {
             return wrong("initial_source_connection_id is not that of the packets");
         }
