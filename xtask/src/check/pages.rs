@@ -126,7 +126,7 @@ pub(super) fn measure(
 
 /// True of pages that a command writes.
 fn is_generated(page: &Path) -> bool {
-    page.starts_with("docs/evidence/figures")
+    page.starts_with("docs/evidence/figures") || page.starts_with("docs/rfc")
 }
 
 /// Links within the repository that lead nowhere, a line each. Other sites are not asked.

@@ -123,6 +123,7 @@ fn data_without_memory_waits_for_the_application_and_the_connection_lives() {
 /// A copy of a packet that was refused is no new packet (RFC 9000 §12.3).
 #[test]
 fn a_refused_packet_is_dealt_with_once() {
+    // [9000 13.1 processed-first]
     let memory = Arc::new(ReceiveMemory::new(0));
     let mut pair = sharing(setup(5, 1 << 20), &memory);
     let mut sent = Vec::new();
