@@ -23,7 +23,6 @@ fn read_all(of: &mut Streams, id: StreamId) -> Vec<u8> {
 
 #[test]
 fn request_and_response() {
-    // [9000 4.4 other-direction]
     let (mut client, mut server) = pair(StreamsConfig::default());
     let id = client.open(Dir::Bi).unwrap();
     assert_eq!(client.write(id, b"ping"), Ok(4));
