@@ -148,6 +148,11 @@ fn runtime() -> anyhow::Result<Runtime> {
 /// Ready when SIGINT (Ctrl-C), SIGTERM or SIGHUP comes. Handlers of all are installed by the call,
 /// not by the first poll: a command's own first poll may do much of its work.
 fn stopped() -> impl Future<Output = ()> {
+    stopped_by(hangup_counts())
+}
+
+/// The same; `hangup`: SIGHUP counts.
+fn stopped_by(hangup: bool) -> impl Future<Output = ()> {
     let wait = |kind| {
         let signals = signal(kind);
         async move {
@@ -160,7 +165,7 @@ fn stopped() -> impl Future<Output = ()> {
     };
     let (interrupt, terminate) = (wait(SignalKind::interrupt()), wait(SignalKind::terminate()));
     // The terminal has gone away, which a command under nohup(1) outlives.
-    let hangup = hangup_counts().then(|| wait(SignalKind::hangup()));
+    let hangup = hangup.then(|| wait(SignalKind::hangup()));
     let hangup = async move {
         match hangup {
             Some(hangup) => hangup.await,
@@ -187,7 +192,39 @@ fn hangup_counts() -> bool {
 /// Serves until SIGINT, SIGTERM or SIGHUP, then closes all connections, and waits some seconds for
 /// `serving`, which ends with the endpoint.
 pub(super) async fn serve(endpoint: &Endpoint, codes: Codes, serving: impl Future<Output = ()>) {
-    let stopped = stopped();
+    serve_until(endpoint, codes, serving, stopped()).await;
+}
+
+/// The same; SIGHUP is for `reload`, and ends nothing.
+pub(super) async fn serve_reloading(
+    endpoint: &Endpoint,
+    codes: Codes,
+    serving: impl Future<Output = ()>,
+    reload: impl Fn(),
+) {
+    let hangups = signal(SignalKind::hangup());
+    let reloading = async {
+        if let Ok(mut hangups) = hangups {
+            while hangups.recv().await.is_some() {
+                reload();
+            }
+        }
+    };
+    let serving = async {
+        tokio::select! {
+            () = serving => {}
+            () = async { reloading.await; std::future::pending().await } => {}
+        }
+    };
+    serve_until(endpoint, codes, serving, stopped_by(false)).await;
+}
+
+async fn serve_until(
+    endpoint: &Endpoint,
+    codes: Codes,
+    serving: impl Future<Output = ()>,
+    stopped: impl Future<Output = ()>,
+) {
     let tell = async {
         stopped.await;
         endpoint.close(codes.done, b"the server was stopped");
@@ -209,20 +246,27 @@ struct Listening {
     pin: Option<String>,
 }
 
-/// Binds a server and says so.
-pub(super) fn listen(
-    address: &Listen,
+/// The configuration of a server, with the pin of its certificate.
+pub(super) fn server_config(
     identity: Identity,
-    transport: TransportConfig,
+    transport: Arc<TransportConfig>,
     retry: bool,
-    json: bool,
-) -> Result<Endpoint, Failure> {
+) -> (ServerConfig, Option<String>) {
     let pin = identity.tls.pin().map(|pin| pin.to_string());
-    let mut config = ServerConfig::new(Arc::new(identity.tls), Arc::new(transport));
+    let mut config = ServerConfig::new(Arc::new(identity.tls), transport);
     config.key(identity.key);
     if retry {
         config.retry(RetryPolicy::Always);
     }
+    (config, pin)
+}
+
+/// Binds a server and says so.
+pub(super) fn listen(
+    address: &Listen,
+    (config, pin): (ServerConfig, Option<String>),
+    json: bool,
+) -> Result<Endpoint, Failure> {
     let endpoint = address.bind(|address| Endpoint::server(config.clone(), address))?;
     let listening = Listening {
         listening: endpoint.local_address(),
