@@ -13,5 +13,6 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod ingress;
 pub mod outbound;
 pub mod target;

@@ -1,0 +1,7 @@
+//! Ingresses with real sockets: each way behaves as a connection without a tunnel does.
+
+mod bed;
+mod datagrams;
+mod direct;
+mod flows;
+mod requests;
