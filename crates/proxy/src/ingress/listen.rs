@@ -11,7 +11,7 @@ use super::Counters;
 use super::spec::{Bind, Place};
 
 /// Connections that the kernel keeps until they are accepted.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: i32 = 1024;
 /// Pause after a connection could not be accepted; it doubles up to …
 const PAUSE: Duration = Duration::from_millis(10);
 /// … this one.
@@ -29,12 +29,22 @@ pub enum ListenError {
     /// The port needs privileges.
     #[error("{0} needs root or CAP_NET_BIND_SERVICE; choose a port from 1024 on")]
     Denied(SocketAddr),
+    /// A transparent listener needs privileges.
+    #[error("a transparent listener needs root or CAP_NET_ADMIN")]
+    Transparent,
     /// Anything else.
     #[error("cannot listen on {0}: {1}")]
     Other(SocketAddr, io::Error),
 }
 
 impl ListenError {
+    pub(super) fn transparent(address: SocketAddr, error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::PermissionDenied => Self::Transparent,
+            _ => Self::new(address, error),
+        }
+    }
+
     fn new(address: SocketAddr, error: io::Error) -> Self {
         match error.kind() {
             ErrorKind::AddrInUse => Self::Taken(address),
@@ -103,7 +113,7 @@ fn all(
 }
 
 /// The machine has no addresses of this IP version.
-fn lacks_version(error: &io::Error) -> bool {
+pub(super) fn lacks_version(error: &io::Error) -> bool {
     // EAFNOSUPPORT has a kind of its own on newer compilers only.
     const EAFNOSUPPORT: i32 = 97;
     error.kind() == ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(EAFNOSUPPORT)

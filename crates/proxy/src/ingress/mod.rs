@@ -21,6 +21,7 @@ pub mod listen;
 pub mod socks;
 pub mod spec;
 pub mod splice;
+pub mod transparent;
 mod udp;
 
 /// Longest wait for a client to take the last answer.
@@ -124,6 +125,8 @@ pub enum Service {
     Socks,
     /// Clients name their targets by HTTP CONNECT.
     Http,
+    /// Connections that the kernel took from their way to a target, which is their local address.
+    Transparent,
 }
 
 /// Joins local listeners with an outbound. Clones share limits and counters.
@@ -163,6 +166,13 @@ impl<O: Outbound> Ingress<O> {
             let (local, peer) = listen::accept(&listener, &self.counters).await;
             count(&self.counters.accepted);
             let (ingress, service) = (self.clone(), service.clone());
+            if service == Service::Transparent
+                && local.local_addr().ok() == listener.local_addr().ok()
+            {
+                // The client has named the listener, which is no target.
+                count(&self.counters.bad_requests);
+                continue;
+            }
             tokio::spawn(async move {
                 ingress.flow(local, peer, service, room).await;
             });
@@ -181,6 +191,7 @@ impl<O: Outbound> Ingress<O> {
             Service::Forward(target) => self.forward(local, &target).await,
             Service::Socks => self.socks(local).await,
             Service::Http => self.http(local).await,
+            Service::Transparent => self.transparent(local).await,
         }
         tracing::trace!(%peer, "connection ended");
         count(&self.counters.ended);

@@ -22,6 +22,8 @@ const SILENCE: Duration = Duration::from_millis(300);
 #[derive(Clone, Default)]
 pub(crate) struct Direct {
     names: Arc<HashMap<String, IpAddr>>,
+    /// Where targets are, in place of their own addresses.
+    elsewhere: Option<SocketAddr>,
     /// What was to be opened.
     asked: Arc<Mutex<Vec<Target>>>,
     /// Refuses all flows.
@@ -47,6 +49,14 @@ impl Direct {
         }
     }
 
+    /// Takes all flows to one address.
+    pub(crate) fn to(address: SocketAddr) -> Self {
+        Self {
+            elsewhere: Some(address),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn asked(&self) -> Vec<Target> {
         self.asked.lock().unwrap().clone()
     }
@@ -55,6 +65,9 @@ impl Direct {
         self.asked.lock().unwrap().push(target.clone());
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
+        }
+        if let Some(address) = self.elsewhere {
+            return Ok(address);
         }
         let ip = match &target.host {
             Host::Address(ip) => *ip,
