@@ -15,4 +15,12 @@
 
 pub mod ingress;
 pub mod outbound;
+mod payload;
+pub mod policy;
+pub mod server;
+pub mod status;
 pub mod target;
+pub mod template;
+pub mod token;
+pub mod tunnel;
+pub mod uri;

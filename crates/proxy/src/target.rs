@@ -47,7 +47,7 @@ impl std::str::FromStr for Target {
 
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let (host, port) = text.rsplit_once(':').ok_or(TargetError::Port)?;
-        Self::new(host, port.parse().map_err(|_| TargetError::Port)?)
+        Self::new(host, self::port(port)?)
     }
 }
 
@@ -70,6 +70,13 @@ impl Target {
             port => Ok(Self { host, port }),
         }
     }
+}
+
+/// A port of digits alone.
+pub(crate) fn port(text: &str) -> Result<u16, TargetError> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let port = text.parse().ok().filter(|port| digits && *port > 0);
+    port.ok_or(TargetError::Port)
 }
 
 /// A name of letters, digits, hyphens, underscores and dots (RFC 1123 section 2.1, and `_`).
