@@ -25,6 +25,7 @@ mod session;
 mod state;
 mod target;
 mod trust;
+mod tunnel;
 mod values;
 
 use std::iter::once;
@@ -48,6 +49,7 @@ Examples:
   pathmark ls host:4433                             list what is there
   pathmark put big.iso host:4433                    store a file, if the server runs with \
   --allow-put
+  pathmark tunnel --uri-file proxy.uri -D 1080      any application through a proxy
   pathmark perf client host:4433 --download 1GB     measure
   pathmark emulate five-files                       the same code under a virtual clock, in a second
   pathmark compare --out compare                    control laws over a grid of paths, in minutes
@@ -71,6 +73,8 @@ enum Command {
     Put(put::Args),
     /// List a directory of a server
     Ls(ls::Args),
+    /// Take TCP and UDP of any application through a proxy: port forwards, SOCKS5, HTTP CONNECT
+    Tunnel(tunnel::Args),
     /// Run a scenario under a virtual clock: the same endpoints and routers, without a network
     Emulate(emulate::Args),
     /// Compare control laws over a grid of paths, and draw each law's figures
@@ -111,6 +115,9 @@ const ROUTER: &str = "vcp-router";
 /// What servers log where `RUST_LOG` says nothing else.
 const SERVERS_LOG: &str = "warn,pathmark_cli=info";
 
+/// What tunnels log there.
+const TUNNELS_LOG: &str = "warn,pathmark_proxy=info";
+
 type Outcome = Result<(), Failure>;
 
 /// Runs the command line of this process.
@@ -121,11 +128,11 @@ pub fn main() -> ExitCode {
         return pathmark_router::cli::main_from(once("vcp-router".into()).chain(arguments));
     }
     let cli = Cli::parse();
-    let serves = matches!(
-        cli.command,
-        Command::Serve(_) | Command::Perf(perf::Command::Server(_))
-    );
-    output::log(serves.then_some(SERVERS_LOG));
+    output::log(match cli.command {
+        Command::Serve(_) | Command::Perf(perf::Command::Server(_)) => Some(SERVERS_LOG),
+        Command::Tunnel(_) => Some(TUNNELS_LOG),
+        _ => None,
+    });
     limits::raise_open_files();
     let json = cli.command.json();
     let is_demo = matches!(cli.command, Command::Demo(_));
@@ -135,6 +142,7 @@ pub fn main() -> ExitCode {
         Command::Get(args) => session::run(|stop| get::get(args, stop)),
         Command::Put(args) => session::run(|stop| put::put(args, stop)),
         Command::Ls(args) => session::run(|stop| ls::ls(args, stop)),
+        Command::Tunnel(args) => session::run(|stop| tunnel::tunnel(args, stop)),
         Command::Emulate(args) => emulate::emulate(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
@@ -177,6 +185,7 @@ impl Command {
             Self::Get(args) => args.json,
             Self::Put(args) => args.json,
             Self::Ls(args) => args.json,
+            Self::Tunnel(args) => args.json(),
             Self::Emulate(args) => args.json,
             Self::Compare(args) => args.json,
             Self::Merge(args) => args.json,

@@ -2,11 +2,13 @@
 
 use std::io;
 
+use pathmark_http3::http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{Ingress, count};
 use crate::outbound::{Outbound, Refusal};
+use crate::status;
 use crate::target::{Target, TargetError};
 
 /// Longest head of a request, bytes.
@@ -45,17 +47,22 @@ impl RequestError {
     }
 }
 
-/// Status and `Proxy-Status` error type for a refusal (RFC 9209 section 2.3).
-const fn status(refusal: &Refusal) -> (&'static str, &'static str) {
-    match refusal {
-        Refusal::Denied => ("403 Forbidden", "destination_ip_prohibited"),
-        Refusal::Refused => ("502 Bad Gateway", "connection_refused"),
-        Refusal::Unreachable => ("502 Bad Gateway", "destination_ip_unroutable"),
-        Refusal::Name => ("502 Bad Gateway", "dns_error"),
-        Refusal::Proxy(_) => ("502 Bad Gateway", "destination_unavailable"),
-        Refusal::Busy => ("503 Service Unavailable", "connection_limit_reached"),
-        Refusal::TimedOut => ("504 Gateway Timeout", "connection_timeout"),
-    }
+/// The answer to a client whose flow was refused: what a proxy of HTTP/3 responds, except that a
+/// target that is not allowed is 403 here.
+fn refused(target: &Target, refusal: &Refusal) -> String {
+    let (status, field) = match (refusal, status::of(refusal)) {
+        (Refusal::Denied, (_, field)) => (403, field),
+        (_, of) => of,
+    };
+    let reason = StatusCode::from_u16(status).ok();
+    let reason = reason.and_then(|status| status.canonical_reason());
+    let reason = reason.unwrap_or_default();
+    let body = format!("{target}: {refusal}\n");
+    format!(
+        "HTTP/1.1 {status} {reason}\r\nProxy-Status: {field}\r\nContent-Type: text/plain\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 /// Reads the head of a CONNECT request: its target and length. Bytes that follow belong to the
@@ -113,14 +120,7 @@ impl<O: Outbound> Ingress<O> {
         let (read, write) = match self.open(&local, &target).await {
             Some(Ok(flow)) => flow,
             Some(Err(refusal)) => {
-                let (status, kind) = status(&refusal);
-                let body = format!("{target}: {refusal}\n");
-                let answer = format!(
-                    "HTTP/1.1 {status}\r\nProxy-Status: pathmark; error={kind}\r\n\
-                     Content-Type: text/plain\r\nContent-Length: {}\r\n\
-                     Connection: close\r\n\r\n{body}",
-                    body.len()
-                );
+                let answer = refused(&target, &refusal);
                 return self.farewell(local, answer.as_bytes()).await;
             }
             None => return,

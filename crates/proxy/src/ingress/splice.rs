@@ -158,6 +158,8 @@ impl Direction {
                     }
                 },
                 State::Ending => {
+                    // The shutdown of stdout flushes nothing.
+                    ready!(Pin::new(&mut *to).poll_flush(cx)).map_err(|_| Broken)?;
                     ready!(Pin::new(&mut *to).poll_shutdown(cx)).map_err(|_| Broken)?;
                     self.state = State::Ended;
                 }

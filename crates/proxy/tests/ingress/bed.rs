@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use pathmark_proxy::ingress::spec::Bind;
 use pathmark_proxy::ingress::{Ingress, Limits, Service, listen};
+use pathmark_proxy::outbound::Outbound;
 use pathmark_proxy::target::Target;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-
-use crate::direct::Direct;
 
 /// How a client reaches its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,18 +30,18 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[derive(Clone)]
-pub(crate) struct Bed {
-    pub(crate) ingress: Ingress<Direct>,
+pub(crate) struct Bed<O> {
+    pub(crate) ingress: Ingress<O>,
 }
 
-impl Bed {
-    pub(crate) fn new(direct: Direct) -> Self {
-        Self::with_limits(direct, Limits::default())
+impl<O: Outbound> Bed<O> {
+    pub(crate) fn new(outbound: O) -> Self {
+        Self::with_limits(outbound, Limits::default())
     }
 
-    pub(crate) fn with_limits(direct: Direct, limits: Limits) -> Self {
+    pub(crate) fn with_limits(outbound: O, limits: Limits) -> Self {
         Self {
-            ingress: Ingress::new(direct, limits),
+            ingress: Ingress::new(outbound, limits),
         }
     }
 

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use pathmark_proxy::ingress::spec::Bind;
 use pathmark_proxy::ingress::{Limits, Service, listen};
+use pathmark_proxy::outbound::Outbound;
 use pathmark_proxy::target::Target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
 use crate::bed::{Bed, socks_address, within};
 use crate::direct::Direct;
+use crate::support::{Served, access};
 
 /// A target that returns each datagram with the sender's port in front of it.
 async fn echo(address: &str) -> Target {
@@ -31,7 +33,7 @@ async fn echo(address: &str) -> Target {
     target
 }
 
-fn forward(bed: &Bed, target: &Target) -> SocketAddr {
+fn forward(bed: &Bed<impl Outbound>, target: &Target) -> SocketAddr {
     let socket = listen::udp(&"127.0.0.1:0".parse::<Bind>().unwrap()).unwrap();
     let socket = socket.into_iter().next().unwrap();
     let address = socket.local_addr().unwrap();
@@ -82,10 +84,19 @@ async fn each_client_has_a_flow_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn datagrams_of_all_sizes_are_whole() {
-    let bed = Bed::new(Direct::default());
+    whole(&Bed::new(Direct::default())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn datagrams_of_all_sizes_are_whole_through_a_proxy() {
+    let served = Served::new(access(&["a"]));
+    whole(&Bed::new(served.tunnel("a"))).await;
+}
+
+async fn whole(bed: &Bed<impl Outbound>) {
     let target = echo("127.0.0.1:0").await;
-    let forward = client(forward(&bed, &target)).await;
-    let association = Association::new(&bed, "127.0.0.1").await;
+    let forward = client(forward(bed, &target)).await;
+    let association = Association::new(bed, "127.0.0.1").await;
     for size in [0, 1, 1_200, 1_472, 9_000, 59_000] {
         let payload: Vec<_> = (0..size).map(|at: usize| at as u8).collect();
         assert_eq!(ask(&forward, &payload).await[2..], payload, "{size}");
@@ -166,7 +177,7 @@ struct Association {
 }
 
 impl Association {
-    async fn new(bed: &Bed, ip: &str) -> Self {
+    async fn new(bed: &Bed<impl Outbound>, ip: &str) -> Self {
         let target = Target::new(ip, 1).unwrap().to_string();
         let bind = target.trim_end_matches('1').to_owned() + "0";
         let listener = listen::tcp(&bind.parse().unwrap()).unwrap().remove(0);

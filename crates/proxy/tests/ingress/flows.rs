@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use pathmark_proxy::ingress::Service;
-use pathmark_proxy::outbound::Refusal;
+use pathmark_proxy::outbound::{Outbound, Refusal};
 use pathmark_proxy::target::Target;
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,18 +14,16 @@ use crate::bed::{Bed, WAYS, Way, reset, target, within};
 use crate::direct::Direct;
 
 /// Both ends of a flow by some way.
-async fn pair(bed: &Bed, way: Way) -> (TcpStream, TcpStream) {
+async fn pair(bed: &Bed<impl Outbound>, way: Way) -> (TcpStream, TcpStream) {
     let (listener, target) = target().await;
     let (client, served) =
         within(async { tokio::join!(bed.connect(way, &target), listener.accept()) }).await;
     (client.unwrap(), served.unwrap().0)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_clients_end_leaves_the_other_direction_open() {
-    let bed = Bed::new(Direct::default());
+async fn a_clients_end_leaves_the_other_direction_open(bed: &Bed<impl Outbound>) {
     for way in WAYS {
-        let (mut client, mut served) = pair(&bed, way).await;
+        let (mut client, mut served) = pair(bed, way).await;
         client.write_all(b"request").await.unwrap();
         client.shutdown().await.unwrap();
         let mut request = String::new();
@@ -47,11 +45,9 @@ async fn a_clients_end_leaves_the_other_direction_open() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_targets_end_leaves_the_other_direction_open() {
-    let bed = Bed::new(Direct::default());
+async fn a_targets_end_leaves_the_other_direction_open(bed: &Bed<impl Outbound>) {
     for way in WAYS {
-        let (mut client, mut served) = pair(&bed, way).await;
+        let (mut client, mut served) = pair(bed, way).await;
         served.write_all(b"greeting").await.unwrap();
         served.shutdown().await.unwrap();
         let mut greeting = String::new();
@@ -65,16 +61,14 @@ async fn a_targets_end_leaves_the_other_direction_open() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_reset_reaches_the_other_side_as_a_reset() {
-    let bed = Bed::new(Direct::default());
+async fn a_reset_reaches_the_other_side_as_a_reset(bed: &Bed<impl Outbound>) {
     for way in WAYS {
-        let (client, mut served) = pair(&bed, way).await;
+        let (client, mut served) = pair(bed, way).await;
         reset(client);
         let error = within(served.read_u8()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{way:?}: client");
 
-        let (mut client, served) = pair(&bed, way).await;
+        let (mut client, served) = pair(bed, way).await;
         reset(served);
         let error = within(client.read_u8()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{way:?}: target");
@@ -82,11 +76,9 @@ async fn a_reset_reaches_the_other_side_as_a_reset() {
 }
 
 /// The splice reads nothing from the client while the target takes no bytes.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_reset_passes_a_direction_that_is_full() {
-    let bed = Bed::new(Direct::default());
+async fn a_reset_passes_a_direction_that_is_full(bed: &Bed<impl Outbound>) {
     for way in WAYS {
-        let (client, mut served) = pair(&bed, way).await;
+        let (client, mut served) = pair(bed, way).await;
         let mut sent = 0;
         // What fits into the kernel's buffers on the way is known when no more is taken for long.
         while let Ok(wrote) = tokio::time::timeout(std::time::Duration::from_millis(200), async {
@@ -112,11 +104,9 @@ async fn a_reset_passes_a_direction_that_is_full() {
 }
 
 /// After FIN the other direction is silent, and the client is reset then.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_reset_after_an_end_ends_the_silent_direction() {
-    let bed = Bed::new(Direct::default());
+async fn a_reset_after_an_end_ends_the_silent_direction(bed: &Bed<impl Outbound>) {
     for way in WAYS {
-        let (mut client, mut served) = pair(&bed, way).await;
+        let (mut client, mut served) = pair(bed, way).await;
         client.shutdown().await.unwrap();
         assert_eq!(within(served.read(&mut [0])).await.unwrap(), 0);
         reset(client);
@@ -178,6 +168,18 @@ async fn a_refusal_has_its_cause() {
     assert_eq!(bed.ingress.counts().refused, 12);
 }
 
+async fn refusals_have_their_causes(bed: &Bed<impl Outbound>) {
+    let (_bound, refused) = closed();
+    for (way, expected) in [(Way::Socks, 5), (Way::Http, 502)] {
+        let got = within(bed.connect(way, &refused)).await.unwrap_err();
+        assert_eq!(got, expected, "{way:?}");
+    }
+    let address = bed.listen(Service::Forward(refused));
+    let reset = async { TcpStream::connect(address).await?.read_u8().await };
+    let error = within(reset).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_of_the_proxy_has_its_cause() {
     let target = "192.0.2.1:80".parse().unwrap();
@@ -193,6 +195,45 @@ async fn a_refusal_of_the_proxy_has_its_cause() {
         assert_eq!(got, http, "{refusal}");
     }
 }
+
+/// Each of these for flows that leave directly, and for flows through a proxy.
+macro_rules! by_both {
+    ($($name:ident),* $(,)?) => {
+        mod directly {
+            use super::{Bed, Direct};
+
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $name() {
+                    super::$name(&Bed::new(Direct::default())).await;
+                }
+            )*
+        }
+
+        mod through_a_proxy {
+            use super::Bed;
+            use crate::support::{Served, access};
+
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $name() {
+                    let served = Served::new(access(&["a"]));
+                    super::$name(&Bed::new(served.tunnel("a"))).await;
+                }
+            )*
+        }
+    };
+}
+
+by_both!(
+    a_clients_end_leaves_the_other_direction_open,
+    a_targets_end_leaves_the_other_direction_open,
+    a_reset_reaches_the_other_side_as_a_reset,
+    a_reset_passes_a_direction_that_is_full,
+    a_reset_after_an_end_ends_the_silent_direction,
+    a_flow_that_is_killed_does_not_disturb_others,
+    refusals_have_their_causes,
+);
 
 /// The proxy resolves: this machine, which does not know the name, is not asked.
 #[tokio::test(flavor = "multi_thread")]
@@ -212,12 +253,10 @@ async fn names_travel_to_the_proxy() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_flow_that_is_killed_does_not_disturb_others() {
-    let bed = Bed::new(Direct::default());
+async fn a_flow_that_is_killed_does_not_disturb_others(bed: &Bed<impl Outbound>) {
     for way in [Way::Forward, Way::Socks, Way::Http] {
-        let (mut first, mut first_served) = pair(&bed, way).await;
-        let (mut killed, killed_served) = pair(&bed, way).await;
+        let (mut first, mut first_served) = pair(bed, way).await;
+        let (mut killed, killed_served) = pair(bed, way).await;
         first.write_all(b"a").await.unwrap();
         killed.write_all(b"b").await.unwrap();
         reset(killed_served);

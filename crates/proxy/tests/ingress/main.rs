@@ -6,4 +6,6 @@ mod datagrams;
 mod direct;
 mod flows;
 mod requests;
+#[path = "../support/mod.rs"]
+mod support;
 mod transparent;

@@ -10,7 +10,7 @@ use crate::bed::{Bed, head, socks_address, target, within};
 use crate::direct::Direct;
 
 /// All that an ingress answers to some bytes.
-async fn answer(bed: &Bed, service: Service, bytes: &[u8]) -> Vec<u8> {
+async fn answer(bed: &Bed<Direct>, service: Service, bytes: &[u8]) -> Vec<u8> {
     let mut client = TcpStream::connect(bed.listen(service)).await.unwrap();
     client.write_all(bytes).await.unwrap();
     let mut answer = Vec::new();
