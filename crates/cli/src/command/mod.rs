@@ -18,6 +18,7 @@ mod ls;
 mod operator;
 mod output;
 mod perf;
+mod proxy;
 mod put;
 mod routers;
 mod serve;
@@ -48,6 +49,7 @@ Examples:
   pathmark ls host:4433                             list what is there
   pathmark put big.iso host:4433                    store a file, if the server runs with \
   --allow-put
+  pathmark proxy --listen :4433 --token-file tokens carry TCP and UDP; prints a URI for clients
   pathmark perf client host:4433 --download 1GB     measure
   pathmark emulate five-files                       the same code under a virtual clock, in a second
   pathmark compare --out compare                    control laws over a grid of paths, in minutes
@@ -77,6 +79,8 @@ enum Command {
     Compare(compare::Args),
     /// Join the runs of a sweep that was split among jobs
     Merge(emulate::MergeArgs),
+    /// Carry TCP and UDP of any application to their targets, for clients with a token
+    Proxy(proxy::Args),
     /// Measure throughput (QUIC performance protocol, draft-banks-quic-performance)
     #[command(subcommand)]
     Perf(perf::Command),
@@ -123,7 +127,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let serves = matches!(
         cli.command,
-        Command::Serve(_) | Command::Perf(perf::Command::Server(_))
+        Command::Serve(_) | Command::Proxy(_) | Command::Perf(perf::Command::Server(_))
     );
     output::log(serves.then_some(SERVERS_LOG));
     limits::raise_open_files();
@@ -138,6 +142,7 @@ pub fn main() -> ExitCode {
         Command::Emulate(args) => emulate::emulate(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
+        Command::Proxy(args) => proxy::proxy(args),
         Command::Perf(perf::Command::Server(args)) => session::run_server(perf::server(args)),
         Command::Perf(perf::Command::Client(args)) => session::run(|stop| perf::client(args, stop)),
     };
@@ -180,6 +185,7 @@ impl Command {
             Self::Emulate(args) => args.json,
             Self::Compare(args) => args.json,
             Self::Merge(args) => args.json,
+            Self::Proxy(args) => args.json,
             Self::Perf(perf::Command::Server(args)) => args.json,
             Self::Perf(perf::Command::Client(args)) => args.json,
         }
