@@ -8,7 +8,9 @@ import asyncio
 import contextlib
 import json
 import pathlib
+import socket
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
@@ -144,6 +146,9 @@ async def echo(reader, writer):
     """Echoes up to the end, or resets after a line `reset`."""
     while data := await reader.read(65536):
         if data == b"reset\n":
+            linger = struct.pack("ii", 1, 0)
+            raw = writer.get_extra_info("socket")
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             writer.transport.abort()
             return
         writer.write(data)
@@ -274,18 +279,18 @@ class Proxy(Peer):
                 back.put_nowait(data)
 
         loop = asyncio.get_running_loop()
-        socket, _ = await loop.create_datagram_endpoint(Socket, remote_addr=(host, port))
+        out, _ = await loop.create_datagram_endpoint(Socket, remote_addr=(host, port))
         fields = [(b":status", b"200"), (b"capsule-protocol", b"?1")]
         self.http.send_headers(stream, fields)
         self.transmit()
         while not flow.ended:
             await flow.until(lambda: flow.datagrams or flow.content or flow.ended)
             if flow.datagrams:
-                socket.sendto(flow.datagrams.pop(0)[1:])
+                out.sendto(flow.datagrams.pop(0)[1:])
                 peer.send_datagram(stream, await back.get())
             elif (payload := take_capsule(flow.content)) is not None:
                 flow.content = b""
-                socket.sendto(payload)
+                out.sendto(payload)
                 peer.send(stream, capsule(await back.get()))
             else:
                 flow.changed.clear()
