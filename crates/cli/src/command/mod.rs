@@ -18,6 +18,7 @@ mod ls;
 mod operator;
 mod output;
 mod perf;
+mod proxy;
 mod put;
 mod routers;
 mod serve;
@@ -49,6 +50,7 @@ Examples:
   pathmark ls host:4433                             list what is there
   pathmark put big.iso host:4433                    store a file, if the server runs with \
   --allow-put
+  pathmark proxy --listen :4433 --token-file tokens carry TCP and UDP; prints a URI for clients
   pathmark tunnel --uri-file proxy.uri -D 1080      any application through a proxy
   pathmark perf client host:4433 --download 1GB     measure
   pathmark emulate five-files                       the same code under a virtual clock, in a second
@@ -74,13 +76,15 @@ enum Command {
     /// List a directory of a server
     Ls(ls::Args),
     /// Take TCP and UDP of any application through a proxy: port forwards, SOCKS5, HTTP CONNECT
-    Tunnel(tunnel::Args),
+    Tunnel(Box<tunnel::Args>),
     /// Run a scenario under a virtual clock: the same endpoints and routers, without a network
     Emulate(emulate::Args),
     /// Compare control laws over a grid of paths, and draw each law's figures
     Compare(compare::Args),
     /// Join the runs of a sweep that was split among jobs
     Merge(emulate::MergeArgs),
+    /// Carry TCP and UDP of any application to their targets, for clients with a token
+    Proxy(proxy::Args),
     /// Measure throughput (QUIC performance protocol, draft-banks-quic-performance)
     #[command(subcommand)]
     Perf(perf::Command),
@@ -129,7 +133,9 @@ pub fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     output::log(match cli.command {
-        Command::Serve(_) | Command::Perf(perf::Command::Server(_)) => Some(SERVERS_LOG),
+        Command::Serve(_) | Command::Proxy(_) | Command::Perf(perf::Command::Server(_)) => {
+            Some(SERVERS_LOG)
+        }
         Command::Tunnel(_) => Some(TUNNELS_LOG),
         _ => None,
     });
@@ -142,10 +148,11 @@ pub fn main() -> ExitCode {
         Command::Get(args) => session::run(|stop| get::get(args, stop)),
         Command::Put(args) => session::run(|stop| put::put(args, stop)),
         Command::Ls(args) => session::run(|stop| ls::ls(args, stop)),
-        Command::Tunnel(args) => session::run(|stop| tunnel::tunnel(args, stop)),
+        Command::Tunnel(args) => session::run(|stop| tunnel::tunnel(*args, stop)),
         Command::Emulate(args) => emulate::emulate(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
+        Command::Proxy(args) => proxy::proxy(args),
         Command::Perf(perf::Command::Server(args)) => session::run_server(perf::server(args)),
         Command::Perf(perf::Command::Client(args)) => session::run(|stop| perf::client(args, stop)),
     };
@@ -189,6 +196,7 @@ impl Command {
             Self::Emulate(args) => args.json,
             Self::Compare(args) => args.json,
             Self::Merge(args) => args.json,
+            Self::Proxy(args) => args.json,
             Self::Perf(perf::Command::Server(args)) => args.json,
             Self::Perf(perf::Command::Client(args)) => args.json,
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use pathmark_cc::Algorithm;
+use pathmark_transport::crypto::tls::Pin;
 use pathmark_transport::endpoint::RetryPolicy;
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -148,6 +149,12 @@ fn runtime() -> anyhow::Result<Runtime> {
 /// Ready when SIGINT (Ctrl-C), SIGTERM or SIGHUP comes. Handlers of all are installed by the call,
 /// not by the first poll: a command's own first poll may do much of its work.
 fn stopped() -> impl Future<Output = ()> {
+    // The terminal has gone away, which a command under nohup(1) outlives.
+    ended(hangup_counts())
+}
+
+/// The same; SIGHUP counts if `hangup` says so.
+fn ended(hangup: bool) -> impl Future<Output = ()> {
     let wait = |kind| {
         let signals = signal(kind);
         async move {
@@ -159,8 +166,7 @@ fn stopped() -> impl Future<Output = ()> {
         }
     };
     let (interrupt, terminate) = (wait(SignalKind::interrupt()), wait(SignalKind::terminate()));
-    // The terminal has gone away, which a command under nohup(1) outlives.
-    let hangup = hangup_counts().then(|| wait(SignalKind::hangup()));
+    let hangup = hangup.then(|| wait(SignalKind::hangup()));
     let hangup = async move {
         match hangup {
             Some(hangup) => hangup.await,
@@ -187,7 +193,40 @@ fn hangup_counts() -> bool {
 /// Serves until SIGINT, SIGTERM or SIGHUP, then closes all connections, and waits some seconds for
 /// `serving`, which ends with the endpoint.
 pub(super) async fn serve(endpoint: &Endpoint, codes: Codes, serving: impl Future<Output = ()>) {
-    let stopped = stopped();
+    serve_until(endpoint, codes, stopped(), serving).await;
+}
+
+/// The same until SIGINT or SIGTERM. SIGHUP has `reload` called.
+pub(super) async fn serve_with(
+    endpoint: &Endpoint,
+    codes: Codes,
+    serving: impl Future<Output = ()>,
+    mut reload: impl FnMut(),
+) {
+    let hangups = signal(SignalKind::hangup());
+    let reloading = async {
+        if let Ok(mut hangups) = hangups {
+            while hangups.recv().await.is_some() {
+                reload();
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let serving = async {
+        tokio::select! {
+            () = serving => {}
+            () = reloading => {}
+        }
+    };
+    serve_until(endpoint, codes, ended(false), serving).await;
+}
+
+async fn serve_until(
+    endpoint: &Endpoint,
+    codes: Codes,
+    stopped: impl Future<Output = ()>,
+    serving: impl Future<Output = ()>,
+) {
     let tell = async {
         stopped.await;
         endpoint.close(codes.done, b"the server was stopped");
@@ -209,6 +248,23 @@ struct Listening {
     pin: Option<String>,
 }
 
+/// Binds a server; with the pin of a self-signed certificate.
+pub(super) fn bind(
+    address: &Listen,
+    identity: Identity,
+    transport: TransportConfig,
+    retry: bool,
+) -> Result<(Endpoint, Option<Pin>), Failure> {
+    let pin = identity.tls.pin();
+    let mut config = ServerConfig::new(Arc::new(identity.tls), Arc::new(transport));
+    config.key(identity.key);
+    if retry {
+        config.retry(RetryPolicy::Always);
+    }
+    let endpoint = address.bind(|address| Endpoint::server(config.clone(), address))?;
+    Ok((endpoint, pin))
+}
+
 /// Binds a server and says so.
 pub(super) fn listen(
     address: &Listen,
@@ -217,16 +273,10 @@ pub(super) fn listen(
     retry: bool,
     json: bool,
 ) -> Result<Endpoint, Failure> {
-    let pin = identity.tls.pin().map(|pin| pin.to_string());
-    let mut config = ServerConfig::new(Arc::new(identity.tls), Arc::new(transport));
-    config.key(identity.key);
-    if retry {
-        config.retry(RetryPolicy::Always);
-    }
-    let endpoint = address.bind(|address| Endpoint::server(config.clone(), address))?;
+    let (endpoint, pin) = bind(address, identity, transport, retry)?;
     let listening = Listening {
         listening: endpoint.local_address(),
-        pin,
+        pin: pin.map(|pin| pin.to_string()),
     };
     if json {
         output::json(&listening)?;

@@ -94,6 +94,12 @@ impl ServerLink {
         })
     }
 
+    /// HTTP datagrams that arrived and had no room or no stream.
+    #[must_use]
+    pub fn dropped_datagrams(&self) -> u64 {
+        self.hub.as_ref().map_or(0, |hub| hub.dropped())
+    }
+
     /// The next request; `None` once the client has closed the connection without an error. It may
     /// be cancelled.
     ///

@@ -64,7 +64,8 @@ counters! {
     datagrams_down,
     /// Of these, those that went as a capsule.
     capsules_down,
-    /// Datagrams of clients without a known context, or that the socket did not take.
+    /// Datagrams of clients without a known context or a flow, above a queue's room, or that the
+    /// socket did not take.
     datagrams_dropped,
 }
 

@@ -5,6 +5,7 @@
 //!              401, 407  503      400       502           502       502, 504
 //! ```
 
+pub mod config;
 mod counters;
 mod reach;
 mod relay;
@@ -12,7 +13,9 @@ mod request;
 mod udp;
 mod users;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pathmark_http3::wire::{LinkError, ServerLink};
@@ -105,6 +108,19 @@ impl Proxy {
         // The settings need a stream that the client grants.
         let begun = tokio::time::timeout(shared.times.head, begun).await;
         let mut link = begun.unwrap_or(Err(LinkError::TimedOut))?;
+        let served = self.requests(&mut link, client, most).await;
+        let dropped = link.dropped_datagrams();
+        let counter = &shared.counters.datagrams_dropped;
+        counter.fetch_add(dropped, Ordering::Relaxed);
+        served
+    }
+
+    async fn requests(
+        &self,
+        link: &mut ServerLink,
+        client: SocketAddr,
+        most: usize,
+    ) -> Result<(), LinkError> {
         let mut flows = JoinSet::new();
         loop {
             // A client that resets a flow opens the next one before this side has ended it.
@@ -119,7 +135,7 @@ impl Proxy {
             let Some(incoming) = incoming else {
                 return Ok(());
             };
-            let shared = Arc::clone(shared);
+            let shared = Arc::clone(&self.0);
             flows.spawn(async move { request::respond(&shared, client, incoming).await });
         }
     }
