@@ -14,6 +14,7 @@
 //! | `comments` | faults of style in the doc comments of a crate: see `words.rs` |
 //! | `messages` | the same in help, errors, logs and other strings of a crate |
 //! | `pages` | the same in a page, but for generated ones |
+//! | `claims` | measured figures without a source in the README or a page of the book: see `claims.rs` |
 //!
 //! After the ceilings come links within the pages, the book's table of contents, citations of
 //! equations and requirements (`citations.rs`), and tools that others keep. `--words`
@@ -21,6 +22,7 @@
 
 mod ceilings;
 mod citations;
+mod claims;
 mod imports;
 mod pages;
 mod prose;
@@ -169,10 +171,13 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     if args.record {
         cited.write(root)?;
     }
-    let figures = measure(root, &files, &pages)?;
+    let (figures, claims) = measure(root, &files, &pages)?;
     let former = Figures::read(&file)?;
     if args.record {
         return record(figures, &former, &file);
+    }
+    for claim in &claims {
+        println!("{claim}");
     }
     let mut content = report("ceilings", &figures.above(&former));
     content &= report("stale ceilings", &figures.gone(&former));
@@ -264,7 +269,12 @@ fn output(root: &Path, program: &str, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&result.stdout).into_owned())
 }
 
-fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figures> {
+/// The figures, and the claims without a source, a line each.
+fn measure(
+    root: &Path,
+    files: &[PathBuf],
+    pages: &[pages::Page],
+) -> Result<(Figures, Vec<String>)> {
     let mut figures = Figures::default();
     let (mut matching, mut naming) = (0, 0);
     for (name, directory) in crates(root)? {
@@ -302,17 +312,7 @@ fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figu
             .collect();
         figures.set("packages", name, packages.len());
     }
-    let mut book = 0;
-    for page in pages.iter().filter(|page| !grows(&page.path)) {
-        let words = page.words.next_multiple_of(100);
-        figures.set("words", &page.path.display().to_string(), words);
-        if page.path.starts_with("docs") {
-            book += page.words;
-        }
-        let faults = prose::of_page(&fs::read_to_string(root.join(&page.path))?);
-        figures.set("pages", &page.path.display().to_string(), faults.len());
-    }
-    figures.set("words", "the book", book.next_multiple_of(100));
+    let claims = pages::measure(root, files, pages, &mut figures)?;
     for path in files {
         let text = || fs::read_to_string(root.join(path));
         if let Some(place) = crate_of(path) {
@@ -327,12 +327,7 @@ fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figu
             }
         }
     }
-    Ok(figures)
-}
-
-/// Pages that a command writes.
-fn grows(page: &Path) -> bool {
-    page.starts_with("docs/evidence/figures") || page.starts_with("docs/rfc")
+    Ok((figures, claims))
 }
 
 /// The crate that a source file belongs to.
