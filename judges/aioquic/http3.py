@@ -242,4 +242,5 @@ async def main(files):
         await judge_client(files, place)
 
 
-asyncio.run(main(sys.argv[1]))
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -58,7 +58,8 @@ impl Identity {
     /// has a key of its own, and prints a note on stderr.
     pub(super) fn kept(directory: &Path, alpn: &[u8]) -> Result<Self, Failure> {
         let path = key_path(directory).map_err(Failure::usage)?;
-        let pem = match path.as_deref().map(|path| (path, read_or_make(path))) {
+        let made = || Ok(self_signed().map_err(io::Error::other)?.into_bytes());
+        let pem = match path.as_deref().map(|path| (path, read_or_make(path, made))) {
             Some((_, Ok(pem))) => pem,
             // A key that is there and cannot be read is no reason for another one.
             Some((path, Err(error))) if is_closed(&error) && path.symlink_metadata().is_err() => {
@@ -117,24 +118,27 @@ fn is_closed(error: &io::Error) -> bool {
     )
 }
 
-/// The key's file, which is made if there is none.
-fn read_or_make(path: &Path) -> io::Result<Vec<u8>> {
+/// A secret in a file, which is made if there is none.
+pub(super) fn read_or_make(
+    path: &Path,
+    make: impl Fn() -> io::Result<Vec<u8>>,
+) -> io::Result<Vec<u8>> {
     loop {
         match read(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             read => return read,
         }
-        let pem = self_signed().map_err(io::Error::other)?;
+        let made = make()?;
         let directory = path.parent().unwrap_or(Path::new("."));
         // It has mode 0600, and its name when it is whole.
         let mut file = NamedTempFile::with_prefix_in(".pathmark-", directory)?;
-        file.write_all(pem.as_bytes())?;
+        file.write_all(&made)?;
         file.as_file().sync_all()?;
         match file.persist_noclobber(path) {
             Ok(_) => {
                 // A directory that cannot be read or synced has the key all the same.
                 let _ = File::open(directory).and_then(|directory| directory.sync_all());
-                return Ok(pem.into_bytes());
+                return Ok(made);
             }
             // Another server of this directory was faster.
             Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {}
@@ -143,8 +147,8 @@ fn read_or_make(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Reads a key that no other user may read. No link is followed.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads a secret that no other user may read. No link is followed.
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
@@ -158,7 +162,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         return refuse("it belongs to another user");
     }
     if metadata.mode() & 0o077 != 0 {
-        return refuse("other users may use the server's key; set its mode to 600");
+        return refuse("other users may read it; set its mode to 600");
     }
     let mut pem = Vec::new();
     file.take(LONGEST).read_to_end(&mut pem)?;

@@ -23,6 +23,7 @@ mod operator;
 mod output;
 mod pages;
 mod perf;
+mod proxy;
 mod put;
 mod reconnect;
 mod routers;
@@ -31,6 +32,7 @@ mod session;
 mod state;
 mod target;
 mod trust;
+mod tunnel;
 mod values;
 
 use std::iter::once;
@@ -54,6 +56,8 @@ Examples:
   pathmark ls host:4433                             list what is there
   pathmark put big.iso host:4433                    store a file, if the server runs with \
   --allow-put
+  pathmark proxy --listen :4433 --token-file tokens carry TCP and UDP; prints a URI for clients
+  pathmark tunnel --uri-file proxy.uri -D 1080      any application through a proxy
   pathmark perf client host:4433 --download 1GB     measure
   pathmark emulate five-files                       the same code under a virtual clock, in a second
   pathmark compare --out compare                    control laws over a grid of paths, in minutes
@@ -77,6 +81,8 @@ enum Command {
     Put(put::Args),
     /// List a directory of a server
     Ls(ls::Args),
+    /// Take TCP and UDP of any application through a proxy: port forwards, SOCKS5, HTTP CONNECT
+    Tunnel(Box<tunnel::Args>),
     /// Run a scenario under a virtual clock: the same endpoints and routers, without a network
     Emulate(emulate::Args),
     /// Compare control laws over a grid of paths, and draw each law's figures
@@ -86,6 +92,8 @@ enum Command {
     /// Write manual pages and completions for shells, for packages
     #[command(hide = true)]
     Pages(pages::Args),
+    /// Carry TCP and UDP of any application to their targets, for clients with a token
+    Proxy(proxy::Args),
     /// Measure throughput (QUIC performance protocol, draft-banks-quic-performance)
     #[command(subcommand)]
     Perf(perf::Command),
@@ -120,6 +128,9 @@ const ROUTER: &str = "vcp-router";
 /// What servers log where `RUST_LOG` says nothing else.
 const SERVERS_LOG: &str = "warn,pathmark_cli=info";
 
+/// What tunnels log there.
+const TUNNELS_LOG: &str = "warn,pathmark_proxy=info";
+
 type Outcome = Result<(), Failure>;
 
 /// Runs the command line of this process.
@@ -130,11 +141,13 @@ pub fn main() -> ExitCode {
         return pathmark_router::cli::main_from(once("vcp-router".into()).chain(arguments));
     }
     let cli = Cli::parse();
-    let serves = matches!(
-        cli.command,
-        Command::Serve(_) | Command::Perf(perf::Command::Server(_))
-    );
-    output::log(serves.then_some(SERVERS_LOG));
+    output::log(match cli.command {
+        Command::Serve(_) | Command::Proxy(_) | Command::Perf(perf::Command::Server(_)) => {
+            Some(SERVERS_LOG)
+        }
+        Command::Tunnel(_) => Some(TUNNELS_LOG),
+        _ => None,
+    });
     limits::raise_open_files();
     let json = cli.command.json();
     let is_demo = matches!(cli.command, Command::Demo(_));
@@ -144,10 +157,12 @@ pub fn main() -> ExitCode {
         Command::Get(args) => session::run(|stop| get::get(args, stop)),
         Command::Put(args) => session::run(|stop| put::put(args, stop)),
         Command::Ls(args) => session::run(|stop| ls::ls(args, stop)),
+        Command::Tunnel(args) => session::run(|stop| tunnel::tunnel(*args, stop)),
         Command::Emulate(args) => emulate::emulate(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
         Command::Pages(args) => pages::pages(&args),
+        Command::Proxy(args) => proxy::proxy(args),
         Command::Perf(perf::Command::Server(args)) => session::run_server(perf::server(args)),
         Command::Perf(perf::Command::Client(args)) => session::run(|stop| perf::client(args, stop)),
     };
@@ -187,10 +202,12 @@ impl Command {
             Self::Get(args) => args.client.json,
             Self::Put(args) => args.client.json,
             Self::Ls(args) => args.client.json,
+            Self::Tunnel(args) => args.json(),
             Self::Emulate(args) => args.json,
             Self::Compare(args) => args.json,
             Self::Merge(args) => args.json,
             Self::Pages(_) => false,
+            Self::Proxy(args) => args.json,
             Self::Perf(perf::Command::Server(args)) => args.json,
             Self::Perf(perf::Command::Client(args)) => args.json,
         }

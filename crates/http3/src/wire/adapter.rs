@@ -1,5 +1,6 @@
 //! A connection for the `h3` crate.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -27,6 +28,39 @@ pub(super) struct Adapter {
     connection: driver::Connection,
     limit: u64,
     hints: Hints,
+    next: NextHead,
+}
+
+/// The first frame of the request of the next clone of an [`Opener`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct NextHead(Arc<Mutex<Option<Bytes>>>);
+
+/// Opens streams. A clone takes the head that was left for it: the stream that it opens first
+/// begins with that in place of the frame of `h3`.
+#[derive(Debug)]
+pub(super) struct Opener {
+    adapter: Adapter,
+    head: Option<Bytes>,
+}
+
+impl NextHead {
+    /// Leaves a head for the next clone.
+    pub(super) fn leave(&self, head: Bytes) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(head);
+    }
+
+    fn take(&self) -> Option<Bytes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Clone for Opener {
+    fn clone(&self) -> Self {
+        Self {
+            adapter: self.adapter.clone(),
+            head: self.adapter.next.take(),
+        }
+    }
 }
 
 impl Adapter {
@@ -35,7 +69,18 @@ impl Adapter {
             connection,
             limit,
             hints: Hints::default(),
+            next: NextHead::default(),
         }
+    }
+
+    /// The transport's connection.
+    pub(super) const fn connection(&self) -> &driver::Connection {
+        &self.connection
+    }
+
+    /// What the next clone of the opener takes.
+    pub(super) const fn next(&self) -> &NextHead {
+        &self.next
     }
 
     /// Hints for streams.
@@ -53,9 +98,23 @@ impl Adapter {
         LinkError::of_stream(error, self.connection.close_reason())
     }
 
-    fn both(&self, (send, recv): (driver::SendStream, driver::RecvStream)) -> BidiStream {
-        let recv = RecvStream::new(recv, Frames::bidirectional(self.limit));
-        BidiStream::new(SendStream::new(send, self.hints.clone()), recv)
+    fn both(
+        &self,
+        (send, recv): (driver::SendStream, driver::RecvStream),
+        head: Option<Bytes>,
+    ) -> BidiStream {
+        let frames = Frames::bidirectional(self.limit);
+        let recv = RecvStream::new(recv, frames, self.hints.clone());
+        BidiStream::new(SendStream::new(send, self.hints.clone(), head), recv)
+    }
+
+    fn poll_open(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &mut Option<Bytes>,
+    ) -> Poll<Result<BidiStream, StreamErrorIncoming>> {
+        let opened = ready!(self.connection.poll_open_bi(cx)).map_err(no_stream)?;
+        Poll::Ready(Ok(self.both(opened, head.take())))
     }
 }
 
@@ -67,8 +126,7 @@ impl quic::OpenStreams<Bytes> for Adapter {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::BidiStream, StreamErrorIncoming>> {
-        let opened = ready!(self.connection.poll_open_bi(cx)).map_err(no_stream)?;
-        Poll::Ready(Ok(self.both(opened)))
+        self.poll_open(cx, &mut None)
     }
 
     fn poll_open_send(
@@ -76,7 +134,7 @@ impl quic::OpenStreams<Bytes> for Adapter {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::SendStream, StreamErrorIncoming>> {
         let send = ready!(self.connection.poll_open_uni(cx)).map_err(no_stream)?;
-        Poll::Ready(Ok(SendStream::new(send, self.hints.clone())))
+        Poll::Ready(Ok(SendStream::new(send, self.hints.clone(), None)))
     }
 
     fn close(&mut self, code: Code, reason: &[u8]) {
@@ -84,9 +142,32 @@ impl quic::OpenStreams<Bytes> for Adapter {
     }
 }
 
+impl quic::OpenStreams<Bytes> for Opener {
+    type BidiStream = BidiStream;
+    type SendStream = SendStream;
+
+    fn poll_open_bidi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::BidiStream, StreamErrorIncoming>> {
+        self.adapter.poll_open(cx, &mut self.head)
+    }
+
+    fn poll_open_send(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::SendStream, StreamErrorIncoming>> {
+        self.adapter.poll_open_send(cx)
+    }
+
+    fn close(&mut self, code: Code, reason: &[u8]) {
+        self.adapter.close(code, reason);
+    }
+}
+
 impl quic::Connection<Bytes> for Adapter {
     type RecvStream = RecvStream;
-    type OpenStreams = Self;
+    type OpenStreams = Opener;
 
     fn poll_accept_recv(
         &mut self,
@@ -94,7 +175,7 @@ impl quic::Connection<Bytes> for Adapter {
     ) -> Poll<Result<Self::RecvStream, ConnectionErrorIncoming>> {
         let recv = ready!(self.connection.poll_accept_uni(cx)).map_err(lost)?;
         let frames = Frames::unidirectional(self.limit);
-        Poll::Ready(Ok(RecvStream::new(recv, frames)))
+        Poll::Ready(Ok(RecvStream::new(recv, frames, self.hints.clone())))
     }
 
     fn poll_accept_bidi(
@@ -102,10 +183,13 @@ impl quic::Connection<Bytes> for Adapter {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::BidiStream, ConnectionErrorIncoming>> {
         let accepted = ready!(self.connection.poll_accept_bi(cx)).map_err(lost)?;
-        Poll::Ready(Ok(self.both(accepted)))
+        Poll::Ready(Ok(self.both(accepted, None)))
     }
 
     fn opener(&self) -> Self::OpenStreams {
-        self.clone()
+        Opener {
+            adapter: self.clone(),
+            head: None,
+        }
     }
 }

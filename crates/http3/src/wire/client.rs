@@ -1,14 +1,20 @@
 //! The client's side of a connection.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Buf, Bytes};
+use h3::ConnectionState;
 use h3::client::{RequestStream, SendRequest};
 use h3::error::{Code, StreamError};
 use http::{HeaderMap, Request, Response};
 use pathmark_transport::driver;
+use tokio::sync::watch;
 
-use super::adapter::{Adapter, head_limit};
+use super::adapter::{Adapter, Opener, head_limit};
+use super::connect::PeerSettings;
+use super::datagrams::{DatagramFlow, Hub};
 use super::error::LinkError;
 use super::hints::Hint;
 use super::streams::BidiStream;
@@ -20,8 +26,12 @@ const MAX_INTERIM: usize = 16;
 /// exchange are dropped.
 #[derive(Clone)]
 pub struct ClientLink {
-    requests: SendRequest<Adapter, Bytes>,
+    /// Cloned under the lock alone: a clone may take a head that was left for it.
+    requests: Arc<Mutex<SendRequest<Opener, Bytes>>>,
     adapter: Adapter,
+    peer: watch::Receiver<Option<PeerSettings>>,
+    /// Of a link with tunnels.
+    hub: Option<Arc<Hub>>,
 }
 
 /// A request and its response. It is cancelled if it is dropped before its end.
@@ -31,6 +41,8 @@ pub struct ClientExchange {
     sent: bool,
     /// The response is whole.
     received: bool,
+    /// The stream is a tunnel.
+    left: bool,
     link: ClientLink,
 }
 
@@ -41,18 +53,83 @@ impl ClientLink {
     /// # Errors
     /// [`LinkError`].
     pub async fn new(connection: driver::Connection, max_head: u64) -> Result<Self, LinkError> {
+        Self::begin(connection, max_head, false).await
+    }
+
+    /// The same with HTTP datagrams, for [`connect`](Self::connect).
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn with_tunnels(
+        connection: driver::Connection,
+        max_head: u64,
+    ) -> Result<Self, LinkError> {
+        Self::begin(connection, max_head, true).await
+    }
+
+    async fn begin(
+        connection: driver::Connection,
+        max_head: u64,
+        tunnels: bool,
+    ) -> Result<Self, LinkError> {
         let max_head = head_limit(max_head);
         let adapter = Adapter::new(connection, max_head);
         let mut builder = h3::client::builder();
         builder.max_field_section_size(max_head).send_grease(false);
+        builder.enable_datagram(tunnels);
         let building = builder.build::<_, _, Bytes>(adapter.clone()).await;
         let building = building.map_err(|error| adapter.connection_error(&error));
         let (mut driver, requests) = building?;
+        let shared = Arc::clone(&driver.inner.shared);
+        let hub =
+            tunnels.then(|| Arc::new(Hub::new(adapter.connection().clone(), Arc::clone(&shared))));
+        let (tell, peer) = watch::channel(None);
         tokio::spawn(async move {
-            let end = poll_fn(|cx| driver.poll_close(cx)).await;
+            let end = poll_fn(|cx| {
+                let end = driver.poll_close(cx);
+                // What has not arrived is owned, and has the initial values.
+                let is_known = tell.borrow().is_some();
+                if let (false, Cow::Borrowed(settings)) = (is_known, shared.settings()) {
+                    let settings = PeerSettings {
+                        connect_protocol: settings.enable_extended_connect(),
+                        datagrams: settings.enable_datagram(),
+                    };
+                    tell.send_replace(Some(settings));
+                }
+                end
+            });
+            let end = end.await;
             tracing::debug!(%end, "HTTP/3 connection ended");
         });
-        Ok(Self { requests, adapter })
+        Ok(Self {
+            requests: Arc::new(Mutex::new(requests)),
+            adapter,
+            peer,
+            hub,
+        })
+    }
+
+    /// The server's settings, once they have arrived.
+    ///
+    /// # Errors
+    /// [`LinkError`] if the connection ends before.
+    pub async fn peer_settings(&self) -> Result<PeerSettings, LinkError> {
+        let mut peer = self.peer.clone();
+        let arrived = peer.wait_for(Option::is_some).await;
+        let settings = arrived.ok().and_then(|settings| *settings);
+        settings.ok_or_else(|| self.over())
+    }
+
+    /// The connection below.
+    #[must_use]
+    pub const fn connection(&self) -> &driver::Connection {
+        self.adapter.connection()
+    }
+
+    /// HTTP datagrams that arrived and had no room or no stream.
+    #[must_use]
+    pub fn dropped_datagrams(&self) -> u64 {
+        self.hub.as_ref().map_or(0, |hub| hub.dropped())
     }
 
     /// Sends a request's head.
@@ -60,19 +137,59 @@ impl ClientLink {
     /// # Errors
     /// [`LinkError`].
     pub async fn request(&self, head: Request<()>) -> Result<ClientExchange, LinkError> {
-        let mut link = self.clone();
-        let sending = link.requests.send_request(head).await;
+        self.send_head(head, None).await
+    }
+
+    /// Sends a request's head in the form of `frame`, if there is one.
+    pub(super) async fn send_head(
+        &self,
+        head: Request<()>,
+        frame: Option<Bytes>,
+    ) -> Result<ClientExchange, LinkError> {
+        let mut requests = {
+            let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(frame) = frame {
+                self.adapter.next().leave(frame);
+            }
+            requests.clone()
+        };
+        let sending = requests.send_request(head).await;
         let stream = sending.map_err(|error| self.adapter.stream_error(error))?;
         Ok(ClientExchange {
             stream,
             sent: false,
             received: false,
-            link,
+            left: false,
+            link: self.clone(),
         })
+    }
+
+    /// The datagrams of a stream, of a link with tunnels.
+    pub(super) fn flow(&self, stream: u64) -> Option<DatagramFlow> {
+        self.hub.as_ref().map(|hub| hub.flow(stream))
+    }
+
+    pub(super) const fn adapter(&self) -> &Adapter {
+        &self.adapter
+    }
+
+    fn over(&self) -> LinkError {
+        LinkError::of_connection(self.connection().close_reason(), &"it is closed")
     }
 }
 
 impl ClientExchange {
+    /// The stream's number.
+    pub(super) fn id(&self) -> u64 {
+        self.stream.id().into_inner()
+    }
+
+    /// Leaves the stream as it is when the exchange is dropped.
+    pub(super) fn leave(&mut self) {
+        (self.sent, self.left) = (true, true);
+        self.link.adapter.hints().want_parts(self.id());
+    }
+
     /// Tells the transport, before the content, about how many bytes it has.
     pub fn announce(&self, bytes: u64) {
         let hint = Hint { priority: 0, bytes };
@@ -161,6 +278,9 @@ impl Drop for ClientExchange {
             .take(self.stream.id().into_inner());
         if !self.sent {
             self.stream.stop_stream(Code::H3_REQUEST_CANCELLED);
+        }
+        if self.left {
+            return;
         }
         // The response is whole; only the end of the stream may still arrive.
         let code = match self.received {

@@ -10,10 +10,14 @@ use pathmark_transport::wire::TransportErrorCode;
 
 /// Error codes of HTTP/3 (RFC 9114 section 8.1) that this crate sends.
 pub mod codes {
+    /// A datagram or capsule does not follow its format (RFC 9297 section 5.2).
+    pub const DATAGRAM_ERROR: u64 = 0x33;
     /// The connection or stream ends without an error.
     pub const NO_ERROR: u64 = 0x100;
     /// The sender of the code failed.
     pub const INTERNAL_ERROR: u64 = 0x102;
+    /// A frame has no place on its stream.
+    pub const FRAME_UNEXPECTED: u64 = 0x105;
     /// A frame does not follow its format.
     pub const FRAME_ERROR: u64 = 0x106;
     /// The peer's behaviour would take too much of this side's resources.
@@ -22,6 +26,10 @@ pub mod codes {
     pub const REQUEST_CANCELLED: u64 = 0x10c;
     /// The request's stream ended, or stopped to progress, before the request did.
     pub const REQUEST_INCOMPLETE: u64 = 0x10d;
+    /// A message does not follow HTTP's rules.
+    pub const MESSAGE_ERROR: u64 = 0x10e;
+    /// The TCP connection of a CONNECT request was reset.
+    pub const CONNECT_ERROR: u64 = 0x10f;
 }
 
 /// A failure of a connection or stream.

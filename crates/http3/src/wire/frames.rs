@@ -9,8 +9,10 @@ use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes};
 
+use super::varint;
+
 /// DATA, the only frame of any length.
-const DATA: u64 = 0;
+pub(super) const DATA: u64 = 0;
 /// The last type that HTTP/3 defines or reserves; those above are extensions that this side does
 /// not know.
 const LAST_KNOWN: u64 = 0x0f;
@@ -110,7 +112,7 @@ impl Frames {
                 }
                 State::StreamType => {
                     self.head.push(input.get_u8());
-                    if let Some((kind, _)) = varint(&self.head) {
+                    if let Some((kind, _)) = varint::take(&self.head) {
                         out.push_back(std::mem::take(&mut self.head).into());
                         self.state = if kind == CONTROL {
                             State::Header
@@ -154,24 +156,10 @@ impl Frames {
     }
 }
 
-/// A variable-length integer (RFC 9000 section 16) at the beginning, and what follows it.
-fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let first = *bytes.first()?;
-    let length = 1_usize << (first >> 6);
-    let (integer, rest) = bytes.split_at_checked(length)?;
-    let value = integer
-        .iter()
-        .skip(1)
-        .fold(u64::from(first & 0x3f), |value, byte| {
-            value << 8 | u64::from(*byte)
-        });
-    Some((value, rest))
-}
-
 /// Type and length of a frame whose header `bytes` are; `None` while bytes are missing.
-fn header(bytes: &[u8]) -> Option<(u64, u64)> {
-    let (kind, rest) = varint(bytes)?;
-    let (length, _) = varint(rest)?;
+pub(super) fn header(bytes: &[u8]) -> Option<(u64, u64)> {
+    let (kind, rest) = varint::take(bytes)?;
+    let (length, _) = varint::take(rest)?;
     Some((kind, length))
 }
 

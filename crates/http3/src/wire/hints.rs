@@ -1,10 +1,13 @@
 //! What exchanges tell the transport of their streams. The `h3` crate has no way to them, so that
 //! hints go by stream ids.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pathmark_transport::driver::Stopped;
+use bytes::Bytes;
+use pathmark_transport::driver::{self, Stopped};
+
+use super::frames::Frames;
 
 /// What the transport should know of a sending part before it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +16,21 @@ pub(super) struct Hint {
     pub(super) priority: i32,
     /// About this number of bytes will be sent.
     pub(super) bytes: u64,
+}
+
+/// Both parts of a stream that leaves `h3`.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    pub(super) send: Option<driver::SendStream>,
+    pub(super) recv: Option<Received>,
+}
+
+/// A receiving part, with its filter and what has passed it.
+#[derive(Debug)]
+pub(super) struct Received {
+    pub(super) stream: driver::RecvStream,
+    pub(super) frames: Frames,
+    pub(super) passed: VecDeque<Bytes>,
 }
 
 /// Hints of a connection's streams that are not taken yet, and ends of streams that are.
@@ -24,6 +42,8 @@ struct State {
     hints: BTreeMap<u64, Hint>,
     /// Streams whose acknowledgement an exchange wants; with the future once they are finished.
     ends: BTreeMap<u64, Option<Stopped>>,
+    /// Streams that leave `h3`: their parts stay when `h3` drops them.
+    leaving: BTreeMap<u64, Parts>,
 }
 
 impl Hints {
@@ -52,6 +72,23 @@ impl Hints {
     /// Removes the end of a stream, and returns it.
     pub(super) fn take_end(&self, stream: u64) -> Option<Stopped> {
         self.state().ends.remove(&stream).flatten()
+    }
+
+    /// The parts of a stream are wanted when `h3` drops them.
+    pub(super) fn want_parts(&self, stream: u64) {
+        self.state().leaving.insert(stream, Parts::default());
+    }
+
+    /// `h3` drops a part of a stream: `keep` puts it among those that are wanted.
+    pub(super) fn leave_part(&self, stream: u64, keep: impl FnOnce(&mut Parts)) {
+        if let Some(parts) = self.state().leaving.get_mut(&stream) {
+            keep(parts);
+        }
+    }
+
+    /// The parts of a stream that `h3` has dropped.
+    pub(super) fn take_parts(&self, stream: u64) -> Parts {
+        self.state().leaving.remove(&stream).unwrap_or_default()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

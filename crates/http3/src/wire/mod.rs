@@ -3,20 +3,29 @@
 //!
 //! A server takes [`Incoming`] requests from a [`ServerLink`], a client sends requests on a
 //! [`ClientLink`]; both end in an exchange of one request and its response. What `h3` 0.0.8 lacks
-//! is added here: bounds on frames ([`frames`]), a deadline for heads, and a reset of streams that
-//! are dropped before their end.
+//! is added here: bounds on frames ([`frames`]), a deadline for heads, a reset of streams that are
+//! dropped before their end, and tunnels: plain and extended CONNECT, HTTP datagrams and capsules.
 
 mod adapter;
+pub mod capsule;
 mod client;
+mod connect;
+mod datagrams;
 mod error;
 pub mod frames;
 mod hints;
+mod section;
 mod server;
 mod streams;
+mod tunnel;
+mod varint;
 
 pub use client::{ClientExchange, ClientLink};
+pub use connect::{ClientConnect, PeerSettings, Protocol};
+pub use datagrams::{DatagramFlow, DatagramRefused};
 pub use error::{LinkError, codes};
 pub use server::{Incoming, ServerExchange, ServerLink};
+pub use tunnel::{TunnelRecv, TunnelSend};
 
 /// The application protocol's name in TLS (ALPN, RFC 9114 section 3.1).
 pub const ALPN: &[u8] = b"h3";

@@ -1,6 +1,7 @@
 //! The server's side of a connection.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -11,9 +12,12 @@ use http::{HeaderMap, Request, Response};
 use pathmark_transport::driver::{self, WriteError};
 
 use super::adapter::{Adapter, head_limit};
+use super::connect::Protocol;
+use super::datagrams::{DatagramFlow, Hub};
 use super::error::{LinkError, codes};
 use super::hints::Hint;
 use super::streams::BidiStream;
+use super::tunnel::{TunnelRecv, TunnelSend, tunnel};
 
 /// Bytes of a HEADERS frame above the limit of a header section, so that a section above its limit
 /// gets status 431, and only one far above it a reset.
@@ -23,19 +27,25 @@ const MARGIN: u64 = 16 * 1024;
 pub struct ServerLink {
     connection: Connection<Adapter, Bytes>,
     adapter: Adapter,
+    /// Of a link with tunnels.
+    hub: Option<Arc<Hub>>,
 }
 
 /// A request whose head is not read yet.
 pub struct Incoming {
     resolver: RequestResolver<Adapter, Bytes>,
     adapter: Adapter,
+    hub: Option<Arc<Hub>>,
 }
 
 /// A request and its response. It is reset if it is dropped before [`finish`](Self::finish).
 pub struct ServerExchange {
     stream: RequestStream<BidiStream, Bytes>,
     adapter: Adapter,
+    hub: Option<Arc<Hub>>,
     finished: bool,
+    /// The stream is a tunnel.
+    left: bool,
 }
 
 impl ServerLink {
@@ -45,16 +55,49 @@ impl ServerLink {
     /// # Errors
     /// [`LinkError`].
     pub async fn new(connection: driver::Connection, max_head: u64) -> Result<Self, LinkError> {
+        Self::begin(connection, max_head, false).await
+    }
+
+    /// The same with extended CONNECT (RFC 9220) and HTTP datagrams (RFC 9297).
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn with_tunnels(
+        connection: driver::Connection,
+        max_head: u64,
+    ) -> Result<Self, LinkError> {
+        Self::begin(connection, max_head, true).await
+    }
+
+    async fn begin(
+        connection: driver::Connection,
+        max_head: u64,
+        tunnels: bool,
+    ) -> Result<Self, LinkError> {
         let max_head = head_limit(max_head);
         let adapter = Adapter::new(connection, max_head.saturating_add(MARGIN));
         let mut builder = h3::server::builder();
         builder.max_field_section_size(max_head).send_grease(false);
+        builder
+            .enable_extended_connect(tunnels)
+            .enable_datagram(tunnels);
         let building = builder.build(adapter.clone()).await;
         let connection = building.map_err(|error| adapter.connection_error(&error))?;
+        let hub = tunnels.then(|| {
+            let peer = Arc::clone(&connection.inner.shared);
+            Arc::new(Hub::new(adapter.connection().clone(), peer))
+        });
         Ok(Self {
             connection,
             adapter,
+            hub,
         })
+    }
+
+    /// HTTP datagrams that arrived and had no room or no stream.
+    #[must_use]
+    pub fn dropped_datagrams(&self) -> u64 {
+        self.hub.as_ref().map_or(0, |hub| hub.dropped())
     }
 
     /// The next request; `None` once the client has closed the connection without an error. It may
@@ -67,6 +110,7 @@ impl ServerLink {
             Ok(request) => Ok(request.map(|resolver| Incoming {
                 resolver,
                 adapter: self.adapter.clone(),
+                hub: self.hub.clone(),
             })),
             Err(error) => match self.adapter.connection_error(&error) {
                 LinkError::Closed(_) => Ok(None),
@@ -85,6 +129,7 @@ impl Incoming {
         let Self {
             mut resolver,
             adapter,
+            hub,
         } = self;
         let frame = poll_fn(|cx| resolver.frame_stream.poll_next(cx));
         let Ok(frame) = tokio::time::timeout(limit, frame).await else {
@@ -99,17 +144,50 @@ impl Incoming {
         let Ok(resolved) = tokio::time::timeout(limit, resolved.resolve()).await else {
             return Err(LinkError::TimedOut);
         };
-        let (request, stream) = resolved.map_err(failed)?;
+        let (mut request, stream) = resolved.map_err(failed)?;
+        if let Some(protocol) = request.extensions().get::<h3::ext::Protocol>() {
+            let protocol = Protocol(protocol.as_str().to_owned());
+            request.extensions_mut().insert(protocol);
+        }
         let exchange = ServerExchange {
             stream,
             adapter,
+            hub,
             finished: false,
+            left: false,
         };
         Ok((request, exchange))
     }
 }
 
 impl ServerExchange {
+    /// The HTTP datagrams of the stream from now on; none without tunnels.
+    #[must_use]
+    pub fn datagrams(&self) -> Option<DatagramFlow> {
+        let hub = self.hub.as_ref()?;
+        Some(hub.flow(self.stream.send_id().into_inner()))
+    }
+
+    /// After a response of status 2xx to CONNECT: the content each way.
+    #[must_use]
+    pub fn into_tunnel(mut self) -> Option<(TunnelSend, TunnelRecv)> {
+        let (stream, hints) = (
+            self.stream.send_id().into_inner(),
+            self.adapter.hints().clone(),
+        );
+        hints.want_parts(stream);
+        self.left = true;
+        drop(self);
+        tunnel(&hints, stream, (Box::new(()), Box::new(())))
+    }
+
+    /// Ends the exchange at once, with an error code of HTTP/3.
+    pub fn reset(&mut self, code: u64) {
+        self.finished = true;
+        self.stream.stop_stream(code.into());
+        self.stream.stop_sending(code.into());
+    }
+
     /// The next bytes of the request's content; `None` at its end.
     ///
     /// # Errors
@@ -209,6 +287,9 @@ impl Drop for ServerExchange {
     fn drop(&mut self) {
         let (hints, stream) = (self.adapter.hints(), self.stream.send_id().into_inner());
         let _ = (hints.take(stream), hints.take_end(stream));
+        if self.left {
+            return;
+        }
         if !self.finished {
             self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
         }

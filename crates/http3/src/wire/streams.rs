@@ -10,21 +10,32 @@ use pathmark_transport::driver;
 
 use super::error::{codes, no_stream};
 use super::frames::Frames;
-use super::hints::Hints;
+use super::hints::{Hints, Received};
 
 /// A sending part, with what `h3` has handed over and the connection has no room for yet.
 pub(super) struct SendStream {
-    stream: driver::SendStream,
-    writing: Option<WriteBuf<Bytes>>,
+    id: u64,
+    /// Empty once it has left `h3`.
+    stream: Option<driver::SendStream>,
+    /// The first frame, in place of the one that `h3` writes.
+    head: Option<Bytes>,
+    writing: Option<Writing>,
     hints: Hints,
+}
+
+/// What is written.
+enum Writing {
+    Frame(WriteBuf<Bytes>),
+    Head(Bytes),
 }
 
 /// A receiving part behind the filter of frames.
 #[derive(Debug)]
 pub(super) struct RecvStream {
-    stream: driver::RecvStream,
-    frames: Frames,
-    passed: VecDeque<Bytes>,
+    id: u64,
+    /// Empty once it has left `h3`.
+    received: Option<Received>,
+    hints: Hints,
 }
 
 /// Both parts of a bidirectional stream.
@@ -63,10 +74,27 @@ fn read_error(error: driver::ReadError) -> StreamErrorIncoming {
     }
 }
 
+/// A call for a part that has left `h3`.
+fn gone() -> StreamErrorIncoming {
+    StreamErrorIncoming::Unknown(Box::new(io::Error::other("the stream is a tunnel now")))
+}
+
+impl Writing {
+    fn buffer(&mut self) -> &mut dyn Buf {
+        match self {
+            Self::Frame(frame) => frame,
+            Self::Head(head) => head,
+        }
+    }
+}
+
 impl SendStream {
-    pub(super) const fn new(stream: driver::SendStream, hints: Hints) -> Self {
+    /// Its first frame is `head`, if there is one, in place of the one that `h3` writes.
+    pub(super) fn new(stream: driver::SendStream, hints: Hints, head: Option<Bytes>) -> Self {
         Self {
-            stream,
+            id: stream.id().as_u64(),
+            stream: Some(stream),
+            head,
             writing: None,
             hints,
         }
@@ -74,19 +102,62 @@ impl SendStream {
 
     /// Passes on a hint. The stream has ended if that fails.
     fn take_hint(&mut self) {
-        if let Some(hint) = self.hints.take(self.stream.id().as_u64()) {
-            let _ = self.stream.set_priority(hint.priority);
-            let _ = self.stream.announce(hint.bytes);
+        let hint = self.hints.take(self.id);
+        if let (Some(hint), Some(stream)) = (hint, &mut self.stream) {
+            let _ = stream.set_priority(hint.priority);
+            let _ = stream.announce(hint.bytes);
         }
     }
 }
 
+impl Drop for SendStream {
+    fn drop(&mut self) {
+        let stream = self.stream.take();
+        self.hints.leave_part(self.id, |parts| parts.send = stream);
+    }
+}
+
 impl RecvStream {
-    pub(super) const fn new(stream: driver::RecvStream, frames: Frames) -> Self {
+    pub(super) fn new(stream: driver::RecvStream, frames: Frames, hints: Hints) -> Self {
         Self {
-            stream,
-            frames,
-            passed: VecDeque::new(),
+            id: stream.id().as_u64(),
+            received: Some(Received {
+                stream,
+                frames,
+                passed: VecDeque::new(),
+            }),
+            hints,
+        }
+    }
+}
+
+impl Drop for RecvStream {
+    fn drop(&mut self) {
+        let received = self.received.take();
+        self.hints
+            .leave_part(self.id, |parts| parts.recv = received);
+    }
+}
+
+impl Received {
+    /// The next piece that passes the filter.
+    fn poll_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        loop {
+            if let Some(passed) = self.passed.pop_front() {
+                return Poll::Ready(Ok(Some(passed)));
+            }
+            match ready!(self.stream.poll_read_chunk(cx)).map_err(read_error)? {
+                Some(data) => {
+                    if self.frames.feed(data, &mut self.passed).is_err() {
+                        return Poll::Ready(Err(self.refuse(codes::EXCESSIVE_LOAD)));
+                    }
+                }
+                None if self.frames.is_between() => return Poll::Ready(Ok(None)),
+                None => return Poll::Ready(Err(self.refuse(codes::FRAME_ERROR))),
+            }
         }
     }
 
@@ -107,11 +178,13 @@ impl BidiStream {
 impl quic::SendStream<Bytes> for SendStream {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
         while let Some(writing) = &mut self.writing {
-            if !writing.has_remaining() {
+            let buffer = writing.buffer();
+            if !buffer.has_remaining() {
                 break;
             }
-            let written = ready!(self.stream.poll_write_bytes(cx, writing.chunk()));
-            writing.advance(written.map_err(write_error)?);
+            let stream = self.stream.as_mut().ok_or_else(gone)?;
+            let written = ready!(stream.poll_write_bytes(cx, buffer.chunk()));
+            buffer.advance(written.map_err(write_error)?);
         }
         self.writing = None;
         Poll::Ready(Ok(()))
@@ -120,30 +193,36 @@ impl quic::SendStream<Bytes> for SendStream {
     fn send_data<T: Into<WriteBuf<Bytes>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
         // `h3` waits for the last piece before it hands over the next one, unless its user has
         // given up that wait: the rest of the piece would be missing.
-        if self.writing.as_ref().is_some_and(Buf::has_remaining) {
+        let writing = self.writing.as_mut().map(Writing::buffer);
+        if writing.is_some_and(|buffer| buffer.has_remaining()) {
             let error = io::Error::other("the piece before this one is not written yet");
             return Err(StreamErrorIncoming::Unknown(Box::new(error)));
         }
         self.take_hint();
-        self.writing = Some(data.into());
+        self.writing = Some(match self.head.take() {
+            Some(head) => Writing::Head(head),
+            None => Writing::Frame(data.into()),
+        });
         Ok(())
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
         ready!(self.poll_ready(cx))?;
-        self.stream.finish().map_err(write_error)?;
-        let id = self.stream.id().as_u64();
-        self.hints.leave_end(id, || self.stream.stopped());
+        let stream = self.stream.as_mut().ok_or_else(gone)?;
+        stream.finish().map_err(write_error)?;
+        self.hints.leave_end(self.id, || stream.stopped());
         Poll::Ready(Ok(()))
     }
 
     fn reset(&mut self, code: u64) {
-        // It fails only if the stream has ended.
-        let _ = self.stream.reset(short(code));
+        if let Some(stream) = &mut self.stream {
+            // It fails only if the stream has ended.
+            let _ = stream.reset(short(code));
+        }
     }
 
     fn send_id(&self) -> StreamId {
-        id(self.stream.id().as_u64())
+        id(self.id)
     }
 }
 
@@ -154,29 +233,21 @@ impl quic::RecvStream for RecvStream {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
-        loop {
-            if let Some(passed) = self.passed.pop_front() {
-                return Poll::Ready(Ok(Some(passed)));
-            }
-            match ready!(self.stream.poll_read_chunk(cx)).map_err(read_error)? {
-                Some(data) => {
-                    if self.frames.feed(data, &mut self.passed).is_err() {
-                        return Poll::Ready(Err(self.refuse(codes::EXCESSIVE_LOAD)));
-                    }
-                }
-                None if self.frames.is_between() => return Poll::Ready(Ok(None)),
-                None => return Poll::Ready(Err(self.refuse(codes::FRAME_ERROR))),
-            }
+        match &mut self.received {
+            Some(received) => received.poll_piece(cx),
+            None => Poll::Ready(Err(gone())),
         }
     }
 
     fn stop_sending(&mut self, code: u64) {
-        // It fails only if the stream has ended.
-        let _ = self.stream.stop(short(code));
+        if let Some(received) = &mut self.received {
+            // It fails only if the stream has ended.
+            let _ = received.stream.stop(short(code));
+        }
     }
 
     fn recv_id(&self) -> StreamId {
-        id(self.stream.id().as_u64())
+        id(self.id)
     }
 }
 

@@ -1,0 +1,273 @@
+//! The content of a CONNECT stream once its response is sent or received: bytes each way, of which
+//! each direction ends for itself.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use pathmark_transport::driver::{self, Stopped};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::error::codes;
+use super::frames::{self, DATA};
+use super::hints::{Hints, Parts, Received};
+use super::streams::short;
+use super::varint;
+
+/// Bytes of a DATA frame at most that is written from a slice.
+const MOST_WRITTEN: usize = 64 * 1024;
+
+/// What has to outlive a tunnel: a client's connection closes with its last user.
+pub(super) type Keep = Box<dyn std::any::Any + Send + Sync>;
+
+/// The sending direction. Dropped before [`finish`](Self::finish), it is reset.
+pub struct TunnelSend {
+    stream: driver::SendStream,
+    /// The header of the frame under way, and its payload: what is not written yet.
+    head: Bytes,
+    payload: Bytes,
+    /// Finished or reset.
+    ended: bool,
+    _keep: Keep,
+}
+
+/// The receiving direction. Dropped before its end, it is stopped.
+pub struct TunnelRecv {
+    received: Received,
+    /// Payload of the frame under way that has not arrived.
+    left: u64,
+    /// Payload that has arrived and is not read.
+    chunk: Bytes,
+    ended: bool,
+    _keep: Keep,
+}
+
+/// Takes the parts of a stream that `h3` has dropped.
+pub(super) fn tunnel(
+    hints: &Hints,
+    stream: u64,
+    keep: (Keep, Keep),
+) -> Option<(TunnelSend, TunnelRecv)> {
+    let Parts { send, recv } = hints.take_parts(stream);
+    let send = TunnelSend {
+        stream: send?,
+        head: Bytes::new(),
+        payload: Bytes::new(),
+        ended: false,
+        _keep: keep.0,
+    };
+    let recv = TunnelRecv {
+        received: recv?,
+        left: 0,
+        chunk: Bytes::new(),
+        ended: false,
+        _keep: keep.1,
+    };
+    Some((send, recv))
+}
+
+impl TunnelSend {
+    /// Writes bytes without a copy, and returns once the transport has them.
+    ///
+    /// # Errors
+    /// `ConnectionReset` if the peer has stopped the direction, `NotConnected` without a
+    /// connection.
+    pub async fn send(&mut self, data: Bytes) -> io::Result<()> {
+        std::future::poll_fn(|cx| self.poll_drain(cx)).await?;
+        self.begin(data);
+        std::future::poll_fn(|cx| self.poll_drain(cx)).await
+    }
+
+    /// Ends the direction after what was sent.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub async fn finish(&mut self) -> io::Result<()> {
+        std::future::poll_fn(|cx| self.poll_finish(cx)).await
+    }
+
+    /// Ends the direction at once, as a TCP reset does.
+    pub fn reset(&mut self) {
+        self.reset_with(codes::CONNECT_ERROR);
+    }
+
+    /// Waits until the peer has stopped the direction: true; or has all of it: false.
+    pub fn stopped(&self) -> impl Future<Output = bool> + Send + use<> {
+        let stopped: Stopped = self.stream.stopped();
+        async move { !matches!(stopped.await, Ok(None)) }
+    }
+
+    fn reset_with(&mut self, code: u64) {
+        if !self.ended {
+            self.ended = true;
+            // It fails only if the stream has ended.
+            let _ = self.stream.reset(short(code));
+        }
+    }
+
+    fn begin(&mut self, payload: Bytes) {
+        if payload.is_empty() {
+            return;
+        }
+        let mut head = Vec::with_capacity(9);
+        varint::put(&mut head, DATA);
+        varint::put(&mut head, payload.len() as u64);
+        self.head = head.into();
+        self.payload = payload;
+    }
+
+    /// Writes the frame under way.
+    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        for part in [&mut self.head, &mut self.payload] {
+            while part.has_remaining() {
+                ready!(self.stream.poll_write_chunk(cx, part))?;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.ended {
+            ready!(self.poll_drain(cx))?;
+            self.stream.finish()?;
+            self.ended = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for TunnelSend {
+    fn drop(&mut self) {
+        self.reset_with(codes::REQUEST_CANCELLED);
+    }
+}
+
+impl AsyncWrite for TunnelSend {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        ready!(this.poll_drain(cx))?;
+        let data = data.get(..MOST_WRITTEN).unwrap_or(data);
+        this.begin(Bytes::copy_from_slice(data));
+        // What finds no room now is written by the next call.
+        match this.poll_drain(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(data.len())),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_drain(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_finish(cx)
+    }
+}
+
+impl TunnelRecv {
+    /// The next bytes; `None` at the end of the direction. A dropped future loses none.
+    ///
+    /// # Errors
+    /// `ConnectionReset` if the peer has reset it, `InvalidData` for frames that a tunnel
+    /// does not have; `NotConnected` without a connection.
+    pub async fn chunk(&mut self) -> io::Result<Option<Bytes>> {
+        std::future::poll_fn(|cx| self.poll_chunk(cx)).await
+    }
+
+    /// Waits until the peer has reset the direction, or the connection is over.
+    pub async fn was_reset(&mut self) {
+        if let Ok(None) = self.received.stream.received_reset().await {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Ends the direction at once.
+    pub fn stop(&mut self) {
+        self.stop_with(codes::CONNECT_ERROR);
+    }
+
+    fn stop_with(&mut self, code: u64) {
+        if !self.ended {
+            self.ended = true;
+            // It fails only if the stream has ended.
+            let _ = self.received.stream.stop(short(code));
+        }
+    }
+
+    fn refuse(&mut self, code: u64, why: &'static str) -> io::Error {
+        self.stop_with(code);
+        io::Error::new(io::ErrorKind::InvalidData, why)
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        loop {
+            if self.chunk.has_remaining() {
+                return Poll::Ready(Ok(Some(std::mem::take(&mut self.chunk))));
+            }
+            if self.ended {
+                return Poll::Ready(Ok(None));
+            }
+            if let Some(piece) = self.received.passed.pop_front() {
+                self.take(piece)?;
+                continue;
+            }
+            let Some(data) = ready!(self.received.stream.poll_read_chunk(cx))? else {
+                if !self.received.frames.is_between() {
+                    let why = "the tunnel ends within a frame";
+                    return Poll::Ready(Err(self.refuse(codes::FRAME_ERROR, why)));
+                }
+                self.ended = true;
+                continue;
+            };
+            let received = &mut self.received;
+            if received.frames.feed(data, &mut received.passed).is_err() {
+                let why = "a frame is above the limit";
+                return Poll::Ready(Err(self.refuse(codes::EXCESSIVE_LOAD, why)));
+            }
+        }
+    }
+
+    /// Takes what has passed the filter: the header of a frame, or a piece of its payload.
+    fn take(&mut self, piece: Bytes) -> io::Result<()> {
+        if self.left > 0 {
+            self.left = self.left.saturating_sub(piece.len() as u64);
+            self.chunk = piece;
+            return Ok(());
+        }
+        match frames::header(&piece) {
+            Some((DATA, length)) => {
+                self.left = length;
+                Ok(())
+            }
+            // RFC 9114 section 4.4: a tunnel has DATA frames alone.
+            _ => Err(self.refuse(codes::FRAME_UNEXPECTED, "a tunnel has DATA frames alone")),
+        }
+    }
+}
+
+impl Drop for TunnelRecv {
+    fn drop(&mut self) {
+        self.stop_with(codes::REQUEST_CANCELLED);
+    }
+}
+
+impl AsyncRead for TunnelRecv {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if let Some(mut chunk) = ready!(this.poll_chunk(cx))? {
+            let here = chunk.len().min(buffer.remaining());
+            buffer.put_slice(&chunk.split_to(here));
+            this.chunk = chunk;
+        }
+        Poll::Ready(Ok(()))
+    }
+}

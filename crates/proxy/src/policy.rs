@@ -1,0 +1,155 @@
+//! Which addresses a proxy connects to.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+/// Prefixes that are allowed and denied besides those that every proxy denies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Allowed although a proxy denies them by default.
+    pub allow: Vec<IpNet>,
+    /// Denied in any case.
+    pub deny: Vec<IpNet>,
+}
+
+impl Policy {
+    /// True if the proxy may connect to an address. `own`: the address is one of its host.
+    #[must_use]
+    pub fn allows(&self, address: IpAddr, own: bool) -> bool {
+        // The kernel sends to the IPv4 address of a mapped one.
+        let address = address.to_canonical();
+        let within = |prefixes: &[IpNet]| prefixes.iter().any(|prefix| prefix.contains(&address));
+        if within(&self.deny) {
+            return false;
+        }
+        within(&self.allow) || (!own && is_public(address))
+    }
+}
+
+/// True for an address that every host of the Internet may reach.
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => match embedded(address) {
+            Some(address) => is_public_v4(address),
+            None => is_public_v6(address),
+        },
+    }
+}
+
+/// The registry of RFC 6890, and multicast. 169.254.169.254, where clouds have their metadata, is
+/// link-local.
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let shared = matches!(address.octets(), [100, 64..=127, ..]);
+    let protocols = matches!(address.octets(), [192, 0, 0, _]);
+    let benchmarks = matches!(address.octets(), [198, 18..=19, ..]);
+    let this_network = address.octets()[0] == 0;
+    let reserved = address.octets()[0] >= 240;
+    !(this_network
+        || shared
+        || protocols
+        || benchmarks
+        || reserved
+        || address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_multicast())
+}
+
+/// Global unicast (2000::/3). Unspecified, loopback, unique local (fc00::/7), link-local
+/// (fe80::/10), site-local and multicast addresses are outside.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    address.segments()[0] & 0xe000 == 0x2000
+}
+
+/// The IPv4 address that an IPv6 address leads to: mapped, compatible, NAT64 (64:ff9b::/96 and
+/// 64:ff9b:1::/48), 6to4 (2002::/16) and Teredo (2001::/32).
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let v4 = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        Ipv4Addr::new(a, b, c, d)
+    };
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x64, 0xff9b, 1, .., high, low]
+        | [0x2002, high, low, ..] => Some(v4(high, low)),
+        [0x2001, 0, .., high, low] => Some(v4(!high, !low)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allows(policy: &Policy, address: &str) -> bool {
+        policy.allows(address.parse().unwrap(), false)
+    }
+
+    #[test]
+    fn addresses_of_hosts_and_sites_are_denied() {
+        let policy = Policy::default();
+        for address in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "100.64.0.1",
+            "100.100.100.200",
+            "127.0.0.1",
+            "127.255.255.255",
+            "169.254.169.254",
+            "172.16.0.1",
+            "192.0.0.170",
+            "192.168.1.1",
+            "198.18.0.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b:1::10.0.0.1",
+            "2002:7f00:1::",
+            "2001:0:1:2:3:4:80ff:fffe",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            assert!(!allows(&policy, address), "{address}");
+        }
+        for address in ["1.1.1.1", "192.0.2.1", "2606:4700::1111", "::ffff:1.1.1.1"] {
+            assert!(allows(&policy, address), "{address}");
+            assert!(!policy.allows(address.parse().unwrap(), true), "{address}");
+        }
+    }
+
+    #[test]
+    fn prefixes_change_the_rule() {
+        let policy = Policy {
+            allow: vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
+            deny: vec![
+                "10.1.0.0/16".parse().unwrap(),
+                "1.1.1.1/32".parse().unwrap(),
+            ],
+        };
+        for (address, expected) in [
+            ("10.0.0.1", true),
+            ("::ffff:10.0.0.1", true),
+            ("10.1.0.1", false),
+            ("::ffff:10.1.0.1", false),
+            ("1.1.1.1", false),
+            ("::1", true),
+            ("127.0.0.1", false),
+        ] {
+            assert_eq!(allows(&policy, address), expected, "{address}");
+        }
+        assert!(policy.allows("10.0.0.1".parse().unwrap(), true));
+    }
+}

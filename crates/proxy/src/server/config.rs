@@ -1,0 +1,368 @@
+//! The configuration of a proxy: one TOML file, and the users with their tokens in another.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Access, Times, User};
+use crate::policy::Policy;
+use crate::token::Token;
+
+/// Flows of a user, and of all, where nothing else is configured.
+const FLOWS_PER_USER: usize = 1_000;
+const FLOWS: usize = 10_000;
+/// The least time of an idle UDP flow (RFC 4787 section 4.3).
+const LEAST_IDLE: u64 = 120;
+/// Characters of a user's name at most.
+const LONGEST_NAME: usize = 64;
+
+/// What is wrong with a file. No message has a token.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A line is wrong.
+    #[error("{place}:{line}: {what}")]
+    Invalid {
+        /// The file, or the environment variable.
+        place: String,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// A file as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    listen: Spanned<String>,
+    tokens: PathBuf,
+    name: Option<String>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    cc: Option<Spanned<String>>,
+    #[serde(default)]
+    allow: Vec<Spanned<String>>,
+    #[serde(default)]
+    deny: Vec<Spanned<String>>,
+    #[serde(default)]
+    limits: Limits,
+    #[serde(default)]
+    seconds: Seconds,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Limits {
+    flows: Option<usize>,
+    flows_per_user: Option<usize>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Seconds {
+    connect: Option<Spanned<u64>>,
+    udp_idle: Option<Spanned<u64>>,
+}
+
+/// The configuration of a proxy but for its users. Paths are relative to the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Address and port to listen on, with the line.
+    pub listen: (String, usize),
+    /// The file of tokens.
+    pub tokens: PathBuf,
+    /// The name of the host in URIs.
+    pub name: Option<String>,
+    /// Certificate chain and private key in PEM.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Control laws, with the line.
+    pub cc: Option<(String, usize)>,
+    /// Addresses.
+    pub policy: Policy,
+    /// Flows of all users at a time.
+    pub flows: usize,
+    /// Flows of a user at a time.
+    pub flows_per_user: usize,
+    /// Times.
+    pub times: Times,
+}
+
+/// A text with its name in messages.
+struct Source<'a> {
+    place: &'a str,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn line(&self, at: usize) -> usize {
+        let before = self.text.as_bytes().get(..at).unwrap_or_default();
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+
+    fn wrong(&self, line: usize, what: impl Into<String>) -> ConfigError {
+        ConfigError::Invalid {
+            place: self.place.to_owned(),
+            line,
+            what: what.into(),
+        }
+    }
+
+    fn prefixes(&self, texts: Vec<Spanned<String>>) -> Result<Vec<IpNet>, ConfigError> {
+        let prefixes = texts.into_iter().map(|text| {
+            let wrong = || {
+                let what = format!("`{}` is no prefix such as 10.0.0.0/8", text.get_ref());
+                self.wrong(self.line(text.span().start), what)
+            };
+            prefix(text.get_ref()).ok_or_else(wrong)
+        });
+        prefixes.collect()
+    }
+}
+
+/// An address, or a prefix.
+#[must_use]
+pub fn prefix(text: &str) -> Option<IpNet> {
+    let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+    text.parse().ok().or_else(address)
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::parse(path, &read(path)?)
+    }
+
+    /// Checks the text of a file.
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let place = path.display().to_string();
+        let source = Source {
+            place: &place,
+            text,
+        };
+        let file: File = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| source.line(span.start));
+            source.wrong(line, error.message())
+        })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let certificate = match (file.cert, file.key) {
+            (Some(cert), Some(key)) => Some((folder.join(cert), folder.join(key))),
+            (None, None) => None,
+            _ => return Err(source.wrong(1, "`cert` and `key` go together")),
+        };
+        let with_line = |text: Spanned<String>| {
+            let line = source.line(text.span().start);
+            (text.into_inner(), line)
+        };
+        let seconds = |given: Option<Spanned<u64>>, least: u64, default: Duration| match given {
+            None => Ok(default),
+            Some(time) if *time.get_ref() < least => {
+                let what = format!("this time has {least} seconds at least");
+                Err(source.wrong(source.line(time.span().start), what))
+            }
+            Some(time) => Ok(Duration::from_secs(time.into_inner())),
+        };
+        let default = Times::default();
+        Ok(Self {
+            listen: with_line(file.listen),
+            tokens: folder.join(file.tokens),
+            name: file.name,
+            certificate,
+            cc: file.cc.map(with_line),
+            policy: Policy {
+                allow: source.prefixes(file.allow)?,
+                deny: source.prefixes(file.deny)?,
+            },
+            flows: file.limits.flows.unwrap_or(FLOWS),
+            flows_per_user: file.limits.flows_per_user.unwrap_or(FLOWS_PER_USER),
+            times: Times {
+                connect: seconds(file.seconds.connect, 1, default.connect)?,
+                udp_idle: seconds(file.seconds.udp_idle, LEAST_IDLE, default.udp_idle)?,
+                ..default
+            },
+        })
+    }
+
+    /// A configuration without a file.
+    #[must_use]
+    pub fn new(listen: String, tokens: PathBuf, policy: Policy) -> Self {
+        Self {
+            listen: (listen, 1),
+            tokens,
+            name: None,
+            certificate: None,
+            cc: None,
+            policy,
+            flows: FLOWS,
+            flows_per_user: FLOWS_PER_USER,
+            times: Times::default(),
+        }
+    }
+
+    /// Access of these users.
+    #[must_use]
+    pub fn access(&self, users: &[(String, Token)]) -> Access {
+        let users = users.iter().map(|(name, token)| User {
+            name: name.clone(),
+            token: token.hash(),
+        });
+        Access {
+            users: users.collect(),
+            policy: self.policy.clone(),
+            flows: self.flows,
+            flows_per_user: self.flows_per_user,
+        }
+    }
+}
+
+/// The users of a text: in each line a name and a token. Empty lines and those that begin with `#`
+/// have none. `place` is for messages.
+///
+/// # Errors
+/// [`ConfigError::Invalid`].
+pub fn users(place: &str, text: &str) -> Result<Vec<(String, Token)>, ConfigError> {
+    let source = Source { place, text };
+    let (mut users, mut names) = (Vec::new(), BTreeSet::new());
+    for (line, content) in (1..).zip(text.lines()) {
+        let content = content.trim();
+        if content.is_empty() || content.starts_with('#') {
+            continue;
+        }
+        let wrong = |what: &str| source.wrong(line, what);
+        let parts = content.split_once(char::is_whitespace);
+        let (name, token) = parts.ok_or_else(|| wrong("a line has a name and a token"))?;
+        let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        if name.len() > LONGEST_NAME || !name.bytes().all(known) {
+            let what = "a name has at most 64 letters, digits, `-`, `.` and `_`";
+            return Err(wrong(what));
+        }
+        let token: Token = token.trim().parse().map_err(|error| {
+            let error: crate::token::BadToken = error;
+            wrong(&error.to_string())
+        })?;
+        if !names.insert(name) {
+            return Err(wrong("another line has this name"));
+        }
+        if users.iter().any(|(_, other)| *other == token) {
+            return Err(wrong("another line has this token"));
+        }
+        users.push((name.to_owned(), token));
+    }
+    match users.is_empty() {
+        true => Err(source.wrong(1, "no user is there: a line has a name and a token")),
+        false => Ok(users),
+    }
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn fails(text: &str) -> String {
+        let path = Path::new("/etc/p.toml");
+        Config::parse(path, text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_whole_file() {
+        let text = "\
+listen = ':4433'
+tokens = 'tokens'
+name = 'proxy.example'
+cert = '/etc/c.pem'
+key = 'k.pem'
+cc = 'auto'
+allow = ['10.0.0.0/8', '::1']
+deny = ['10.1.0.0/16']
+[limits]
+flows = 5
+flows_per_user = 2
+[seconds]
+connect = 3
+udp_idle = 120
+";
+        let config = Config::parse(Path::new("/etc/p.toml"), text).unwrap();
+        assert_eq!(config.tokens, Path::new("/etc/tokens"));
+        let certificate = (PathBuf::from("/etc/c.pem"), PathBuf::from("/etc/k.pem"));
+        assert_eq!(config.certificate, Some(certificate));
+        assert_eq!(config.cc, Some(("auto".to_owned(), 6)));
+        assert_eq!(config.policy.allow[1].to_string(), "::1/128");
+        let access = config.access(&users("t", &format!("a {TOKEN}")).unwrap());
+        assert_eq!((access.flows, access.flows_per_user), (5, 2));
+        assert_eq!(access.users[0].name, "a");
+        assert_eq!(config.times.connect, Duration::from_secs(3));
+    }
+
+    #[test]
+    fn faults_have_their_line() {
+        let begin = "listen = ':1'\ntokens = 't'\n";
+        for (more, expected) in [
+            ("flow = 1", "/etc/p.toml:3: unknown field `flow`"),
+            ("[limits]\nflows = -1", "/etc/p.toml:4: "),
+            (
+                "[seconds]\nudp_idle = 119",
+                "/etc/p.toml:4: this time has 120 seconds",
+            ),
+            (
+                "allow = [\n'10.0.0.0/8',\n'x']",
+                "/etc/p.toml:5: `x` is no prefix",
+            ),
+            ("cert = 'x'", "`cert` and `key` go together"),
+            ("name = ", "/etc/p.toml:3: "),
+        ] {
+            let said = fails(&format!("{begin}{more}"));
+            assert!(said.contains(expected), "{said}");
+        }
+        assert!(fails("tokens = 't'").contains("missing field `listen`"));
+    }
+
+    #[test]
+    fn users_have_names_and_tokens() {
+        let text = format!("# users\n\na {TOKEN}\nb-1\t {TOKEN}x \n");
+        let read = users("tokens", &text).unwrap();
+        let names: Vec<_> = read.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["a", "b-1"]);
+        assert_eq!(read[1].1.secret(), format!("{TOKEN}x"));
+        for (text, expected) in [
+            ("", "tokens:1: no user"),
+            (TOKEN, "tokens:1: a line has"),
+            ("a short", "tokens:1: a token has 16"),
+            ("é TOKEN", "tokens:1: a name has"),
+            ("a TOKEN\na TOKENx", "tokens:2: another line has this name"),
+            ("a TOKEN\nb TOKEN", "tokens:2: another line has this token"),
+        ] {
+            let said = users("tokens", &text.replace("TOKEN", TOKEN)).unwrap_err();
+            let said = said.to_string();
+            assert!(said.contains(expected) && !said.contains("0123"), "{said}");
+        }
+    }
+}

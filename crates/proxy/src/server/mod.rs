@@ -1,0 +1,142 @@
+//! The proxy: CONNECT requests of clients in, connections and datagrams to targets out.
+//!
+//! ```text
+//!   request ─► token ─► place ─► target ─► addresses ─► policy ─► socket ─► 200 ─► relay
+//!              401, 407  503      400       502           502       502, 504
+//! ```
+
+pub mod config;
+mod counters;
+mod reach;
+mod relay;
+mod request;
+mod udp;
+mod users;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pathmark_http3::wire::{LinkError, ServerLink};
+use pathmark_transport::driver;
+use tokio::task::JoinSet;
+
+pub use counters::Counts;
+use counters::{Counters, count};
+use users::Gate;
+pub use users::{Access, User};
+
+/// Bytes of a header section.
+const HEAD_BYTES: u64 = 16 * 1024;
+/// Streams of a connection beyond the flows of a user: requests above the limit get a response.
+const SPARE_STREAMS: usize = 16;
+
+/// Times of a proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// For the head of a request to arrive.
+    pub head: Duration,
+    /// For a target to be found and connected.
+    pub connect: Duration,
+    /// A UDP flow without a datagram in either direction ends after this time, of at least two
+    /// minutes (RFC 4787 section 4.3).
+    pub udp_idle: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            head: Duration::from_secs(10),
+            connect: Duration::from_secs(15),
+            udp_idle: Duration::from_secs(300),
+        }
+    }
+}
+
+/// A proxy. Clones are one proxy.
+#[derive(Clone, Debug)]
+pub struct Proxy(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    gate: Gate,
+    times: Times,
+    counters: Counters,
+}
+
+impl Proxy {
+    /// A proxy for those who have access.
+    #[must_use]
+    pub fn new(access: Access, times: Times) -> Self {
+        Self(Arc::new(Shared {
+            gate: Gate::new(access),
+            times,
+            counters: Counters::default(),
+        }))
+    }
+
+    /// Changes who has access. Flows go on but those of users who are no longer there.
+    pub fn change(&self, access: Access) {
+        self.0.gate.change(access);
+    }
+
+    /// Totals so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.0.counters.counts()
+    }
+
+    /// Flows at this time.
+    #[must_use]
+    pub fn flows(&self) -> usize {
+        self.0.gate.flows()
+    }
+
+    /// Serves the flows of a connection whose handshake is complete, until the client closes it.
+    /// Dropped, the future ends all of them. The caller bounds the number of connections.
+    ///
+    /// # Errors
+    /// [`LinkError`] for a connection that ends with an error.
+    pub async fn serve(&self, connection: driver::Connection) -> Result<(), LinkError> {
+        let shared = &self.0;
+        count(&shared.counters.connections);
+        let most = shared.gate.rules().flows_per_user() + SPARE_STREAMS;
+        connection.set_max_concurrent_bi_streams(u32::try_from(most).unwrap_or(u32::MAX));
+        let client = connection.remote_address();
+        let begun = ServerLink::with_tunnels(connection, HEAD_BYTES);
+        // The settings need a stream that the client grants.
+        let begun = tokio::time::timeout(shared.times.head, begun).await;
+        let mut link = begun.unwrap_or(Err(LinkError::TimedOut))?;
+        let served = self.requests(&mut link, client, most).await;
+        let dropped = link.dropped_datagrams();
+        let counter = &shared.counters.datagrams_dropped;
+        counter.fetch_add(dropped, Ordering::Relaxed);
+        served
+    }
+
+    async fn requests(
+        &self,
+        link: &mut ServerLink,
+        client: SocketAddr,
+        most: usize,
+    ) -> Result<(), LinkError> {
+        let mut flows = JoinSet::new();
+        loop {
+            // A client that resets a flow opens the next one before this side has ended it.
+            if flows.len() >= most {
+                flows.join_next().await;
+                continue;
+            }
+            let incoming = tokio::select! {
+                incoming = link.next() => incoming?,
+                Some(_) = flows.join_next() => continue,
+            };
+            let Some(incoming) = incoming else {
+                return Ok(());
+            };
+            let shared = Arc::clone(&self.0);
+            flows.spawn(async move { request::respond(&shared, client, incoming).await });
+        }
+    }
+}

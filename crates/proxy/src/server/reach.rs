@@ -1,0 +1,162 @@
+//! From a target to a socket: names, policy, attempts.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpStream, UdpSocket, lookup_host};
+use tokio::task::JoinSet;
+
+use crate::outbound::Refusal;
+use crate::policy::Policy;
+use crate::target::{Host, Target};
+
+/// Time from an attempt to reach one address of a name to the next one (RFC 8305 section 5).
+const STAGGER: Duration = Duration::from_millis(250);
+/// Silence of a TCP connection after which the kernel asks whether the target is there, the time
+/// between two questions, and their number.
+const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 4);
+
+/// A TCP connection to a target, within `time`.
+pub(super) async fn tcp(
+    target: &Target,
+    policy: &Policy,
+    time: Duration,
+) -> Result<TcpStream, Refusal> {
+    let connecting = async {
+        let stream = race(addresses(target, policy).await?).await?;
+        let socket = SockRef::from(&stream);
+        let (silence, interval, questions) = KEEP_ALIVE;
+        let keepalive = TcpKeepalive::new()
+            .with_time(silence)
+            .with_interval(interval)
+            .with_retries(questions);
+        let options = stream
+            .set_nodelay(true)
+            .and_then(|()| socket.set_tcp_keepalive(&keepalive));
+        options.map_err(|error| refusal(&error))?;
+        Ok(stream)
+    };
+    let connected = tokio::time::timeout(time, connecting).await;
+    connected.unwrap_or(Err(Refusal::TimedOut))
+}
+
+/// A UDP socket connected to a target.
+pub(super) async fn udp(
+    target: &Target,
+    policy: &Policy,
+    time: Duration,
+) -> Result<UdpSocket, Refusal> {
+    let connecting = async {
+        let mut last = Refusal::Unreachable;
+        for address in addresses(target, policy).await? {
+            match connected(address).await {
+                Ok(socket) => return Ok(socket),
+                Err(error) => last = refusal(&error),
+            }
+        }
+        Err(last)
+    };
+    let connected = tokio::time::timeout(time, connecting).await;
+    connected.unwrap_or(Err(Refusal::TimedOut))
+}
+
+/// A UDP socket that takes datagrams of this address alone. No packet is sent.
+async fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(address).await?;
+    Ok(socket)
+}
+
+/// The addresses of a target that the policy allows, at least one.
+async fn addresses(target: &Target, policy: &Policy) -> Result<Vec<SocketAddr>, Refusal> {
+    let found: Vec<SocketAddr> = match &target.host {
+        Host::Address(address) => vec![SocketAddr::new(*address, target.port)],
+        Host::Name(name) => {
+            let found = lookup_host((name.as_str(), target.port)).await;
+            found.map_err(|_| Refusal::Name)?.collect()
+        }
+    };
+    if found.is_empty() {
+        return Err(Refusal::Name);
+    }
+    let (mut allowed, mut denied) = (Vec::new(), false);
+    for address in found {
+        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        let is_own = is_own(address).await;
+        if !policy.allows(address.ip(), is_own) {
+            denied = true;
+        } else if !allowed.contains(&address) {
+            allowed.push(address);
+        }
+    }
+    match allowed.is_empty() && denied {
+        true => Err(Refusal::Denied),
+        false => Ok(allowed),
+    }
+}
+
+/// True for an address of this host: the kernel chooses it as the source of packets to itself.
+async fn is_own(address: SocketAddr) -> bool {
+    match connected(address)
+        .await
+        .and_then(|socket| socket.local_addr())
+    {
+        Ok(source) => source.ip() == address.ip(),
+        // Without a route nothing is connected.
+        Err(_) => false,
+    }
+}
+
+/// Connects to whichever address answers first. They are tried one after the other, each a moment
+/// after the one before, or when that has failed.
+async fn race(addresses: Vec<SocketAddr>) -> Result<TcpStream, Refusal> {
+    let mut addresses = addresses.into_iter();
+    let (mut attempts, mut last) = (JoinSet::new(), Refusal::Unreachable);
+    loop {
+        match addresses.next() {
+            Some(address) => drop(attempts.spawn(TcpStream::connect(address))),
+            None if attempts.is_empty() => return Err(last),
+            None => {}
+        }
+        let another = async {
+            match addresses.len() {
+                0 => std::future::pending().await,
+                _ => tokio::time::sleep(STAGGER).await,
+            }
+        };
+        tokio::select! {
+            Some(ended) = attempts.join_next() => match ended {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => last = refusal(&error),
+                Err(_) => {}
+            },
+            () = another => {}
+        }
+    }
+}
+
+/// What a failure to connect means.
+fn refusal(error: &io::Error) -> Refusal {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => Refusal::Refused,
+        io::ErrorKind::TimedOut => Refusal::TimedOut,
+        io::ErrorKind::PermissionDenied => Refusal::Denied,
+        _ if is_scarce(error) => Refusal::Busy,
+        _ => Refusal::Unreachable,
+    }
+}
+
+/// True where this host has no descriptor, port or memory left.
+fn is_scarce(error: &io::Error) -> bool {
+    // EMFILE and ENFILE have no kind of their own.
+    matches!(
+        error.kind(),
+        io::ErrorKind::OutOfMemory | io::ErrorKind::AddrNotAvailable
+    ) || matches!(error.raw_os_error(), Some(23 | 24))
+}

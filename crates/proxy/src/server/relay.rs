@@ -1,0 +1,124 @@
+//! Bytes between a tunnel and a TCP connection. A FIN ends its direction alone; a reset of either
+//! side, in either direction, is a reset of the other.
+
+use std::io;
+use std::net::Shutdown;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use pathmark_http3::wire::{TunnelRecv, TunnelSend};
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use super::counters::add;
+
+/// Bytes that one read of the socket takes: at first, and at most. A flow that fills what it has
+/// gets twice as many.
+const READ: (usize, usize) = (4 * 1024, 256 * 1024);
+
+/// Relays until both directions have ended. A future that is dropped before resets both sides.
+///
+/// # Errors
+/// A reset of either side, which the other side has got then.
+pub(super) async fn relay(
+    target: TcpStream,
+    (mut send, mut recv): (TunnelSend, TunnelRecv),
+    (bytes_up, bytes_down): (&AtomicU64, &AtomicU64),
+) -> io::Result<()> {
+    // The kernel sends RST when a socket is closed that lingers for no time.
+    SockRef::from(&target).set_linger(Some(Duration::ZERO))?;
+    let relayed = tokio::try_join!(
+        up(&target, &mut recv, bytes_up),
+        down(&target, &mut send, bytes_down),
+    );
+    match relayed {
+        Ok(_) => SockRef::from(&target).set_linger(None),
+        Err(error) => {
+            send.reset();
+            recv.stop();
+            Err(error)
+        }
+    }
+}
+
+/// From the tunnel to the target.
+async fn up(target: &TcpStream, recv: &mut TunnelRecv, bytes: &AtomicU64) -> io::Result<()> {
+    loop {
+        let chunk = tokio::select! {
+            chunk = recv.chunk() => chunk?,
+            error = broken(target) => return Err(error),
+        };
+        let Some(chunk) = chunk else {
+            // The target may have closed its side already.
+            let _ = SockRef::from(target).shutdown(Shutdown::Write);
+            return Ok(());
+        };
+        add(bytes, chunk.len());
+        tokio::select! {
+            written = write_all(target, chunk) => written?,
+            // A target that reads nothing would hide it for ever.
+            () = recv.was_reset() => return Err(io::ErrorKind::ConnectionReset.into()),
+        }
+    }
+}
+
+async fn write_all(target: &TcpStream, mut data: Bytes) -> io::Result<()> {
+    while data.has_remaining() {
+        target.writable().await?;
+        match target.try_write(&data) {
+            Ok(written) => data.advance(written),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// From the target to the tunnel.
+async fn down(target: &TcpStream, send: &mut TunnelSend, bytes: &AtomicU64) -> io::Result<()> {
+    let stopped = send.stopped();
+    tokio::pin!(stopped);
+    let mut size = READ.0;
+    loop {
+        tokio::select! {
+            ready = target.readable() => ready?,
+            _ = &mut stopped => return Err(io::ErrorKind::ConnectionReset.into()),
+        }
+        // No buffer waits with a flow that is idle.
+        let mut buffer = BytesMut::with_capacity(size);
+        let read = match target.try_read_buf(&mut buffer) {
+            Ok(0) => return send.finish().await,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        };
+        add(bytes, read);
+        let data = match read * 2 < buffer.capacity() {
+            // A small piece would keep the whole buffer until it is acknowledged.
+            true => Bytes::copy_from_slice(&buffer),
+            false => buffer.freeze(),
+        };
+        size = match read == size {
+            true => (size * 2).min(READ.1),
+            false => read.next_power_of_two().clamp(READ.0, size),
+        };
+        tokio::select! {
+            sent = send.send(data) => sent?,
+            error = broken(target) => return Err(error),
+        }
+    }
+}
+
+/// Waits for a reset of the target, or another failure of its connection.
+async fn broken(target: &TcpStream) -> io::Error {
+    match target.ready(Interest::ERROR).await {
+        Ok(_) => match target.take_error() {
+            Ok(Some(error)) | Err(error) => error,
+            // A read or a write has got it.
+            Ok(None) => std::future::pending().await,
+        },
+        Err(error) => error,
+    }
+}

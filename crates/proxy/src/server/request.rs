@@ -1,0 +1,297 @@
+//! One request, from its head to the end of its flow.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use pathmark_http3::http::header::{HeaderName, HeaderValue, PROXY_AUTHENTICATE, WWW_AUTHENTICATE};
+use pathmark_http3::http::{Method, Request, Response, StatusCode};
+use pathmark_http3::wire::{Incoming, LinkError, Protocol, ServerExchange, codes};
+
+use super::Shared;
+use super::counters::count;
+use super::users::{Place, Rules};
+use super::{reach, relay, udp};
+use crate::outbound::Refusal;
+use crate::target::Target;
+use crate::token::TokenHash;
+use crate::{status, template};
+
+/// Capsules may be on the stream (RFC 9297 section 3.4).
+const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
+const PROXY_STATUS: HeaderName = HeaderName::from_static(status::FIELD);
+
+/// What a request asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Ask {
+    Tcp(Target),
+    Udp(Target),
+}
+
+/// A request that asks for nothing that a proxy does.
+#[derive(Debug, PartialEq, Eq)]
+enum NoAsk {
+    /// It gets a status.
+    Status(StatusCode),
+    /// It breaks a rule of HTTP/3.
+    Malformed,
+}
+
+/// Responds to a request, and relays the flow that it opens until its end.
+pub(super) async fn respond(shared: &Shared, client: SocketAddr, incoming: Incoming) {
+    let (request, exchange) = match incoming.head(shared.times.head).await {
+        Ok(arrived) => arrived,
+        Err(error) => return tracing::debug!(%client, %error, "no request arrived"),
+    };
+    count(&shared.counters.requests);
+    if let Err(error) = take(shared, client, &request, exchange).await {
+        tracing::debug!(%client, %error, "flow ended");
+    }
+}
+
+async fn take(
+    shared: &Shared,
+    client: SocketAddr,
+    request: &Request<()>,
+    mut exchange: ServerExchange,
+) -> Result<(), LinkError> {
+    let asked = ask(request);
+    if asked == Err(NoAsk::Malformed) {
+        count(&shared.counters.malformed);
+        exchange.reset(codes::MESSAGE_ERROR);
+        return Ok(());
+    }
+    let rules = shared.gate.rules();
+    let hash = TokenHash::in_request(request.headers());
+    let Some(member) = hash.as_ref().and_then(|hash| rules.member(hash)) else {
+        count(&shared.counters.unauthorized);
+        let (status, field) = match asked {
+            Ok(Ask::Tcp(_)) => (
+                StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+                PROXY_AUTHENTICATE,
+            ),
+            _ => (StatusCode::UNAUTHORIZED, WWW_AUTHENTICATE),
+        };
+        return finish(
+            exchange,
+            status,
+            [(field, HeaderValue::from_static("Bearer"))],
+        )
+        .await;
+    };
+    let asked = match asked {
+        Ok(asked) => asked,
+        Err(no_ask) => {
+            count(&shared.counters.malformed);
+            let status = match no_ask {
+                NoAsk::Status(status) => status,
+                NoAsk::Malformed => StatusCode::BAD_REQUEST,
+            };
+            return finish(exchange, status, []).await;
+        }
+    };
+    let Some(place) = shared.gate.place(&rules, member) else {
+        return refuse(shared, exchange, &Refusal::Busy).await;
+    };
+    let flow = Flow {
+        shared,
+        client,
+        place: &place,
+        rules: &rules,
+    };
+    let relaying = async {
+        match asked {
+            Ask::Tcp(target) => flow.tcp(exchange, &target).await,
+            Ask::Udp(target) => flow.udp(exchange, &target).await,
+        }
+    };
+    tokio::select! {
+        ended = relaying => ended,
+        // What is dropped is reset.
+        () = place.revoked() => {
+            count(&shared.counters.revoked);
+            Ok(())
+        }
+    }
+}
+
+/// What a request asks for.
+fn ask(request: &Request<()>) -> Result<Ask, NoAsk> {
+    let uri = request.uri();
+    let protocol = request.extensions().get::<Protocol>();
+    let bad = |_| NoAsk::Status(StatusCode::BAD_REQUEST);
+    match (request.method(), protocol) {
+        (&Method::CONNECT, None) => {
+            if uri.scheme().is_some() || uri.path_and_query().is_some() {
+                return Err(NoAsk::Malformed);
+            }
+            let authority = uri.authority().ok_or(NoAsk::Malformed)?;
+            authority.as_str().parse().map(Ask::Tcp).map_err(bad)
+        }
+        (&Method::CONNECT, Some(protocol)) if protocol.0 == "connect-udp" => {
+            // A query is no part of the template, and one is none of its paths.
+            let path = uri.path_and_query().map_or("", |path| path.as_str());
+            template::target(path).map(Ask::Udp).map_err(bad)
+        }
+        (&Method::CONNECT, Some(_)) => Err(NoAsk::Status(StatusCode::NOT_IMPLEMENTED)),
+        _ => Err(NoAsk::Status(StatusCode::NOT_FOUND)),
+    }
+}
+
+/// A flow that has its place.
+struct Flow<'a> {
+    shared: &'a Shared,
+    client: SocketAddr,
+    place: &'a Place,
+    rules: &'a Arc<Rules>,
+}
+
+impl Flow<'_> {
+    async fn tcp(&self, exchange: ServerExchange, target: &Target) -> Result<(), LinkError> {
+        let Self { shared, rules, .. } = self;
+        let reached = reach::tcp(target, rules.policy(), shared.times.connect).await;
+        let stream = match reached {
+            Ok(stream) => stream,
+            Err(refusal) => return self.refused(exchange, target, &refusal).await,
+        };
+        let Some(tunnel) = accept(exchange, []).await? else {
+            return Ok(());
+        };
+        count(&shared.counters.tcp_flows);
+        let counters = &shared.counters;
+        let bytes = (&counters.bytes_up, &counters.bytes_down);
+        if let Err(error) = relay::relay(stream, tunnel, bytes).await {
+            count(&counters.tcp_resets);
+            let (user, client) = (self.place.user(), self.client);
+            tracing::debug!(%client, user, %target, %error, "reset");
+        }
+        Ok(())
+    }
+
+    async fn udp(&self, exchange: ServerExchange, target: &Target) -> Result<(), LinkError> {
+        let Self { shared, rules, .. } = self;
+        // Clients may send before they have the response.
+        let datagrams = exchange.datagrams();
+        let reached = reach::udp(target, rules.policy(), shared.times.connect).await;
+        let socket = match reached {
+            Ok(socket) => socket,
+            Err(refusal) => return self.refused(exchange, target, &refusal).await,
+        };
+        let fields = [(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))];
+        let accepted = accept(exchange, fields).await?;
+        if let (Some(tunnel), Some(datagrams)) = (accepted, datagrams) {
+            count(&shared.counters.udp_flows);
+            udp::relay(&socket, tunnel, &datagrams, shared).await;
+        }
+        Ok(())
+    }
+
+    async fn refused(
+        &self,
+        exchange: ServerExchange,
+        target: &Target,
+        refusal: &Refusal,
+    ) -> Result<(), LinkError> {
+        let (user, client) = (self.place.user(), self.client);
+        tracing::debug!(%client, user, %target, %refusal, "refused");
+        refuse(self.shared, exchange, refusal).await
+    }
+}
+
+/// Responds that the flow is open, and hands out its content.
+async fn accept(
+    mut exchange: ServerExchange,
+    fields: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
+) -> Result<
+    Option<(
+        pathmark_http3::wire::TunnelSend,
+        pathmark_http3::wire::TunnelRecv,
+    )>,
+    LinkError,
+> {
+    let mut response = Response::new(());
+    response.headers_mut().extend(fields);
+    exchange.respond(response).await?;
+    Ok(exchange.into_tunnel())
+}
+
+async fn refuse(
+    shared: &Shared,
+    exchange: ServerExchange,
+    refusal: &Refusal,
+) -> Result<(), LinkError> {
+    shared.counters.refused(refusal);
+    let (status, value) = status::of(refusal);
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+    let value = HeaderValue::from_str(&value).ok();
+    finish(exchange, status, value.map(|value| (PROXY_STATUS, value))).await
+}
+
+/// Responds that no flow is open.
+async fn finish(
+    mut exchange: ServerExchange,
+    status: StatusCode,
+    fields: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
+) -> Result<(), LinkError> {
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    response.headers_mut().extend(fields);
+    exchange.respond(response).await?;
+    exchange.finish(None).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: &str, uri: &str, protocol: Option<&str>) -> Request<()> {
+        let mut request = Request::builder().method(method).uri(uri).body(()).unwrap();
+        if let Some(protocol) = protocol {
+            let protocol = Protocol(protocol.to_owned());
+            request.extensions_mut().insert(protocol);
+        }
+        request
+    }
+
+    #[test]
+    fn what_requests_ask_for() {
+        let udp = "https://p/.well-known/masque/udp/a/53/";
+        let target = |text: &str| text.parse().unwrap();
+        let status = |status| Err(NoAsk::Status(status));
+        for (method, uri, protocol, expected) in [
+            ("CONNECT", "a:80", None, Ok(Ask::Tcp(target("a:80")))),
+            (
+                "CONNECT",
+                "[::1]:80",
+                None,
+                Ok(Ask::Tcp(target("[::1]:80"))),
+            ),
+            ("CONNECT", "a", None, status(StatusCode::BAD_REQUEST)),
+            ("CONNECT", "https://a:80/", None, Err(NoAsk::Malformed)),
+            (
+                "CONNECT",
+                udp,
+                Some("connect-udp"),
+                Ok(Ask::Udp(target("a:53"))),
+            ),
+            (
+                "CONNECT",
+                "https://p/.well-known/masque/udp/a/53/?x",
+                Some("connect-udp"),
+                status(StatusCode::BAD_REQUEST),
+            ),
+            (
+                "CONNECT",
+                udp,
+                Some("websocket"),
+                status(StatusCode::NOT_IMPLEMENTED),
+            ),
+            ("GET", "https://p/", None, status(StatusCode::NOT_FOUND)),
+        ] {
+            assert_eq!(
+                ask(&request(method, uri, protocol)),
+                expected,
+                "{method} {uri}"
+            );
+        }
+    }
+}

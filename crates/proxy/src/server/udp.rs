@@ -1,0 +1,125 @@
+//! UDP flows (RFC 9298): datagrams between a tunnel and a UDP socket.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use pathmark_http3::wire::capsule::Capsules;
+use pathmark_http3::wire::{DatagramFlow, DatagramRefused, TunnelRecv, TunnelSend, capsule};
+use tokio::net::UdpSocket;
+
+use super::Shared;
+use super::counters::{add, count};
+use crate::payload::{self, MOST, UDP};
+
+/// Relays until the client ends the flow, or nothing arrives for the time of an idle flow.
+pub(super) async fn relay(
+    socket: &UdpSocket,
+    (mut send, mut recv): (TunnelSend, TunnelRecv),
+    datagrams: &DatagramFlow,
+    shared: &Shared,
+) {
+    let seen = AtomicU64::new(0);
+    let out = Out {
+        socket,
+        shared,
+        seen: &seen,
+    };
+    tokio::select! {
+        () = async { while let Ok(datagram) = datagrams.receive().await {
+            out.to_target(&datagram).await;
+        } } => {}
+        // The end of the stream is the end of the flow.
+        ended = out.capsules(&mut recv) => if ended.is_err() {
+            send.reset();
+        },
+        () = out.to_client(&mut send, datagrams) => {}
+        () = out.idle() => count(&shared.counters.udp_idle),
+    }
+    // A client that is gone needs no end.
+    let _ = send.finish().await;
+}
+
+struct Out<'a> {
+    socket: &'a UdpSocket,
+    shared: &'a Shared,
+    /// Datagrams in either direction.
+    seen: &'a AtomicU64,
+}
+
+impl Out<'_> {
+    /// Sends the payload of an HTTP datagram to the target.
+    async fn to_target(&self, datagram: &[u8]) {
+        let counters = &self.shared.counters;
+        let sent = match payload::udp(datagram) {
+            Some(payload) => self.socket.send(payload).await,
+            None => Err(io::ErrorKind::InvalidData.into()),
+        };
+        match sent {
+            Ok(bytes) => {
+                self.seen.fetch_add(1, Ordering::Relaxed);
+                count(&counters.datagrams_up);
+                add(&counters.bytes_up, bytes);
+            }
+            // An ICMP message about an earlier one, or a path that carries less.
+            Err(_) => count(&counters.datagrams_dropped),
+        }
+    }
+
+    async fn capsules(&self, recv: &mut TunnelRecv) -> io::Result<()> {
+        let mut capsules = Capsules::new(payload::MOST_DATAGRAM);
+        let mut datagrams = VecDeque::new();
+        while let Some(chunk) = recv.chunk().await? {
+            let fed = capsules.feed(chunk, &mut datagrams);
+            fed.map_err(io::Error::other)?;
+            while let Some(datagram) = datagrams.pop_front() {
+                self.to_target(&datagram).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what arrives of the target to the client.
+    async fn to_client(&self, send: &mut TunnelSend, datagrams: &DatagramFlow) {
+        let counters = &self.shared.counters;
+        let mut buffer = vec![0; MOST];
+        loop {
+            if self.socket.readable().await.is_err() {
+                return;
+            }
+            // An error is an ICMP message about a datagram: the flow goes on.
+            let Ok(length) = self.socket.try_recv(&mut buffer) else {
+                continue;
+            };
+            let payload = buffer.get(..length).unwrap_or_default();
+            let sent = match datagrams.send(&[UDP], payload).await {
+                Err(DatagramRefused::TooLong) => {
+                    count(&counters.capsules_down);
+                    let capsule: Bytes = capsule::datagram([&[UDP], payload]);
+                    send.send(capsule).await.is_ok()
+                }
+                sent => sent.is_ok(),
+            };
+            if !sent {
+                return;
+            }
+            self.seen.fetch_add(1, Ordering::Relaxed);
+            count(&counters.datagrams_down);
+            add(&counters.bytes_down, length);
+        }
+    }
+
+    /// Waits until no datagram passes for the time of an idle flow.
+    async fn idle(&self) {
+        let mut last = self.seen.load(Ordering::Relaxed);
+        loop {
+            tokio::time::sleep(self.shared.times.udp_idle).await;
+            let now = self.seen.load(Ordering::Relaxed);
+            if now == last {
+                return;
+            }
+            last = now;
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Where a flow goes.
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// A host by name or address. The proxy resolves names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// A name of at most 255 bytes.
+    Name(String),
+    /// An address.
+    Address(IpAddr),
+}
+
+/// A host and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The host.
+    pub host: Host,
+    /// The port, never 0.
+    pub port: u16,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Name(name) => write!(f, "{name}:{}", self.port),
+            Host::Address(IpAddr::V4(address)) => write!(f, "{address}:{}", self.port),
+            Host::Address(IpAddr::V6(address)) => write!(f, "[{address}]:{}", self.port),
+        }
+    }
+}
+
+/// Why a text names no target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// No host, or a host with characters that no name has.
+    #[error("a host is a name or an address; an IPv6 address stands in brackets")]
+    Host,
+    /// No port.
+    #[error("a port is a number from 1 to 65535")]
+    Port,
+}
+
+impl std::str::FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let (host, port) = text.rsplit_once(':').ok_or(TargetError::Port)?;
+        Self::new(host, self::port(port)?)
+    }
+}
+
+impl Target {
+    /// A host as text, IPv6 addresses with or without brackets, and a port.
+    ///
+    /// # Errors
+    /// [`TargetError`].
+    pub fn new(host: &str, port: u16) -> Result<Self, TargetError> {
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        let host = match (bare, bare.unwrap_or(host).parse::<IpAddr>()) {
+            (Some(_), Ok(IpAddr::V4(_)) | Err(_)) => return Err(TargetError::Host),
+            (_, Ok(address)) => Host::Address(address),
+            (None, Err(_)) => Host::Name(name(host)?),
+        };
+        match port {
+            0 => Err(TargetError::Port),
+            port => Ok(Self { host, port }),
+        }
+    }
+}
+
+/// A port of digits alone.
+pub(crate) fn port(text: &str) -> Result<u16, TargetError> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let port = text.parse().ok().filter(|port| digits && *port > 0);
+    port.ok_or(TargetError::Port)
+}
+
+/// A name of letters, digits, hyphens, underscores and dots (RFC 1123 section 2.1, and `_`).
+fn name(text: &str) -> Result<String, TargetError> {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    match (1..=255).contains(&text.len()) && text.bytes().all(known) {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err(TargetError::Host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_names_or_addresses_with_a_port() {
+        for text in ["example.org:80", "192.0.2.1:443", "[2001:db8::1]:53"] {
+            assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
+        }
+        assert_eq!(
+            Target::new("2001:db8::1", 53).unwrap().to_string(),
+            "[2001:db8::1]:53"
+        );
+        for (text, error) in [
+            ("example.org", TargetError::Port),
+            ("example.org:0", TargetError::Port),
+            ("example.org:65536", TargetError::Port),
+            (":80", TargetError::Host),
+            ("[192.0.2.1]:80", TargetError::Host),
+            ("a b:80", TargetError::Host),
+            ("a\0b:80", TargetError::Host),
+        ] {
+            assert_eq!(text.parse::<Target>(), Err(error), "{text}");
+        }
+        assert_eq!(Target::new(&"a".repeat(256), 1), Err(TargetError::Host));
+    }
+}

@@ -1,0 +1,114 @@
+//! How a client reaches a proxy, in one line: `pathmark://TOKEN@HOST:PORT?pin=SHA256`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use pathmark_transport::crypto::tls::Pin;
+
+use crate::target::{Target, TargetError};
+use crate::token::{BadToken, Token};
+
+const SCHEME: &str = "pathmark://";
+const PIN: &str = "pin=";
+
+/// A proxy, the token of a user, and the pin of the proxy's certificate. `Debug` shows no token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyUri {
+    /// The token.
+    pub token: Token,
+    /// The proxy.
+    pub server: Target,
+    /// The SHA-256 of its certificate; without one an authority vouches for it.
+    pub pin: Option<Pin>,
+}
+
+/// A text that names no proxy. Messages have no part of the text: it may have a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadUri {
+    /// Another form.
+    #[error("the URI of a proxy has the form pathmark://TOKEN@HOST:PORT?pin=SHA256")]
+    Form,
+    /// The token.
+    #[error("the token of the URI is wrong: {0}")]
+    Token(#[from] BadToken),
+    /// The host or the port.
+    #[error("the host and port of the URI are wrong: {0}")]
+    Server(#[from] TargetError),
+    /// The pin.
+    #[error("the pin of the URI is no SHA-256 in hexadecimal")]
+    Pin,
+}
+
+impl FromStr for ProxyUri {
+    type Err = BadUri;
+
+    fn from_str(text: &str) -> Result<Self, BadUri> {
+        let rest = text.strip_prefix(SCHEME).ok_or(BadUri::Form)?;
+        let (token, rest) = rest.split_once('@').ok_or(BadUri::Form)?;
+        let (server, query) = match rest.split_once('?') {
+            Some((server, query)) => (server, Some(query)),
+            None => (rest, None),
+        };
+        let server = server.strip_suffix('/').unwrap_or(server);
+        let pin = query.map(|query| {
+            let pin = query.strip_prefix(PIN).ok_or(BadUri::Form)?;
+            pin.parse().map_err(|_| BadUri::Pin)
+        });
+        Ok(Self {
+            token: token.parse()?,
+            server: server.parse()?,
+            pin: pin.transpose()?,
+        })
+    }
+}
+
+/// The URI with its token.
+impl fmt::Display for ProxyUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}@{}", self.token.secret(), self.server)?;
+        match &self.pin {
+            Some(pin) => write!(f, "?{PIN}{pin}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    #[test]
+    fn uris_come_back() {
+        let pin = "ab".repeat(32);
+        for rest in [
+            "proxy.example:4433".to_owned(),
+            format!("192.0.2.1:4433?pin={pin}"),
+            format!("[2001:db8::1]:4433?pin={pin}"),
+        ] {
+            let text = format!("pathmark://{TOKEN}@{rest}");
+            let uri: ProxyUri = text.parse().unwrap();
+            assert_eq!(uri.to_string(), text);
+            assert!(!format!("{uri:?}").contains(TOKEN));
+        }
+        let slash = format!("pathmark://{TOKEN}@a:1/");
+        assert_eq!(slash.parse::<ProxyUri>().unwrap().pin, None);
+    }
+
+    #[test]
+    fn each_fault_has_its_name() {
+        for (text, error) in [
+            ("https://a:1", BadUri::Form),
+            ("pathmark://a:1", BadUri::Form),
+            ("pathmark://x@a:1", BadUri::Token(BadToken)),
+            ("pathmark://TOKEN@a", BadUri::Server(TargetError::Port)),
+            ("pathmark://TOKEN@:1", BadUri::Server(TargetError::Host)),
+            ("pathmark://TOKEN@a:1?pin=12", BadUri::Pin),
+            ("pathmark://TOKEN@a:1?key=12", BadUri::Form),
+        ] {
+            let text = text.replace("TOKEN", TOKEN);
+            assert_eq!(text.parse::<ProxyUri>(), Err(error), "{text}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Fuzz targets of what clients and servers of a proxy write, and of its files.
+//!
+//! `cargo test` runs each over a bounded number of random inputs; a fuzzer drives the same
+//! functions for as long as one likes: `cargo bolero test -p pathmark-proxy capsules` (libFuzzer).
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use bytes::Bytes;
+use pathmark_http3::wire::capsule::{Capsules, datagram};
+use pathmark_proxy::server::config::{self, Config};
+use pathmark_proxy::uri::ProxyUri;
+use pathmark_proxy::{status, template};
+
+/// Random inputs per target in `cargo test`.
+const ITERATIONS: usize = 100_000;
+/// Longest random input, bytes.
+const MAX_LEN: usize = 200;
+/// Bytes of a datagram at most.
+const LIMIT: u64 = 40;
+
+fn fuzz(name: &str, target: impl Fn(&[u8]) + std::panic::RefUnwindSafe) {
+    bolero::check!(name = name)
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(|input: &[u8]| target(input));
+}
+
+/// How a stream is cut changes no datagram, and none is above the limit.
+#[test]
+fn capsules() {
+    fuzz("capsules", |input| {
+        let whole = read(input, input.len().max(1));
+        assert_eq!(read(input, 1), whole);
+        assert!(
+            whole
+                .0
+                .iter()
+                .all(|datagram| datagram.len() as u64 <= LIMIT)
+        );
+        let (head, rest) = input.split_at(input.len().min(1));
+        let written = datagram([head, rest]);
+        let mut capsules = Capsules::new(MAX_LEN as u64);
+        let mut out = VecDeque::new();
+        capsules.feed(written, &mut out).unwrap();
+        assert_eq!(out, [Bytes::copy_from_slice(input)]);
+        assert!(capsules.is_between());
+    });
+}
+
+/// The datagrams before the first fault, and whether there was one.
+fn read(input: &[u8], chunk: usize) -> (Vec<Bytes>, bool) {
+    let (mut capsules, mut out) = (Capsules::new(LIMIT), VecDeque::new());
+    let mut parts = input.chunks(chunk).map(Bytes::copy_from_slice);
+    let faulty = parts.any(|part| capsules.feed(part, &mut out).is_err());
+    (out.into(), faulty)
+}
+
+#[test]
+fn uris() {
+    fuzz("uris", |input| {
+        let text = String::from_utf8_lossy(input);
+        let text = format!("pathmark://0123456789abcdef{text}");
+        match text.parse::<ProxyUri>() {
+            Ok(uri) => assert_eq!(uri.to_string().parse(), Ok(uri)),
+            Err(error) => assert!(!error.to_string().contains("0123456789abcdef")),
+        }
+    });
+}
+
+#[test]
+fn paths() {
+    fuzz("paths", |input| {
+        let text = String::from_utf8_lossy(input);
+        let path = format!("/.well-known/masque/udp/{text}");
+        if let Ok(target) = template::target(&path) {
+            assert_eq!(template::target(&template::path(&target)), Ok(target));
+        }
+    });
+}
+
+#[test]
+fn statuses() {
+    fuzz("statuses", |input| {
+        let (status, field) = status::of(&status::read(502, Some(input)));
+        assert!((400..600).contains(&status) && field.contains("error="));
+    });
+}
+
+#[test]
+fn files() {
+    fuzz("files", |input| {
+        let text = String::from_utf8_lossy(input);
+        let _ = Config::parse(Path::new("p.toml"), &text);
+        let text = format!("listen = ':1'\ntokens = 't'\n{text}");
+        let _ = Config::parse(Path::new("p.toml"), &text);
+        for (name, token) in config::users("tokens", &text).unwrap_or_default() {
+            assert!(name.len() <= 64 && token.secret().len() >= 16);
+        }
+    });
+}

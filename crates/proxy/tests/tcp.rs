@@ -1,0 +1,403 @@
+//! TCP flows through a proxy to real targets.
+
+mod support;
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use pathmark_proxy::outbound::{Abort, Outbound, Refusal};
+use pathmark_proxy::server::Times;
+use pathmark_proxy::target::Target;
+use pathmark_proxy::tunnel::TunnelTimes;
+use socket2::SockRef;
+use support::{Served, access, bounded, loopback, target};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A listener, and the target that it is.
+async fn listener() -> (TcpListener, Target) {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let target = target(listener.local_addr().unwrap());
+    (listener, target)
+}
+
+/// Echoes connections until they end.
+async fn echo(listener: TcpListener) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        tokio::spawn(async move {
+            let (mut read, mut write) = stream.split();
+            let _ = tokio::io::copy(&mut read, &mut write).await;
+            let _ = write.shutdown().await;
+        });
+    }
+}
+
+/// A drop sends RST then.
+fn reset(stream: TcpStream) {
+    SockRef::from(&stream)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+    drop(stream);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_arrive_both_ways_and_half_close_is_kept() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let (listener, to) = listener().await;
+        tokio::spawn(echo(listener));
+        let tunnel = served.tunnel("a");
+        let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
+        let sent: Vec<u8> = (0..3_000_000_u32).map(|i| i.to_le_bytes()[1]).collect();
+        let writing = async {
+            write.write_all(&sent).await.unwrap();
+            write.shutdown().await.unwrap();
+        };
+        let mut received = Vec::new();
+        let (read, ()) = tokio::join!(read.read_to_end(&mut received), writing);
+        assert_eq!(read.unwrap(), sent.len());
+        assert!(received == sent);
+        let counts = served.proxy.counts();
+        assert_eq!((counts.tcp_flows, counts.tcp_resets), (1, 0));
+        assert_eq!(counts.bytes_up, 3_000_000);
+        assert_eq!(counts.bytes_down, 3_000_000);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_side_may_end_first() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let (listener, to) = listener().await;
+        let tunnel = served.tunnel("a");
+        let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        // The target ends, and still receives.
+        stream.write_all(b"bye").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut received = Vec::new();
+        read.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, b"bye");
+        write.write_all(b"late").await.unwrap();
+        let mut late = [0; 4];
+        stream.read_exact(&mut late).await.unwrap();
+        assert_eq!(&late, b"late");
+        // The client ends.
+        write.shutdown().await.unwrap();
+        assert_eq!(stream.read(&mut late).await.unwrap(), 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_of_the_target_is_one_for_the_client() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let (listener, to) = listener().await;
+        let tunnel = served.tunnel("a");
+        let (mut read, _write) = tunnel.tcp(&to).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"x").await.unwrap();
+        assert_eq!(read.read_u8().await.unwrap(), b'x');
+        reset(stream);
+        let error = read.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        // After the client's end too, while it reads nothing.
+        let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        write.shutdown().await.unwrap();
+        assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
+        reset(stream);
+        let error = read.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_resets_at_once_opens_a_flow_that_is_reset() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let (listener, to) = listener().await;
+        let tunnel = served.tunnel("a");
+        tokio::spawn(async move {
+            loop {
+                reset(listener.accept().await.unwrap().0);
+            }
+        });
+        for _ in 0..20 {
+            match tunnel.tcp(&to).await {
+                Ok((mut read, _write)) => {
+                    let error = read.read_u8().await.unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+                }
+                Err(refusal) => assert_eq!(refusal, Refusal::Refused),
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_of_the_client_is_one_for_the_target() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let (listener, to) = listener().await;
+        let tunnel = served.tunnel("a");
+        // Either direction: of both, TCP has one reset.
+        for direction in 0..2 {
+            let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
+            let (mut stream, _) = listener.accept().await.unwrap();
+            write.write_all(b"x").await.unwrap();
+            assert_eq!(stream.read_u8().await.unwrap(), b'x');
+            match direction {
+                0 => write.abort(),
+                _ => read.abort(),
+            }
+            let error = stream.read_u8().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{direction}");
+        }
+        // A target that does not read gets it as well.
+        let (_read, mut write) = tunnel.tcp(&to).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let fill = async {
+            loop {
+                write.write_all(&[0; 65536]).await.unwrap();
+            }
+        };
+        let filled = tokio::time::timeout(Duration::from_secs(1), fill).await;
+        assert!(filled.is_err());
+        write.abort();
+        let ready = stream.ready(tokio::io::Interest::ERROR).await.unwrap();
+        assert!(ready.is_error());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tunnel_that_ends_resets_its_targets() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let (listener, to) = listener().await;
+        let tunnel = served.tunnel("a");
+        let flow = tunnel.tcp(&to).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        drop((flow, tunnel));
+        let error = stream.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_have_their_reason() {
+    bounded(async {
+        let times = Times {
+            connect: Duration::from_millis(500),
+            ..Times::default()
+        };
+        let served = Served::with(access(&["a"]), times);
+        let tunnel = served.tunnel("a");
+        let refused = |text: &'static str| {
+            let tunnel = tunnel.clone();
+            async move {
+                tunnel
+                    .tcp(&text.parse().unwrap())
+                    .await
+                    .map(drop)
+                    .unwrap_err()
+            }
+        };
+        let closed = {
+            let (_listener, to) = listener().await;
+            to
+        };
+        assert_eq!(tunnel.tcp(&closed).await.map(drop), Err(Refusal::Refused));
+        for text in ["10.0.0.1:80", "169.254.169.254:80", "[::ffff:10.0.0.1]:80"] {
+            assert_eq!(refused(text).await, Refusal::Denied, "{text}");
+        }
+        assert_eq!(refused("127.0.0.66:80").await, Refusal::Denied);
+        assert_eq!(refused("no-such-host.invalid:80").await, Refusal::Name);
+        // Its queue of connections is full: the kernel drops further SYNs.
+        let silent =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        silent.bind(&loopback().into()).unwrap();
+        silent.listen(0).unwrap();
+        let address = silent.local_addr().unwrap().as_socket().unwrap();
+        let _first = TcpStream::connect(address).await.unwrap();
+        let full = tunnel.tcp(&target(address)).await.map(drop);
+        assert_eq!(full, Err(Refusal::TimedOut));
+        let counts = served.proxy.counts();
+        assert_eq!((counts.denied, counts.unresolved), (4, 1));
+        assert_eq!(counts.unreached, 2);
+    })
+    .await;
+}
+
+/// `localhost` is an address of the host, whichever name leads to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_leads_to_a_denied_address_is_denied() {
+    bounded(async {
+        let mut access = access(&["a"]);
+        access.policy.allow.clear();
+        let served = Served::new(access);
+        let (listener, to) = listener().await;
+        let tunnel = served.tunnel("a");
+        let named = Target::new("localhost", to.port).unwrap();
+        assert_eq!(tunnel.tcp(&named).await.map(drop), Err(Refusal::Denied));
+        assert_eq!(tunnel.tcp(&to).await.map(drop), Err(Refusal::Denied));
+        let accepted = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
+        assert!(accepted.is_err());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_token_opens_nothing() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let (_listener, to) = listener().await;
+        let tunnel = served.tunnel("b");
+        let refused = tunnel.tcp(&to).await.map(drop).unwrap_err();
+        assert!(
+            matches!(&refused, Refusal::Proxy(why) if why.contains("token")),
+            "{refused}"
+        );
+        assert_eq!(served.proxy.counts().unauthorized, 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_above_the_limit_disturbs_no_other() {
+    bounded(async {
+        let mut access = access(&["a", "b"]);
+        access.flows_per_user = 10;
+        let served = Served::new(access);
+        let (listener, to) = listener().await;
+        tokio::spawn(echo(listener));
+        let greedy = served.tunnel("a");
+        let mut held = Vec::new();
+        for _ in 0..10 {
+            held.push(greedy.tcp(&to).await.unwrap());
+        }
+        for _ in 0..30 {
+            assert_eq!(greedy.tcp(&to).await.map(drop), Err(Refusal::Busy));
+        }
+        let (mut read, mut write) = served.tunnel("b").tcp(&to).await.unwrap();
+        write.write_all(b"hello").await.unwrap();
+        let mut answer = [0; 5];
+        read.read_exact(&mut answer).await.unwrap();
+        assert_eq!(served.proxy.counts().busy, 30);
+        // A place is free again once a flow has ended.
+        held.clear();
+        while served.proxy.flows() > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert!(greedy.tcp(&to).await.is_ok());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_flow_of_many_that_is_killed_leaves_the_others() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let (listener, to) = listener().await;
+        tokio::spawn(echo(listener));
+        let tunnel = served.tunnel("a");
+        let mut flows = tokio::task::JoinSet::new();
+        for number in 0..50_u8 {
+            let (tunnel, to) = (tunnel.clone(), to.clone());
+            flows.spawn(async move {
+                let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
+                let data = vec![number; 200_000];
+                if number == 25 {
+                    write.write_all(&data[..50_000]).await.unwrap();
+                    write.abort();
+                    read.abort();
+                    return;
+                }
+                let writing = async {
+                    write.write_all(&data).await.unwrap();
+                    write.shutdown().await.unwrap();
+                };
+                let mut back = Vec::new();
+                let (read, ()) = tokio::join!(read.read_to_end(&mut back), writing);
+                read.unwrap();
+                assert!(back == data, "{number}");
+            });
+        }
+        while let Some(ended) = flows.join_next().await {
+            ended.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_user_loses_flows_and_others_keep_them() {
+    bounded(async {
+        let served = Served::new(access(&["a", "b"]));
+        let (listener, to) = listener().await;
+        tokio::spawn(echo(listener));
+        let (kept, gone) = (served.tunnel("a"), served.tunnel("b"));
+        let (mut kept_read, mut kept_write) = kept.tcp(&to).await.unwrap();
+        let (mut gone_read, _gone_write) = gone.tcp(&to).await.unwrap();
+        served.proxy.change(access(&["a"]));
+        let error = gone_read.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        assert!(matches!(
+            gone.tcp(&to).await.map(drop),
+            Err(Refusal::Proxy(_))
+        ));
+        kept_write.write_all(b"x").await.unwrap();
+        assert_eq!(kept_read.read_u8().await.unwrap(), b'x');
+        assert_eq!(served.proxy.counts().revoked, 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tunnel_connects_again_and_new_flows_wait_for_it() {
+    bounded(async {
+        let mut served = Served::new(access(&["a"]));
+        let (listener, to) = listener().await;
+        tokio::spawn(echo(listener));
+        let times = TunnelTimes {
+            wait: Duration::from_secs(20),
+            ..TunnelTimes::default()
+        };
+        let tunnel = served.tunnel_with("a", times);
+        let (mut read, _write) = tunnel.tcp(&to).await.unwrap();
+        served.stop().await;
+        assert!(read.read_u8().await.is_err());
+        let waiting = tokio::spawn({
+            let (tunnel, to) = (tunnel.clone(), to.clone());
+            async move { tunnel.tcp(&to).await }
+        });
+        served.again();
+        let (mut read, mut write) = waiting.await.unwrap().unwrap();
+        write.write_all(b"x").await.unwrap();
+        assert_eq!(read.read_u8().await.unwrap(), b'x');
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_proxy_a_flow_fails_within_its_time() {
+    bounded(async {
+        let mut served = Served::new(access(&["a"]));
+        served.stop().await;
+        let times = TunnelTimes {
+            wait: Duration::from_millis(300),
+            ..TunnelTimes::default()
+        };
+        let tunnel = served.tunnel_with("a", times);
+        let refused = tunnel.tcp(&"127.0.0.1:9".parse().unwrap()).await;
+        assert!(matches!(refused.map(drop), Err(Refusal::Proxy(_))));
+    })
+    .await;
+}
