@@ -10,6 +10,9 @@ use common::{Process, Server, object, pathmark};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
+/// More than both sides hold of a file that is under way.
+const BYTES: usize = 10_000_000;
+
 /// A server of `offered` at `address`.
 fn serve(offered: &Offered, address: &str) -> Server {
     let directory = offered.path().to_str().unwrap();
@@ -29,19 +32,12 @@ fn serve(offered: &Offered, address: &str) -> Server {
 fn a_server_that_comes_back_brings_the_rest() {
     let (offered, here) = (Offered::new(), TempDir::new().unwrap());
     for n in 0..3 {
-        fs::write(offered.path().join(format!("{n}")), vec![n; 400_000]).unwrap();
+        fs::write(offered.path().join(format!("{n}")), vec![n; BYTES]).unwrap();
     }
     let out = here.path().to_str().unwrap();
     let mut server = serve(&offered, "127.0.0.1:0");
     let (address, pin) = (server.address.clone(), server.pin.clone());
-    let more = [
-        "--pin",
-        &pin,
-        "--json",
-        "--limit",
-        "300kB",
-        "--reconnect=60s",
-    ];
+    let more = ["--pin", &pin, "--json", "--limit", "5MB", "--reconnect=60s"];
     let target = |name: &str| format!("{address}/{name}");
     let get = ["get", "-r", &target(""), "-o", out];
     let get = Process::start(&[&get[..], &more].concat());
@@ -68,7 +64,7 @@ fn a_server_that_comes_back_brings_the_rest() {
     for n in 0..3 {
         assert_eq!(
             fs::read(here.path().join(format!("{n}"))).unwrap(),
-            vec![n; 400_000]
+            vec![n; BYTES]
         );
     }
     assert_eq!(object(&output)["error"], serde_json::Value::Null);

@@ -6,8 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use pathmark_transport::connection::ConnectionError;
+use pathmark_transport::wire::TransportErrorCode;
 
 use super::reconnect::NoAnswer;
 use super::session::{Stop, interrupted, now};
@@ -126,6 +128,7 @@ async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
 ) -> Result<Connected<T>, Failure> {
     let mut addresses = addresses.into_iter();
     let (mut attempts, mut failed) = (FuturesUnordered::new(), Vec::new());
+    let mut is_final = false;
     loop {
         if let Some(address) = addresses.next() {
             attempts.push(attempt(target, address, config.clone(), &mut before)?);
@@ -142,14 +145,35 @@ async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
         };
         match ended {
             Some(Ok(connected)) => return Ok(connected),
-            Some(Err(error)) => failed.push(output::explain(&error)),
+            Some(Err(error)) => {
+                is_final |= is_answer(&error);
+                failed.push(output::explain(&error));
+            }
             None => {}
         }
         if attempts.is_empty() && addresses.len() == 0 {
             let (server, why) = (target.server(), failed.join("; "));
             let why = format!("cannot connect to {server}: {why}");
-            return Err(anyhow::Error::new(NoAnswer(why)).into());
+            return Err(match is_final {
+                true => anyhow!(why).into(),
+                false => anyhow::Error::new(NoAnswer(why)).into(),
+            });
         }
+    }
+}
+
+/// True if a server answered, so that the next attempt fails for the same reason.
+fn is_answer(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<ConnectionError>() {
+        Some(ConnectionError::PeerTransport(error)) => {
+            error.code != TransportErrorCode::CONNECTION_REFUSED
+        }
+        Some(
+            ConnectionError::Transport(_)
+            | ConnectionError::VersionMismatch
+            | ConnectionError::TokenTooLong(_),
+        ) => true,
+        _ => false,
     }
 }
 

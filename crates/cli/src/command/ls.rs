@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::client::ClientArgs;
 use super::session::{self, DscpArgs, Stop};
 use super::target::Target;
-use super::{Outcome, output};
+use super::{Failure, Outcome, output};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -66,8 +66,18 @@ impl From<Listed> for Row {
 pub(super) async fn ls(args: Args, stop: Stop) -> Outcome {
     let mut warnings = Vec::new();
     let listed = tokio::select! {
-        listed = list(&args, &stop, &mut warnings) => listed?,
-        () = stop.stopped() => return Err(session::interrupted().into()),
+        listed = list(&args, &stop, &mut warnings) => listed,
+        () = stop.stopped() => Err(session::interrupted().into()),
+    };
+    let listed = match listed {
+        Err(Failure::Failed(error)) if args.client.json => {
+            output::json(&Listing {
+                entries: Vec::new(),
+                error: Some(output::explain(&error)),
+            })?;
+            return Err(Failure::Failed(error));
+        }
+        listed => listed?,
     };
     let entries: Vec<_> = listed.iter().cloned().map(Row::from).collect();
     if args.client.json {
@@ -116,7 +126,7 @@ async fn list(
     args: &Args,
     stop: &Stop,
     warnings: &mut Vec<String>,
-) -> Result<Vec<Listed>, super::Failure> {
+) -> Result<Vec<Listed>, Failure> {
     let target = &args.target;
     let transport = session::transport(&Algorithm::default(), DscpArgs { dscp: 0 });
     let limits = ClientLimits::default();

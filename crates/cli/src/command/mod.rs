@@ -21,6 +21,7 @@ mod limits;
 mod ls;
 mod operator;
 mod output;
+mod pages;
 mod perf;
 mod proxy;
 mod put;
@@ -88,6 +89,9 @@ enum Command {
     Compare(compare::Args),
     /// Join the runs of a sweep that was split among jobs
     Merge(emulate::MergeArgs),
+    /// Write manual pages and completions for shells, for packages
+    #[command(hide = true)]
+    Pages(pages::Args),
     /// Carry TCP and UDP of any application to their targets, for clients with a token
     Proxy(proxy::Args),
     /// Measure throughput (QUIC performance protocol, draft-banks-quic-performance)
@@ -157,6 +161,7 @@ pub fn main() -> ExitCode {
         Command::Emulate(args) => emulate::emulate(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
+        Command::Pages(args) => pages::pages(&args),
         Command::Proxy(args) => proxy::proxy(args),
         Command::Perf(perf::Command::Server(args)) => session::run_server(perf::server(args)),
         Command::Perf(perf::Command::Client(args)) => session::run(|stop| perf::client(args, stop)),
@@ -201,6 +206,7 @@ impl Command {
             Self::Emulate(args) => args.json,
             Self::Compare(args) => args.json,
             Self::Merge(args) => args.json,
+            Self::Pages(_) => false,
             Self::Proxy(args) => args.json,
             Self::Perf(perf::Command::Server(args)) => args.json,
             Self::Perf(perf::Command::Client(args)) => args.json,

@@ -13,10 +13,24 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
+/// True for characters that a terminal or a reader obeys, or takes for the end of a line: control
+/// characters, separators of lines, marks and overrides of the direction of writing.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+        )
+}
+
 /// Control characters as escapes (`\u{1b}`): a terminal would obey them, and most of what is
 /// printed holds names that a peer chose. Those in `kept` stay.
 fn escape<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
-    let is_bad = |c: char| c.is_control() && !kept.contains(&c);
+    let is_bad = |c: char| is_obeyed(c) && !kept.contains(&c);
     if !text.contains(is_bad) {
         return Cow::Borrowed(text);
     }
@@ -89,7 +103,7 @@ pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
 pub(super) fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
     let mut text = String::new();
     for c in serde_json::to_string(value)?.chars() {
-        if c.is_control() {
+        if is_obeyed(c) {
             let _ = write!(text, "\\u{:04x}", u32::from(c));
         } else {
             text.push(c);
@@ -223,6 +237,10 @@ mod tests {
         assert_eq!(explain(&error), shown);
         assert_eq!(escape("a\n\tb\r", &['\n', '\t']), "a\n\tb\\r");
         assert_eq!(plain("äöü 世界"), "äöü 世界");
+        let turned = "a\u{202e}gpj.exe\u{2028}\u{2066}";
+        assert_eq!(plain(turned), "a\\u{202e}gpj.exe\\u{2028}\\u{2066}");
+        let json = json_text(&turned).unwrap();
+        assert_eq!(json, "\"a\\u202egpj.exe\\u2028\\u2066\"\n");
     }
 
     #[test]

@@ -44,10 +44,14 @@ impl PartFile {
     /// Those of opening.
     pub(super) fn open(directory: Arc<OwnedFd>, target: &[u8]) -> io::Result<Option<Self>> {
         let draft = Draft::resume(&directory, temporary(target, b""))?;
-        Ok(draft.map(|draft| Self {
-            draft,
-            directory,
-            tag_name: temporary(target, b"-tag"),
+        let tag_name = temporary(target, b"-tag");
+        Ok(draft.map(|mut draft| {
+            draft.set_companion(tag_name.clone());
+            Self {
+                draft,
+                directory,
+                tag_name,
+            }
         }))
     }
 
@@ -139,11 +143,15 @@ mod tests {
         assert_ne!(temporary(b"a", b""), temporary(b"b", b""));
     }
 
+    fn known_tag() -> EntityTag {
+        EntityTag::parse(b"\"v1\"").unwrap()
+    }
+
     #[test]
     fn a_part_is_known_by_its_source_and_version() {
         let path = tempfile::tempdir().unwrap();
         let directory = Arc::new(open_directory(path.path()).unwrap());
-        let tag = EntityTag::parse(b"\"v1\"").unwrap();
+        let tag = known_tag();
         let open = || PartFile::open(Arc::clone(&directory), b"name").unwrap();
         let part = open().unwrap();
         assert!(open().is_none());
@@ -155,6 +163,11 @@ mod tests {
         let known = Part { bytes: 2, tag };
         assert_eq!(part.part("here").unwrap(), Some(known));
         assert_eq!(part.part("there").unwrap(), None);
+        part.restart("here", Some(&known_tag())).unwrap();
+        drop(part);
+        // An empty part goes, and its tag with it.
+        assert_eq!(std::fs::read_dir(path.path()).unwrap().count(), 0);
+        let part = open().unwrap();
         part.restart("here", None).unwrap();
         part.draft.file().write_all_at(b"abc", 0).unwrap();
         assert_eq!(part.part("here").unwrap(), None);

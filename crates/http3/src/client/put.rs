@@ -85,6 +85,7 @@ impl Client {
         }
         let mut exchange = self.request(Method::PUT, uri, headers).await?;
         exchange.announce(stat.size);
+        exchange.allow(stat.size);
         progress(Progress::Begin {
             bytes: Some(stat.size),
             offset: 0,

@@ -15,6 +15,8 @@ use crate::wire::{ClientExchange, ClientLink, LinkError};
 
 /// Bytes of a DATA frame at most, which a server has the limit of time to take.
 const FRAME: usize = 16 * 1024;
+/// Bytes per second of the slowest disk whose server is waited for.
+const SLOWEST_DISK: u64 = 10_000_000;
 /// Bytes of a refusal's content that are read.
 const MAX_PROBLEM: usize = 64 * 1024;
 
@@ -154,6 +156,11 @@ impl Exchange {
     /// Tells the transport how long the content is.
     pub(super) fn announce(&self, bytes: u64) {
         self.link.announce(bytes);
+    }
+
+    /// The server reads a file of this number of bytes before it answers.
+    pub(super) fn allow(&mut self, bytes: u64) {
+        self.limits.answer += Duration::from_secs(bytes / SLOWEST_DISK);
     }
 
     pub(super) async fn send(&mut self, mut data: Bytes) -> Result<(), LinkError> {

@@ -11,6 +11,8 @@ use crate::fields::Sha256Digest;
 use crate::resource::Stat;
 use crate::root::{Cancel, hash_file};
 
+/// Bytes of a file that takes a second and more to hash.
+const LARGE: u64 = 256 << 20;
 /// Versions whose digests are kept.
 const KEPT: usize = 256;
 
@@ -18,6 +20,8 @@ const KEPT: usize = 256;
 #[derive(Debug)]
 pub(super) struct Digests {
     known: Mutex<VecDeque<(Stat, Sha256Digest)>>,
+    /// For files of [`LARGE`] bytes or more, which hold no smaller ones up.
+    large: Semaphore,
     places: Semaphore,
 }
 
@@ -25,6 +29,7 @@ impl Digests {
     pub(super) fn new(places: usize) -> Self {
         Self {
             known: Mutex::new(VecDeque::new()),
+            large: Semaphore::new(places),
             places: Semaphore::new(places),
         }
     }
@@ -62,7 +67,11 @@ impl Digests {
         if let Some(digest) = self.known(stat) {
             return Ok(digest);
         }
-        let _place = self.places.acquire().await.map_err(io::Error::other)?;
+        let places = match stat.size < LARGE {
+            true => &self.places,
+            false => &self.large,
+        };
+        let _place = places.acquire().await.map_err(io::Error::other)?;
         // Another request may have computed it meanwhile.
         if let Some(digest) = self.known(stat) {
             return Ok(digest);

@@ -24,7 +24,7 @@ pub struct Limits {
     pub head_time: Duration,
     /// Time without progress, in either direction, after which a request is reset.
     pub stall: Duration,
-    /// Files that are hashed at a time, on all connections.
+    /// Files below 256 MiB that are hashed at a time, on all connections, and as many larger ones.
     pub hashes: usize,
 }
 

@@ -69,6 +69,8 @@ pub struct Draft {
     /// What was received stays if the transfer breaks off.
     resumable: bool,
     attributes: Attributes,
+    /// Another temporary name, which goes with the file where that is removed.
+    companion: Option<Vec<u8>>,
 }
 
 /// A file that has got its name.
@@ -155,6 +157,7 @@ impl Draft {
                         owned: true,
                         resumable,
                         attributes: Attributes::default(),
+                        companion: None,
                     }));
                 }
                 // Its owner renamed or removed it between this process's open and lock.
@@ -168,6 +171,11 @@ impl Draft {
     #[must_use]
     pub fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
+    }
+
+    /// The file of this temporary name goes where this one is removed.
+    pub fn set_companion(&mut self, temporary: Vec<u8>) {
+        self.companion = Some(temporary);
     }
 
     /// The file gets these attributes with its name.
@@ -248,6 +256,10 @@ impl Draft {
 
     fn remove(&mut self) -> io::Result<()> {
         self.owned = false;
+        if let Some(companion) = &self.companion {
+            // Most often there is none.
+            let _ = unlinkat(&self.directory, companion.as_slice(), AtFlags::empty());
+        }
         Ok(unlinkat(
             self.directory.as_fd(),
             self.temporary.as_slice(),

@@ -219,6 +219,11 @@ async fn attempt(
     Ok(figures)
 }
 
+/// What a server that names no digest leaves open.
+fn unverified(name: &str) -> String {
+    format!("{name}: the server announced no SHA-256 of what it stored")
+}
+
 /// Stores files, several at a time.
 async fn store(
     args: &Args,
@@ -249,6 +254,9 @@ async fn store(
             let result = match stored {
                 Ok(stored) => {
                     bar.finish();
+                    if !stored.verified {
+                        output::note!("note: {}", unverified(&shown));
+                    }
                     FileFigures {
                         name: shown,
                         bytes: stored.bytes,
