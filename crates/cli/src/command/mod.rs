@@ -5,6 +5,9 @@
 // `println!` and `eprintln!` panic when the pipe's reader has gone: see `output`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod access_log;
+mod client;
+mod clients;
 mod compare;
 mod connect;
 mod demo;
@@ -12,6 +15,7 @@ mod emulate;
 mod figures;
 mod files;
 mod get;
+mod glob;
 mod identity;
 mod limits;
 mod ls;
@@ -20,6 +24,7 @@ mod output;
 mod perf;
 mod proxy;
 mod put;
+mod reconnect;
 mod routers;
 mod serve;
 mod session;
@@ -189,9 +194,9 @@ impl Command {
         match self {
             Self::Demo(args) => args.json,
             Self::Serve(args) => args.json,
-            Self::Get(args) => args.json,
-            Self::Put(args) => args.json,
-            Self::Ls(args) => args.json,
+            Self::Get(args) => args.client.json,
+            Self::Put(args) => args.client.json,
+            Self::Ls(args) => args.client.json,
             Self::Tunnel(args) => args.json(),
             Self::Emulate(args) => args.json,
             Self::Compare(args) => args.json,
