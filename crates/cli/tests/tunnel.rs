@@ -61,17 +61,21 @@ impl Bed {
         let mut line = String::new();
         let stdout = process.0.stdout.as_mut().unwrap();
         BufReader::new(stdout).read_line(&mut line).unwrap();
-        let listening: Vec<Value> = serde_json::from_str(&line).unwrap_or_else(|_| {
+        let started: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
             let mut stderr = String::new();
             let piped = process.0.stderr.as_mut().unwrap();
             piped.read_to_string(&mut stderr).unwrap();
             panic!("{line}{stderr}")
         });
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let listeners = listening.iter().map(|listener| {
-            let address: SocketAddr = text(&listener["address"]).parse().unwrap();
-            (text(&listener["kind"]), address)
-        });
+        let listeners = started["listeners"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|listener| {
+                let address: SocketAddr = text(&listener["address"]).parse().unwrap();
+                (text(&listener["kind"]), address)
+            });
         let listeners = listeners.filter(|(_, address)| address.is_ipv4());
         (process, listeners.collect())
     }

@@ -64,7 +64,7 @@ pub struct Counts {
     pub reset: u64,
     /// Clients whose request was wrong or late.
     pub bad_requests: u64,
-    /// Failures of accept(2), such as a lack of descriptors.
+    /// Failures of accept(2) or recv(2), such as a lack of descriptors.
     pub accept_failures: u64,
     /// UDP flows that were begun.
     pub udp_flows: u64,
@@ -111,7 +111,7 @@ impl Counters {
     fn accept_failed(&self, error: &io::Error) {
         let before = self.accept_failures.fetch_add(1, Ordering::Relaxed);
         if before.is_multiple_of(1_000) {
-            tracing::warn!(%error, failures = before + 1, "cannot accept a connection");
+            tracing::warn!(%error, failures = before + 1, "a listener has failed");
         }
     }
 }

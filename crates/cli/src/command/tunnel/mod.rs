@@ -198,7 +198,13 @@ impl ProxyArgs {
     }
 }
 
-/// A listener, as JSON.
+/// What a tunnel prints once its listeners accept.
+#[derive(Debug, Serialize)]
+struct Started {
+    listeners: Vec<Listening>,
+}
+
+/// A listener.
 #[derive(Debug, Serialize)]
 struct Listening {
     kind: &'static str,
@@ -237,11 +243,11 @@ async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
     let tunnel = args.proxy.tunnel(&uri)?;
     let ingress = Ingress::new(tunnel.clone(), limits);
     let mut serving = JoinSet::new();
-    let listening = begin(&ingress, &listeners, &mut serving)?;
+    let listeners = begin(&ingress, &listeners, &mut serving)?;
     if args.json {
-        output::json(&listening)?;
+        output::json(&Started { listeners })?;
     } else {
-        for listener in &listening {
+        for listener in &listeners {
             let Listening { kind, address, .. } = listener;
             let target = listener
                 .target
