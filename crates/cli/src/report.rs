@@ -77,6 +77,27 @@ pub(crate) struct BoundedBy {
     pub(crate) router: f64,
 }
 
+impl BoundedBy {
+    /// The limit with the largest share; none before anything was sent.
+    #[must_use]
+    pub(crate) fn largest(&self) -> Option<&'static str> {
+        let shares = [
+            (self.application, "application"),
+            (self.peer, "peer"),
+            (self.streams, "streams"),
+            (self.buffers, "buffers"),
+            (self.window, "window"),
+            (self.router, "router"),
+        ];
+        let largest = shares
+            .into_iter()
+            .max_by(|one, other| one.0.total_cmp(&other.0));
+        largest
+            .filter(|(share, _)| *share > 0.0)
+            .map(|(_, name)| name)
+    }
+}
+
 /// The explicit feedback that steers the path, or that started it, by its name.
 fn feedback_kind(report: &PathReport) -> Option<&'static str> {
     let steers = |seen: &Feedback| report.controller.explicit && !seen.is_answer();

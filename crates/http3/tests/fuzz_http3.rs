@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{Request, Uri};
-use pathmark_http3::client::parse_listing;
+use pathmark_http3::client::{ListingReader, parse_listing};
 use pathmark_http3::fields::{
     ContentRange, EntityTag, MAX_NAME, MAX_PARTS, PathName, TagList, parse_range, preferred_form,
     resolve_ranges, sha256_digest, sha256_field, sha256_preference, urgency,
@@ -58,6 +58,21 @@ fn field_values(input: &[u8]) {
     }
     assert!(sha256_preference([input]) <= 10 && urgency([input]) <= 7);
     let _ = preferred_form([input]);
+}
+
+/// A number of bytes of a listing's first piece, then its entries: pieces do not matter.
+fn listings(input: &[u8]) {
+    let Some((first, entries)) = input.split_first() else {
+        return;
+    };
+    let text = [b"{\"entries\":[", entries, b"]}"].concat();
+    let (one, other) = text.split_at(usize::from(*first).min(text.len()));
+    let (mut reader, mut pieces) = (ListingReader::default(), Vec::new());
+    let fed = reader
+        .feed(one, &mut pieces)
+        .and_then(|()| reader.feed(other, &mut pieces));
+    let fed = fed.and_then(|()| reader.finish());
+    assert_eq!(fed.map(|()| pieces), parse_listing(&text));
 }
 
 /// A size of 8 bytes, then a range set: the spans lie inside the file, apart from each other.
@@ -173,6 +188,14 @@ fn fields() {
         .with_iterations(ITERATIONS)
         .with_max_len(MAX_LEN)
         .for_each(field_values);
+}
+
+#[test]
+fn listing_pieces() {
+    bolero::check!()
+        .with_iterations(ITERATIONS)
+        .with_max_len(MAX_LEN)
+        .for_each(listings);
 }
 
 #[test]

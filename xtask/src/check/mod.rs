@@ -9,18 +9,20 @@
 //! | `protocols` | files outside the laws and the protocols' crates that match on a protocol, or name one |
 //! | `packages` | packages that are built for a library user, the test kit, the router |
 //! | `words` | words of a page outside of code, and of the book, rounded up to hundreds, but of the changelog and generated ones |
-//! | `lines` | lines of a file that has more than 400 |
+//! | `lines` | lines of a file that has more than 400, but for those that only cite |
 //! | `avoided` | lines of a crate's sources with words that the project avoids |
 //! | `comments` | faults of style in the doc comments of a crate: see `words.rs` |
 //! | `messages` | the same in help, errors, logs and other strings of a crate |
 //! | `pages` | the same in a page, but for generated ones |
+//! | `claims` | measured figures without a source in the README or a page of the book: see `claims.rs` |
 //!
-//! After the ceilings come links within the pages, the book's table of contents, citations of the
-//! papers' equations (`equations.rs`), and tools that others keep. `--words`
+//! After the ceilings come links within the pages, the book's table of contents, citations of
+//! equations and requirements (`citations.rs`), and tools that others keep. `--words`
 //! lists the sentences with faults of style, each with its rewrite.
 
 mod ceilings;
-mod equations;
+mod citations;
+mod claims;
 mod imports;
 mod pages;
 mod prose;
@@ -165,10 +167,17 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     if let Some(place) = &args.words {
         return list_words(root, &pages, place);
     }
-    let figures = measure(root, &files, &pages)?;
+    let cited = citations::check(root, &files)?;
+    if args.record {
+        cited.write(root)?;
+    }
+    let (figures, claims) = measure(root, &files, &pages)?;
     let former = Figures::read(&file)?;
     if args.record {
         return record(figures, &former, &file);
+    }
+    for claim in &claims {
+        println!("{claim}");
     }
     let mut content = report("ceilings", &figures.above(&former));
     content &= report("stale ceilings", &figures.gone(&former));
@@ -178,8 +187,9 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     }
     content &= report("links", &pages::dead_links(root, &pages));
     content &= report("table of contents", &pages::unlisted(&pages));
-    let compiled = compiled(root)?;
-    content &= report("equations", &equations::check(root, &files, &compiled)?);
+    cited.counts.iter().for_each(|line| println!("{line}"));
+    content &= report("citations", &cited.faults);
+    content &= report("pages of RFCs", &cited.stale(root));
     if !args.no_tools {
         for tool in &TOOLS {
             content &= run_tool(root, tool)?;
@@ -259,7 +269,12 @@ fn output(root: &Path, program: &str, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&result.stdout).into_owned())
 }
 
-fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figures> {
+/// The figures, and the claims without a source, a line each.
+fn measure(
+    root: &Path,
+    files: &[PathBuf],
+    pages: &[pages::Page],
+) -> Result<(Figures, Vec<String>)> {
     let mut figures = Figures::default();
     let (mut matching, mut naming) = (0, 0);
     for (name, directory) in crates(root)? {
@@ -297,35 +312,22 @@ fn measure(root: &Path, files: &[PathBuf], pages: &[pages::Page]) -> Result<Figu
             .collect();
         figures.set("packages", name, packages.len());
     }
-    let mut book = 0;
-    for page in pages.iter().filter(|page| !grows(&page.path)) {
-        let words = page.words.next_multiple_of(100);
-        figures.set("words", &page.path.display().to_string(), words);
-        if page.path.starts_with("docs") {
-            book += page.words;
-        }
-        let faults = prose::of_page(&fs::read_to_string(root.join(&page.path))?);
-        figures.set("pages", &page.path.display().to_string(), faults.len());
-    }
-    figures.set("words", "the book", book.next_multiple_of(100));
+    let claims = pages::measure(root, files, pages, &mut figures)?;
     for path in files {
         let text = || fs::read_to_string(root.join(path));
         if let Some(place) = crate_of(path) {
             figures.add("avoided", &place, words::lines(&text()?));
         }
         if path.extension().is_some_and(|extension| extension == "rs") {
-            let lines = text()?.lines().count();
+            let text = text()?;
+            let lines = text.lines().filter(|line| !citations::only_cites(line));
+            let lines = lines.count();
             if lines > MOST_LINES {
                 figures.set("lines", &path.display().to_string(), lines);
             }
         }
     }
-    Ok(figures)
-}
-
-/// Pages that a command writes.
-fn grows(page: &Path) -> bool {
-    page.starts_with("docs/evidence/figures")
+    Ok((figures, claims))
 }
 
 /// The crate that a source file belongs to.
@@ -365,16 +367,6 @@ fn list_words(root: &Path, pages: &[pages::Page], place: &str) -> Result<bool> {
     };
     let (comments, messages) = words_of(&source::of_crate(root, directory)?);
     Ok(report("comments", &comments) & report("messages", &messages))
-}
-
-/// Files of all crates that are compiled outside tests, relative to `root`.
-fn compiled(root: &Path) -> Result<BTreeSet<PathBuf>> {
-    let mut compiled = BTreeSet::new();
-    for (_, directory) in crates(root)? {
-        let sources = source::of_crate(root, &directory)?;
-        compiled.extend(sources.into_iter().map(|source| source.path));
-    }
-    Ok(compiled)
 }
 
 /// The library's crates and the root package, by name and directory.

@@ -7,6 +7,9 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
+use super::ceilings::Figures;
+use super::{claims, prose};
+
 /// The book's table of contents.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
@@ -88,6 +91,42 @@ fn anchor(heading: &str) -> String {
         _ => None,
     });
     kept.flat_map(char::to_lowercase).collect()
+}
+
+/// Sets the figures of hand-written pages. The claims without a source, a line each.
+pub(super) fn measure(
+    root: &Path,
+    files: &[PathBuf],
+    pages: &[Page],
+    figures: &mut Figures,
+) -> Result<Vec<String>> {
+    let known = claims::Known::of(root, files)?;
+    let (mut unsourced, mut book) = (Vec::new(), 0);
+    for page in pages.iter().filter(|page| !is_generated(&page.path)) {
+        let place = page.path.display().to_string();
+        let text = fs::read_to_string(root.join(&page.path))?;
+        figures.set("words", &place, page.words.next_multiple_of(100));
+        figures.set("pages", &place, prose::of_page(&text).len());
+        let of_book = page.path.starts_with("docs");
+        if of_book {
+            book += page.words;
+        }
+        if of_book || place == "README.md" {
+            let found = claims::of_page(&text, &known);
+            figures.set("claims", &place, found.len());
+            let lines = found.iter();
+            unsourced.extend(lines.map(|(line, start)| {
+                format!("{place}:{line}: no source in this section: {start}")
+            }));
+        }
+    }
+    figures.set("words", "the book", book.next_multiple_of(100));
+    Ok(unsourced)
+}
+
+/// True of pages that a command writes.
+fn is_generated(page: &Path) -> bool {
+    page.starts_with("docs/evidence/figures") || page.starts_with("docs/rfc")
 }
 
 /// Links within the repository that lead nowhere, a line each. Other sites are not asked.

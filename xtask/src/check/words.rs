@@ -131,7 +131,7 @@ fn is_word(word: &str) -> bool {
 }
 
 /// The sentences of a paragraph, each with the mark at its end.
-fn sentences(text: &str) -> Vec<&str> {
+pub(super) fn sentences(text: &str) -> Vec<&str> {
     let mut sentences = Vec::new();
     let mut from = 0;
     for (at, mark) in text.char_indices().filter(|(_, c)| ".!?".contains(*c)) {

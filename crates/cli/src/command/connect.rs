@@ -6,9 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use super::reconnect::NoAnswer;
 use super::session::{Stop, interrupted, now};
 use super::target::Target;
 use super::trust::Judge;
@@ -77,7 +78,18 @@ pub(super) async fn connect<T>(
     } = way;
     let tls = trust.config(alpn)?;
     let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
-    let connecting = async { race(target, target.resolve().await?, &config, before).await };
+    let connecting = async {
+        // A name server that does not answer now may later.
+        let addresses = target.resolve().await;
+        let addresses = addresses.map_err(|error| NoAnswer(output::explain(&error)));
+        race(
+            target,
+            addresses.map_err(anyhow::Error::new)?,
+            &config,
+            before,
+        )
+        .await
+    };
     let server = target.server();
     let time = limits.connect_timeout;
     let silence = async {
@@ -94,7 +106,8 @@ pub(super) async fn connect<T>(
         connected = connecting => connected?,
         () = stop.stopped() => return Err(interrupted().into()),
         () = silence => {
-            return Err(anyhow!("cannot connect to {server}: no answer within {time:?}").into());
+            let why = format!("cannot connect to {server}: no answer within {time:?}");
+            return Err(anyhow::Error::new(NoAnswer(why)).into());
         }
     };
     tokio::select! {
@@ -134,7 +147,8 @@ async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
         }
         if attempts.is_empty() && addresses.len() == 0 {
             let (server, why) = (target.server(), failed.join("; "));
-            return Err(anyhow!("cannot connect to {server}: {why}").into());
+            let why = format!("cannot connect to {server}: {why}");
+            return Err(anyhow::Error::new(NoAnswer(why)).into());
         }
     }
 }

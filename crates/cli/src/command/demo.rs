@@ -266,7 +266,7 @@ fn mode(in_process: bool) -> Result<Mode, Failure> {
 
 /// A bar per run, until the runs are over.
 async fn show(runs: &[Run]) {
-    let bars = output::bars();
+    let bars = output::bars(false);
     let style = ProgressStyle::with_template("{prefix:34!} {wide_bar:.cyan/blue} {msg:>22}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     let drawn: Vec<ProgressBar> = runs

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use serde::Serialize;
 
 use super::figures::Transfer;
+use super::reconnect::is_lost;
 use super::{Failure, Outcome, output, session};
 
 /// Files that are under way at once, each of which is open.
@@ -22,6 +23,9 @@ pub(super) struct FileFigures {
     pub(super) resumed_bytes: u64,
     /// Why it is not where it should be, if so.
     pub(super) error: Option<String>,
+    /// Another connection may bring it.
+    #[serde(skip)]
+    pub(super) lost: bool,
 }
 
 impl FileFigures {
@@ -31,6 +35,14 @@ impl FileFigures {
             name,
             error: Some(error),
             ..Self::default()
+        }
+    }
+
+    /// A file that failed for this reason.
+    pub(super) fn broken(name: String, error: &anyhow::Error) -> Self {
+        Self {
+            lost: is_lost(error),
+            ..Self::failed(name, output::explain(error))
         }
     }
 }
@@ -63,41 +75,66 @@ impl UnderWay {
 }
 
 /// The JSON of `get` and `put`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Figures {
     #[serde(flatten)]
     pub(super) transfer: Transfer,
+    /// Files that were there already, which `-r` leaves as they are.
+    pub(super) unchanged: u64,
     pub(super) files: Vec<FileFigures>,
 }
 
 impl Figures {
-    /// Says what became of the files: in JSON all at once, to people each success on stdout and
-    /// each failure on stderr. The transfer's own error, if it has one, is that of all that failed.
-    pub(super) fn say(mut self, json: bool) -> Outcome {
-        let failed: Vec<&str> = self
-            .files
-            .iter()
-            .filter_map(|f| f.error.as_deref())
-            .collect();
+    /// Nothing was done so far.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.transfer.streams == 0 && self.unchanged == 0
+    }
+
+    /// The first failure that another connection may undo.
+    pub(super) fn lost(&self) -> Option<String> {
+        let mut lost = self.files.iter().filter(|file| file.lost);
+        lost.find_map(|file| file.error.clone())
+    }
+
+    /// Drops failures that another attempt replaces.
+    pub(super) fn forget_lost(&mut self) {
+        self.files.retain(|file| !file.lost);
+    }
+
+    /// Adds those of the next server.
+    pub(super) fn add(&mut self, server: Self) {
+        self.transfer.add(server.transfer);
+        self.unchanged += server.unchanged;
+        self.files.extend(server.files);
+    }
+
+    /// Says what became of the files: in JSON all at once, to people each success on stdout, unless
+    /// `quiet`, and each failure on stderr. The transfer's own error, if it has one, is that of all
+    /// that failed.
+    pub(super) fn say(mut self, json: bool, quiet: bool) -> Outcome {
+        let failures = self.files.iter().filter_map(|file| file.error.as_deref());
+        let failed = failures.clone().count() as u64;
         let own = self.transfer.error.clone();
-        let error = match (&own, failed.as_slice()) {
+        let error = match (&own, failed) {
             (Some(error), _) => Some(error.clone()),
-            (None, []) => None,
-            (None, [only]) => Some((*only).to_owned()),
-            (None, all) => Some(format!(
-                "{} of {} files failed",
-                all.len(),
-                self.files.len()
-            )),
+            (None, 0) => None,
+            (None, 1) => failures.clone().next().map(ToOwned::to_owned),
+            (None, failed) => {
+                let all = failed + self.transfer.streams + self.unchanged;
+                Some(format!("{failed} of {all} files failed"))
+            }
         };
         self.transfer.error.clone_from(&error);
         if json {
             output::json(&self)?;
-        } else {
+        } else if !quiet {
             for file in &self.files {
                 if let Some(sha256) = &file.sha256 {
                     output::line(format_args!("{sha256}  {}", output::plain(&file.name)))?;
                 }
+            }
+            if self.unchanged > 0 {
+                output::note!("{} files were there already", self.unchanged);
             }
         }
         match (own, error) {

@@ -2,19 +2,16 @@
 
 use anyhow::Context;
 use pathmark_cc::Algorithm;
-use pathmark_http3::client::{Client, ClientLimits, GetError, Listed};
+use pathmark_http3::client::{ClientLimits, Listed};
 use pathmark_http3::fields::PathName;
 use pathmark_http3::plan::http_date;
 use pathmark_http3::resource::Kind;
-use pathmark_http3::wire::ALPN;
 use serde::Serialize;
 
-use super::connect::{ConnectArgs, Connected, Way};
+use super::client::ClientArgs;
 use super::session::{self, DscpArgs, Stop};
-use super::state::StateArgs;
 use super::target::Target;
-use super::trust::HostTrustArgs;
-use super::{Outcome, connect, output};
+use super::{Outcome, output};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -23,14 +20,7 @@ pub(super) struct Args {
     #[arg(value_name = "HOST:PORT[/DIR]")]
     target: Target,
     #[command(flatten)]
-    trust: HostTrustArgs,
-    #[command(flatten)]
-    limits: ConnectArgs,
-    #[command(flatten)]
-    state: StateArgs,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(super) json: bool,
+    pub(super) client: ClientArgs,
 }
 
 /// An entry in JSON.
@@ -80,7 +70,7 @@ pub(super) async fn ls(args: Args, stop: Stop) -> Outcome {
         () = stop.stopped() => return Err(session::interrupted().into()),
     };
     let entries: Vec<_> = listed.iter().cloned().map(Row::from).collect();
-    if args.json {
+    if args.client.json {
         output::json(&Listing {
             entries,
             error: None,
@@ -128,38 +118,18 @@ async fn list(
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Listed>, super::Failure> {
     let target = &args.target;
-    let mut transport = session::transport(&Algorithm::default(), DscpArgs { dscp: 0 });
-    transport.keep_alive = Some(session::KEEP_ALIVE);
-    let way = Way {
-        target,
-        trust: args.trust.judge(),
-        limits: args.limits,
-        stop,
-    };
-    let before =
-        |endpoint: &_, address| args.state.visit(target, address, endpoint, &mut *warnings);
-    let Connected {
-        connection,
-        prepared: visit,
-        ..
-    } = connect::connect(way, ALPN, transport, before).await?;
+    let transport = session::transport(&Algorithm::default(), DscpArgs { dscp: 0 });
+    let limits = ClientLimits::default();
+    let connecting = args
+        .client
+        .connect(target, transport, limits, stop, warnings);
+    let session = connecting.await?;
     let path = PathName {
         names: target.path.clone().unwrap_or_default().names,
         slash: true,
     };
-    let listed = async {
-        let limits = ClientLimits::default();
-        let client = Client::new(connection.clone(), &target.authority(), limits).await?;
-        client.list(&path).await
-    };
-    let listed = listed.await.map_err(|error: GetError| match error {
-        GetError::Link(error) => anyhow::Error::new(error),
-        error => error.into(),
-    });
+    let listed = session.client.list(&path).await;
     let listed = listed.with_context(|| format!("cannot list {target}"));
-    session::leave(&connection, stop, session::HTTP3).await;
-    if let Some(visit) = visit {
-        visit.end(warnings);
-    }
+    session.leave(stop, warnings).await;
     Ok(listed?)
 }

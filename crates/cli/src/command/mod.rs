@@ -5,6 +5,9 @@
 // `println!` and `eprintln!` panic when the pipe's reader has gone: see `output`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod access_log;
+mod client;
+mod clients;
 mod compare;
 mod connect;
 mod demo;
@@ -12,6 +15,7 @@ mod emulate;
 mod figures;
 mod files;
 mod get;
+mod glob;
 mod identity;
 mod limits;
 mod ls;
@@ -20,12 +24,14 @@ mod output;
 mod perf;
 mod proxy;
 mod put;
+mod reconnect;
 mod routers;
 mod serve;
 mod session;
 mod state;
 mod target;
 mod trust;
+mod tunnel;
 mod values;
 
 use std::iter::once;
@@ -50,6 +56,7 @@ Examples:
   pathmark put big.iso host:4433                    store a file, if the server runs with \
   --allow-put
   pathmark proxy --listen :4433 --token-file tokens carry TCP and UDP; prints a URI for clients
+  pathmark tunnel --uri-file proxy.uri -D 1080      any application through a proxy
   pathmark perf client host:4433 --download 1GB     measure
   pathmark emulate five-files                       the same code under a virtual clock, in a second
   pathmark compare --out compare                    control laws over a grid of paths, in minutes
@@ -73,6 +80,8 @@ enum Command {
     Put(put::Args),
     /// List a directory of a server
     Ls(ls::Args),
+    /// Take TCP and UDP of any application through a proxy: port forwards, SOCKS5, HTTP CONNECT
+    Tunnel(Box<tunnel::Args>),
     /// Run a scenario under a virtual clock: the same endpoints and routers, without a network
     Emulate(emulate::Args),
     /// Compare control laws over a grid of paths, and draw each law's figures
@@ -115,6 +124,9 @@ const ROUTER: &str = "vcp-router";
 /// What servers log where `RUST_LOG` says nothing else.
 const SERVERS_LOG: &str = "warn,pathmark_cli=info";
 
+/// What tunnels log there.
+const TUNNELS_LOG: &str = "warn,pathmark_proxy=info";
+
 type Outcome = Result<(), Failure>;
 
 /// Runs the command line of this process.
@@ -125,11 +137,13 @@ pub fn main() -> ExitCode {
         return pathmark_router::cli::main_from(once("vcp-router".into()).chain(arguments));
     }
     let cli = Cli::parse();
-    let serves = matches!(
-        cli.command,
-        Command::Serve(_) | Command::Proxy(_) | Command::Perf(perf::Command::Server(_))
-    );
-    output::log(serves.then_some(SERVERS_LOG));
+    output::log(match cli.command {
+        Command::Serve(_) | Command::Proxy(_) | Command::Perf(perf::Command::Server(_)) => {
+            Some(SERVERS_LOG)
+        }
+        Command::Tunnel(_) => Some(TUNNELS_LOG),
+        _ => None,
+    });
     limits::raise_open_files();
     let json = cli.command.json();
     let is_demo = matches!(cli.command, Command::Demo(_));
@@ -139,6 +153,7 @@ pub fn main() -> ExitCode {
         Command::Get(args) => session::run(|stop| get::get(args, stop)),
         Command::Put(args) => session::run(|stop| put::put(args, stop)),
         Command::Ls(args) => session::run(|stop| ls::ls(args, stop)),
+        Command::Tunnel(args) => session::run(|stop| tunnel::tunnel(*args, stop)),
         Command::Emulate(args) => emulate::emulate(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
@@ -179,9 +194,10 @@ impl Command {
         match self {
             Self::Demo(args) => args.json,
             Self::Serve(args) => args.json,
-            Self::Get(args) => args.json,
-            Self::Put(args) => args.json,
-            Self::Ls(args) => args.json,
+            Self::Get(args) => args.client.json,
+            Self::Put(args) => args.client.json,
+            Self::Ls(args) => args.client.json,
+            Self::Tunnel(args) => args.json(),
             Self::Emulate(args) => args.json,
             Self::Compare(args) => args.json,
             Self::Merge(args) => args.json,

@@ -7,15 +7,19 @@
 //! | `pathmark-law` | response | the law that the server sends by |
 //! | `pathmark-report` | trailer section | [`SenderReport`] in JSON, if the request has `pathmark-law` |
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use pathmark::Connection;
 use pathmark_cc::Algorithm;
 use pathmark_http3::fields::PathName;
 use pathmark_http3::http::header::{HeaderName, HeaderValue};
 use pathmark_http3::http::{HeaderMap, Method, Request};
-use pathmark_http3::origin::{End, Record, Steward};
+use pathmark_http3::origin::{End, Grant, Record, Steward};
+use pathmark_http3::plan::Reply;
 
+use super::access_log::{AccessLog, Line};
+use super::clients::Clients;
+use super::session;
 use crate::report::SenderReport;
 
 /// A law.
@@ -46,30 +50,39 @@ impl Laws {
     }
 }
 
+/// What all connections of a server share.
+#[derive(Clone, Debug)]
+pub(super) struct House {
+    pub(super) laws: Laws,
+    /// Those that the operator lists; a new list takes the place of the one before.
+    pub(super) clients: Option<Arc<RwLock<Arc<Clients>>>>,
+    pub(super) log: Option<AccessLog>,
+}
+
 /// The operator of one connection.
 #[derive(Debug)]
 pub(super) struct Operator {
     connection: Connection,
-    laws: Laws,
+    house: House,
     /// The place of the law that the connection's first choice set. Later choices change nothing:
     /// each change would begin at a fresh window.
     chosen: OnceLock<usize>,
 }
 
 impl Operator {
-    pub(super) const fn new(connection: Connection, laws: Laws) -> Self {
+    pub(super) const fn new(connection: Connection, house: House) -> Self {
         Self {
             connection,
-            laws,
+            house,
             chosen: OnceLock::new(),
         }
     }
 
     /// The law that sends to the client, after its `wish` took effect.
     fn law(&self, wish: &str) -> Option<&Algorithm> {
-        let chosen = match self.laws.choose(wish) {
+        let chosen = match self.house.laws.choose(wish) {
             Some(wanted) => *self.chosen.get_or_init(|| {
-                if let Some(law) = self.laws.0.get(wanted)
+                if let Some(law) = self.house.laws.0.get(wanted)
                     && wanted > 0
                 {
                     self.connection.set_controller(pathmark::controller(law));
@@ -82,7 +95,7 @@ impl Operator {
             }),
             None => self.chosen.get().copied().unwrap_or(0),
         };
-        self.laws.0.get(chosen)
+        self.house.laws.0.get(chosen)
     }
 }
 
@@ -95,7 +108,46 @@ fn field(name: HeaderName, value: &str) -> HeaderMap {
     fields
 }
 
+impl House {
+    /// The clients that are listed now.
+    fn clients(&self) -> Option<Arc<Clients>> {
+        let clients = self.clients.as_ref()?;
+        let clients = clients.read().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(&clients))
+    }
+}
+
+impl Operator {
+    /// Writes a line of the access log.
+    fn log(&self, log: &AccessLog, record: &Record<'_>) {
+        let clients = self.house.clients();
+        let shares = SenderReport::of(&self.connection).bounded_by;
+        log.log(&Line {
+            time: session::unix_time().as_secs_f64(),
+            client: clients
+                .as_ref()
+                .and_then(|clients| clients.name(record.request)),
+            address: self.connection.remote_address().to_string(),
+            method: record.request.method().as_str(),
+            path: record.request.uri().path(),
+            status: record.status,
+            bytes: record.bytes,
+            seconds: record.took.as_secs_f64(),
+            bounded_by: shares.largest().filter(|_| record.bytes > 0),
+            error: match record.end {
+                End::Done => None,
+                End::Refused(why) | End::BrokenOff(why) => Some(why),
+            },
+        });
+    }
+}
+
 impl Steward for Operator {
+    fn admit(&self, request: &Request<()>) -> Result<Option<Arc<Grant>>, Box<Reply>> {
+        let clients = self.house.clients();
+        clients.map(|clients| clients.admit(request)).transpose()
+    }
+
     fn begin(&self, request: &Request<()>) -> HeaderMap {
         let wish = request.headers().get(LAW);
         let law = wish.and_then(|wish| self.law(wish.to_str().unwrap_or_default()));
@@ -111,6 +163,9 @@ impl Steward for Operator {
     }
 
     fn ended(&self, record: &Record<'_>) {
+        if let Some(log) = &self.house.log {
+            self.log(log, record);
+        }
         let (client, bytes) = (self.connection.remote_address(), record.bytes);
         let path = record.request.uri().path();
         let name = match PathName::parse(path.as_bytes()) {

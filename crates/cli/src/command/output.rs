@@ -86,7 +86,7 @@ pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
 
 /// JSON escapes U+0000 to U+001F. The other control characters, which stand in strings only, are
 /// written in the same form.
-fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
+pub(super) fn json_text(value: &impl Serialize) -> serde_json::Result<String> {
     let mut text = String::new();
     for c in serde_json::to_string(value)?.chars() {
         if c.is_control() {
@@ -156,9 +156,9 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Progress bars on stderr; hidden where stderr is not a terminal.
-pub(super) fn bars() -> MultiProgress {
-    let target = if std::io::stderr().is_terminal() {
+/// Progress bars on stderr; hidden where they are not wanted or stderr is not a terminal.
+pub(super) fn bars(quiet: bool) -> MultiProgress {
+    let target = if !quiet && std::io::stderr().is_terminal() {
         ProgressDrawTarget::stderr_with_hz(10)
     } else {
         ProgressDrawTarget::hidden()
@@ -177,6 +177,21 @@ pub(super) fn byte_bar(bars: &MultiProgress, name: &str, total: u64) -> Progress
     bar.set_style(style);
     bar.set_prefix(plain(name).into_owned());
     bar
+}
+
+/// A bar that counts entries of a directory, with a message.
+pub(super) fn count_bar(bars: &MultiProgress, name: &str) -> ProgressBar {
+    let bar = bars.add(ProgressBar::no_length());
+    let style = ProgressStyle::with_template("{prefix:24!} {human_pos} entries, {msg}, {elapsed}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner());
+    bar.set_style(style);
+    bar.set_prefix(plain(name).into_owned());
+    bar
+}
+
+/// A number of bytes for people.
+pub(super) fn size(bytes: u64) -> String {
+    indicatif::DecimalBytes(bytes).to_string()
 }
 
 /// A bar that counts milliseconds up to `time`.

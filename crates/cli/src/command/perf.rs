@@ -107,13 +107,9 @@ pub(super) struct ClientArgs {
 pub(super) async fn server(args: ServerArgs) -> Outcome {
     let mut transport = session::transport(&args.cc, args.marking);
     transport.streams.max_bidi_streams = MOST_STREAMS;
-    let endpoint = session::listen(
-        &args.listen,
-        args.certificate.identity(None, ALPN)?,
-        transport,
-        args.retry,
-        args.json,
-    )?;
+    let identity = args.certificate.identity(None, ALPN)?;
+    let config = session::server_config(identity, transport.into(), args.retry);
+    let endpoint = session::listen(&args.listen, config, args.json)?;
     session::serve(&endpoint, session::PERF, accept(&endpoint)).await;
     Ok(())
 }
@@ -248,7 +244,7 @@ async fn measure(
             None => std::future::pending().await,
         }
     };
-    let bars = output::bars();
+    let bars = output::bars(false);
     let outcome = tokio::select! {
         results = streams => results.map(drop).map_err(Failure::from),
         () = limit => Ok(()),

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -221,11 +222,14 @@ async fn serve(args: Args) -> Outcome {
         .measure
         .serve(loaded.listen.ip(), &args.answer, &mut transport)?;
     let identity = loaded.identity()?;
-    let (endpoint, pin) = session::bind(&loaded.listen, identity, transport, false)?;
+    let pin = identity.tls.pin();
+    let (config, _) = session::server_config(identity, Arc::new(transport), false);
+    let bind = |address| Endpoint::server(config.clone(), address);
+    let endpoint = loaded.listen.bind(bind)?;
     announce(&args, &loaded, endpoint.local_address(), pin)?;
     let proxy = Proxy::new(loaded.access(), loaded.config.times);
     let accepting = accept(&endpoint, &proxy);
-    session::serve_with(
+    session::serve_reloading(
         &endpoint,
         session::HTTP3,
         accepting,

@@ -1,7 +1,7 @@
 //! `pathmark serve`: a directory offered to clients over HTTP/3.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::Context;
 use pathmark::Endpoint;
@@ -12,7 +12,9 @@ use pathmark_http3::root::Root;
 use pathmark_http3::wire::ALPN;
 use tokio::task::JoinSet;
 
-use super::operator::{Laws, Operator};
+use super::access_log::AccessLog;
+use super::clients::Clients;
+use super::operator::{House, Laws, Operator};
 use super::routers::{AnswerArgs, MeasureArgs};
 use super::session::{self, DscpArgs};
 use super::trust::CertificateArgs;
@@ -32,8 +34,15 @@ pub(super) struct Args {
     #[command(flatten)]
     certificate: CertificateArgs,
     /// Let clients store files, and replace files with put --force
-    #[arg(long)]
+    #[arg(long, conflicts_with = "clients")]
     allow_put: bool,
+    /// Serve the clients in this TOML file alone, each with its token and its rights; its keys are
+    /// in docs/clients.md. SIGHUP reads it, --cert and --key again
+    #[arg(long, value_name = "FILE")]
+    clients: Option<PathBuf>,
+    /// Append a line of JSON for each request to this file; - is the standard output
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
     /// Congestion controllers that clients may choose among; the first is for all that choose none
     /// of them
     #[arg(
@@ -63,8 +72,21 @@ pub(super) async fn serve(args: Args) -> Outcome {
     transport.dscp = args.marking.dscp;
     let own = args.listen.ip();
     let _edge = args.measure.serve(own, &args.answer, &mut transport)?;
+    let read_clients = || {
+        let path = args.clients.as_deref();
+        path.map(|path| Clients::read(path, &args.dir)).transpose()
+    };
+    let clients = read_clients().map_err(Failure::usage)?;
+    let clients = clients.map(|clients| Arc::new(RwLock::new(Arc::new(clients))));
+    let log = args
+        .access_log
+        .as_deref()
+        .map(AccessLog::open)
+        .transpose()?;
     let identity = args.certificate.identity(Some(&args.dir), ALPN)?;
-    let endpoint = session::listen(&args.listen, identity, transport, false, args.json)?;
+    let transport = Arc::new(transport);
+    let config = session::server_config(identity, Arc::clone(&transport), false);
+    let endpoint = session::listen(&args.listen, config, args.json)?;
     let put = match args.allow_put {
         true => PutRights::Replace,
         false => PutRights::None,
@@ -74,14 +96,52 @@ pub(super) async fn serve(args: Args) -> Outcome {
         ..Rules::default()
     };
     let origin = Origin::new(root, rules, Limits::default());
-    let accepting = accept(&endpoint, origin, Laws::new(laws));
-    session::serve(&endpoint, session::HTTP3, accepting).await;
+    let house = House {
+        laws: Laws::new(laws),
+        clients,
+        log,
+    };
+    let accepting = accept(&endpoint, origin, house.clone());
+    let reload = || {
+        if let Some(log) = &house.log {
+            log.reopen();
+        }
+        match read_clients() {
+            Ok(Some(read)) => {
+                if let Some(clients) = &house.clients {
+                    *clients.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(read);
+                }
+                tracing::info!("clients are read again");
+            }
+            Ok(None) => {}
+            Err(error) => tracing::error!(error = format!("{error:#}"), "clients stay as they are"),
+        }
+        if !args.certificate.is_given() {
+            return;
+        }
+        let identity = args.certificate.identity(Some(&args.dir), ALPN);
+        let set = identity.map(|identity| {
+            let config = session::server_config(identity, Arc::clone(&transport), false);
+            endpoint.set_server_config(config.0)
+        });
+        match set {
+            Ok(Ok(())) => tracing::info!("certificate and key are read again"),
+            Ok(Err(error)) => tracing::error!(%error, "certificate and key stay as they are"),
+            Err(error) => tracing::error!(?error, "certificate and key stay as they are"),
+        }
+    };
+    let reloads =
+        args.clients.is_some() || args.access_log.is_some() || args.certificate.is_given();
+    match reloads {
+        true => session::serve_reloading(&endpoint, session::HTTP3, accepting, reload).await,
+        false => session::serve(&endpoint, session::HTTP3, accepting).await,
+    }
     Ok(())
 }
 
 /// Accepts connections until the endpoint closes, and returns when what was done for them has
 /// ended: unfinished files that clients were to store are removed then.
-async fn accept(endpoint: &Endpoint, origin: Origin, laws: Laws) {
+async fn accept(endpoint: &Endpoint, origin: Origin, house: House) {
     let mut connections = JoinSet::new();
     loop {
         let incoming = tokio::select! {
@@ -91,7 +151,7 @@ async fn accept(endpoint: &Endpoint, origin: Origin, laws: Laws) {
         let Some(incoming) = incoming else {
             break;
         };
-        let (origin, laws) = (origin.clone(), laws.clone());
+        let (origin, house) = (origin.clone(), house.clone());
         connections.spawn(async move {
             let connection = match incoming.accept() {
                 Ok(connecting) => connecting.await,
@@ -101,7 +161,7 @@ async fn accept(endpoint: &Endpoint, origin: Origin, laws: Laws) {
                 Ok(connection) => connection,
                 Err(error) => return tracing::debug!(%error, "handshake failed"),
             };
-            let operator = Operator::new(connection.clone(), laws);
+            let operator = Operator::new(connection.clone(), house);
             if let Err(error) = origin.serve_with(connection, Arc::new(operator)).await {
                 tracing::debug!(%error, "connection ended");
             }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use pathmark_cc::Algorithm;
-use pathmark_transport::crypto::tls::Pin;
 use pathmark_transport::endpoint::RetryPolicy;
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -149,12 +148,11 @@ fn runtime() -> anyhow::Result<Runtime> {
 /// Ready when SIGINT (Ctrl-C), SIGTERM or SIGHUP comes. Handlers of all are installed by the call,
 /// not by the first poll: a command's own first poll may do much of its work.
 fn stopped() -> impl Future<Output = ()> {
-    // The terminal has gone away, which a command under nohup(1) outlives.
-    ended(hangup_counts())
+    stopped_by(hangup_counts())
 }
 
-/// The same; SIGHUP counts if `hangup` says so.
-fn ended(hangup: bool) -> impl Future<Output = ()> {
+/// The same; `hangup`: SIGHUP counts.
+fn stopped_by(hangup: bool) -> impl Future<Output = ()> {
     let wait = |kind| {
         let signals = signal(kind);
         async move {
@@ -166,6 +164,7 @@ fn ended(hangup: bool) -> impl Future<Output = ()> {
         }
     };
     let (interrupt, terminate) = (wait(SignalKind::interrupt()), wait(SignalKind::terminate()));
+    // The terminal has gone away, which a command under nohup(1) outlives.
     let hangup = hangup.then(|| wait(SignalKind::hangup()));
     let hangup = async move {
         match hangup {
@@ -193,15 +192,15 @@ fn hangup_counts() -> bool {
 /// Serves until SIGINT, SIGTERM or SIGHUP, then closes all connections, and waits some seconds for
 /// `serving`, which ends with the endpoint.
 pub(super) async fn serve(endpoint: &Endpoint, codes: Codes, serving: impl Future<Output = ()>) {
-    serve_until(endpoint, codes, stopped(), serving).await;
+    serve_until(endpoint, codes, serving, stopped()).await;
 }
 
-/// The same until SIGINT or SIGTERM. SIGHUP has `reload` called.
-pub(super) async fn serve_with(
+/// The same; SIGHUP is for `reload`, and ends nothing.
+pub(super) async fn serve_reloading(
     endpoint: &Endpoint,
     codes: Codes,
     serving: impl Future<Output = ()>,
-    mut reload: impl FnMut(),
+    reload: impl Fn(),
 ) {
     let hangups = signal(SignalKind::hangup());
     let reloading = async {
@@ -210,22 +209,21 @@ pub(super) async fn serve_with(
                 reload();
             }
         }
-        std::future::pending::<()>().await;
     };
     let serving = async {
         tokio::select! {
             () = serving => {}
-            () = reloading => {}
+            () = async { reloading.await; std::future::pending().await } => {}
         }
     };
-    serve_until(endpoint, codes, ended(false), serving).await;
+    serve_until(endpoint, codes, serving, stopped_by(false)).await;
 }
 
 async fn serve_until(
     endpoint: &Endpoint,
     codes: Codes,
-    stopped: impl Future<Output = ()>,
     serving: impl Future<Output = ()>,
+    stopped: impl Future<Output = ()>,
 ) {
     let tell = async {
         stopped.await;
@@ -248,35 +246,31 @@ struct Listening {
     pin: Option<String>,
 }
 
-/// Binds a server; with the pin of a self-signed certificate.
-pub(super) fn bind(
-    address: &Listen,
+/// The configuration of a server, with the pin of its certificate.
+pub(super) fn server_config(
     identity: Identity,
-    transport: TransportConfig,
+    transport: Arc<TransportConfig>,
     retry: bool,
-) -> Result<(Endpoint, Option<Pin>), Failure> {
-    let pin = identity.tls.pin();
-    let mut config = ServerConfig::new(Arc::new(identity.tls), Arc::new(transport));
+) -> (ServerConfig, Option<String>) {
+    let pin = identity.tls.pin().map(|pin| pin.to_string());
+    let mut config = ServerConfig::new(Arc::new(identity.tls), transport);
     config.key(identity.key);
     if retry {
         config.retry(RetryPolicy::Always);
     }
-    let endpoint = address.bind(|address| Endpoint::server(config.clone(), address))?;
-    Ok((endpoint, pin))
+    (config, pin)
 }
 
 /// Binds a server and says so.
 pub(super) fn listen(
     address: &Listen,
-    identity: Identity,
-    transport: TransportConfig,
-    retry: bool,
+    (config, pin): (ServerConfig, Option<String>),
     json: bool,
 ) -> Result<Endpoint, Failure> {
-    let (endpoint, pin) = bind(address, identity, transport, retry)?;
+    let endpoint = address.bind(|address| Endpoint::server(config.clone(), address))?;
     let listening = Listening {
         listening: endpoint.local_address(),
-        pin: pin.map(|pin| pin.to_string()),
+        pin,
     };
     if json {
         output::json(&listening)?;

@@ -25,6 +25,8 @@ pub(super) struct Target {
     pub(super) port: u16,
     /// What follows the first `/`.
     pub(super) path: Option<PathName>,
+    /// Names may be patterns: it is no URL.
+    pub(super) globs: bool,
 }
 
 impl FromStr for Target {
@@ -81,6 +83,7 @@ impl FromStr for Target {
             path: path
                 .transpose()
                 .map_err(|error| format!("`{text}` is no name of a file: {error}"))?,
+            globs: url.is_none(),
         })
     }
 }
@@ -180,6 +183,7 @@ mod tests {
             host: host.into(),
             port,
             path: path.map(|path| PathName::parse(path).unwrap()),
+            globs: true,
         };
         for (text, expected) in [
             ("a:1", target("a", 1, None)),
@@ -198,6 +202,10 @@ mod tests {
             ("https://[::1]/", target("::1", 443, Some(b"/"))),
             ("https://[::1]:2", target("::1", 2, None)),
         ] {
+            let expected = Target {
+                globs: false,
+                ..expected
+            };
             assert_eq!(text.parse(), Ok(expected));
         }
         for text in [

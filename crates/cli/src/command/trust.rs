@@ -246,6 +246,11 @@ fn system_roots() -> Result<RootCertStore, Failure> {
 impl CertificateArgs {
     /// The certificate that was given; or else one that is kept next to `directory`, or of this
     /// run.
+    /// A certificate is given, and none is made.
+    pub(super) const fn is_given(&self) -> bool {
+        self.cert.is_some()
+    }
+
     pub(super) fn identity(
         &self,
         directory: Option<&Path>,

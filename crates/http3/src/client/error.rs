@@ -36,6 +36,12 @@ pub enum GetError {
     /// The server gave up because the file changed.
     #[error("the file changed while it was sent; fetch it again")]
     Changed,
+    /// The file has another length than in the listing.
+    #[error("the file has another length than the server listed; fetch it again")]
+    Unlisted,
+    /// The server lists without end.
+    #[error(transparent)]
+    TooMany(#[from] super::walk::TooMany),
     /// The content ended early. The part that arrived is kept.
     #[error("the server ended the content after {received} of {announced} bytes; try again")]
     Short {
@@ -77,6 +83,15 @@ pub enum PutError {
     /// The system does not say how many bytes the source has.
     #[error("the system does not say how many bytes the source has; copy it, and send the copy")]
     Endless,
+    /// The server could not be asked what it has.
+    #[error("cannot see what the server has: {0}")]
+    Listing(String),
+    /// The server stores no symbolic links.
+    #[error("the server keeps no symbolic links")]
+    NoLinks,
+    /// The directory is larger than allowed.
+    #[error(transparent)]
+    TooMany(#[from] super::walk::TooMany),
     /// The source was written to meanwhile.
     #[error("the source changed while it was sent, and nothing was stored; send it again")]
     Changed,

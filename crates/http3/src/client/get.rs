@@ -1,6 +1,7 @@
 //! GET into a part file, which gets its name once it is whole.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::request::{Client, Exchange, Progress};
 use crate::blocking::blocking;
 use crate::fields::{EntityTag, PathName, Sha256Digest};
 use crate::plan::{WANT_REPR_DIGEST, digest_in};
-use crate::root::{Existing, KeepError, open_directory, read_piece};
+use crate::root::{Attributes, Existing, KeepError, look, open_directory, read_piece};
 use crate::sink::{Sink, Writer};
 use crate::wire::LinkError;
 
@@ -48,10 +49,13 @@ pub struct Fetched {
 
 /// Where a file goes.
 #[derive(Clone, Debug)]
-struct Place {
-    target: PathBuf,
-    name: Vec<u8>,
-    existing: Existing,
+pub(super) struct Place {
+    pub(super) directory: Arc<OwnedFd>,
+    pub(super) name: Vec<u8>,
+    pub(super) existing: Existing,
+    pub(super) attributes: Attributes,
+    /// Bytes that the file must have.
+    pub(super) length: Option<u64>,
 }
 
 impl Client {
@@ -80,27 +84,45 @@ impl Client {
         path: &PathName,
         target: &Path,
         how: Get,
-        mut progress: impl FnMut(Progress),
+        progress: impl FnMut(Progress),
     ) -> Result<Fetched, GetError> {
         let Get { existing, headers } = how;
-        let uri = self.uri(path).map_err(GetError::Name)?;
-        let source = uri.to_string();
+        let directory = match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let directory = blocking(move || open_directory(&directory)).await??;
         let place = Place {
-            target: target.to_owned(),
+            directory: Arc::new(directory),
             name: target_name(target)?,
             existing,
+            attributes: Attributes::default(),
+            length: None,
         };
+        self.get_to(path, place, &headers, progress).await
+    }
+
+    /// The same for an open directory.
+    pub(super) async fn get_to(
+        &self,
+        path: &PathName,
+        place: Place,
+        headers: &HeaderMap,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<Fetched, GetError> {
+        let uri = self.uri(path).map_err(GetError::Name)?;
+        let source = uri.to_string();
         let opening = (place.clone(), source.clone());
         let (file, part) = blocking(move || open(&opening)).await??;
         let mut writer = Writer::new(file.draft.file());
         if let Some(part) = &part {
             writer = hash_part(writer, part.bytes).await?;
         }
-        let mut exchange = self.ask(&uri, &headers, part.as_ref()).await?;
+        let mut exchange = self.ask(&uri, headers, part.as_ref()).await?;
         let mut response = exchange.response().await?;
         let mut step = decide(response.status(), response.headers(), part.as_ref());
         if step == Step::Again {
-            exchange = self.ask(&uri, &headers, None).await?;
+            exchange = self.ask(&uri, headers, None).await?;
             response = exchange.response().await?;
             step = decide(response.status(), response.headers(), None);
         }
@@ -110,12 +132,16 @@ impl Client {
             Step::Broken(why) => return Err(GetError::Response(why)),
             Step::Again => return Err(GetError::Response("it is a refusal of a range")),
         };
+        let length = arriving.length.map(|length| arriving.first + length);
+        if place.length.is_some_and(|wanted| length != Some(wanted)) {
+            return Err(GetError::Unlisted);
+        }
         let (file, writer) = match arriving.first {
             0 => restart(file, source, arriving.tag.clone()).await?,
             _ => (file, writer),
         };
         progress(Progress::Begin {
-            bytes: arriving.length.map(|length| arriving.first + length),
+            bytes: length,
             offset: arriving.first,
         });
         let tag = arriving.tag.clone();
@@ -138,7 +164,7 @@ impl Client {
         Ok(fetched)
     }
 
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         uri: &http::Uri,
         more: &HeaderMap,
@@ -175,7 +201,7 @@ impl Client {
     }
 }
 
-fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
@@ -195,22 +221,21 @@ fn target_name(target: &Path) -> Result<Vec<u8>, GetError> {
 
 /// Opens the part file, unless the name is taken.
 fn open((place, source): &(Place, String)) -> Result<(PartFile, Option<Part>), GetError> {
-    let Place {
-        target,
-        name,
-        existing,
-    } = place;
-    if *existing == Existing::Keep && target.symlink_metadata().is_ok() {
+    if place.existing == Existing::Keep && look(place.directory.as_fd(), &place.name)?.is_some() {
         return Err(KeepError::Exists.into());
     }
-    let directory = match target.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let directory = Arc::new(open_directory(directory)?);
-    let file = PartFile::open(directory, name)?.ok_or(GetError::Busy)?;
+    let mut file = place.part_file()?;
+    file.draft.set_attributes(place.attributes);
     let part = file.part(source)?;
     Ok((file, part))
+}
+
+impl Place {
+    /// The part file of the place, whatever it has.
+    pub(super) fn part_file(&self) -> Result<PartFile, GetError> {
+        let file = PartFile::open(Arc::clone(&self.directory), &self.name)?;
+        file.ok_or(GetError::Busy)
+    }
 }
 
 /// Reads and hashes one piece of the part that is on disk.

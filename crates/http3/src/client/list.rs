@@ -11,6 +11,14 @@ use crate::resource::{Kind, Time};
 
 /// Bytes of a listing at most: some 500,000 entries.
 const MAX_LISTING: usize = 64 << 20;
+/// Bytes of an entry at most: a name of 255 bytes and a target of 4095, all encoded.
+const MAX_ENTRY: usize = 32 << 10;
+/// Bytes of a link's target at most (`PATH_MAX` of Linux).
+const MAX_TARGET: usize = 4095;
+/// What is in front of the entries, without spaces.
+const BEGIN: &[u8] = b"{\"entries\":[";
+/// What is wrong with a listing of another form.
+const FORM: &str = "it is no listing of this server's form";
 
 /// An entry of a directory on a server. Its name is that of a file in the directory: no server has
 /// a name with a slash in it, `.` or `..` accepted.
@@ -30,9 +38,39 @@ pub struct Listed {
     pub target: Option<Vec<u8>>,
 }
 
-#[derive(Deserialize)]
-struct Listing {
-    entries: Vec<Row>,
+/// Reads a listing piece by piece. The form is that of this crate's origin: an object whose first
+/// member is `entries`, an array of objects.
+#[derive(Debug, Default)]
+pub struct ListingReader {
+    place: Place,
+    /// Bytes of [`BEGIN`] that were read.
+    begun: usize,
+    /// The entry under way.
+    entry: Vec<u8>,
+    /// Open brackets of the entry.
+    depth: usize,
+    /// The next byte is within a string.
+    string: bool,
+    /// The next byte follows a backslash.
+    escaped: bool,
+}
+
+/// Where in a listing the next byte is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// In front of the array.
+    #[default]
+    Begin,
+    /// In front of an entry; true: one must follow.
+    Between(bool),
+    /// In an entry.
+    Entry,
+    /// Behind an entry.
+    Behind,
+    /// Behind the array.
+    Rest,
+    /// Behind the object.
+    End,
 }
 
 /// An entry in JSON, with members that other servers may leave out.
@@ -57,6 +95,15 @@ impl Client {
     /// # Errors
     /// [`GetError`].
     pub async fn list(&self, path: &PathName) -> Result<Vec<Listed>, GetError> {
+        self.list_within(path, |_| Ok(())).await
+    }
+
+    /// The same; `check` gets the number of bytes of each piece that arrives.
+    pub(super) async fn list_within(
+        &self,
+        path: &PathName,
+        mut check: impl FnMut(usize) -> Result<(), GetError>,
+    ) -> Result<Vec<Listed>, GetError> {
         let directory = PathName {
             names: path.names.clone(),
             slash: true,
@@ -77,14 +124,19 @@ impl Client {
         if !media_type.is_some_and(|media_type| media_type.starts_with(b"application/json")) {
             return Err(GetError::Response("it is no listing in JSON"));
         }
-        let mut content = Vec::new();
+        let (mut reader, mut entries, mut bytes) = (ListingReader::default(), Vec::new(), 0);
         while let Some(data) = exchange.data().await? {
-            if content.len() + data.len() > MAX_LISTING {
+            bytes += data.len();
+            if bytes > MAX_LISTING {
                 return Err(GetError::Response("it is a listing of more than 64 MiB"));
             }
-            content.extend_from_slice(&data);
+            check(data.len())?;
+            reader
+                .feed(&data, &mut entries)
+                .map_err(GetError::Response)?;
         }
-        parse_listing(&content).map_err(GetError::Response)
+        reader.finish().map_err(GetError::Response)?;
+        Ok(entries)
     }
 }
 
@@ -93,9 +145,82 @@ impl Client {
 /// # Errors
 /// What is wrong with it.
 pub fn parse_listing(content: &[u8]) -> Result<Vec<Listed>, &'static str> {
-    let listing: Result<Listing, _> = serde_json::from_slice(content);
-    let listing = listing.map_err(|_| "it is no listing of this server's form")?;
-    listing.entries.into_iter().map(listed).collect()
+    let (mut reader, mut entries) = (ListingReader::default(), Vec::new());
+    reader.feed(content, &mut entries)?;
+    reader.finish()?;
+    Ok(entries)
+}
+
+impl ListingReader {
+    /// Reads the next bytes of a listing, and appends the entries that end in them.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn feed(&mut self, bytes: &[u8], entries: &mut Vec<Listed>) -> Result<(), &'static str> {
+        for byte in bytes {
+            if self.place != Place::Entry && byte.is_ascii_whitespace() {
+                continue;
+            }
+            self.place = match (self.place, byte) {
+                (Place::Begin, byte) if BEGIN.get(self.begun) == Some(byte) => {
+                    self.begun += 1;
+                    match self.begun == BEGIN.len() {
+                        true => Place::Between(false),
+                        false => Place::Begin,
+                    }
+                }
+                (Place::Between(_), b'{') => {
+                    self.entry.clear();
+                    self.within(b'{')?;
+                    Place::Entry
+                }
+                (Place::Between(false) | Place::Behind, b']') => Place::Rest,
+                (Place::Behind, b',') => Place::Between(true),
+                (Place::Entry, byte) => {
+                    self.within(*byte)?;
+                    match self.depth {
+                        0 => {
+                            let row = serde_json::from_slice(&self.entry).map_err(|_| FORM)?;
+                            entries.push(listed(row)?);
+                            Place::Behind
+                        }
+                        _ => Place::Entry,
+                    }
+                }
+                (Place::Rest, b'}') => Place::End,
+                _ => return Err(FORM),
+            };
+        }
+        Ok(())
+    }
+
+    /// The listing has ended.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn finish(self) -> Result<(), &'static str> {
+        match self.place {
+            Place::End => Ok(()),
+            _ => Err(FORM),
+        }
+    }
+
+    /// Takes a byte of an entry.
+    fn within(&mut self, byte: u8) -> Result<(), &'static str> {
+        if self.entry.len() == MAX_ENTRY {
+            return Err("it has an entry of more than 32 KiB");
+        }
+        self.entry.push(byte);
+        match (self.string, byte) {
+            (true, _) if self.escaped => self.escaped = false,
+            (true, b'\\') => self.escaped = true,
+            (_, b'"') => self.string = !self.string,
+            (false, b'{' | b'[') => self.depth += 1,
+            (false, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 fn listed(row: Row) -> Result<Listed, &'static str> {
@@ -112,21 +237,35 @@ fn listed(row: Row) -> Result<Listed, &'static str> {
         "symlink" => Kind::Symlink,
         _ => Kind::Special,
     };
+    // Other servers may list no modes.
+    let usual = if kind == Kind::Directory {
+        0o755
+    } else {
+        0o644
+    };
+    let mode = u32::from_str_radix(&row.mode, 8).unwrap_or(usual);
     let target = row.target.filter(|_| kind == Kind::Symlink);
     let target = target.map(|target| decode_bytes(target.as_bytes()));
     let modified = Time {
         seconds: row.time,
         nanoseconds: row.nanoseconds.min(999_999_999),
     };
+    let target = target
+        .transpose()
+        .ok()
+        .filter(|target| {
+            target
+                .as_ref()
+                .is_none_or(|target| target.len() <= MAX_TARGET)
+        })
+        .ok_or("it has a link whose target no file system takes")?;
     Ok(Listed {
         name,
         kind,
         size: row.size,
-        mode: u32::from_str_radix(&row.mode, 8).unwrap_or(0) & 0o7777,
+        mode: mode & 0o7777,
         modified,
-        target: target
-            .transpose()
-            .map_err(|_| "it has a link whose target is not encoded")?,
+        target,
     })
 }
 
@@ -154,7 +293,16 @@ mod tests {
             (entries[0].kind, entries[0].target.as_ref()),
             (Kind::Special, None)
         );
-        for content in ["", "[]", "{}", "{\"entries\":[{}]}"] {
+        for content in [
+            "",
+            "[]",
+            "{}",
+            "{\"entries\":[{}]}",
+            "{\"entries\":[",
+            "{\"entries\":[]",
+            "{\"entries\":[{\"name\":\"a\",\"kind\":\"file\"},]}",
+            "{\"entries\":[]}}",
+        ] {
             assert!(parse_listing(content.as_bytes()).is_err(), "{content}");
         }
     }
@@ -192,6 +340,12 @@ mod tests {
             let text = listing::begin(Form::Json, &path) + &rows + listing::end(Form::Json);
             let read = parse_listing(text.as_bytes()).unwrap();
             prop_assert_eq!(read.len(), entries.len());
+            let (mut reader, mut pieces) = (ListingReader::default(), Vec::new());
+            for byte in text.as_bytes() {
+                reader.feed(&[*byte], &mut pieces).unwrap();
+            }
+            prop_assert_eq!(reader.finish(), Ok(()));
+            prop_assert_eq!(&pieces, &read);
             for (read, entry) in read.into_iter().zip(entries) {
                 let Entry { name, stat, target } = entry;
                 let expected = Listed {

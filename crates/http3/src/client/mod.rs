@@ -1,5 +1,6 @@
 //! A client that fetches and stores files.
 
+mod drive;
 mod error;
 mod get;
 mod list;
@@ -7,9 +8,18 @@ mod part;
 mod plan;
 mod put;
 mod request;
+mod small;
+mod store;
+mod stream;
+mod tree;
+mod walk;
 
+pub use drive::{Ended, Outcome};
 pub use error::{GetError, PutError, Refusal};
 pub use get::{Fetched, Get};
-pub use list::{Listed, parse_listing};
+pub use list::{Listed, ListingReader, parse_listing};
 pub use put::Stored;
 pub use request::{Client, ClientLimits, Progress};
+pub use store::PutTree;
+pub use tree::GetTree;
+pub use walk::{Skipped, TooMany, TreeLimits};

@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HeaderName, IF_NONE_MATCH, TRAILER};
-use http::{HeaderMap, HeaderValue, Method, Response};
+use http::header::{CONTENT_LENGTH, IF_NONE_MATCH, TRAILER};
+use http::{HeaderMap, Method, Response};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 
 use super::error::PutError;
+use super::get::set;
 use super::request::{Client, Exchange, Progress};
 use crate::blocking::blocking;
-use crate::fields::{PathName, Sha256Digest, sha256_field};
-use crate::plan::{REPR_DIGEST, digest_in};
+use crate::fields::{AttributesField, PathName, Sha256Digest, sha256_field};
+use crate::plan::{ATTRIBUTES, REPR_DIGEST, digest_in};
 use crate::resource::{Kind, Stat};
 use crate::root::{Existing, file_stat, read_piece};
 use crate::wire::LinkError;
@@ -56,14 +57,29 @@ impl Client {
         source: &Path,
         path: &PathName,
         existing: Existing,
-        mut progress: impl FnMut(Progress),
+        progress: impl FnMut(Progress),
     ) -> Result<Stored, PutError> {
-        let uri = self.uri(path).map_err(PutError::Name)?;
         let source = source.to_owned();
-        let (file, stat) = blocking(move || open(&source)).await??;
+        let opened = blocking(move || open(&source)).await??;
+        let how = (existing, None);
+        Ok(self.put_file(opened, path, how, progress).await?.0)
+    }
+
+    /// The same for an open file; true if the server keeps the attributes.
+    pub(super) async fn put_file(
+        &self,
+        (file, stat): (Arc<File>, Stat),
+        path: &PathName,
+        (existing, attributes): (Existing, Option<AttributesField>),
+        mut progress: impl FnMut(Progress),
+    ) -> Result<(Stored, bool), PutError> {
+        let uri = self.uri(path).map_err(PutError::Name)?;
         let mut headers = HeaderMap::new();
         set(&mut headers, CONTENT_LENGTH, &stat.size.to_string());
         set(&mut headers, TRAILER, "Repr-Digest");
+        if let Some(attributes) = attributes {
+            set(&mut headers, ATTRIBUTES, &attributes.write());
+        }
         if existing == Existing::Keep {
             set(&mut headers, IF_NONE_MATCH, "*");
         }
@@ -87,8 +103,61 @@ impl Client {
             return Err(PutError::Digest);
         };
         let verified = is_confirmed(&response, &sha256)?;
-        Ok(Stored {
+        let stored = Stored {
             bytes: stat.size,
+            sha256,
+            verified,
+        };
+        Ok((stored, response.headers().contains_key(ATTRIBUTES)))
+    }
+
+    /// Stores what `read` brings, until it is empty, under `path`.
+    ///
+    /// # Errors
+    /// [`PutError`].
+    pub async fn put_stream(
+        &self,
+        path: &PathName,
+        existing: Existing,
+        mut read: impl AsyncFnMut() -> io::Result<Bytes>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<Stored, PutError> {
+        let uri = self.uri(path).map_err(PutError::Name)?;
+        let mut headers = HeaderMap::new();
+        set(&mut headers, TRAILER, "Repr-Digest");
+        if existing == Existing::Keep {
+            set(&mut headers, IF_NONE_MATCH, "*");
+        }
+        let mut exchange = self.request(Method::PUT, uri, headers).await?;
+        let (mut hasher, mut bytes) = (Sha256::new(), 0);
+        let sent = loop {
+            let piece = read().await?;
+            if piece.is_empty() {
+                let sha256: Sha256Digest = hasher.finalize().into();
+                let mut trailers = HeaderMap::new();
+                set(&mut trailers, REPR_DIGEST, &sha256_field(&sha256));
+                break exchange.finish(Some(trailers)).await.map(|()| sha256);
+            }
+            hasher.update(&piece);
+            let length = piece.len() as u64;
+            if let Err(error) = exchange.send(piece).await {
+                break Err(error);
+            }
+            bytes += length;
+            progress(Progress::Bytes(length));
+        };
+        let response = match (exchange.response().await, &sent) {
+            (Ok(response), _) => response,
+            (Err(error), Ok(_)) => return Err(error.into()),
+            (Err(error), Err(_)) => return Err(sent.err().unwrap_or(error).into()),
+        };
+        if !response.status().is_success() {
+            return Err(exchange.refusal(&response).await.into());
+        }
+        let sha256 = sent?;
+        let verified = is_confirmed(&response, &sha256)?;
+        Ok(Stored {
+            bytes,
             sha256,
             verified,
         })
@@ -104,12 +173,6 @@ fn is_confirmed(response: &Response<()>, sha256: &Sha256Digest) -> Result<bool, 
     }
 }
 
-fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        headers.insert(name, value);
-    }
-}
-
 fn open(path: &PathBuf) -> Result<(Arc<File>, Stat), PutError> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     // The bits of these flags fit every type that has them.
@@ -119,9 +182,15 @@ fn open(path: &PathBuf) -> Result<(Arc<File>, Stat), PutError> {
         .custom_flags(flags)
         .open(path)?;
     let stat = file_stat(&file)?;
+    only_plain(&file, &stat)?;
+    Ok((Arc::new(file), stat))
+}
+
+/// Refuses what is no plain file.
+pub(super) fn only_plain(file: &File, stat: &Stat) -> Result<(), PutError> {
     match stat.kind {
         Kind::File if stat.size == 0 && file.read_at(&mut [0], 0)? > 0 => Err(PutError::Endless),
-        Kind::File => Ok((Arc::new(file), stat)),
+        Kind::File => Ok(()),
         _ => Err(PutError::Source),
     }
 }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use pathmark_transport::driver;
 
 use super::error::Refusal;
 use super::plan::refusal;
 use crate::fields::PathName;
+use crate::pace::Pace;
 use crate::wire::{ClientExchange, ClientLink, LinkError};
 
 /// Bytes of a DATA frame at most, which a server has the limit of time to take.
@@ -28,6 +30,8 @@ pub struct ClientLimits {
     /// Bytes of content whose length the server does not announce. No more than half of the free
     /// space is taken for such content either.
     pub unannounced: u64,
+    /// The rate of content, in each direction.
+    pub pace: Option<Pace>,
 }
 
 /// How far a transfer is.
@@ -53,6 +57,7 @@ impl Default for ClientLimits {
             answer: Duration::from_secs(300),
             stall: Duration::from_secs(30),
             unannounced: u64::MAX,
+            pace: None,
         }
     }
 }
@@ -62,6 +67,7 @@ impl Default for ClientLimits {
 pub struct Client {
     link: ClientLink,
     authority: String,
+    authorization: Option<HeaderValue>,
     pub(super) limits: ClientLimits,
 }
 
@@ -86,8 +92,23 @@ impl Client {
         Ok(Self {
             link: within(limits.stall, ClientLink::new(connection, limits.head_bytes)).await?,
             authority: authority.to_owned(),
+            authorization: None,
             limits,
         })
+    }
+
+    /// Sends this bearer token (RFC 6750) with each request.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn with_token(mut self, token: &str) -> Result<Self, &'static str> {
+        const NONE: &str = "a token has visible characters of ASCII, one at least";
+        let visible = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+        let value = HeaderValue::from_str(&format!("Bearer {token}"));
+        let mut value = value.ok().filter(|_| visible).ok_or(NONE)?;
+        value.set_sensitive(true);
+        self.authorization = Some(value);
+        Ok(self)
     }
 
     /// The URI of a path; what is wrong with it if there is none.
@@ -104,8 +125,11 @@ impl Client {
         &self,
         method: Method,
         uri: Uri,
-        headers: HeaderMap,
+        mut headers: HeaderMap,
     ) -> Result<Exchange, LinkError> {
+        if let Some(value) = &self.authorization {
+            headers.insert(AUTHORIZATION, value.clone());
+        }
         let mut head = Request::new(());
         *head.method_mut() = method;
         *head.uri_mut() = uri;
@@ -135,6 +159,7 @@ impl Exchange {
     pub(super) async fn send(&mut self, mut data: Bytes) -> Result<(), LinkError> {
         while !data.is_empty() {
             let frame = data.split_to(data.len().min(FRAME));
+            self.pass(frame.len()).await;
             within(self.limits.stall, self.link.send(frame)).await?;
         }
         Ok(())
@@ -149,7 +174,16 @@ impl Exchange {
     }
 
     pub(super) async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
-        within(self.limits.stall, self.link.data()).await
+        let data = within(self.limits.stall, self.link.data()).await?;
+        self.pass(data.as_ref().map_or(0, Bytes::len)).await;
+        Ok(data)
+    }
+
+    /// Waits until content may pass.
+    async fn pass(&self, bytes: usize) {
+        if let Some(pace) = &self.limits.pace {
+            pace.pass(bytes).await;
+        }
     }
 
     /// The trailer section, once the content is read.

@@ -3,6 +3,7 @@
 //! Each parser takes what a peer sends and allocates at most a small multiple of its input.
 
 mod accept;
+mod attributes;
 mod content_range;
 mod digest;
 mod etag;
@@ -12,6 +13,7 @@ mod range;
 mod structured;
 
 pub use accept::{Form, preferred_form};
+pub use attributes::AttributesField;
 pub use content_range::ContentRange;
 pub use digest::{Sha256Digest, sha256_digest, sha256_field, sha256_preference};
 pub use etag::{EntityTag, TagList};

@@ -2,6 +2,7 @@
 
 mod counters;
 mod digests;
+mod grant;
 mod list;
 mod read;
 mod send;
@@ -11,6 +12,7 @@ mod steward;
 mod write;
 
 pub use counters::Counts;
+pub use grant::{Grant, Quota};
 pub use serve::Origin;
 pub use shared::Limits;
 pub use steward::{End, Idle, Record, Steward};

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
@@ -11,9 +12,12 @@ use super::send::{Broken, Exchange, digest_of};
 use super::shared::{Shared, now};
 use crate::blocking::blocking;
 use crate::fields::{Sha256Digest, sha256_field};
-use crate::plan::{self, Ask, FilePlan, HashAt, Piece, Reply, problem};
+use crate::plan::{self, Ask, FilePlan, HashAt, Method, Piece, Reply, problem};
 use crate::resource::Stat;
-use crate::root::{Found, RootError, file_stat};
+use crate::root::{Found, RootError, file_stat, read_piece};
+
+/// Bytes of a file that is read whole before its response begins.
+const SMALL: u64 = 64 * 1024;
 
 /// The reply to a request for a path that leads to nothing that is served.
 pub(super) fn refusal(error: &RootError) -> Reply {
@@ -32,28 +36,82 @@ pub(super) async fn read(
     exchange: &mut Exchange,
     ask: &Ask,
 ) -> Result<(), Broken> {
-    let (root, path) = (Arc::clone(shared), ask.path.clone());
-    match blocking(move || root.root.find(&path)).await? {
+    let (root, looked) = (Arc::clone(shared), ask.clone());
+    let found = blocking(move || {
+        let found = root.root.find(&looked.path)?;
+        let content = match &found {
+            Found::File(file, stat) => load(&looked, file, stat),
+            Found::Directory(_) => None,
+        };
+        Ok((found, content))
+    });
+    let (found, content) = match found.await? {
+        Ok((found, content)) => (Ok(found), content),
+        Err(error) => (Err(error), None),
+    };
+    match found {
         Err(error) => Ok(exchange.reply(&refusal(&error), now()).await?),
         Ok(Found::Directory(_)) if !ask.path.slash => {
             let redirect = plan::redirect_to_directory(&ask.path);
             Ok(exchange.reply(&redirect, now()).await?)
         }
+        Ok(Found::Directory(_)) if !exchange.terms.grant.rules.list => {
+            let reply = problem(
+                StatusCode::FORBIDDEN,
+                "the operator lets this client list nothing",
+            );
+            Ok(exchange.reply(&reply, now()).await?)
+        }
+        Ok(Found::File(..)) if !exchange.terms.grant.rules.get => {
+            let reply = problem(
+                StatusCode::FORBIDDEN,
+                "the operator lets this client fetch nothing",
+            );
+            Ok(exchange.reply(&reply, now()).await?)
+        }
         Ok(Found::Directory(directory)) => list(exchange, ask, directory).await,
         Ok(Found::File(file, stat)) => {
-            send_file(shared, exchange, ask, &Arc::new(file), stat).await
+            send_file(shared, exchange, ask, (&Arc::new(file), content), stat).await
         }
     }
+}
+
+/// All of a small file, which costs one visit of a thread that may block.
+struct Content {
+    bytes: Bytes,
+    digest: Option<Sha256Digest>,
+    /// The file's metadata after it was read.
+    after: Stat,
+}
+
+/// Reads a file that is small; none if it is not, or cannot be read.
+fn load(ask: &Ask, file: &File, stat: &Stat) -> Option<Content> {
+    if stat.size > SMALL || ask.method != Method::Get {
+        return None;
+    }
+    let bytes = read_piece(file, 0, stat.size).ok()?;
+    let digest = ask.wants_digest.then(|| Sha256::digest(&bytes).into());
+    let after = file_stat(file).ok()?;
+    Some(Content {
+        bytes,
+        digest,
+        after,
+    })
 }
 
 async fn send_file(
     shared: &Shared,
     exchange: &mut Exchange,
     ask: &Ask,
-    file: &Arc<File>,
+    (file, content): (&Arc<File>, Option<Content>),
     stat: Stat,
 ) -> Result<(), Broken> {
     let at = now();
+    if let Some(content) = content {
+        same(&content.after, &stat)?;
+        let plan = plan::file(ask, &stat, at, content.digest.as_ref());
+        return send_content_of(exchange, plan, &content.bytes, ask.urgency).await;
+    }
     let digest = match plan::hash_at(ask, &stat) {
         HashAt::Never => None,
         HashAt::Begin => {
@@ -79,6 +137,41 @@ async fn send_file(
     unchanged(file, stat).await?;
     let trailers = trailer.map(|digest| digest_trailer(&digest));
     Ok(exchange.end(trailers.unwrap_or_default()).await?)
+}
+
+/// Sends head and content of a small file.
+async fn send_content_of(
+    exchange: &mut Exchange,
+    mut plan: FilePlan,
+    content: &Bytes,
+    urgency: u8,
+) -> Result<(), Broken> {
+    exchange
+        .link
+        .hint(urgency, plan.pieces.iter().map(Piece::length).sum());
+    let success = plan.head.status().is_success();
+    if success {
+        exchange.begin(&mut plan.head);
+    }
+    exchange.respond(plan.head).await?;
+    for piece in plan.pieces {
+        let bytes = match piece {
+            Piece::Text(text) => text,
+            Piece::Span(span) => {
+                let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+                let range = place(span.first)..place(span.end());
+                // Spans are within the size that was read.
+                content
+                    .get(range.clone())
+                    .map_or_else(Bytes::new, |_| content.slice(range))
+            }
+        };
+        exchange.send(bytes).await?;
+    }
+    match success {
+        true => Ok(exchange.end(HeaderMap::new()).await?),
+        false => Ok(exchange.finish(None).await?),
+    }
 }
 
 /// Sends head and content; the digest for the trailer section.
@@ -126,7 +219,11 @@ async fn send_content(
 async fn unchanged(file: &Arc<File>, before: Stat) -> Result<(), Broken> {
     let file = Arc::clone(file);
     let stat = blocking(move || file_stat(&file)).await??;
-    match stat.is_same_version(&before) {
+    same(&stat, &before)
+}
+
+fn same(after: &Stat, before: &Stat) -> Result<(), Broken> {
+    match after.is_same_version(before) {
         true => Ok(()),
         false => Err(Broken::Changed),
     }

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 
+use super::grant::Grant;
 use super::steward::Steward;
 use crate::fields::{Sha256Digest, Span};
 use crate::plan::Reply;
@@ -33,12 +34,19 @@ pub(super) enum Broken {
     Changed,
 }
 
+/// On what terms a request is responded to.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    pub(super) stall: Duration,
+    pub(super) grant: Arc<Grant>,
+}
+
 /// A request and its response, each step of which has a limit of time.
 pub(super) struct Exchange {
     pub(super) link: ServerExchange,
     pub(super) request: Request<()>,
-    steward: Arc<dyn Steward>,
-    stall: Duration,
+    pub(super) steward: Arc<dyn Steward>,
+    pub(super) terms: Terms,
     /// The place of the request among all, until its response is handed to the transport.
     pub(super) place: Option<OwnedSemaphorePermit>,
     /// The status of the response; 0 before it.
@@ -65,13 +73,13 @@ impl Exchange {
         link: ServerExchange,
         request: Request<()>,
         steward: Arc<dyn Steward>,
-        stall: Duration,
+        terms: Terms,
     ) -> Self {
         Self {
             link,
             request,
             steward,
-            stall,
+            terms,
             place: None,
             status: 0,
             bytes: 0,
@@ -102,7 +110,8 @@ impl Exchange {
         if self.read {
             return Ok(None);
         }
-        let step = within(self.stall, self.enough()).await?;
+        let step = within(self.terms.stall, self.enough()).await?;
+        self.pass(step.len()).await;
         Ok(Some(step).filter(|data| !data.is_empty()))
     }
 
@@ -123,26 +132,34 @@ impl Exchange {
     }
 
     pub(super) async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
-        within(self.stall, self.link.trailers()).await
+        within(self.terms.stall, self.link.trailers()).await
     }
 
     pub(super) async fn respond(&mut self, head: Response<()>) -> Result<(), LinkError> {
         self.status = head.status().as_u16();
-        within(self.stall, self.link.respond(head)).await
+        within(self.terms.stall, self.link.respond(head)).await
     }
 
     pub(super) async fn send(&mut self, mut data: Bytes) -> Result<(), LinkError> {
         while !data.is_empty() {
             let frame = data.split_to(data.len().min(FRAME));
-            let length = frame.len() as u64;
-            within(self.stall, self.link.send(frame)).await?;
-            self.bytes += length;
+            let length = frame.len();
+            within(self.terms.stall, self.link.send(frame)).await?;
+            self.bytes += length as u64;
+            self.pass(length).await;
         }
         Ok(())
     }
 
+    /// Waits until content may pass.
+    async fn pass(&self, bytes: usize) {
+        if let Some(pace) = &self.terms.grant.pace {
+            pace.pass(bytes).await;
+        }
+    }
+
     pub(super) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
-        within(self.stall, self.link.finish(trailers)).await?;
+        within(self.terms.stall, self.link.finish(trailers)).await?;
         self.place = None;
         Ok(())
     }

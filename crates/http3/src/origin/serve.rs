@@ -10,9 +10,10 @@ use tokio::task::JoinSet;
 
 use super::counters::{Counters, Counts, count};
 use super::digests::Digests;
+use super::grant::Grant;
 use super::read::read;
-use super::send::{Broken, Exchange, within};
-use super::shared::{Limits, Shared, now};
+use super::send::{Broken, Exchange, Terms, within};
+use super::shared::{Limits, Shared, instant, now};
 use super::steward::{End, Idle, Record, Steward};
 use super::write::write;
 use crate::plan::{Ask, Method, Rules, problem};
@@ -31,7 +32,7 @@ impl Origin {
         let places = limits.transfers.clamp(1, Semaphore::MAX_PERMITS);
         Self(Arc::new(Shared {
             root,
-            rules,
+            grant: Arc::new(Grant::of(rules)),
             limits,
             digests,
             places: Arc::new(Semaphore::new(places)),
@@ -103,7 +104,12 @@ async fn respond_to(shared: Arc<Shared>, steward: Arc<dyn Steward>, incoming: In
         Ok(arrived) => arrived,
         Err(error) => return ended(&shared, &Err(error.into())),
     };
-    let mut exchange = Exchange::new(link, request, Arc::clone(&steward), shared.limits.stall);
+    let terms = Terms {
+        stall: shared.limits.stall,
+        grant: Arc::clone(&shared.grant),
+    };
+    let began = instant();
+    let mut exchange = Exchange::new(link, request, Arc::clone(&steward), terms);
     let mut end = match respond(&shared, &mut exchange).await {
         Err(error) => explain(error, &mut exchange).await,
         ended => ended,
@@ -130,6 +136,7 @@ async fn respond_to(shared: Arc<Shared>, steward: Arc<dyn Steward>, incoming: In
         request: &exchange.request,
         status,
         bytes: exchange.bytes,
+        took: began.elapsed(),
         end,
     });
 }
@@ -147,7 +154,14 @@ fn ended(shared: &Shared, end: &Result<(), Broken>) {
 }
 
 async fn respond(shared: &Arc<Shared>, exchange: &mut Exchange) -> Result<(), Broken> {
-    let ask = match Ask::read(&exchange.request, &shared.rules) {
+    let admitted = exchange.steward.admit(&exchange.request);
+    let ask = admitted.and_then(|grant| {
+        if let Some(grant) = grant {
+            exchange.terms.grant = grant;
+        }
+        Ask::read(&exchange.request, &exchange.terms.grant.rules)
+    });
+    let ask = match ask {
         Ok(ask) => ask,
         Err(reply) => return Ok(exchange.reply(&reply, now()).await?),
     };

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::counters::Counters;
 use super::digests::Digests;
-use crate::plan::Rules;
+use super::grant::Grant;
 use crate::root::Root;
 
 /// What a client takes of a server at most.
@@ -31,7 +31,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            requests: 100,
+            requests: 512,
             transfers: 512,
             head_bytes: 64 * 1024,
             head_time: Duration::from_secs(10),
@@ -45,7 +45,8 @@ impl Default for Limits {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) root: Root,
-    pub(super) rules: Rules,
+    /// What clients may do of whom the program says nothing.
+    pub(super) grant: Arc<Grant>,
     pub(super) limits: Limits,
     pub(super) digests: Digests,
     /// Places for requests.
@@ -53,6 +54,12 @@ pub(super) struct Shared {
     /// Held while a precondition is checked and its file gets its name.
     pub(super) commits: Mutex<()>,
     pub(super) counters: Counters,
+}
+
+/// The time by which durations are measured.
+#[expect(clippy::disallowed_methods, reason = "this driver owns the clock")]
+pub(super) fn instant() -> std::time::Instant {
+    std::time::Instant::now()
 }
 
 /// The time for fields and entity tags.

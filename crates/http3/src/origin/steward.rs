@@ -2,11 +2,25 @@
 
 use std::fmt::Debug;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use http::{HeaderMap, Request};
+
+use super::grant::Grant;
+use crate::plan::Reply;
 
 /// Fields of a program's own in responses, and records of requests. There is one for each
 /// connection.
 pub trait Steward: Debug + Send + Sync + 'static {
+    /// What a request's client may do; `None`: what the origin's rules say.
+    ///
+    /// # Errors
+    /// The reply to a client that is not known.
+    fn admit(&self, _request: &Request<()>) -> Result<Option<Arc<Grant>>, Box<Reply>> {
+        Ok(None)
+    }
+
     /// Fields of the response with a file's content, before its first byte is sent.
     fn begin(&self, _request: &Request<()>) -> HeaderMap {
         HeaderMap::new()
@@ -36,6 +50,8 @@ pub struct Record<'a> {
     pub status: u16,
     /// Bytes of content that were sent, or stored by a PUT.
     pub bytes: u64,
+    /// The time from its head to its end.
+    pub took: Duration,
     /// How it ended.
     pub end: End<'a>,
 }

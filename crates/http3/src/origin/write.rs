@@ -1,19 +1,24 @@
 //! PUT.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Response, StatusCode};
 
+use super::grant::Grant;
 use super::read::refusal;
 use super::send::{Broken, Exchange, digest_of};
 use super::shared::{Shared, now};
 use crate::blocking::blocking;
-use crate::fields::Sha256Digest;
-use crate::plan::{self, Ask, Reply, problem};
-use crate::root::{Draft, Existing, KeepError, Placed, RootError, names_stat};
+use crate::fields::{AttributesField, PathName, Sha256Digest};
+use crate::plan::{self, Ask, PutRights, Reply, problem};
+use crate::resource::{Time, is_reserved};
+use crate::root::{
+    Attributes, Draft, Existing, KeepError, Placed, RootError, make_link, names_stat,
+};
 use crate::sink::{Sink, Writer};
 use crate::wire::LinkError;
 
@@ -110,35 +115,123 @@ pub(super) async fn write(
 }
 
 async fn store(shared: &Arc<Shared>, exchange: &mut Exchange, ask: Ask) -> Result<Reply, Fault> {
-    let (directory, draft) = begin(shared, &ask).await?;
+    let grant = Arc::clone(&exchange.terms.grant);
+    let field = ask.body.attributes.as_ref();
+    if field.is_some_and(|field| field.link.is_some() || ask.path.slash) {
+        let shared = Arc::clone(shared);
+        let marked = |reply: Reply| reply.with(plan::ATTRIBUTES, "?1");
+        return blocking(move || entry(&shared, &grant, &ask))
+            .await?
+            .map(marked);
+    }
+    let (directory, draft) = begin(shared, &grant, &ask).await?;
     if ask.body.expects_continue {
         let mut interim = Response::new(());
         *interim.status_mut() = StatusCode::CONTINUE;
         exchange.respond(interim).await?;
     }
-    let (draft, digest, bytes) = receive(shared, exchange, &ask, draft).await?;
+    let (draft, digest, bytes) = receive(&grant, exchange, &ask, draft).await?;
     let trailers = exchange.trailers().await?;
     check_digest(&ask, trailers.as_ref(), &digest)?;
     let shared = Arc::clone(shared);
-    let stored = blocking(move || commit(&shared, &ask, &directory, draft, &digest)).await??;
+    let stored =
+        blocking(move || commit((&shared, &grant), &ask, &directory, draft, &digest)).await??;
     exchange.bytes = bytes;
     Ok(stored)
 }
 
 /// Refuses what is plain by now, which spares the transfer, and begins a file.
-async fn begin(shared: &Arc<Shared>, ask: &Ask) -> Result<(Arc<OwnedFd>, Draft), Fault> {
-    let (shared, ask) = (Arc::clone(shared), ask.clone());
+async fn begin(
+    shared: &Arc<Shared>,
+    grant: &Arc<Grant>,
+    ask: &Ask,
+) -> Result<(Arc<OwnedFd>, Draft), Fault> {
+    let (shared, grant, ask) = (Arc::clone(shared), Arc::clone(grant), ask.clone());
     let begun = blocking(move || {
         let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
         // A name that no file has is refused before the directory is looked at.
-        plan::before_write(&ask, &shared.rules, None, now()).or_else(only_name)?;
+        plan::before_write(&ask, &grant.rules, None, now()).or_else(only_name)?;
+        if !grant.has_room(ask.body.length.unwrap_or(0)) {
+            return Err(over_quota());
+        }
         let directory = Arc::new(shared.root.parent(&ask.path, true)?);
         let there = names_stat(directory.as_fd(), name)?;
-        plan::before_write(&ask, &shared.rules, there.as_ref(), now())?;
-        let draft = Draft::fresh(&directory)?;
+        plan::before_write(&ask, &grant.rules, there.as_ref(), now())?;
+        let mut draft = Draft::fresh(&directory)?;
+        if let Some(field) = &ask.body.attributes {
+            draft.set_attributes(attributes(field));
+        }
         Ok((directory, draft))
     });
     begun.await?
+}
+
+/// What a field asks for, as far as this process's umask allows.
+fn attributes(field: &AttributesField) -> Attributes {
+    let modified = field.modified.map(|(seconds, nanoseconds)| Time {
+        seconds,
+        nanoseconds,
+    });
+    let mode = field.mode;
+    Attributes { mode, modified }.allowed()
+}
+
+/// Stores a link or a directory.
+fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, Fault> {
+    let field = ask.body.attributes.clone().unwrap_or_default();
+    let attributes = attributes(&field);
+    let created = |new: bool| match new {
+        true => Reply::empty(StatusCode::CREATED).with(CONTENT_LENGTH, "0"),
+        false => Reply::empty(StatusCode::NO_CONTENT),
+    };
+    let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
+    if name.is_empty() || is_reserved(name) {
+        let detail = "the name is that of the root or of unfinished files; choose another one";
+        return Err(problem(StatusCode::FORBIDDEN, detail).into());
+    }
+    let directory = shared.root.parent(&ask.path, true)?;
+    let _held = shared
+        .commits
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let there = names_stat(directory.as_fd(), name)?;
+    let Some(target) = &field.link else {
+        // The name of the path's end is made as those before it are.
+        let inside = PathName {
+            names: [ask.path.names.as_slice(), &[b"x".to_vec()]].concat(),
+            slash: false,
+        };
+        let made = shared.root.parent(&inside, true)?;
+        if there.is_none() || grant.rules.put == PutRights::Replace {
+            attributes.set(made)?;
+        }
+        return Ok(created(there.is_none()));
+    };
+    if ask.path.slash || !plan::is_inside(&ask.path, target) {
+        let detail = "the link leads out of what the server has; links are relative, and inside";
+        return Err(problem(StatusCode::FORBIDDEN, detail).into());
+    }
+    let own = readlink(directory.as_fd(), name)?;
+    let same = own.as_ref().is_some_and(|own| own == target);
+    plan::before_link(ask, &grant.rules, there.as_ref(), same, now())?;
+    let modified = attributes.modified;
+    make_link(directory.as_fd(), name, target, modified)?;
+    Ok(created(there.is_none()))
+}
+
+/// The target of a link; none if the name is that of nothing or of something else.
+fn readlink(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    use rustix::io::Errno;
+    match rustix::fs::readlinkat(directory, name, Vec::new()) {
+        Ok(target) => Ok(Some(target.into_bytes())),
+        Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn over_quota() -> Fault {
+    let detail = "the operator lets this client store no more; remove files there first";
+    problem(StatusCode::INSUFFICIENT_STORAGE, detail).into()
 }
 
 /// A refusal that holds whatever the name is for now.
@@ -151,19 +244,22 @@ fn only_name(reply: Box<Reply>) -> Result<(), Box<Reply>> {
 
 /// Writes the content to the draft; its digest.
 async fn receive(
-    shared: &Shared,
+    grant: &Grant,
     exchange: &mut Exchange,
     ask: &Ask,
     draft: Draft,
 ) -> Result<(Draft, Sha256Digest, u64), Fault> {
-    let most = shared.rules.max_file;
+    let most = grant.rules.max_file;
     let (mut sink, mut received) = (Sink::new(Writer::new(draft.file())), 0_u64);
     loop {
         let data = exchange.data().await?;
         let length = data.as_ref().map_or(0, Bytes::len);
         received = received.saturating_add(length as u64);
         if received > most {
-            return Err(plan::too_large(&shared.rules).into());
+            return Err(plan::too_large(&grant.rules).into());
+        }
+        if !grant.has_room(received) {
+            return Err(over_quota());
         }
         check_length(ask.body.length, received, data.is_none())?;
         match data {
@@ -209,7 +305,7 @@ fn check_digest(
 
 /// Gives a whole file its name if the preconditions still hold.
 fn commit(
-    shared: &Shared,
+    (shared, grant): (&Shared, &Grant),
     ask: &Ask,
     directory: &OwnedFd,
     draft: Draft,
@@ -217,11 +313,16 @@ fn commit(
 ) -> Result<Reply, Fault> {
     // The file's bytes reach the disk before others wait.
     draft.file().sync_all()?;
-    let (placed, replaced) = place(shared, ask, directory, draft)?;
+    let (placed, replaced) = place((shared, grant), ask, directory, draft)?;
     match placed.and_then(|placed| placed.verify(digest)) {
         Ok(stat) => {
             shared.digests.keep(&stat, stat.is_settled(now()), *digest);
-            Ok(plan::stored(replaced, &stat, digest, now()))
+            grant.count(stat.size, replaced.unwrap_or(0));
+            let reply = plan::stored(replaced.is_some(), &stat, digest, now());
+            Ok(match ask.body.attributes {
+                Some(_) => reply.with(plan::ATTRIBUTES, "?1"),
+                None => reply,
+            })
         }
         Err(KeepError::Storage(error)) => Err(error.into()),
         Err(error @ KeepError::Exists) => {
@@ -231,25 +332,26 @@ fn commit(
     }
 }
 
-/// Checks the preconditions and gives the file its name as one step; whether it replaced another.
+/// Checks the preconditions and gives the file its name as one step; the bytes of the file that it
+/// replaced.
 fn place(
-    shared: &Shared,
+    (shared, grant): (&Shared, &Grant),
     ask: &Ask,
     directory: &OwnedFd,
     draft: Draft,
-) -> Result<(Result<Placed, KeepError>, bool), Fault> {
+) -> Result<(Result<Placed, KeepError>, Option<u64>), Fault> {
     let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
     let _held = shared
         .commits
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     let there = names_stat(directory.as_fd(), name)?;
-    plan::before_write(ask, &shared.rules, there.as_ref(), now())?;
+    plan::before_write(ask, &grant.rules, there.as_ref(), now())?;
     let existing = match there {
         Some(_) => Existing::Replace,
         None => Existing::Keep,
     };
-    Ok((draft.place(name, existing), there.is_some()))
+    Ok((draft.place(name, existing), there.map(|there| there.size)))
 }
 
 #[cfg(test)]

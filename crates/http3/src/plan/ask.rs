@@ -9,12 +9,14 @@ use std::time::SystemTime;
 
 use super::reply::{Reply, problem};
 use crate::fields::{
-    BadField, EntityTag, Form, PathName, RangeSpec, Sha256Digest, TagList, parse_range,
-    preferred_form, sha256_digest, sha256_preference, urgency,
+    AttributesField, BadField, EntityTag, Form, PathName, RangeSpec, Sha256Digest, TagList,
+    parse_range, preferred_form, sha256_digest, sha256_preference, urgency,
 };
 
 /// Priority (RFC 9218).
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
+/// What a file, link or directory that is stored is to have.
+pub(crate) const ATTRIBUTES: HeaderName = HeaderName::from_static("pathmark-attributes");
 /// Repr-Digest (RFC 9530).
 pub(crate) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 /// Want-Repr-Digest (RFC 9530).
@@ -37,8 +39,14 @@ pub enum PutRights {
 pub struct Rules {
     /// Hosts, or hosts with ports, that requests may name. Empty: all. Another one gets status 421.
     pub authorities: Vec<String>,
+    /// Clients may fetch files.
+    pub get: bool,
+    /// Clients may list directories.
+    pub list: bool,
     /// What clients may store.
     pub put: PutRights,
+    /// The directory that clients are confined to; none: the root.
+    pub prefix: Vec<Vec<u8>>,
     /// Bytes of a stored file at most; more get status 413.
     pub max_file: u64,
 }
@@ -47,7 +55,10 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             authorities: Vec::new(),
+            get: true,
+            list: true,
             put: PutRights::None,
+            prefix: Vec::new(),
             max_file: u64::MAX,
         }
     }
@@ -78,7 +89,7 @@ pub struct Conditions {
 }
 
 /// What a request says of its content.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Body {
     /// Content-Length.
     pub length: Option<u64>,
@@ -86,6 +97,8 @@ pub struct Body {
     pub digest: Option<Sha256Digest>,
     /// The client waits for status 100.
     pub expects_continue: bool,
+    /// What is to be stored with it.
+    pub attributes: Option<AttributesField>,
 }
 
 /// A request whose fields are read.
@@ -121,6 +134,10 @@ impl Ask {
         authority(request, rules)?;
         let path = PathName::parse(request.uri().path().as_bytes())
             .map_err(|error| Box::new(problem(StatusCode::BAD_REQUEST, &error.to_string())))?;
+        if !path.names.starts_with(&rules.prefix) {
+            let detail = "the operator gives this client no right to the path";
+            return Err(problem(StatusCode::FORBIDDEN, detail).into());
+        }
         let headers = request.headers();
         let bad = |error: BadField| Box::new(problem(StatusCode::BAD_REQUEST, &error.to_string()));
         let (range, if_range) = match method {
@@ -271,10 +288,13 @@ fn body(headers: &HeaderMap) -> Result<Body, Box<Reply>> {
         }
     };
     let digest = digest_in(headers).map_err(|error| bad(&error.to_string()))?;
+    let attributes = AttributesField::parse(lines(headers, &ATTRIBUTES));
+    let attributes = attributes.map_err(|error| bad(&error.to_string()))?;
     let expected = |line: &[u8]| line.eq_ignore_ascii_case(b"100-continue");
     Ok(Body {
         length,
         digest,
         expects_continue: lines(headers, &EXPECT).any(expected),
+        attributes,
     })
 }

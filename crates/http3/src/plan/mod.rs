@@ -14,10 +14,10 @@ mod reply;
 mod tests;
 mod write;
 
+pub(crate) use ask::{ATTRIBUTES, REPR_DIGEST, WANT_REPR_DIGEST, digest_in, lines};
 pub use ask::{Ask, Body, Conditions, Method, PutRights, Rules};
-pub(crate) use ask::{REPR_DIGEST, WANT_REPR_DIGEST, digest_in, lines};
 pub use multipart::Piece;
 pub use read::{FilePlan, HashAt, directory, file, hash_at};
 pub use reply::{Reply, http_date, problem, redirect_to_directory};
 pub(crate) use write::too_large;
-pub use write::{before_write, stored};
+pub use write::{before_link, before_write, is_inside, stored};

@@ -7,7 +7,7 @@ use http::header::{CONTENT_LENGTH, ETAG};
 
 use super::ask::{Ask, PutRights, REPR_DIGEST, Rules};
 use super::reply::{Reply, problem};
-use crate::fields::{Sha256Digest, TagList, sha256_field};
+use crate::fields::{PathName, Sha256Digest, TagList, sha256_field};
 use crate::resource::{Kind, Stat, is_reserved};
 
 /// Refuses a PUT onto a name under which `there` lies now. It is asked twice: before the content
@@ -57,6 +57,52 @@ pub fn before_write(
         return Err(problem(StatusCode::FORBIDDEN, detail).into());
     }
     Ok(())
+}
+
+/// Refuses a PUT of a link onto a name under which `there` lies now; `same` is true for a link with
+/// the same target.
+///
+/// # Errors
+/// The reply that refuses.
+pub fn before_link(
+    ask: &Ask,
+    rules: &Rules,
+    there: Option<&Stat>,
+    same: bool,
+    now: SystemTime,
+) -> Result<(), Box<Reply>> {
+    let is_link = |there: &&Stat| there.kind == Kind::Symlink;
+    before_write(ask, rules, there.filter(|there| !is_link(there)), now)?;
+    if same || !there.is_some_and(|there| is_link(&there)) {
+        return Ok(());
+    }
+    match &ask.conditions.if_none_match {
+        Some(tags) => Err(exists(tags).into()),
+        None if rules.put == PutRights::Replace => Ok(()),
+        None => {
+            let detail = "there is a link of this name, and the operator allows no replacement";
+            Err(problem(StatusCode::FORBIDDEN, detail).into())
+        }
+    }
+}
+
+/// True if a link at `path` with this target leads to a place beneath the root.
+#[must_use]
+pub fn is_inside(path: &PathName, target: &[u8]) -> bool {
+    let mut depth = path.names.len().saturating_sub(1);
+    !target.starts_with(b"/")
+        && target.split(|byte| *byte == b'/').all(|name| match name {
+            b"" | b"." => true,
+            b".." => {
+                let inside = depth > 0;
+                depth = depth.saturating_sub(1);
+                inside
+            }
+            _ => {
+                depth += 1;
+                true
+            }
+        })
 }
 
 /// The reply to a PUT whose name is taken.

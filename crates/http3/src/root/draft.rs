@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use super::hash::hash_file;
 use super::stat_of;
+use super::tree::Attributes;
 use crate::fields::Sha256Digest;
 use crate::resource::{Kind, RESERVED_PREFIX, Stat, TEMPORARY_SUFFIX};
 
@@ -67,6 +68,7 @@ pub struct Draft {
     owned: bool,
     /// What was received stays if the transfer breaks off.
     resumable: bool,
+    attributes: Attributes,
 }
 
 /// A file that has got its name.
@@ -152,6 +154,7 @@ impl Draft {
                         temporary,
                         owned: true,
                         resumable,
+                        attributes: Attributes::default(),
                     }));
                 }
                 // Its owner renamed or removed it between this process's open and lock.
@@ -165,6 +168,11 @@ impl Draft {
     #[must_use]
     pub fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
+    }
+
+    /// The file gets these attributes with its name.
+    pub const fn set_attributes(&mut self, attributes: Attributes) {
+        self.attributes = attributes;
     }
 
     /// Gives a whole file its name, on disk too, and reads back what lies under the name then. It
@@ -202,7 +210,8 @@ impl Draft {
             Errno::EXIST => KeepError::Exists,
             error => KeepError::Storage(error.into()),
         };
-        if existing == Existing::Replace {
+        self.attributes.set(&*self.file)?;
+        if existing == Existing::Replace && self.attributes.mode.is_none() {
             // The new file has the permission bits of the one that it replaces.
             let before = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
             if let Ok(before) = before.map(|before| (stat_of(&before).kind, before.st_mode))
@@ -215,6 +224,8 @@ impl Draft {
                     rustix::fs::fchmod(&*self.file, bits(before.1)).map_err(failed)?;
                 }
             }
+        }
+        if existing == Existing::Replace {
             return renameat(directory, from, directory, name).map_err(failed);
         }
         match renameat_with(directory, from, directory, name, RenameFlags::NOREPLACE) {
@@ -251,8 +262,16 @@ impl Placed {
     /// # Errors
     /// [`KeepError`].
     pub fn verify(self, digest: &Sha256Digest) -> Result<Stat, KeepError> {
+        rustix::fs::fsync(&self.directory).map_err(io::Error::from)?;
+        self.check(digest)
+    }
+
+    /// Reads back what lies under the name. The name may not be on the disk yet.
+    ///
+    /// # Errors
+    /// [`KeepError`].
+    pub fn check(self, digest: &Sha256Digest) -> Result<Stat, KeepError> {
         let directory = self.directory.as_fd();
-        rustix::fs::fsync(directory).map_err(io::Error::from)?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let there = openat(directory, self.name.as_slice(), flags, Mode::empty());
         let there = File::from(there.map_err(io::Error::from)?);

@@ -89,7 +89,7 @@ pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     pub(crate) endpoint: Option<Arc<Endpoint>>,
     tls: Arc<TlsServerConfig>,
-    pin: Pin,
+    pub(crate) pin: Pin,
 }
 
 impl Served {

@@ -74,6 +74,7 @@ impl AckDelay {
         }
         let newly_marked = ce && !self.marked;
         self.marked = ce;
+        // [9000 13.2.1 no-ack-of-acks]
         if !ack_eliciting {
             return;
         }
@@ -85,6 +86,7 @@ impl AckDelay {
         {
             self.due_at = Some(now);
         } else if self.due_at.is_none() {
+            // [9000 13.2.1 within-max-delay]
             self.due_at = Some(now + self.max_delay);
         }
     }
@@ -168,6 +170,7 @@ impl AckDelay {
     #[must_use]
     #[inline]
     pub const fn held(&self, now: Instant) -> Duration {
+        // [9000 13.2.5 own-delay]
         now.saturating_since(self.largest_at)
     }
 
@@ -183,6 +186,7 @@ impl AckDelay {
         self.reported = Some(largest);
         self.eliciting = 0;
         self.news = false;
+        // [9000 13.2.1 one-ack-packet]
         self.due_at = None;
     }
 }
@@ -223,6 +227,7 @@ mod tests {
 
     #[test]
     fn every_second_and_after_the_delay() {
+        // [9000 13.2.1 within-max-delay] [9000 13.2.1 no-ack-of-acks] [9000 13.2.1 one-ack-packet]
         let mut r = Receiver::new();
         assert!(!r.gets(0, true, false));
         assert_eq!(r.delay.deadline(), Some(r.now + MAX));
@@ -275,6 +280,7 @@ mod tests {
 
     #[test]
     fn handshake_packets_are_acknowledged_at_once() {
+        // [9000 13.2.1 within-max-delay]
         let mut delay = AckDelay::immediate();
         let mut ranges = ReceivedRanges::default();
         ranges.insert(0);

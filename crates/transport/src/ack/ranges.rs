@@ -110,6 +110,7 @@ impl ReceivedRanges {
     fn bound_to(&mut self, limit: usize) {
         while self.ranges.len() > limit {
             if let Some((_, last)) = self.ranges.pop_front() {
+                // [9000 13.2.3 ranges-kept]
                 self.floor = last + 1;
             }
         }
@@ -223,6 +224,7 @@ mod tests {
 
     #[test]
     fn merges_and_prunes() {
+        // [9000 13.2.3 ranges-kept]
         let mut r = ReceivedRanges::default();
         for n in [0, 1, 5, 3, 9, 4] {
             assert!(r.insert(n), "{n}");
@@ -244,6 +246,7 @@ mod tests {
 
     #[test]
     fn holds_five_hundred_gaps_and_no_more_than_its_limit() {
+        // [9000 13.2.3 ranges-kept]
         let mut r = ReceivedRanges::new(512);
         for n in 0..10_000u64 {
             assert!(r.insert(2 * n));

@@ -76,12 +76,14 @@ impl LocalIds {
             .filter(|e| e.sequence < self.retire_prior_to)
             .count();
         if zero_length
+            // [9000 5.1.1 no-more-than-limit]
             || self.entries.len() - asked_back >= self.limit
             || self.entries.len() >= 2 * MAX_LOCAL
         {
             return None;
         }
         let id = fresh_id(random);
+        // [9000 5.1.1 sequence]
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.entries.push(Entry { sequence, id });
@@ -112,6 +114,7 @@ impl LocalIds {
                 return Some(Issued {
                     sequence,
                     // A frame must not ask for the id that it brings (RFC 9000 §19.15).
+                    // [9000 19.15 retires-itself]
                     retire_prior_to: self.retire_prior_to.min(sequence),
                     id: entry.id,
                     token: ResetToken::derive(key, entry.id.as_slice()),
@@ -148,6 +151,7 @@ impl LocalIds {
         };
         // Else one packet could retire hundreds, each as soon as it takes the place of the one
         // before.
+        // [9000 19.16 never-sent]
         if sequence >= self.sent {
             return violation("retired a connection id that was never sent");
         }
@@ -155,12 +159,15 @@ impl LocalIds {
             return Ok(None);
         };
         match self.entries.get(at) {
+            // [9000 19.16 zero-length]
             Some(entry) if entry.id.is_empty() => {
                 violation("retired a connection id of length zero")
             }
+            // [9000 19.16 own-destination]
             Some(entry) if entry.id == *dcid => {
                 violation("retired the connection id that the packet was addressed to")
             }
+            // [9000 5.1.1 accepted]
             _ => Ok(Some(self.entries.remove(at).id)),
         }
     }
@@ -173,6 +180,7 @@ impl LocalIds {
 
 /// A random id of [`LOCAL_ID_LEN`] bytes.
 pub(crate) fn fresh_id(random: &mut Random) -> ConnectionId {
+    // [9000 5.1 unlinkable] [9000 5.1 issued-once] [9000 10.3.2 one-length] [9000 7.2 eight-bytes]
     let bytes: [u8; LOCAL_ID_LEN] = random.bytes();
     ConnectionId::new(&bytes).unwrap_or(ConnectionId::EMPTY)
 }

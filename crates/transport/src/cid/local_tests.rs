@@ -17,6 +17,8 @@ fn issue_all(ids: &mut LocalIds, random: &mut Random) -> Vec<Issued> {
 
 #[test]
 fn issues_up_to_the_peers_limit_and_ours() {
+    // [9000 5.1 issued-once] [9000 5.1.1 sequence]
+    // [9000 5.1.1 no-more-than-limit] [9000 10.3.2 token-per-id]
     let (mut ids, mut random) = ids();
     assert!(issue_all(&mut ids, &mut random).is_empty());
     ids.on_peer_limit(3);
@@ -37,6 +39,7 @@ fn issues_up_to_the_peers_limit_and_ours() {
 
 #[test]
 fn retired_id_is_replaced() {
+    // [9000 5.1.1 accepted] [9000 5.1.1 sequence]
     let (mut ids, mut random) = ids();
     ids.on_peer_limit(2);
     let second = issue_all(&mut ids, &mut random)[0].id;
@@ -48,6 +51,7 @@ fn retired_id_is_replaced() {
 
 #[test]
 fn impossible_retirements_are_violations() {
+    // [9000 19.16 never-sent] [9000 19.16 own-destination]
     let (mut ids, mut random) = ids();
     ids.on_peer_limit(2);
     issue_all(&mut ids, &mut random);
@@ -78,6 +82,7 @@ fn lost_frame_is_sent_again_unless_retired() {
 
 #[test]
 fn a_frame_never_asks_back_the_id_that_it_brings() {
+    // [9000 19.15 retires-itself]
     let (mut ids, mut random) = ids();
     ids.on_peer_limit(3);
     let issued = issue_all(&mut ids, &mut random);
@@ -113,6 +118,7 @@ fn rotation_asks_all_old_ids_back_and_stays_bounded() {
 
 #[test]
 fn empty_id_stays_alone() {
+    // [9000 19.16 zero-length] [9000 19.15 zero-length-peer]
     let mut ids = LocalIds::new(ConnectionId::EMPTY);
     ids.on_peer_limit(8);
     assert_eq!(ids.issue(&mut Random::from_u64(1)), None);

@@ -67,6 +67,7 @@ impl RemoteIds {
 
     /// At a client: the server chose its own id (in its first packet, or in a Retry).
     pub fn set_first(&mut self, id: ConnectionId) {
+        // [9000 7.2 first-id-stays] [9000 7.2 one-change]
         if self.current.sequence == 0 {
             self.current.id = id;
         }
@@ -94,6 +95,7 @@ impl RemoteIds {
     /// CONNECTION_ID_LIMIT_ERROR.
     pub fn on_new(&mut self, retire_prior_to: u64, new: &RemoteId) -> Result<bool, TransportError> {
         let error = |code, reason| Err(TransportError::new(code, reason));
+        // [9000 19.15 zero-length-peer]
         if self.current.id.is_empty() {
             return error(
                 TransportErrorCode::PROTOCOL_VIOLATION,
@@ -119,7 +121,9 @@ impl RemoteIds {
                 "connection id issued twice with different contents",
             );
         }
+        // [9000 19.15 repeated]
         if self.note_seen(new.sequence)? {
+            // [9000 19.15 retired-on-arrival]
             if new.sequence < self.retire_prior_to {
                 self.queue_retirement(new.sequence);
             } else {
@@ -127,7 +131,9 @@ impl RemoteIds {
                 self.spare.insert(at, *new);
             }
         }
+        // [9000 5.1.2 retire-prior-to]
         let switched = self.retire_below(retire_prior_to);
+        // [9000 5.1.1 too-many]
         if self.held().count() > self.limit {
             return error(
                 TransportErrorCode::CONNECTION_ID_LIMIT_ERROR,
@@ -135,6 +141,7 @@ impl RemoteIds {
             );
         }
         // RFC 9000 §5.1.2: a bound on ids that wait for their retirement's acknowledgement.
+        // [9000 5.1.2 none-forgotten]
         if self.retiring.len() > 4 * self.limit {
             return error(
                 TransportErrorCode::CONNECTION_ID_LIMIT_ERROR,
@@ -172,6 +179,7 @@ impl RemoteIds {
 
     fn retire_below(&mut self, retire_prior_to: u64) -> bool {
         // Also what an earlier frame asked back when there was no other id to use.
+        // [9000 19.15 older-request]
         let retire_prior_to = self.retire_prior_to.max(retire_prior_to);
         self.retire_prior_to = retire_prior_to;
         for list in [&mut self.allotted, &mut self.spare] {
@@ -238,6 +246,7 @@ impl RemoteIds {
     /// At a client: the id that came with the server's preferred address has sequence number 1 (RFC
     /// 9000 §5.1.1).
     pub fn set_preferred(&mut self, id: ConnectionId, token: ResetToken) {
+        // [9000 9.6.2 preferred-id]
         if !self.current.id.is_empty() && self.note_seen(1) == Ok(true) {
             self.spare.push(RemoteId {
                 sequence: 1,
@@ -277,6 +286,7 @@ impl RemoteIds {
         core::iter::once(&self.current)
             .chain(&self.allotted)
             .fold(false, |found, held| {
+                // [9000 10.3.1 tokens-in-use]
                 found | held.token.is_some_and(|t| t == *token)
             })
     }

@@ -46,6 +46,7 @@ fn switching_takes_the_lowest_spare_and_retires_the_old() {
 
 #[test]
 fn duplicates_are_ignored_even_after_retirement() {
+    // [9000 19.15 repeated]
     let mut ids = with(&[1, 1]);
     ids.switch();
     assert_eq!(retirements(&mut ids), [0]);
@@ -67,6 +68,7 @@ fn duplicates_are_ignored_even_after_retirement() {
 
 #[test]
 fn contradictions_are_violations() {
+    // [9000 19.15 zero-length-peer]
     let cases = [
         RemoteId {
             id: id(9),
@@ -106,6 +108,7 @@ fn frame_that_retires_itself_is_malformed() {
 
 #[test]
 fn limit_is_enforced_after_retirements() {
+    // [9000 5.1.1 too-many] [9000 5.1.2 retire-prior-to]
     let mut ids = with(&[1, 2, 3]);
     let error = with(&[1, 2, 3]).on_new(0, &remote(4)).unwrap_err();
     assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
@@ -118,6 +121,7 @@ fn limit_is_enforced_after_retirements() {
 
 #[test]
 fn id_that_arrives_after_its_retirement_is_retired_at_once() {
+    // [9000 19.15 older-request] [9000 19.15 retired-on-arrival]
     let mut ids = with(&[]);
     assert!(ids.on_new(3, &remote(3)).unwrap());
     assert_eq!(retirements(&mut ids), [0]);
@@ -133,6 +137,7 @@ fn id_that_arrives_after_its_retirement_is_retired_at_once() {
 
 #[test]
 fn an_id_asked_back_is_left_as_soon_as_there_is_another() {
+    // [9000 5.1.2 retire-prior-to]
     let mut ids = with(&[1]);
     ids.allot();
     ids.give_up(1);
@@ -166,6 +171,7 @@ fn the_limit_is_between_two_and_sixty_four() {
 
 #[test]
 fn endless_retirement_requests_end_the_connection() {
+    // [9000 5.1.2 none-forgotten]
     let mut ids = RemoteIds::new(id(0), 4);
     // Four times the limit may wait to be retired.
     for n in 1..=16 {
@@ -218,6 +224,7 @@ fn id_of_a_probed_path_serves_when_the_current_one_is_asked_back() {
 
 #[test]
 fn only_tokens_of_ids_in_use_reset() {
+    // [9000 10.3.1 tokens-in-use]
     let mut ids = with(&[1, 2]);
     ids.set_first_token(token(77));
     assert!(ids.is_reset(&token(77)) && !ids.is_reset(&token(1)));
@@ -229,6 +236,7 @@ fn only_tokens_of_ids_in_use_reset() {
 
 #[test]
 fn only_the_id_of_the_handshake_is_set_again() {
+    // [9000 7.2 one-change]
     let mut ids = with(&[1]);
     ids.set_first(id(50));
     ids.set_first_token(token(50));

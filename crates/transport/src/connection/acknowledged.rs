@@ -208,6 +208,7 @@ impl Connection {
     }
 
     fn on_losses(&mut self, now: Instant, loss: &LossOutcome) {
+        // [9002 7.4 later-losses]
         let persistent = self.paths.path_mut().on_losses(now, loss);
         self.stats.persistent_congestions += u64::from(persistent);
     }

@@ -93,6 +93,7 @@ impl CloseReason {
         match self {
             Self::Transport(error) => error.clone(),
             Self::Application { .. } => {
+                // [9000 10.2.3 hidden-application]
                 TransportError::new(TransportErrorCode::APPLICATION_ERROR, "")
             }
         }
@@ -165,6 +166,7 @@ impl CloseState {
             closing.arrived = closing.arrived.saturating_add(1);
             if closing.arrived >= closing.needed {
                 closing.arrived = 0;
+                // [9000 10.2.1 limited-closes]
                 closing.needed = closing.needed.saturating_mul(2);
                 closing.due = true;
             }
@@ -217,6 +219,7 @@ mod tests {
 
     #[test]
     fn answers_to_a_closing_connection_thin_out() {
+        // [9000 10.2.1 limited-closes]
         let mut state = closing();
         let mut sent = 0;
         for n in 0..64 {

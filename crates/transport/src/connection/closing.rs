@@ -30,6 +30,7 @@ impl Connection {
     /// The peer broke the rules, or the connection cannot go on: tell it and close.
     pub(super) fn fail(&mut self, now: Instant, error: TransportError) {
         let reason = CloseReason::Transport(error.clone());
+        // [9000 10.3 close-if-able]
         self.close_with(now, reason, ConnectionError::Transport(error));
     }
 
@@ -60,6 +61,7 @@ impl Connection {
 
     /// The connection is over without a word: timed out, reset, or no version in common.
     pub(super) fn lose(&mut self, now: Instant, error: ConnectionError) {
+        // [9000 10.3.1 drain-on-reset]
         if error == ConnectionError::Reset {
             self.drain(now, error);
             return;
@@ -97,6 +99,7 @@ impl Connection {
         let full = self.paths.full_datagram();
         let room = buffer.get_mut(..full)?;
         let path = self.paths.path();
+        // [9000 10.2.1 closing-elsewhere]
         if !path.is_validated() && path.available() < full as u64 {
             return None;
         }
@@ -104,6 +107,7 @@ impl Connection {
         let levels = SpaceId::ALL.map(|space| {
             // Before the handshake is complete a server's client may lack 1-RTT keys, but has the
             // others.
+            // [9000 10.2.3 close-in-one-rtt]
             self.spaces.keys().has(space) && (space != SpaceId::Data || self.is_complete())
         });
         let last = SpaceId::ALL

@@ -138,6 +138,7 @@ impl Control {
 
     pub(super) fn on_lost(&mut self, frame: ControlFrame) {
         match frame {
+            // [9000 13.3 done-repeated]
             ControlFrame::HandshakeDone => self.handshake_done = true,
             ControlFrame::NewToken => self.token_due = self.token.is_some(),
             ControlFrame::NewConnectionId(sequence) => self.local_ids.on_lost(sequence),
@@ -165,15 +166,30 @@ mod tests {
         frames
     }
 
+    fn control() -> Control {
+        let id = ConnectionId::new(&[1; 8]).unwrap();
+        let key = Arc::new(NullEndpointKey::new(1));
+        Control::new(id, LocalIds::new(id), RemoteIds::new(id, 8), key)
+    }
+
+    #[test]
+    fn the_end_of_the_handshake_is_sent_until_it_is_acknowledged() {
+        // [9000 13.3 done-repeated]
+        let mut control = control();
+        control.send_handshake_done();
+        for _ in 0..3 {
+            assert_eq!(written(&mut control), [ControlFrame::HandshakeDone]);
+            assert!(!control.is_due());
+            control.on_lost(ControlFrame::HandshakeDone);
+        }
+        assert_eq!(written(&mut control), [ControlFrame::HandshakeDone]);
+        control.on_acked(ControlFrame::HandshakeDone);
+        assert!(!control.is_due());
+    }
+
     #[test]
     fn a_token_is_sent_until_it_is_acknowledged() {
-        let id = ConnectionId::new(&[1; 8]).unwrap();
-        let mut control = Control::new(
-            id,
-            LocalIds::new(id),
-            RemoteIds::new(id, 8),
-            Arc::new(NullEndpointKey::new(1)),
-        );
+        let mut control = control();
         assert!(!control.is_due());
         control.send_token(Bytes::from_static(b"token"));
         for _ in 0..3 {

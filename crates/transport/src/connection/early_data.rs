@@ -26,6 +26,7 @@ impl Connection {
     pub(super) fn may_send_data(&self) -> bool {
         self.is_complete()
             || self.spaces.keys().has_early()
+                // [9000 13.2.6 early-data-acked]
                 && (self.side.is_client() || self.spaces.keys().has(SpaceId::Data))
     }
 
@@ -40,6 +41,7 @@ impl Connection {
             feedback.remember(Some(kinds));
         }
         self.streams
+            // [9000 7.4.1 remembered-only]
             .set_peer_limits(handshake::early_limits(&start.limits));
         self.spaces.keys_mut().set_early(start.keys);
     }
@@ -52,6 +54,7 @@ impl Connection {
         let next = self.spaces.next_number();
         let decision = self.handshake.settle_early_data(next);
         if decision != EarlyDecision::None {
+            // [9001 5.6 no-more-early-packets]
             self.spaces.keys_mut().discard_early();
         }
         match decision {
@@ -73,6 +76,7 @@ impl Connection {
         }
         self.take_back_early_data(now);
         self.paths.path_mut().feedback_mut().remember(None);
+        // [9001 4.6.2 start-over]
         self.streams.start_over(limits);
         Ok(())
     }
@@ -133,6 +137,7 @@ impl Connection {
     /// Server: the handshake is complete. The keys of early data go once what was under way has
     /// come (RFC 9001 §4.9.3).
     pub(super) fn end_early_data(&mut self, now: Instant) {
+        // [9001 4.9.3 early-keys]
         let drop_at = now + self.pto().saturating_mul(3);
         self.spaces.keys_mut().end_early(drop_at);
     }

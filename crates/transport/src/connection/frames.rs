@@ -45,6 +45,7 @@ impl Connection {
         opened: &OpenedPacket,
         payload: &[u8],
     ) -> Result<(), TransportError> {
+        // [9000 12.4 some-frame]
         if payload.is_empty() {
             return Err(Error::violation("a packet without frames"));
         }
@@ -86,6 +87,7 @@ impl Connection {
             }
             return Ok(());
         }
+        // [9000 13.1 processed-first]
         received.on_packet(
             now,
             opened.number,
@@ -171,6 +173,7 @@ impl Connection {
         let mut report = AckReport::default();
         for frame in Frames::new(payload) {
             let frame = frame?;
+            // [9000 12.4 permitted-frames]
             if !frame.allowed_in(at.ty) || !frame.allowed_from(self.side.peer()) {
                 let error = Error::violation("a frame that must not stand in this packet");
                 return Err(error.in_frame(frame.ty()));

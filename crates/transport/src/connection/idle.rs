@@ -69,6 +69,7 @@ impl Idle {
     }
 
     fn restart(&mut self, now: Instant, pto: Duration, timers: &mut Timers) {
+        // [9000 10.1 three-timeouts]
         let timeout = self.timeout.map(|t| t.max(pto.saturating_mul(3)));
         timers.assign(Timer::Idle, timeout.map(|t| now + t));
         timers.assign(Timer::KeepAlive, self.keep_alive.map(|t| now + t));
@@ -83,6 +84,7 @@ mod tests {
 
     #[test]
     fn the_lesser_timeout_counts_but_never_less_than_three_ptos() {
+        // [9000 10.1 three-timeouts]
         let mut timers = Timers::default();
         let mut idle = Idle::new(Some(Duration::from_secs(30)), None);
         idle.on_peer_timeout(Duration::ZERO);

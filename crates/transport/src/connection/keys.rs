@@ -16,6 +16,8 @@ pub(super) struct LevelKeys {
     handshake: Option<Keys>,
     one_rtt: Option<OneRttKeys>,
     zero_rtt: Option<Box<ZeroRttKeys>>,
+    /// Packets with long headers that failed to open.
+    forged: u64,
 }
 
 /// Keys of 0-RTT packets: a client seals with them, a server opens.
@@ -85,6 +87,7 @@ impl LevelKeys {
             KeyChange::OneRtt(keys, source) => {
                 let mut keys = OneRttKeys::new(keys, source);
                 keys.update_after(update_after);
+                keys.count_forged(self.forged);
                 self.one_rtt = Some(keys);
             }
         }
@@ -93,6 +96,7 @@ impl LevelKeys {
     /// Those of `space` go. False if there are none, or they stay.
     pub(super) fn discard(&mut self, space: SpaceId) -> bool {
         match space {
+            // [9001 4.9.1 no-more-initials]
             SpaceId::Initial => self.initial.take().is_some(),
             SpaceId::Handshake => self.handshake.take().is_some(),
             SpaceId::Data => false,
@@ -202,6 +206,7 @@ impl LevelKeys {
         match ty {
             PacketType::Initial => self.initial.as_ref().map(|keys| &keys.remote),
             PacketType::Handshake => self.handshake.as_ref().map(|keys| &keys.remote),
+            // [9001 4.6.2 refused]
             PacketType::ZeroRtt => self.zero_rtt.as_ref().map(|zero_rtt| &zero_rtt.keys),
             PacketType::OneRtt => None,
         }
@@ -229,6 +234,7 @@ impl LevelKeys {
         packet: &mut [u8],
     ) -> Result<OpenedPacket, Unopened> {
         let short = !found.ty.is_long();
+        // [9001 5.4.2 short-sample]
         let sample = found.sample().ok_or(Unopened::Dropped)?;
         let sample: &[u8; SAMPLE_LEN] = packet
             .get(sample)
@@ -259,8 +265,13 @@ impl LevelKeys {
             }
             _ => {
                 let keys = self.remote(found.ty).ok_or(Unopened::Dropped)?;
-                let opened = keys.packet.open(number, packet, header.payload_at);
-                (opened.map_err(|_| Unopened::Dropped)?, 0, false)
+                match keys.packet.open(number, packet, header.payload_at) {
+                    Ok(len) => (len, 0, false),
+                    Err(_) => {
+                        let most = keys.packet.integrity_limit();
+                        return Err(self.on_forged(most));
+                    }
+                }
             }
         };
         Ok(OpenedPacket {
@@ -271,6 +282,21 @@ impl LevelKeys {
             generation,
             peer_updated,
         })
+    }
+
+    /// A packet with a long header did not open, of keys that bear `most` such packets (RFC 9001
+    /// §6.6).
+    #[cold]
+    fn on_forged(&mut self, most: u64) -> Unopened {
+        // [9001 6.6 count-forged]
+        self.forged += 1;
+        if let Some(keys) = &mut self.one_rtt {
+            keys.count_forged(1);
+        }
+        match self.forged > most {
+            true => Unopened::Fatal(aead_limit()),
+            false => Unopened::Dropped,
+        }
     }
 
     /// Seals a finished packet in place: payload, then header mask.

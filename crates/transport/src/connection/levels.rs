@@ -24,14 +24,15 @@ impl Connection {
         let spaces = &mut self.spaces;
         let update_after = self.config.key_update_after;
         self.handshake
-            .write(|change| spaces.install(change, update_after));
+            .write(|change| spaces.install(change, update_after))?;
         self.take_early_keys();
         if self.handshake.read_parameters()? {
             self.settle_early_data(now)?;
             self.on_peer_parameters(now);
             self.outbox.push(Event::HandshakeDataReady);
         }
-        if self.handshake.complete_now() {
+        // [9000 19.20 complete-first]
+        if self.handshake.complete_now()? {
             self.on_complete(now)?;
         }
         Ok(())
@@ -70,6 +71,7 @@ impl Connection {
     }
 
     fn on_complete(&mut self, now: Instant) -> Result<(), TransportError> {
+        // [9001 8.2 missing-parameters]
         if self.handshake.peer().is_none() {
             // RFC 9001 §8.2: missing_extension.
             return Err(TransportError::new(
@@ -85,6 +87,7 @@ impl Connection {
         self.issue_ids();
         if self.side.is_server() {
             self.end_early_data(now);
+            // [9001 4.1.2 handshake-done]
             self.control.send_handshake_done();
             self.on_confirmed(now);
         }
@@ -96,6 +99,7 @@ impl Connection {
         if !self.handshake.confirm() {
             return;
         }
+        // [9001 4.9.2 handshake-keys]
         self.discard(now, SpaceId::Handshake);
         self.spaces.on_confirmed();
         self.outbox.push(Event::Confirmed);

@@ -96,6 +96,7 @@ impl Lifecycle {
         if self.is_gone() {
             return Ending::Known;
         }
+        // [9000 10.2.2 draining-silent]
         self.state = CloseState::Draining;
         if self.error.is_none() {
             linger(now, pto, timers);

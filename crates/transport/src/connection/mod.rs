@@ -373,6 +373,7 @@ impl Connection {
     }
 
     fn move_to(&mut self, now: Instant, local: Option<IpAddr>, back: bool) -> bool {
+        // [9000 9 confirmed-first] [9000 9 disabled]
         if !self.handshake.is_confirmed() || self.is_migration_forbidden() {
             return false;
         }

@@ -41,6 +41,7 @@ impl Connection {
                 None => self.reserve_shim(now, probe, &mut building.w),
             };
         }
+        // [9000 12.2 one-destination]
         let dcid = self.control.remote_ids.current().id;
         let Some(open) = self.start_packet(space, &dcid, &mut building.w) else {
             building.w.truncate(start);
@@ -56,16 +57,19 @@ impl Connection {
         self.write_acks(now, space, &mut building.w, all, &mut contents);
         if all {
             self.write_eliciting(now, space, &mut building.w, &mut contents);
+            // [9002 6.2.4 eliciting-probe]
             if !contents.eliciting && (probe.is_some() || building.shim != ShimUse::Nothing) {
                 contents.eliciting = Frame::Ping.encode(&mut building.w).is_ok();
             }
         }
+        // [9000 12.4 some-frame]
         if building.w.position() == open.started.payload_at() {
             building.w.truncate(start);
             return false;
         }
         building.eliciting |= contents.eliciting;
         building.long |= open.started.ty().is_long();
+        // [9000 14.1 full-initials]
         building.initial |=
             space == SpaceId::Initial && (contents.eliciting || self.side.is_client());
         let crowded = building.w.remaining() < MIN_PACKET_ROOM;
@@ -151,22 +155,27 @@ impl Connection {
     ) -> Option<Open> {
         let (full, number) = self.spaces.number(space);
         let dcid = *dcid;
+        // [9000 17.2.5.2 same-source]
         let scid = self.handshake_id();
         let header = match space {
             SpaceId::Initial => Header::Initial {
                 dcid,
                 scid,
+                // [9000 8.1.2 retry-token-repeated] [9000 8.1.3 new-token-sent]
                 token: self.handshake.token(),
                 number,
             },
             SpaceId::Handshake => Header::Handshake { dcid, scid, number },
+            // [9001 4.9 newest-keys]
             SpaceId::Data => match self.spaces.keys().phase() {
                 Some(key_phase) => Header::OneRtt {
                     dcid,
                     number,
                     key_phase,
+                    // [9000 17.4 spin-bit]
                     spin: false,
                 },
+                // [9001 5.6 server-seals-none]
                 None if self.side.is_client() => Header::ZeroRtt { dcid, scid, number },
                 None => return None,
             },
@@ -202,6 +211,7 @@ impl Connection {
         contents: &mut Contents,
     ) {
         let has_keys = self.spaces.keys().has(SpaceId::Data);
+        // [9000 13.2.6 same-space]
         let received = self.spaces.received_mut(space);
         if !received.has_news(now) {
             return;
@@ -214,6 +224,7 @@ impl Connection {
         };
         contents.carried.acked = received.write_ack(now, w, ACK_DELAY_EXPONENT, limit);
         let feedback = self.paths.path_mut().feedback_mut();
+        // [9000 19.21 known-to-peer]
         if space == SpaceId::Data && feedback.offered() && has_keys {
             feedback.write_frames(now, w);
         }
@@ -277,6 +288,7 @@ impl Connection {
     fn pad(&mut self, building: &mut Building<'_>, open: &Open, contents: &mut Contents) {
         let w = &mut building.w;
         let full = MIN_INITIAL_DATAGRAM.min(open.end) - open.tag_len;
+        // [9001 9.3 padded-hello] [9002 6.2.2.1 client-probe-space]
         let missing = if building.initial || contents.padded {
             full.saturating_sub(w.position())
         } else if matches!(building.shim, ShimUse::Question(_)) {
@@ -320,6 +332,7 @@ impl Connection {
                 Some(range)
             }
             Err(error) => {
+                // [9001 6.6 worn-connection]
                 w.truncate(open.started.start());
                 self.fail(now, error);
                 None
@@ -340,6 +353,7 @@ impl Connection {
         } = contents;
         let size = u16::try_from(len + shim.len()).unwrap_or(u16::MAX);
         let shimmed = shim != ShimUse::Nothing;
+        // [9002 7.5 probes-count]
         let in_flight = (eliciting || padded) && !off_path;
         let departure = Departure {
             number,
@@ -383,6 +397,7 @@ impl Connection {
             let pto = self.pto();
             self.lifecycle.on_sent(now, pto, &mut self.timers);
         }
+        // [9001 4.9.1 client-initial-keys]
         if space == SpaceId::Handshake && self.side.is_client() {
             // RFC 9001 §4.9.1.
             self.discard(now, SpaceId::Initial);

@@ -64,10 +64,12 @@ impl Connection {
                     self.on_version_negotiation(now, rest);
                     break;
                 }
+                // [9000 5.2.1 other-version]
                 Ok(_)
                 | Err(
                     DecodeError::Truncated | DecodeError::FixedBit | DecodeError::ConnectionId(_),
                 ) => {
+                    // [9000 14 odd-sizes]
                     self.stats.packets_dropped += 1;
                     break;
                 }
@@ -78,6 +80,7 @@ impl Connection {
                 break;
             }
             let (packet, behind) = rest.split_at_mut(found.len.min(rest.len()));
+            // [9000 12.2 coalesced]
             opened_any |= self.handle_packet(now, &carrier, &found, packet);
             carrier.first = false;
             rest = behind;
@@ -87,6 +90,7 @@ impl Connection {
                 .on_datagram(now, self.spaces.recovery().rtt().min());
             self.stats.datagrams_received += 1;
             self.stats.bytes_received += bytes as u64;
+        // [9000 10.3.1 compared]
         } else if let Some(token) = reset
             && self.control.remote_ids.is_reset(&token)
         {
@@ -99,6 +103,7 @@ impl Connection {
 
     /// A client knows where its server is (RFC 9000 §9).
     fn is_from_a_stranger(&self, received: &Received) -> bool {
+        // [9000 9 unknown-server-address]
         self.side.is_client() && received.remote != self.paths.path().remote()
     }
 
@@ -112,6 +117,7 @@ impl Connection {
     ) -> bool {
         if self.side.is_server()
             && found.ty == PacketType::Initial
+            // [9000 14.1 short-initials-dropped]
             && carrier.bytes < self.paths.full_datagram()
         {
             // RFC 9000 §14.1, for servers alone. The endpoint sees to those that begin connections.
@@ -121,6 +127,7 @@ impl Connection {
         match self.open(now, found, packet) {
             Ok(opened) => {
                 self.stats.packets_received += 1;
+                // [9000 5.2 no-half-packets]
                 if let Err(error) = self.on_opened(now, carrier, found, &opened, packet) {
                     self.fail(now, error);
                 }
@@ -148,12 +155,15 @@ impl Connection {
         let acceptable = match found.ty {
             // A server must not read 1-RTT before it has seen the client's Finished (RFC 9001
             // §5.7).
+            // [9001 5.7 not-before-complete]
             PacketType::OneRtt => self.is_complete(),
             PacketType::ZeroRtt => {
+                // [9001 5.6 client-opens-none]
                 self.side.is_server() && self.handshake.is_from_peer(&found.scid)
             }
             // A client's packets have no tokens to give (RFC 9000 §17.2.2).
             PacketType::Initial => {
+                // [9000 17.2.2 no-server-token]
                 (self.side.is_server() || found.token.is_empty())
                     && self.handshake.is_from_peer(&found.scid)
             }
@@ -178,18 +188,21 @@ impl Connection {
         if found.ty.is_long() && self.handshake.on_source(found.scid) {
             self.control.remote_ids.set_first(found.scid);
         }
+        // [9000 17.2 reserved-bits]
         if !opened.reserved_bits_ok {
             return Err(TransportError::new(
                 TransportErrorCode::PROTOCOL_VIOLATION,
                 "reserved bits of a packet header are set",
             ));
         }
+        // [9000 12.3 duplicates]
         if self.spaces.received(space).is_duplicate(opened.number) {
             self.stats.packets_duplicate += 1;
             return Ok(());
         }
         self.stats.key_updates += u64::from(opened.peer_updated);
         self.stats.early_packets_received += u64::from(found.ty == PacketType::ZeroRtt);
+        // [9001 4.9.1 server-initial-keys]
         if self.side.is_server() && space == SpaceId::Handshake {
             // The client's address is its own, and it has the Handshake keys (RFC 9000 §8.1, RFC
             // 9001 §4.9.1).
@@ -208,6 +221,7 @@ impl Connection {
         };
         let ids = self.control.local_ids.iter();
         if self.handshake.is_refusal(&packet, ids) {
+            // [9000 6.2 abandon]
             self.lose(now, ConnectionError::VersionMismatch);
         }
     }
@@ -221,6 +235,7 @@ impl Connection {
                 self.lose(now, ConnectionError::TokenTooLong(bytes));
             }
             Some(RetryAnswer::Again(keys, id)) => {
+                // [9000 17.2.5.1 retry-id]
                 self.control.remote_ids.set_first(id);
                 self.spaces.on_retry(now, keys);
                 self.handshake.resend(SpaceId::Initial);

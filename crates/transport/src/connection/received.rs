@@ -260,6 +260,7 @@ impl Received {
     ) -> Option<u64> {
         let largest = self.ranges.largest()?;
         let held = u64::try_from(self.delay.held(now).as_micros()).unwrap_or(u64::MAX >> 2);
+        // [9000 13.4.1 marks-reported]
         let ecn = self.ecn.counts();
         let delay = held >> delay_exponent;
         let (most, limit) = if self.bounded {

@@ -67,6 +67,7 @@ fn an_acknowledgement_of_very_large_counts_fits_what_is_left_in_any_case() {
 /// `ack_delay_exponent`.
 #[test]
 fn an_ack_tells_how_long_its_largest_packet_was_held_back() {
+    // [9000 13.2.5 own-delay]
     for (exponent, delay) in [(0, 8000), (3, 1000), (10, 7)] {
         let mut received = receiver();
         get(&mut received, at(100), 5, 1200);
@@ -87,6 +88,26 @@ fn a_mark_of_congestion_is_acknowledged_at_once() {
         let mut received = receiver();
         received.on_packet(at(100), 0, true, ecn, 1200);
         assert_eq!(received.delay.due(at(100)), at_once, "{ecn:?}");
+    }
+}
+
+/// RFC 9000 §13.4.1: marks are reported whatever this side sends.
+#[test]
+fn marks_are_reported() {
+    // [9000 13.4.1 marks-reported]
+    let mut received = receiver();
+    for (number, ecn) in [(0, Ecn::Ect0), (1, Ecn::Ect1), (2, Ecn::Ce), (3, Ecn::Ect0)] {
+        received.on_packet(at(100), number, true, ecn, 1200);
+    }
+    let mut room = [0; 100];
+    let mut w = Writer::new(&mut room);
+    assert_eq!(received.write_ack(at(100), &mut w, 3, 100), Some(3));
+    match Frames::new(w.written()).next() {
+        Some(Ok(Frame::Ack(ack))) => {
+            let counts = ack.ecn.unwrap();
+            assert_eq!((counts.ect0, counts.ect1, counts.ce), (2, 1, 1));
+        }
+        other => panic!("{other:?}"),
     }
 }
 

@@ -147,6 +147,7 @@ impl PacketSpaces {
     /// Client: Initial packets begin again, with these keys.
     pub(super) fn on_retry(&mut self, now: Instant, initial: Keys) {
         self.keys.replace_initial(initial);
+        // [9000 17.2.5.3 numbers-go-on]
         self.recovery.drain(now, SpaceId::Initial, |_, _| {});
     }
 

@@ -91,6 +91,7 @@ fn numbers_of_the_data_space_alone_are_left_out() {
 
 #[test]
 fn what_waits_for_keys_goes_with_them() {
+    // [9002 6.4 discarded-packets]
     let mut random = Random::from_u64(1);
     let mut spaces = spaces(&mut random);
     let initial = SpaceId::Initial;
@@ -166,6 +167,7 @@ fn packets_with_handshake_data_are_repeated_oldest_first() {
 
 #[test]
 fn acknowledgements_are_due_where_there_are_keys() {
+    // [9000 13.2.6 same-space]
     let mut random = Random::from_u64(1);
     let mut spaces = spaces(&mut random);
     // A client probes on, until the server has validated its address.

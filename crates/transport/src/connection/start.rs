@@ -116,6 +116,7 @@ impl Connection {
         let mut random = start.random;
         let local_id = fresh_id(&mut random);
         // At least 8 unpredictable bytes (RFC 9000 §7.2).
+        // [9000 7.2 eight-bytes]
         let remote_id = fresh_id(&mut random);
         let parameters = handshake::local(&start.config, local_id, None, &mut random)?;
         let session = start

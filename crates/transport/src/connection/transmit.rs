@@ -33,6 +33,7 @@ impl Connection {
         if !self.lifecycle.is_open() {
             return self.transmit_close(now, buffer);
         }
+        // [9000 8.2.2 at-once]
         if let Some(transmit) = self.transmit_off_path(now, buffer) {
             return Some(transmit);
         }
@@ -210,6 +211,7 @@ impl Connection {
         // A client's challenge does not wait either: an outage leaves the window full, and the path
         // may answer again. Each attempt sends three at most. A server's waits, for its peer
         // decides how often there is one.
+        // [9002 7.5 probes-pass]
         if self.spaces.is_probing()
             || self.side.is_client() && self.paths.path().wants_challenge(now)
             || handshake

@@ -20,6 +20,12 @@ pub enum HandshakeError {
         "no application protocol in common with the peer; check that both ends name the same one"
     )]
     NoApplicationProtocol,
+    /// A message that TLS allows and QUIC does not.
+    #[error("the peer sent a TLS message that QUIC forbids: {reason}")]
+    Forbidden {
+        /// The TLS library's text.
+        reason: String,
+    },
     /// Any other failure of TLS.
     #[error("TLS handshake failed: {reason}")]
     Tls {
@@ -30,8 +36,13 @@ pub enum HandshakeError {
     },
 }
 
+/// PROTOCOL_VIOLATION (RFC 9000 §20.1).
+const PROTOCOL_VIOLATION: u64 = 0x0a;
+
 /// TLS alert no_application_protocol (RFC 7301 §3.2).
 pub(super) const ALERT_NO_APPLICATION_PROTOCOL: u8 = 120;
+/// TLS alert unexpected_message (RFC 8446 §6.2).
+const ALERT_UNEXPECTED_MESSAGE: u8 = 10;
 
 impl HandshakeError {
     /// The TLS alert that tells the peer.
@@ -40,13 +51,18 @@ impl HandshakeError {
         match self {
             Self::Certificate { alert, .. } | Self::Tls { alert, .. } => *alert,
             Self::NoApplicationProtocol => ALERT_NO_APPLICATION_PROTOCOL,
+            Self::Forbidden { .. } => ALERT_UNEXPECTED_MESSAGE,
         }
     }
 
-    /// The code for CONNECTION_CLOSE: CRYPTO_ERROR with the alert (RFC 9001 §4.8).
+    /// The code for CONNECTION_CLOSE: CRYPTO_ERROR with the alert (RFC 9001 §4.8), or
+    /// PROTOCOL_VIOLATION for what QUIC forbids.
     #[must_use]
     pub fn code(&self) -> u64 {
-        CRYPTO_ERROR + u64::from(self.alert())
+        match self {
+            Self::Forbidden { .. } => PROTOCOL_VIOLATION,
+            _ => CRYPTO_ERROR + u64::from(self.alert()),
+        }
     }
 }
 

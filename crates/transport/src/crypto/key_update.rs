@@ -18,7 +18,7 @@
 
 use core::fmt;
 
-use super::{AeadLimitReached, DirectionalKeys, HeaderKey, Keys, PacketKey, PacketKeys, PhaseKeys};
+use super::{AeadLimitReached, HeaderKey, Keys, PacketKey, PacketKeys, PhaseKeys};
 use super::{OpenError, SAMPLE_LEN, SealError};
 use crate::{Duration, Instant};
 
@@ -134,22 +134,18 @@ impl OneRttKeys {
     /// The keys of the handshake's [`KeyChange::OneRtt`](super::KeyChange::OneRtt).
     #[must_use]
     pub fn new(keys: Keys, source: Box<dyn PhaseKeys>) -> Self {
-        let DirectionalKeys {
-            header: header_local,
-            packet: local,
-        } = keys.local;
-        let DirectionalKeys {
-            header: header_remote,
-            packet: remote,
-        } = keys.remote;
+        let (local, remote) = (keys.local, keys.remote);
         // An update well before the limit leaves time for its acknowledgement.
-        let update_after = local.confidentiality_limit() / 2;
+        let update_after = local.packet.confidentiality_limit() / 2;
         Self {
-            header_local,
-            header_remote,
+            header_local: local.header,
+            header_remote: remote.header,
             source,
             previous: None,
-            current: PacketKeys { local, remote },
+            current: PacketKeys {
+                local: local.packet,
+                remote: remote.packet,
+            },
             next: None,
             phase: Phase::default(),
             generation: 0,
@@ -217,14 +213,16 @@ impl OneRttKeys {
         packet: &mut [u8],
         header_len: usize,
     ) -> Result<(), SealFailure> {
+        // [9001 6.6 confidentiality]
         if self.sealed >= self.current.local.confidentiality_limit() {
             return Err(AeadLimitReached.into());
         }
+        // [9001 6.4 ascending]
         self.current.local.seal(pn, packet, header_len)?;
+        // [9001 6.6 count-sealed]
         self.sealed += 1;
-        if self.first_sent.is_none() {
-            self.first_sent = Some(pn);
-        }
+        self.first_sent.get_or_insert(pn);
+        // [9001 6.3 even-timing] [9001 6.3 two-sets]
         if self.sealed == AHEAD_AFTER {
             self.next_keys();
         }
@@ -276,6 +274,7 @@ impl OneRttKeys {
         self.on_time(now);
         // Until a packet of the current phase arrives, the other bit can only mean the previous
         // one.
+        // [9001 5.5 later-packets] [9001 6.4 old-keys-later]
         if self.first_received.is_none_or(|first| pn < first) {
             let Some(previous) = &self.previous else {
                 return Err(OpenFailure::KeysGone);
@@ -299,8 +298,10 @@ impl OneRttKeys {
         packet: &mut [u8],
         header_len: usize,
     ) -> Result<Opened, OpenFailure> {
+        // [9001 5.5 false-update]
         let opened = self.next_keys().remote.open(pn, packet, header_len);
         let len = opened.or_else(|e| self.on_failure(e))?;
+        // [9001 6.2 follow] [9001 6.2 follow-before-ack]
         self.rotate();
         self.on_peer_followed(now, pto, pn);
         Ok(Opened {
@@ -321,8 +322,15 @@ impl OneRttKeys {
         }
     }
 
+    /// `packets` of other keys of the connection failed to open: they count towards the limit.
+    pub const fn count_forged(&mut self, packets: u64) {
+        self.forged = self.forged.saturating_add(packets);
+    }
+
     fn on_failure(&mut self, _: OpenError) -> Result<usize, OpenFailure> {
+        // [9001 6.6 count-forged]
         self.forged += 1;
+        // [9001 6.6 integrity]
         if self.forged > self.current.remote.integrity_limit() {
             return Err(AeadLimitReached.into());
         }
@@ -340,6 +348,7 @@ impl OneRttKeys {
         let next = next.unwrap_or_else(|| self.source.next_phase());
         let old = core::mem::replace(&mut self.current, next);
         self.next_keys();
+        // [9001 6.1 old-keys-stay]
         self.previous = Some(Previous {
             key: old.remote,
             drop_at: None,
@@ -378,6 +387,7 @@ impl OneRttKeys {
     /// acknowledged, and three PTOs gone since the last change (RFC 9001 §6.1, §6.5).
     #[must_use]
     pub fn may_update(&self, now: Instant) -> bool {
+        // [9001 6.1 confirmed-first] [9001 6.1 acknowledged-first]
         self.confirmed && self.acked && now >= self.not_before
     }
 
@@ -386,6 +396,7 @@ impl OneRttKeys {
     #[inline]
     #[must_use]
     pub fn wants_update(&self, now: Instant) -> bool {
+        // [9001 5.3 update-before-limit]
         self.sealed >= self.update_after && self.may_update(now)
     }
 

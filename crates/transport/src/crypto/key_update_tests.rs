@@ -45,6 +45,7 @@ fn open(keys: &mut OneRttKeys, now: Instant, packet: &Packet) -> Result<Opened, 
 
 #[test]
 fn update_needs_confirmation_and_an_acknowledgement() {
+    // [9001 6.1 confirmed-first] [9001 6.1 acknowledged-first]
     let crypto = NullCrypto::new(&[b"a"]);
     let outcome = handshake(&crypto, &crypto, "server", usize::MAX);
     let (keys, phases) = outcome.client.one_rtt.unwrap();
@@ -63,6 +64,7 @@ fn update_needs_confirmation_and_an_acknowledgement() {
 
 #[test]
 fn peer_follows_an_update_and_late_packets_still_open() {
+    // [9001 6.1 old-keys-stay] [9001 6.2 follow] [9001 6.2 follow-before-ack]
     let (mut client, mut server) = plain();
     let mut now = Instant::ZERO;
     let late = [seal(&mut client, 0), seal(&mut client, 1)];
@@ -111,6 +113,7 @@ fn both_ends_may_update_at_once() {
 
 #[test]
 fn hundreds_of_phases_with_loss_and_reordering() {
+    // [9001 6.4 ascending]
     let (mut client, mut server) = plain();
     let mut now = Instant::ZERO;
     let mut pn = 0;
@@ -148,8 +151,29 @@ fn acknowledging_new_keys_under_old_ones_is_an_error() {
     client.on_ack(1, 1).unwrap();
 }
 
+/// Of a peer that goes back to old keys, whose packets have higher numbers then, nothing opens.
+#[test]
+fn old_keys_open_nothing_above_new_ones() {
+    // [9001 5.5 later-packets] [9001 6.4 old-keys-later]
+    let (mut client, mut server) = plain();
+    let now = Instant::ZERO;
+    let first = seal(&mut client, 0);
+    open(&mut server, now, &first).unwrap();
+    client.on_ack(0, 0).unwrap();
+    let (below, above) = (seal(&mut client, 1), seal(&mut client, 9));
+    assert!(client.begin_update(now));
+    let update = seal(&mut client, 3);
+    assert!(open(&mut server, now, &update).unwrap().peer_updated);
+    assert_eq!(
+        open(&mut server, now, &above),
+        Err(OpenFailure::Unauthentic)
+    );
+    assert!(open(&mut server, now, &below).is_ok());
+}
+
 #[test]
 fn forged_phase_bit_changes_nothing() {
+    // [9001 5.5 false-update]
     let (mut client, mut server) = plain();
     let now = Instant::ZERO;
     let packet = seal(&mut client, 0);
@@ -167,6 +191,7 @@ fn forged_phase_bit_changes_nothing() {
 
 #[test]
 fn worn_key_asks_for_an_update_and_then_refuses() {
+    // [9001 6.6 count-sealed] [9001 6.6 confidentiality]
     let (mut client, _) = pair(&NullCrypto::new(&[b"a"]).with_limits(10, 100));
     let now = Instant::ZERO;
     for pn in 0..10 {
@@ -185,6 +210,7 @@ fn worn_key_asks_for_an_update_and_then_refuses() {
 
 #[test]
 fn forgeries_are_counted_across_phases() {
+    // [9001 6.6 count-forged]
     let (mut client, mut server) = pair(&NullCrypto::new(&[b"a"]).with_limits(1000, 10));
     let now = Instant::ZERO;
     let mut forged = seal(&mut client, 0);
@@ -219,6 +245,7 @@ impl PhaseKeys for Counted {
 
 #[test]
 fn keys_of_the_first_update_wait_for_eight_packets_or_for_the_other_phase_bit() {
+    // [9001 6.3 even-timing] [9001 6.3 two-sets]
     let crypto = NullCrypto::new(&[b"a"]);
     let begin = || {
         let outcome = handshake(&crypto, &crypto, "server", usize::MAX);

@@ -22,6 +22,7 @@ use super::{EndpointKey, OpenError, RETRY_TAG_LEN};
 /// per packet for a margin that the rest of the handshake does not have.
 pub(super) fn tls_provider() -> Arc<rustls::crypto::CryptoProvider> {
     let mut provider = tls::default_provider();
+    // [9001 5.3 suites-with-header-protection]
     provider.cipher_suites = vec![
         tls::cipher_suite::TLS13_AES_128_GCM_SHA256,
         tls::cipher_suite::TLS13_AES_256_GCM_SHA384,

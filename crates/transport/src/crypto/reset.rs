@@ -36,6 +36,7 @@ impl ResetToken {
         let (label, id) = input.split_at_mut(6);
         label.copy_from_slice(b"reset:");
         id.iter_mut().zip(cid).for_each(|(to, from)| *to = *from);
+        // [9000 10.3.2 guessed-token] [9000 10.3.2 token-per-id]
         let mac = key.mac(input.get(..len).unwrap_or(&[]));
         let mut token = [0; RESET_TOKEN_LEN];
         token.iter_mut().zip(mac).for_each(|(to, from)| *to = from);
@@ -64,6 +65,7 @@ impl PartialEq for ResetToken {
             .0
             .iter()
             .zip(&other.0)
+            // [9000 10.3.1 constant-time]
             .fold(0u8, |acc, (a, b)| black_box(acc | (a ^ b)));
         black_box(difference) == 0
     }
@@ -82,6 +84,7 @@ mod tests {
 
     #[test]
     fn token_depends_on_key_and_id() {
+        // [9000 10.3.2 guessed-token] [9000 10.3.2 token-per-id]
         let key = NullEndpointKey::new(1);
         let token = ResetToken::derive(&key, b"12345678");
         assert_eq!(token, ResetToken::derive(&key, b"12345678"));

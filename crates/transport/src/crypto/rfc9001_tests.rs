@@ -30,6 +30,7 @@ fn protect(keys: &DirectionalKeys, pn: u64, header: &[u8], payload: &[u8]) -> Ve
 
 #[test]
 fn a2_client_initial() {
+    // [9001 5.2 initial-derivation]
     let header = hex("c300000001088394c8f03e5157080000449e00000002");
     let mut payload = hex(
         "060040f1010000ed0303ebf8fa56f12939b9584a3896472ec40bb863cfd3e868

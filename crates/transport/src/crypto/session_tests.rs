@@ -47,6 +47,7 @@ fn completed(outcome: &HandshakeResult) {
 
 #[test]
 fn handshake_takes_one_round_trip_and_the_clients_finished() {
+    // [9001 8.2 send-parameters]
     both(|client, server| {
         for piece in [usize::MAX, 7] {
             let outcome = handshake(&*client(&[b"a"]), &*server(&[b"a"]), NAME, piece);
@@ -87,6 +88,7 @@ fn null_cipher_sends_as_much_as_tls() {
 
 #[test]
 fn application_protocol_is_the_servers_preferred_common_one() {
+    // [9001 8.1 alpn]
     both(|client, server| {
         let outcome = handshake(
             &*client(&[b"x", b"b", b"a"]),
@@ -104,6 +106,7 @@ fn application_protocol_is_the_servers_preferred_common_one() {
 
 #[test]
 fn no_common_application_protocol_is_alert_120() {
+    // [9001 8.1 no-protocol]
     both(|client, server| {
         for ours in [&[&b"x"[..]][..], &[]] {
             let failure = handshake(&*client(ours), &*server(&[b"a"]), NAME, 999).failure;
@@ -116,6 +119,7 @@ fn no_common_application_protocol_is_alert_120() {
 
 #[test]
 fn keys_of_each_level_open_what_the_other_end_sealed_and_nothing_else() {
+    // [9000 7 handshake-properties]
     both(|client, server| {
         let outcome = handshake(&*client(&[b"a"]), &*server(&[b"a"]), NAME, 999);
         let (c1, s1) = (
@@ -148,6 +152,7 @@ fn keys_of_each_level_open_what_the_other_end_sealed_and_nothing_else() {
 
 #[test]
 fn every_flipped_bit_of_a_packet_is_noticed() {
+    // [9000 7 handshake-properties]
     both(|client, server| {
         let outcome = handshake(&*client(&[b"a"]), &*server(&[b"a"]), NAME, 999);
         let (sealer, opener) = (

@@ -223,6 +223,7 @@ impl Endpoint {
         if state.closed {
             return Err(ConnectError::Closed);
         }
+        // [9000 8.1.3 own-server]
         let token = state.tokens.get(server_name).cloned().unwrap_or_default();
         let connect = core::Connect {
             config: config.transport,

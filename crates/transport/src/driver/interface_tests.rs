@@ -88,6 +88,7 @@ pub(super) fn joined(mtu: u32) -> (Node, Node) {
 /// on at the size that is left, and trains are still sent by one system call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trains_of_segments_go_on_where_an_interface_becomes_narrower() {
+    // [9000 14 no-fragments]
     for (at, from, narrow, left) in [
         ("10.0.0.2:4433", "10.0.0.1:0", 1500, 1472),
         ("[fd00::2]:4433", "[fd00::1]:0", 1400, 1352),

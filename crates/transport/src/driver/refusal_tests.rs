@@ -81,6 +81,7 @@ async fn a_closed_port_ends_an_attempt_at_once() {
 /// connections that are established stay, also as the port that they lead to is closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_ends_the_attempts_that_it_is_about_and_no_others() {
+    // [9000 14.2.1 icmp-validated]
     let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     let there = server(UdpSocket::bind("127.0.0.1:0").unwrap());
     let address = there.local_address();
@@ -131,6 +132,7 @@ fn port_unreachable(ours: SocketAddr, theirs: SocketAddr) -> Vec<u8> {
 /// The same message ends an attempt that has no answer yet, and no established connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_of_icmp_ends_no_established_connection() {
+    // [9000 14.2.1 icmp-validated]
     let bed = Testbed::new().expect(FORBIDDEN);
     let node = bed.node("a").unwrap();
     let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));

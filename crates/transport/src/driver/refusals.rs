@@ -123,6 +123,7 @@ fn apply(endpoint: &EndpointShared, socket: &Arc<Socket>, error: &QueuedError) {
     let handshaking: Vec<_> = all.filter(|c| c.is_handshaking()).cloned().collect();
     drop(state);
     for connection in handshaking {
+        // [9000 14.2.1 icmp-validated]
         if connection.has_no_answer_from(to) {
             connection.fail(socket, &ConnectionError::Unreachable(kind));
         }

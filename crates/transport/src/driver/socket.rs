@@ -118,6 +118,7 @@ pub(super) struct Outgoing<'a> {
 
 impl Socket {
     pub(super) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
+        // [9000 14 no-fragments]
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         #[cfg(target_os = "linux")]
         sys::prepare(&socket)?;

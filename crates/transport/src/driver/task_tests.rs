@@ -161,6 +161,7 @@ async fn a_connection_that_moves_tries_what_the_next_interface_carries() {
 /// servers.
 #[tokio::test]
 async fn tokens_are_remembered_up_to_a_bound() {
+    // [9000 8.1.3 own-server]
     let endpoint = endpoint();
     let kept = |server: &str, length: usize| {
         endpoint.shared.remember(server, vec![7; length].into());

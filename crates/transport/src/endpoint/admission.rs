@@ -69,6 +69,7 @@ impl FirstPacket {
             needs_token,
         } = self;
         let token = datagram.get(found.token.clone()).unwrap_or(&[]);
+        // [9000 8.1.3 token-read]
         let token = TokenRead::new(&*key, token, received.remote, &found.dcid, wall);
         let is_refused = needs_token && token == Ok(TokenRead::Worthless);
         let keys = match datagram.get(..found.len) {
@@ -178,6 +179,7 @@ impl Endpoint {
         if let Some(id) = origin.token {
             // Spent by a packet that its client made, on a connection that is begun, and by nothing
             // else.
+            // [9000 8.1.4 replayed-token]
             self.used_tokens.first_use(id, wall);
         }
         if let Some(handle) = makes_room {

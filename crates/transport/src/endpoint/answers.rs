@@ -1,15 +1,34 @@
-//! Datagrams of an endpoint to strangers, and how often.
+//! Datagrams of an endpoint to strangers, and how often; and resets of its connections.
 
-use super::{DatagramEvent, Endpoint, respond};
+use super::{ConnectionHandle, DatagramEvent, Endpoint, known, respond};
 use crate::Instant;
 use crate::cid::fresh_id;
 use crate::connection::Received;
+use crate::crypto::ResetToken;
 use crate::crypto::reset::MIN_RESET_LEN;
 use crate::crypto::token;
 use crate::wire::packet::{MIN_INITIAL_DATAGRAM, Unknown};
 use crate::wire::{ConnectionId, TransportError};
 
 impl Endpoint {
+    /// The connection that a stateless reset ends, if the datagram is one. It may have a header of
+    /// any form (RFC 9000 §10.3).
+    pub(super) fn resets(&self, received: &Received, datagram: &[u8]) -> Option<ConnectionHandle> {
+        // [9000 10.3 any-form] [9000 10.3.1 compared]
+        let token = ResetToken::at_end_of(datagram)?;
+        let key = &*self.config.key;
+        self.demux.by_token(key, received.remote, &token)
+    }
+
+    /// A packet with a long header that belongs to no connection: a stateless reset, or foreign.
+    #[cold]
+    pub(super) fn odd(&mut self, received: &Received, datagram: &[u8]) -> DatagramEvent {
+        match self.resets(received, datagram) {
+            Some(handle) => known(handle),
+            None => self.foreign(),
+        }
+    }
+
     /// A stateless reset for the sender of a packet of `len` bytes to `dcid`.
     pub(super) fn send_reset(
         &mut self,
@@ -43,6 +62,7 @@ impl Endpoint {
         answer: &mut Vec<u8>,
     ) -> DatagramEvent {
         // Smaller datagrams must not be answered (RFC 9000 §6.1).
+        // [9000 5.2.2 small-unknown-version]
         if self.config.server.is_none() || datagram.len() < MIN_INITIAL_DATAGRAM {
             return self.foreign();
         }
@@ -58,6 +78,7 @@ impl Endpoint {
         }
         match respond::version_negotiation(answer, &mut self.random, dcid, scid) {
             Ok(()) => {
+                // [9000 17.2.1 one-negotiation]
                 self.stats.version_negotiations_sent += 1;
                 DatagramEvent::Respond
             }
@@ -80,6 +101,7 @@ impl Endpoint {
         let expires = self
             .wall(now)
             .saturating_add(self.config.retry_token_lifetime);
+        // [9000 17.2.5.1 other-id]
         let retry_scid = fresh_id(&mut self.random);
         let token = token::retry(
             &*self.config.key,
@@ -100,6 +122,7 @@ impl Endpoint {
             &token,
         ) {
             Ok(()) => {
+                // [9000 17.2.5.1 one-retry]
                 self.stats.retries_sent += 1;
                 DatagramEvent::Respond
             }

@@ -57,8 +57,8 @@ pub use stats::EndpointStats;
 
 use crate::cid::LOCAL_ID_LEN;
 use crate::connection::Received;
+use crate::crypto::Random;
 use crate::crypto::token::ReplayFilter;
-use crate::crypto::{Random, ResetToken};
 use crate::streams::ReceiveMemory;
 use crate::wire::{PacketType, PartialDecode};
 use crate::{Duration, Instant};
@@ -306,6 +306,7 @@ impl Endpoint {
 
     #[cold]
     fn foreign(&mut self) -> DatagramEvent {
+        // [9000 5.2.2 all-others] [9000 10.3 too-small]
         self.stats.dropped_foreign += 1;
         DatagramEvent::Nothing
     }
@@ -320,10 +321,7 @@ impl Endpoint {
         dcid: [u8; LOCAL_ID_LEN],
         answer: &mut Vec<u8>,
     ) -> DatagramEvent {
-        let key = &*self.config.key;
-        if let Some(token) = ResetToken::at_end_of(packet)
-            && let Some(handle) = self.demux.by_token(key, received.remote, &token)
-        {
+        if let Some(handle) = self.resets(received, packet) {
             return known(handle);
         }
         self.send_reset(now, &dcid, packet.len(), answer)
@@ -366,7 +364,7 @@ impl Endpoint {
         answer: &mut Vec<u8>,
     ) -> Sorted {
         let Ok(found) = PartialDecode::new(datagram, LOCAL_ID_LEN) else {
-            return self.foreign().into();
+            return self.odd(received, datagram).into();
         };
         let dcid = found.dcid(datagram);
         if let Ok(id) = dcid.try_into()
@@ -386,14 +384,18 @@ impl Endpoint {
                             self.stats.dropped_early += 1;
                             DatagramEvent::Nothing
                         }
-                        PacketType::Handshake | PacketType::OneRtt => self.foreign(),
+                        PacketType::Handshake | PacketType::OneRtt => self.odd(received, datagram),
                     },
                 }
             }
-            PartialDecode::UnknownVersion(unknown) => {
-                self.negotiate(now, datagram, &unknown, answer)
+            PartialDecode::UnknownVersion(unknown) => match self.resets(received, datagram) {
+                Some(handle) => known(handle),
+                None => self.negotiate(now, datagram, &unknown, answer),
+            },
+            // [9000 6.1 none-for-negotiation]
+            PartialDecode::Retry(_) | PartialDecode::VersionNegotiation => {
+                self.odd(received, datagram)
             }
-            PartialDecode::Retry(_) | PartialDecode::VersionNegotiation => self.foreign(),
         };
         event.into()
     }

@@ -39,6 +39,7 @@ pub(super) fn version_negotiation(
         version::reserved(u32::from_be_bytes([a, b, c, d])),
     ];
     written(out, |w| {
+        // [9000 17.2.1 negotiation-fields]
         negotiation::encode(w, their_scid, their_dcid, &versions, unused)
     })
 }
@@ -137,6 +138,7 @@ pub(super) fn stateless_reset(
 ) -> bool {
     // As long as a short packet with little in it.
     let usual = 41 + usize::from(random.bytes::<1>()[0] & 0x1f);
+    // [9000 10.3 reset-amplification] [9000 10.3.3 smaller]
     let len = usual.min(trigger_len.saturating_sub(1));
     let Some(unpredictable) = len.checked_sub(16).filter(|_| len >= MIN_RESET_LEN) else {
         return false;
@@ -145,6 +147,7 @@ pub(super) fn stateless_reset(
     out.resize(unpredictable, 0);
     random.fill(out);
     if let Some(first) = out.first_mut() {
+        // [9000 10.3 short-form]
         *first = FIXED_BIT | (*first & 0x3f);
     }
     out.extend_from_slice(ResetToken::derive(key, dcid).as_bytes());

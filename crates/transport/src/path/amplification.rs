@@ -100,6 +100,7 @@ impl AmplificationLimit {
             u64::MAX
         } else {
             self.received
+                // [9000 8 amplification]
                 .saturating_mul(FACTOR)
                 .saturating_add(self.lent)
                 .saturating_sub(self.sent)
@@ -113,6 +114,7 @@ mod tests {
 
     #[test]
     fn three_times_what_came() {
+        // [9000 8 amplification]
         let mut limit = AmplificationLimit::new();
         assert_eq!(limit.available(), 0);
         limit.on_received(1200);

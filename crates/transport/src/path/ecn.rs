@@ -392,6 +392,7 @@ impl EcnValidation {
     }
 
     fn fail(&mut self, now: Instant, failure: EcnFailure) {
+        // [9000 13.4.2.2 disable]
         self.state = EcnState::Failed(failure);
         self.forget_open();
         self.ce = CeRun::NONE;

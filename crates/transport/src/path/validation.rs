@@ -82,6 +82,7 @@ impl PathValidation {
     /// ours.
     #[must_use]
     pub fn on_response(&self, now: Instant, data: Data) -> Option<Validated> {
+        // [9000 8.2.2 any-path]
         let challenge = self.challenges.iter().flatten().find(|c| c.data == data)?;
         Some(Validated {
             rtt: now - challenge.sent_at,
@@ -149,6 +150,7 @@ impl PathResponses {
             self.len -= 1;
         }
         if let Some(slot) = self.owed.get_mut(self.len) {
+            // [9000 8.2.2 echo]
             *slot = Owed { data, full_size };
             self.len += 1;
         }
@@ -161,6 +163,7 @@ impl PathResponses {
             return None;
         }
         let [owed, ..] = self.owed;
+        // [9000 8.2.2 one-response]
         self.owed.rotate_left(1);
         self.len -= 1;
         Some(owed)
@@ -179,6 +182,7 @@ mod tests {
 
     #[test]
     fn three_challenges_and_any_answer_counts() {
+        // [9000 8.2.2 any-path]
         let pto = Duration::from_secs(1);
         let at = |s: u64| Instant::from_millis(1000 * s);
         let mut v = PathValidation::new(at(0), pto);
@@ -243,6 +247,7 @@ mod tests {
 
     #[test]
     fn responses_keep_the_size_of_their_challenges() {
+        // [9000 8.2.2 echo]
         let mut owed = PathResponses::new();
         owed.on_challenge([1; 8], true);
         owed.on_challenge([2; 8], false);
@@ -255,6 +260,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_challenges_is_bounded() {
+        // [9000 8.2.2 one-response]
         let mut owed = PathResponses::new();
         for n in 0..100 {
             owed.on_challenge([n; 8], true);

@@ -256,6 +256,7 @@ impl<F> LossDetector<F> {
             if !packet.is_off_path() && packet.probe == Probe::Nothing {
                 event |= self.losses.push(now, number, cause, last_sent);
                 let congested = (rtt.pto_base_at(sent_at) + max_ack_delay) * persistent::THRESHOLD;
+                // [9002 7.6.2 eliciting-ends]
                 lost.persistent_congestion |= packet.ack_eliciting
                     && self.run.on_lost(sent_at, rtt.first_sample_at(), congested);
                 if packet.in_flight {

@@ -260,6 +260,7 @@ mod tests {
             lates in prop::collection::vec(0u64..1_000_000, 1..200),
             changes in any::<bool>(),
         ) {
+            // [9002 7.7 bursts]
             let rate = mantissa * 10u64.pow(exponent);
             let mut pacer = Pacer::new(Instant::ZERO, MTU);
             pacer.set(Instant::ZERO, 0, None, Some(rate));

@@ -57,6 +57,7 @@ impl ProbeTimeout {
     /// When the timeout that was armed at `since` fires, `period` being the one without backoff.
     #[must_use]
     pub fn deadline(self, since: Instant, period: Duration) -> Instant {
+        // [9002 6.2.1 backoff]
         let backed_off = period.saturating_mul(1 << self.count.min(31));
         since + backed_off.min(self.longest.max(period))
     }
@@ -83,6 +84,7 @@ mod tests {
 
     #[test]
     fn doubles_up_to_a_minute() {
+        // [9002 6.2.1 backoff]
         let mut pto = ProbeTimeout::new();
         let mut waits = Vec::new();
         for _ in 0..40 {

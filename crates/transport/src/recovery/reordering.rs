@@ -79,6 +79,7 @@ impl Reordering {
     }
 
     fn eighths_over(rtt: &RttEstimator, eighths: u32) -> Duration {
+        // [9002 6.1.2 granularity]
         (rtt.longest() * (8 + eighths) / 8).max(GRANULARITY)
     }
 
@@ -114,6 +115,14 @@ impl Reordering {
 mod tests {
     use super::*;
     use crate::Instant;
+
+    #[test]
+    fn no_threshold_is_below_the_granularity_of_timers() {
+        // [9002 6.1.2 granularity]
+        let mut rtt = RttEstimator::new();
+        rtt.update(Instant::ZERO, Duration::from_micros(80), Duration::ZERO);
+        assert_eq!(Reordering::new().time(&rtt), GRANULARITY);
+    }
 
     #[test]
     fn widens_with_what_was_seen_and_narrows_after_calm() {

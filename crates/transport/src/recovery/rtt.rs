@@ -62,7 +62,9 @@ impl RttEstimator {
         };
         s.latest = latest;
         // The minimum ignores the claimed delay: a lying peer must not talk the RTT down (§5.2).
+        // [9002 5.2 min-rtt]
         s.min = s.min.min(latest);
+        // [9002 5.3 ack-delay-floor]
         let adjusted = if latest >= s.min + ack_delay {
             latest - ack_delay
         } else {
@@ -155,6 +157,7 @@ impl RttEstimator {
                     Duration::from_nanos(s.var_4),
                 )
             });
+        // [9002 6.2.1 least-period]
         srtt + var_4.max(GRANULARITY)
     }
 }
@@ -169,6 +172,7 @@ mod tests {
 
     #[test]
     fn known_answers() {
+        // [9002 5.2 min-rtt]
         let mut rtt = RttEstimator::new();
         assert_eq!(
             (rtt.srtt(), rtt.min(), rtt.pto_base()),
@@ -192,6 +196,7 @@ mod tests {
 
     #[test]
     fn timers_go_by_the_larger_and_by_a_guess_before_any_sample() {
+        // [9002 6.2.1 least-period]
         let mut rtt = RttEstimator::new();
         assert_eq!(rtt.first_sample_at(), None);
         assert_eq!((rtt.longest(), rtt.srtt_or_initial()), (ms(333), ms(333)));
@@ -213,6 +218,7 @@ mod tests {
 
     #[test]
     fn claimed_delay_counts_only_above_the_minimum() {
+        // [9002 5.2 min-rtt] [9002 5.3 ack-delay-floor]
         let mut rtt = RttEstimator::new();
         assert_eq!(rtt.update(Instant::ZERO, ms(100), ms(25)), ms(100));
         assert_eq!(rtt.update(Instant::ZERO, ms(130), ms(25)), ms(105));

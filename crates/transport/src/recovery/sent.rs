@@ -192,6 +192,7 @@ impl<F> SentPackets<F> {
     #[inline]
     pub fn insert(&mut self, number: u64, mut packet: SentPacket<F>) -> bool {
         let next = self.next_number();
+        // [9000 12.3 numbers-ascend]
         if number != next && !self.skip(next, number) {
             return false;
         }
@@ -307,6 +308,7 @@ impl<F> SentPackets<F> {
         {
             kept.bytes_in_flight = kept.bytes_in_flight.saturating_sub(size);
         }
+        // [9000 9.4 other-paths-packets]
         packet.in_flight = false;
         packet.path = PathNumber::OTHER;
         packet

@@ -195,9 +195,11 @@ impl<F> Recovery<F> {
             .on_ack(ranges, |number, packet| sink(Fate::Acked, number, packet))?;
         let rtt = newly
             .largest_sent_at
+            // [9002 5.1 sample-of-eliciting]
             .filter(|_| newly.ack_eliciting)
             .map(|sent_at| {
                 let delay = match space {
+                    // [9002 5.3 ack-delay-limit]
                     SpaceId::Data if self.handshake_confirmed => ack_delay.min(self.max_ack_delay),
                     SpaceId::Data => ack_delay,
                     SpaceId::Initial | SpaceId::Handshake => Duration::ZERO,
@@ -291,6 +293,7 @@ impl<F> Recovery<F> {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         match self.loss_time() {
+            // [9002 6.2.1 loss-timer-first]
             Some((at, _)) => Some(at),
             None => self.probe_time().map(|(at, _)| at),
         }
@@ -317,6 +320,7 @@ impl<F> Recovery<F> {
         }
         match self.probe_time() {
             Some((at, space)) if at <= now => {
+                // [9002 6.2 timeout-loses-nothing]
                 self.pto.on_timeout();
                 self.outage.on_probe_timeout(&self.rtt);
                 self.last_activity = self.last_activity.max(now);
@@ -348,6 +352,7 @@ impl<F> Recovery<F> {
     }
 
     fn probe_time(&self) -> Option<(Instant, SpaceId)> {
+        // [9002 6.2.2.1 blocked-server]
         if self.amplification_blocked {
             return None;
         }
@@ -357,8 +362,10 @@ impl<F> Recovery<F> {
             return None;
         }
         let base = self.outage.pto_base(&self.rtt);
+        // [9002 6.2.1 earliest-space]
         let waiting = SpaceId::ALL
             .into_iter()
+            // [9002 6.2.1 data-after-confirmation]
             .filter(|&space| space != SpaceId::Data || self.handshake_confirmed)
             .filter_map(|space| {
                 let since = self.space(space).last_ack_eliciting()?;
@@ -369,9 +376,11 @@ impl<F> Recovery<F> {
                 Some((self.pto.deadline(since, period), space))
             })
             .min();
+        // [9002 6.2.2.1 client-keeps-probing]
         if waiting.is_some() || self.peer_validated {
             return waiting;
         }
+        // [9002 6.2.2.1 client-probe-space]
         let space = if self.has_handshake_keys {
             SpaceId::Handshake
         } else {
@@ -384,6 +393,7 @@ impl<F> Recovery<F> {
     /// Initial after a Retry and Data after refused 0-RTT; what comes out has then to be sent
     /// again.
     pub fn drain(&mut self, now: Instant, space: SpaceId, sink: impl FnMut(u64, SentPacket<F>)) {
+        // [9002 6.2.2 discarded-keys-reset] [9002 6.4 discarded-packets]
         self.space_mut(space).drain(sink);
         self.pto.reset();
         self.last_activity = self.last_activity.max(now);

@@ -84,6 +84,7 @@ impl SendCredit {
     /// The peer announced `limit`. True if that is more than before; limits never shrink (RFC 9000
     /// §4.1).
     pub fn raise(&mut self, limit: u64) -> bool {
+        // [9000 4.1 limits-never-fall]
         let raised = limit > self.limit;
         if raised {
             self.limit = limit;
@@ -244,6 +245,7 @@ impl ReceiveWindow {
         bytes: u64,
     ) -> Result<(), CreditExceeded> {
         let received = self.received.saturating_add(bytes);
+        // [9000 4.1 credit-exceeded]
         if received > self.promised {
             return Err(CreditExceeded);
         }
@@ -280,6 +282,7 @@ impl ReceiveWindow {
     #[must_use]
     pub fn update_due(&self) -> bool {
         let more = self.next_promise().saturating_sub(self.promised);
+        // [9000 4.2 credit-unasked]
         more > 0 && (self.peer_waits || more >= self.window.min(self.cap) / UPDATE_FRACTION)
     }
 

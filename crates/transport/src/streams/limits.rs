@@ -23,10 +23,12 @@ pub struct LocalStreams {
 impl LocalStreams {
     /// The index of a new stream; `None` at the limit.
     pub fn open(&mut self) -> Option<u64> {
+        // [9000 4.6 own-streams]
         if self.opened >= self.max {
             self.blocked = true;
             return None;
         }
+        // [9000 2.1 no-reuse]
         let index = self.opened;
         self.opened += 1;
         Some(index)
@@ -57,6 +59,7 @@ impl LocalStreams {
 
     /// The peer announced a limit. True if that lets a waiting application open a stream.
     pub fn raise(&mut self, max: u64) -> bool {
+        // [9000 4.6 streams-never-fall]
         if max <= self.max {
             return false;
         }
@@ -136,10 +139,12 @@ impl RemoteStreams {
     /// # Errors
     /// [`StreamLimitExceeded`] if the index is not below the limit.
     pub fn on_index(&mut self, index: u64) -> Result<core::ops::Range<u64>, StreamLimitExceeded> {
+        // [9000 4.6 peers-streams]
         if index >= self.promised {
             return Err(StreamLimitExceeded);
         }
         let first = self.opened;
+        // [9000 3.2 lower-streams-first]
         self.opened = first.max(index + 1);
         Ok(first..self.opened)
     }
@@ -185,6 +190,7 @@ impl RemoteStreams {
     #[must_use]
     pub fn update_due(&self) -> bool {
         let more = self.next_promise() - self.promised;
+        // [9000 4.6 streams-unasked]
         more > 0 && (self.peer_waits || more >= self.concurrent / 8)
     }
 
@@ -207,6 +213,7 @@ mod tests {
 
     #[test]
     fn opening_waits_for_the_peer_and_complains_once_per_limit() {
+        // [9000 2.1 no-reuse] [9000 4.6 own-streams] [9000 4.6 streams-never-fall]
         let mut local = LocalStreams::default();
         assert_eq!(local.open(), None);
         assert!(local.block_due());
@@ -317,6 +324,7 @@ mod tests {
 
     #[test]
     fn closed_streams_make_room() {
+        // [9000 4.6 streams-unasked]
         let mut remote = RemoteStreams::new(80);
         assert_eq!(remote.on_index(79), Ok(0..80));
         for _ in 0..9 {

@@ -183,6 +183,7 @@ impl Streams {
     /// A frame for our receiving part: true if the stream exists, false if it is done and
     /// forgotten.
     fn resolve_recv(&mut self, id: StreamId, frame: FrameType) -> Result<bool, TransportError> {
+        // [9000 19.4 send-only]
         if id.dir() == Dir::Uni && id.initiator() == self.side {
             let reason = "the peer sends on a stream that only we may send on";
             return Err(TransportError::new(Code::STREAM_STATE_ERROR, reason).in_frame(frame));
@@ -192,6 +193,7 @@ impl Streams {
 
     /// The same for our sending part.
     fn resolve_send(&mut self, id: StreamId, frame: FrameType) -> Result<bool, TransportError> {
+        // [9000 19.5 receive-only]
         if id.dir() == Dir::Uni && id.initiator() != self.side {
             let reason = "the peer speaks of our sending on a stream that only it may send on";
             return Err(TransportError::new(Code::STREAM_STATE_ERROR, reason).in_frame(frame));
@@ -212,6 +214,7 @@ impl Streams {
             {
                 return Ok(false);
             }
+            // [9000 19.5 not-created]
             let reason = "a frame for a stream that we have not opened";
             return Err(TransportError::new(Code::STREAM_STATE_ERROR, reason).in_frame(frame));
         }
@@ -222,6 +225,7 @@ impl Streams {
             let reason = "more streams than we allowed";
             TransportError::new(Code::STREAM_LIMIT_ERROR, reason).in_frame(frame)
         })?;
+        // [9000 13.3 outdated-frames]
         if opened.is_empty() {
             return Ok(false);
         }
@@ -324,6 +328,7 @@ impl Streams {
         let Some(record) = self.records.get_mut(&id) else {
             return;
         };
+        // [9000 4.4 other-direction]
         if record.send.as_ref().is_some_and(SendPart::is_done) {
             record.send = None;
         }

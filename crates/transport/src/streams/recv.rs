@@ -156,6 +156,7 @@ impl RecvPart {
             self.final_size = Some(end);
         }
         if self.reader == Reader::Reading && self.reset.is_none() {
+            // [9000 2.2 ordered-bytes]
             self.buffer.insert(offset, data);
         } else {
             self.discard(connection);
@@ -176,6 +177,7 @@ impl RecvPart {
         connection: &mut ReceiveWindow,
     ) -> Result<(), RecvError> {
         self.check_final_size(final_size, true)?;
+        // [9000 4.5 final-size-counts]
         self.count(now, rtt, final_size, connection)?;
         let all_there = self.state() == RecvState::DataRecvd;
         self.final_size = Some(final_size);

@@ -166,6 +166,7 @@ impl SendPart {
     /// As [`check_writable`](Self::check_writable).
     pub fn finish(&mut self) -> Result<(), WriteError> {
         self.check_writable()?;
+        // [9000 4.5 beyond-final-size]
         self.fin = Fin::Due;
         Ok(())
     }
@@ -179,6 +180,7 @@ impl SendPart {
             return Err(ClosedStream);
         }
         self.reset = Some((code, false));
+        // [9000 3.3 after-the-end]
         self.buffer.clear();
         Ok(())
     }
@@ -186,6 +188,7 @@ impl SendPart {
     /// The peer wants no more: resets the part with the peer's code (RFC 9000 §3.5). True the first
     /// time, unless the part was reset or is done.
     pub fn on_stop_sending(&mut self, code: u64) -> bool {
+        // [9000 3.5 stop-answered]
         let stops = self.reset(code).is_ok();
         if stops {
             self.stopped = Some(code);
@@ -225,6 +228,7 @@ impl SendPart {
     /// The limit for a STREAM_DATA_BLOCKED frame, if it still holds.
     #[must_use]
     pub fn blocked_at(&self) -> Option<u64> {
+        // [9000 3.3 after-the-end]
         (self.reset.is_none() && self.is_stalled()).then(|| self.credit.limit())
     }
 
@@ -232,6 +236,7 @@ impl SendPart {
     #[must_use]
     pub fn reset_frame(&self) -> Option<(u64, u64)> {
         match self.reset {
+            // [9000 13.3 same-reset]
             Some((code, false)) => Some((code, self.credit.used())),
             _ => None,
         }
@@ -278,6 +283,7 @@ impl SendPart {
             Some(lost) => (lost, 0),
             None if self.buffer.has_lost() => return None,
             None => {
+                // [9000 2.2 within-limits]
                 let credit = self.credit.available().min(connection_credit);
                 match self.buffer.take_unsent(max.min(credit)) {
                     Some(range) => {

@@ -159,6 +159,7 @@ impl SendBuffer {
     }
 
     /// Takes at most `max` lost bytes to be sent again.
+    // [9000 2.2 same-data]
     pub fn take_lost(&mut self, max: u64) -> Option<Range<u64>> {
         let Some(range) = self.lost.pop_front(max) else {
             return self.repeats.take(max);

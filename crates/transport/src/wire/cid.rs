@@ -38,6 +38,7 @@ impl ConnectionId {
                 id.len = len;
                 Ok(id)
             }
+            // [9000 17.2 id-length]
             _ => Err(TooLong(bytes.len())),
         }
     }
@@ -97,6 +98,7 @@ mod tests {
 
     #[test]
     fn twenty_bytes_and_no_more() {
+        // [9000 17.2 id-length]
         let bytes: Vec<u8> = (1..=21).collect();
         for n in 0..=20 {
             let id = ConnectionId::new(&bytes[..n]).unwrap();

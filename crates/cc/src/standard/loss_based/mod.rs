@@ -174,6 +174,7 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
             .avoidance
             .on_congestion(now, self.window, self.mtu, cause);
         self.window = target.min(self.window).max(self.floor());
+        // [9002 7.3.1 leave-slow-start] [9002 7.3.2 halve]
         self.ssthresh = self.window;
         self.undo = (cause == Cause::Loss).then_some(undo);
         self.recovery = Some(Recovery {
@@ -259,6 +260,7 @@ impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
         if !self.in_recovery() {
             self.cut(now, Cause::Loss, self.last_sent);
         }
+        // [9002 7.6.2 minimum-window]
         self.window = self.floor();
         self.avoidance.on_collapse();
         self.recovery = None;

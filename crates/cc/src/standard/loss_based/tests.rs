@@ -22,6 +22,7 @@ fn initial_window_follows_rfc_9002() {
 
 #[test]
 fn one_cut_per_recovery_period() {
+    // [9002 7.3.1 leave-slow-start] [9002 7.3.2 halve]
     let mut reno = NewReno::newreno(1000, Some(40));
     reno.on_loss(at(100), &lost(5, 39, RTT));
     assert_eq!(reno.window(), 20_000);
@@ -43,6 +44,7 @@ fn one_cut_per_recovery_period() {
 
 #[test]
 fn congestion_experienced_cuts_once_per_round() {
+    // [9002 7.3.1 leave-slow-start]
     let mut reno = NewReno::newreno(1000, Some(40));
     reno.on_congestion_experienced(at(100), at(0), 40);
     reno.on_congestion_experienced(at(150), at(100), 60);
@@ -56,6 +58,7 @@ fn congestion_experienced_cuts_once_per_round() {
 
 #[test]
 fn slow_start_grows_by_what_is_acknowledged_until_the_threshold() {
+    // [9002 7.6.2 minimum-window]
     let mut reno = NewReno::newreno(1000, Some(10));
     reno.on_sent(at(0), &sent(9, 10_000));
     reno.on_ack(at(100), &acked(9, 10_000, RTT));

@@ -21,12 +21,14 @@ impl Avoidance for Reno {
 
     #[inline]
     fn on_ack(&mut self, _now: Instant, acked: &Acked, window: u64, mtu: u64) -> u64 {
+        // [9002 7.3.3 additive-increase]
         let share = u128::from(mtu) * u128::from(acked.bytes);
         self.growth.add(share, u128::from(window))
     }
 
     fn on_congestion(&mut self, _now: Instant, window: u64, _mtu: u64, _cause: Cause) -> u64 {
         self.growth.clear();
+        // [9002 7.3.2 halve]
         window / 2
     }
 

@@ -12,6 +12,7 @@ proptest! {
         window_packets in 2u64..1 << 30,
         acks in prop::collection::vec(1u64..100, 1..200),
     ) {
+        // [9002 7.3.3 additive-increase]
         let window = mtu * window_packets;
         let mut reno = Reno::default();
         let mut grown = 0u128;

@@ -114,7 +114,7 @@ fn bar(left: &[(usize, &Job)]) -> ProgressBar {
     )
     .unwrap_or_else(|_| ProgressStyle::default_bar());
     let packets: f64 = left.iter().map(|(_, job)| job.packets).sum();
-    let bar = output::bars().add(ProgressBar::new(packets as u64).with_style(style));
+    let bar = output::bars(false).add(ProgressBar::new(packets as u64).with_style(style));
     bar.set_prefix(format!("{} jobs", left.len()));
     bar
 }

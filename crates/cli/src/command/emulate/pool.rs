@@ -184,7 +184,7 @@ fn bar(runs: u64) -> ProgressBar {
         "{prefix} {wide_bar:.cyan/blue} {percent:>3} %  {elapsed} of {duration}",
     )
     .unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = output::bars().add(ProgressBar::new(runs * STEPS).with_style(style));
+    let bar = output::bars(false).add(ProgressBar::new(runs * STEPS).with_style(style));
     bar.set_prefix(match runs {
         1 => "simulated time".to_owned(),
         _ => format!("{runs} runs"),

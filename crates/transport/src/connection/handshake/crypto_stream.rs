@@ -141,6 +141,7 @@ impl CryptoSend {
     pub(super) fn resend(&mut self) {
         self.lost.clear();
         self.repeated.clear();
+        // [9000 17.2.5.3 same-hello]
         self.unsent = self.base;
     }
 }
@@ -213,6 +214,7 @@ mod tests {
 
     #[test]
     fn a_retry_starts_over() {
+        // [9000 17.2.5.3 same-hello]
         let mut stream = CryptoSend::default();
         stream.write(b"client hello");
         assert_eq!(sent(&mut stream, 6), b"client");

@@ -124,12 +124,16 @@ impl Handshake {
     }
 
     /// The session reports that it is complete: true once.
-    pub(in crate::connection) fn complete_now(&mut self) -> bool {
+    ///
+    /// # Errors
+    /// PROTOCOL_VIOLATION if data of the Handshake level is not read.
+    pub(in crate::connection) fn complete_now(&mut self) -> Result<bool, TransportError> {
         let now = self.progress == Progress::Running && !self.session.is_handshaking();
         if now {
             self.progress = Progress::Complete;
+            self.begin_level(SpaceId::Data)?;
         }
-        now
+        Ok(now)
     }
 
     /// True the first time.
@@ -166,6 +170,7 @@ impl Handshake {
             return Ok(());
         }
         let end = offset + data.len() as u64;
+        // [9000 7.5 crypto-buffer] [9000 7.5 crypto-exceeded]
         if end.saturating_sub(level.receive.base()) > MAX_BUFFERED {
             return Err(TransportError::new(
                 TransportErrorCode::CRYPTO_BUFFER_EXCEEDED,
@@ -173,6 +178,7 @@ impl Handshake {
             )
             .in_frame(crate::wire::frame::types::CRYPTO));
         }
+        // [9001 4.1.3 old-level]
         if space < read_level && end > level.receive.highest() {
             return Err(violation("new handshake data at an old encryption level"));
         }
@@ -187,9 +193,22 @@ impl Handshake {
     }
 
     fn read(&mut self, space: SpaceId, data: &[u8]) -> Result<(), TransportError> {
+        self.begin_level(space)?;
+        self.session
+            // [9001 4.8 alerts-are-fatal]
+            .read_handshake(data)
+            .map_err(|error| crypto_error(&error))
+    }
+
+    /// Messages to come are of the level of `space`: nothing more is read at those before.
+    ///
+    /// # Errors
+    /// PROTOCOL_VIOLATION if data of the level before is not read.
+    fn begin_level(&mut self, space: SpaceId) -> Result<(), TransportError> {
         if space > self.read_level {
             let below = self.read_level;
             let level = self.level(below);
+            // [9001 4.1.3 unread-at-new-keys]
             if level.receive.highest() > level.receive.base() {
                 return Err(violation(
                     "handshake data missing at an old encryption level",
@@ -197,20 +216,25 @@ impl Handshake {
             }
             self.read_level = space;
         }
-        self.session
-            .read_handshake(data)
-            .map_err(|error| crypto_error(&error))
+        Ok(())
     }
 
     /// Lets the session write; `on_keys` gets keys as they come.
-    pub(in crate::connection) fn write(&mut self, mut on_keys: impl FnMut(KeyChange)) {
+    ///
+    /// # Errors
+    /// PROTOCOL_VIOLATION if data of the level before the keys is not read.
+    pub(in crate::connection) fn write(
+        &mut self,
+        mut on_keys: impl FnMut(KeyChange),
+    ) -> Result<(), TransportError> {
         loop {
             let change = self.session.write_handshake(&mut self.scratch);
             if change.is_none() && self.scratch.is_empty() {
-                return;
+                return Ok(());
             }
             let bytes = core::mem::take(&mut self.scratch);
             let level = self.write_level;
+            // [9001 4 retransmit-same-keys]
             self.level(level).send.write(&bytes);
             self.scratch = bytes;
             self.scratch.clear();
@@ -219,6 +243,10 @@ impl Handshake {
                     KeyChange::Handshake(_) => SpaceId::Handshake,
                     KeyChange::OneRtt(..) => SpaceId::Data,
                 };
+                if self.write_level == SpaceId::Handshake {
+                    // 1-RTT keys come to a server before it has read all of the Handshake level.
+                    self.begin_level(SpaceId::Handshake)?;
+                }
                 on_keys(change);
             }
         }
@@ -270,6 +298,7 @@ impl Handshake {
     pub(in crate::connection) fn on_loss(&mut self, space: SpaceId, range: Range<u64>) {
         let level = self.level(space);
         if !level.discarded {
+            // [9001 4 retransmit-same-keys]
             level.send.on_loss(range);
         }
     }

@@ -52,11 +52,13 @@ impl Handshake {
 
     /// Long headers must keep the source id of the first (RFC 9000 §7.2).
     pub(in crate::connection) fn is_from_peer(&self, source: &ConnectionId) -> bool {
+        // [9000 7.2 client-drops-other-source] [9000 7.2 server-follows-first]
         !self.parameters.peer_id_known || *source == self.parameters.seen.initial_source
     }
 
     /// A packet with a long header opened. True if the peer has chosen its id by it.
     pub(in crate::connection) fn on_source(&mut self, source: ConnectionId) -> bool {
+        // [9000 7.2 one-change]
         let chosen = self.side.is_client() && !self.parameters.peer_id_known;
         if chosen {
             self.parameters.peer_id_known = true;
@@ -81,6 +83,7 @@ impl Handshake {
     ) -> bool {
         let server = self.parameters.seen.original_destination;
         let ours = packet.scid == server.as_slice() && ids.any(|id| id.as_slice() == packet.dcid);
+        // [9000 6.2 late-negotiation] [9000 6.2 own-version-listed]
         ours && self.is_first() && packet.versions().all(|v| v != version::V1)
     }
 
@@ -95,9 +98,13 @@ impl Handshake {
         let tag = datagram.get(retry.tag.clone())?;
         let token = datagram.get(retry.token.clone())?;
         let original = self.parameters.seen.original_destination;
+        // [9000 17.2.5.2 first-retry]
         if !self.is_first()
+            // [9000 17.2.5.2 retry-without-token]
             || token.is_empty()
+            // [9000 17.2.5.1 other-id]
             || retry.scid == original
+            // [9000 17.2.5.2 retry-tag]
             || self.initial_crypto.retry_tag(original.as_slice(), body) != tag
         {
             return Some(RetryAnswer::Drop);
@@ -106,6 +113,7 @@ impl Handshake {
             return Some(RetryAnswer::TooLong(token.len()));
         }
         self.parameters.seen.retry_source = Some(retry.scid);
+        // [9000 8.1.3 retry-token-once]
         self.parameters.token = token.to_vec();
         let id = retry.scid.as_slice();
         let keys = self.initial_crypto.initial_keys(id, self.side);

@@ -17,6 +17,7 @@ impl Paths {
     pub(in crate::connection) fn on_datagram(&mut self, received: &Received, bytes: u64) -> bool {
         let in_use = self.path.brought(received);
         if in_use {
+            // [9000 8.1 counted-bytes]
             self.path.address.limit.on_received(bytes);
         } else if let Some(off) = &mut self.off_path
             && off.remote == received.remote
@@ -44,6 +45,7 @@ impl Paths {
         bytes: usize,
         ids: &mut RemoteIds,
     ) {
+        // [9000 8.2.1 small-challenge-read]
         let full_size = bytes >= self.full_datagram();
         if self.path.brought(received) {
             self.path.address.responses.on_challenge(data, full_size);
@@ -106,10 +108,12 @@ impl Paths {
         others.recovery.set_amplification_blocked(now, false);
         // Too small a challenge proves the address, but not that the path carries QUIC (RFC 9000
         // §8.2.1).
+        // [9000 8.2.1 second-challenge]
         address.validation = (!validated.full_size).then(|| others.validation(now));
         if validated.full_size && self.side.is_client() {
             self.fallback = None;
         }
+        // [9000 14 narrow-path]
         validated.full_size
     }
 }

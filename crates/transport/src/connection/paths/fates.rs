@@ -116,6 +116,7 @@ impl Path {
         report: &mut AckReport,
     ) -> bool {
         let newly = &outcome.newly;
+        // [9000 13.4.2.1 older-acks]
         if newly.advanced && self.feedback.signal().is_none_or(|s| s.ecn().is_none()) {
             let ecn_ack = EcnAck {
                 ect0: newly.ect0,
@@ -241,6 +242,7 @@ impl Path {
             controller.on_question_lost(now, number);
         }
         if let Some(lost) = &loss.lost {
+            // [9000 13.3 losses-are-congestion]
             controller.on_loss(now, lost);
         }
         if loss.persistent_congestion {

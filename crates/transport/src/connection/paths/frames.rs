@@ -92,6 +92,7 @@ impl Path {
         if let Some(validation) = &mut self.address.validation
             && validation.wants_challenge(now)
         {
+            // [9000 8.2.1 unpredictable]
             let data = random.bytes();
             if Frame::PathChallenge(data).encode(w).is_ok() {
                 validation.on_challenge_sent(now, data, full_size);
@@ -108,6 +109,7 @@ impl Path {
         }
         PathFrames {
             written: w.position() > start,
+            // [9000 8.2.1 full-challenge] [9000 8.2.2 full-response] [9000 8.2.2 response-limited]
             padded: full_size && pads,
         }
     }
@@ -137,9 +139,11 @@ impl Paths {
         let owed = off.responses.pop()?;
         let size = if owed.full_size { full } else { SMALL };
         Some(OffPathFrame {
+            // [9000 8.2.2 same-path]
             remote: off.remote,
             local: off.local,
             dcid: off.id.id,
+            // [9000 8.2.2 response-limited]
             size: size.min(available),
             content: Content::Response(owed.data),
         })

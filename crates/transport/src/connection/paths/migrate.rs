@@ -45,6 +45,7 @@ impl<F> Others<'_, F> {
         // within the idle timeout, of which some has passed.
         let pto = self.recovery.pto().min(self.longest_pto);
         let period = pto.min(self.recovery.longest_pto() / 2);
+        // [9000 9.4 challenge-timer]
         PathValidation::new(now, period.max(INITIAL_RTT.saturating_mul(3)))
     }
 }
@@ -63,6 +64,7 @@ impl Paths {
         mut others: Others<'_, F>,
     ) -> Move {
         // An id of its own, so that observers cannot link the paths (RFC 9000 §9.5).
+        // [9000 9.5 id-per-local-address]
         if !others.ids.current().id.is_empty() && !others.ids.switch() {
             return Move::Stays;
         }
@@ -106,6 +108,7 @@ impl Paths {
             return Move::Stays;
         }
         if self.side.is_client()
+            // [9000 9 disabled-but-moved]
             || !self.config.migration && received.remote.ip() != current.remote.ip()
         {
             return Move::Stays;
@@ -135,10 +138,12 @@ impl Paths {
             let ids = &mut *others.ids;
             ids.current().sequence != off.id.sequence && ids.adopt(off.id.sequence)
         });
+        // [9000 9.5 id-per-destination]
         if on_purpose && !adopted {
             // Answer with another id of the peer's too (RFC 9000 §9.5).
             others.ids.switch();
         }
+        // [9000 9 validate-changes]
         address.validation = Some(others.validation(now));
         self.leave_by(now, address, next, on_purpose, &mut others)
     }
@@ -229,6 +234,7 @@ impl Paths {
             true => others.ids.allot(),
             false => None,
         };
+        // [9000 9.3.3 old-path]
         address.validation = (!on_purpose || id.is_some()).then(|| {
             // A peer that moves to and fro is not challenged each time (RFC 9000 §8.2.1).
             let mut validation = others.validation(now);
@@ -254,10 +260,12 @@ impl Paths {
         address
             .validation
             .take_if(|_| address.limit.is_validated() && self.side.is_server());
+        // [9000 9.3 follow]
         let left = core::mem::replace(&mut self.path.address, address);
         let path = match next {
             Next::Same => None,
             Next::New => {
+                // [9000 9.4 reset-on-migration]
                 let route = self.new_route(now);
                 Some(self.change_route(now, route, None, keep, others))
             }
@@ -307,6 +315,7 @@ impl Paths {
         if self.side.is_server() && self.path.is_validated() {
             return Move::Stays;
         }
+        // [9000 9.3.2 revert]
         let Some(old) = self.fallback.take() else {
             return Move::Stays;
         };

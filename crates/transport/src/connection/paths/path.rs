@@ -189,10 +189,12 @@ impl Path {
         in_flight: u64,
     ) -> Admission {
         // A window below one datagram still lets one be in flight.
+        // [9002 7 window]
         if in_flight > 0 && in_flight + size > self.route.controller.window() {
             return Admission::WindowFull;
         }
         let pacer = &mut self.route.pacer;
+        // [9002 7.7 bursts]
         if pacer.available(now) < size {
             let batch = pacer.batch().max(size);
             if let Some(at) = pacer.next(now, batch) {

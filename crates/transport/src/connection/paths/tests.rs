@@ -176,6 +176,7 @@ fn another_port_keeps_what_was_learnt_and_is_validated() {
 /// RFC 9000 §9.3, §8.1: another host gets three times what it sent until it has answered.
 #[test]
 fn another_host_gets_a_fresh_path_and_a_limit() {
+    // [9000 9.4 reset-on-migration]
     let mut parts = parts(Side::Server, 3, true);
     assert_eq!(parts.packet(AWAY, 101), Move::OtherPath);
     // The peer moved on purpose: packets to it bear another id of its.
@@ -290,6 +291,21 @@ fn a_probe_is_answered_where_it_came_from() {
         parts.paths.poll_response(&mut parts.ids).is_none(),
         "30 bytes"
     );
+}
+
+#[test]
+fn each_challenge_has_other_data() {
+    // [9000 8.2.1 unpredictable]
+    let mut parts = parts(Side::Server, 4, true);
+    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+    let mut sent = Vec::new();
+    for _ in 0..3 {
+        sent.extend(parts.written(1200).0);
+        parts.now += PERIOD;
+    }
+    sent.sort_unstable();
+    sent.dedup();
+    assert_eq!(sent.len(), 3);
 }
 
 #[test]

@@ -53,6 +53,7 @@ fn answers_to(pair: &mut Pair, packets: u64, payload: impl Fn(u64) -> Vec<u8>) -
 
 #[test]
 fn asking_for_acknowledgements_at_once_makes_them_no_more() {
+    // [9000 13.2.1 one-ack-packet]
     let mut pair = Pair::connected(Setup::default());
     let ask = super::inject::frames(&[Frame::Ping, Frame::ImmediateAck]);
     let (received, sent) = answers_to(&mut pair, 4000, |_| ask.clone());
@@ -94,6 +95,7 @@ fn refused_packets_force_no_acknowledgements() {
 /// RFC 9000 §14.1: also for Initials of a connection that exists.
 #[test]
 fn servers_drop_initials_in_short_datagrams() {
+    // [9000 14.1 short-initials-dropped]
     let mut pair = Pair::with(Setup::default());
     // The client's first flight arrives, and the server's has not yet.
     pair.run(Duration::from_millis(15));

@@ -56,6 +56,7 @@ fn breach(from: From, payload: &[u8], code: Code, frame_type: Option<u64>) {
 
 #[test]
 fn unknown_frames_and_frame_types_in_too_many_bytes() {
+    // [9000 12.4 unknown-frame] [9000 12.4 shortest-type]
     breach(
         From::Client,
         &[0x21, 0, 0, 0],
@@ -85,6 +86,7 @@ fn frames_cut_short() {
 
 #[test]
 fn acknowledgements_of_what_was_never_sent() {
+    // [9000 10.3 close-if-able]
     // ACK of packet 1000, no delay, no further ranges.
     breach(
         From::Client,
@@ -103,6 +105,7 @@ fn acknowledgements_of_what_was_never_sent() {
 
 #[test]
 fn streams_that_the_peer_may_not_use() {
+    // [9000 19.4 send-only] [9000 19.5 receive-only] [9000 19.5 not-created]
     let cases = [
         // Beyond the limit of streams.
         (
@@ -155,6 +158,7 @@ fn streams_that_the_peer_may_not_use() {
 
 #[test]
 fn flow_control() {
+    // [9000 4.1 credit-exceeded]
     let uni = id(Side::Client, Dir::Uni, 0);
     breach(
         From::Client,
@@ -176,6 +180,7 @@ fn flow_control() {
 
 #[test]
 fn final_sizes_that_change() {
+    // [9000 5.2 no-half-packets]
     let uni = id(Side::Client, Dir::Uni, 0);
     for second in [
         stream(uni, 5, b"", true),
@@ -197,6 +202,7 @@ fn final_sizes_that_change() {
 
 #[test]
 fn frames_of_the_other_role() {
+    // [9000 12.4 permitted-frames] [9000 19.7 empty-token]
     breach(
         From::Client,
         &frames(&[Frame::HandshakeDone]),
@@ -256,6 +262,7 @@ fn new_id(sequence: u64, retire_prior_to: u64, id: &[u8]) -> Frame<'static> {
 
 #[test]
 fn connection_ids() {
+    // [9000 5.1.1 too-many] [9000 19.16 never-sent] [9000 19.16 own-destination]
     // More than we store.
     breach(
         From::Client,
@@ -284,6 +291,7 @@ fn connection_ids() {
 /// 64 KiB beyond what has come in order, and not a byte more.
 #[test]
 fn handshake_data() {
+    // [9000 7.5 crypto-buffer] [9000 7.5 crypto-exceeded]
     let ends_at = |end: u64| {
         let data = b"far ahead";
         let offset = end - data.len() as u64;
@@ -305,6 +313,7 @@ fn handshake_data() {
 
 #[test]
 fn frames_in_the_wrong_space() {
+    // [9000 12.4 permitted-frames]
     for frame in [
         Frame::MaxData(1),
         Frame::HandshakeDone,
@@ -331,6 +340,7 @@ fn frames_in_the_wrong_space() {
 
 #[test]
 fn reserved_bits() {
+    // [9000 17.2 reserved-bits]
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
     let now = pair.now;
@@ -369,6 +379,7 @@ fn reserved_bits() {
 
 #[test]
 fn garbage_changes_nothing() {
+    // [9001 5.4.2 short-sample] [9000 14 odd-sizes]
     let mut pair = Pair::connected(Setup::default());
     let mut rng = super::link::Rng::new(5);
     for len in 0..1500usize {

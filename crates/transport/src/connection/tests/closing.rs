@@ -78,6 +78,7 @@ fn three_probe_timeouts_after_a_close_nothing_is_left_to_wait_for() {
 
 #[test]
 fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
+    // [9000 10.2.2 draining-silent] [9000 10.2.3 close-in-one-rtt]
     let mut pair = busy();
     // What the client sent so far arrives; the close is the last.
     pair.run(Duration::from_millis(15));
@@ -87,6 +88,7 @@ fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
     pair.flush();
     let close = pair.client.sent.pop().unwrap();
     assert!(close.len() < 100, "{} bytes", close.len());
+    assert_eq!(close[0] & 0x80, 0, "a short header");
     assert!(pair.run_until(Duration::from_millis(30), |p| p.server.error().is_some()));
     pair.server.sent.clear();
     let until: Instant = pair.server.get().deadline().unwrap();
@@ -122,6 +124,7 @@ fn asked() -> Pair {
 
 #[test]
 fn a_close_in_the_handshake_has_1200_bytes_or_waits_until_it_may() {
+    // [9000 8.1 counted-bytes] [9000 10.2.1 closing-elsewhere] [9000 14.1 full-initials]
     let mut buffer = [0; 4096];
     for (sent, may) in [
         (0, true),

@@ -65,6 +65,7 @@ fn congestion_experienced_reaches_the_controller() {
 
 #[test]
 fn bleached_and_rewritten_marks_are_given_up() {
+    // [9000 13.4.2.2 disable]
     for ecn in [Ecn::NotEct, Ecn::Ect1] {
         let mut pair = Pair::new();
         pair.up.faults.ecn = Some(ecn);

@@ -73,6 +73,7 @@ fn two_closing_sides_fall_silent() {
 
 #[test]
 fn a_close_during_the_handshake_hides_the_application() {
+    // [9000 10.2.3 hidden-application]
     let mut pair = Pair::new();
     pair.flush();
     pair.run_until(Duration::from_millis(15), |p| p.server.connection.is_some());
@@ -130,6 +131,7 @@ fn no_timeout_means_none() {
 
 #[test]
 fn a_stateless_reset_ends_the_connection_at_once() {
+    // [9000 10.3.1 drain-on-reset] [9000 10.3.1 compared]
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
     // The server's token for the id that the client uses, as its endpoint derives it.

@@ -142,6 +142,7 @@ fn each_nth_packet_bears_a_shim_and_the_others_its_room() {
 
 #[test]
 fn without_a_common_kind_not_one_byte_differs() {
+    // [9000 19.21 known-to-peer]
     let run = |client: &[u8], server: &[u8]| {
         let mut pair = Pair::with(setup(client, server));
         pair.record = true;

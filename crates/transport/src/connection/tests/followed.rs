@@ -15,6 +15,7 @@ fn exchange(pair: &mut Pair) {
 /// RFC 9000 §9: a server has one address, and what comes from another is not its.
 #[test]
 fn a_client_keeps_to_its_servers_address() {
+    // [9000 9 unknown-server-address]
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(500));
     let server = pair.server.address;
@@ -36,6 +37,7 @@ fn a_client_keeps_to_its_servers_address() {
 /// that changes the port, and a host with another address is another host.
 #[test]
 fn where_migration_is_off_a_port_is_followed_and_no_address() {
+    // [9000 9 disabled-but-moved]
     for (address, follows) in [("10.0.0.1:2000", true), ("10.9.9.9:1000", false)] {
         let mut setup = Setup::default();
         setup.server.migration = false;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::fixed_window::fixed_window;
 use super::link::Faults;
 use super::pair::{Pair, Setup};
+use super::rules::destinations;
 use crate::connection::{ConnectionError, Event};
 use crate::crypto::InitialCrypto;
 use crate::crypto::null::NullCrypto;
@@ -17,6 +18,8 @@ const START: Instant = Instant::from_millis(1);
 
 #[test]
 fn a_clean_handshake_takes_one_round_trip_and_is_confirmed_after_one_more() {
+    // [9001 4.1.2 handshake-done] [9001 9.3 padded-hello] [9000 14.1 full-initials]
+    // [9000 19.20 complete-first]
     let mut pair = Pair::new();
     pair.record = true;
     assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
@@ -98,6 +101,7 @@ fn a_lost_finished_is_sent_again_though_data_fills_the_window() {
 
 #[test]
 fn a_server_sends_three_times_what_it_received_until_the_address_is_proved() {
+    // [9000 8 amplification]
     let mut pair = Pair::new();
     // The client's first datagram arrives; all others of its are lost.
     pair.flush();
@@ -125,10 +129,20 @@ fn a_validated_client_gets_more() {
 
 #[test]
 fn a_server_that_is_not_there_ends_in_a_timeout() {
+    // [9000 7.2 eight-bytes] [9000 7.2 first-id-stays]
     let mut pair = Pair::new();
     pair.up.faults.loss = 1_000_000;
+    pair.record = true;
     pair.run(Duration::from_secs(120));
     assert_eq!(pair.client.error(), Some(ConnectionError::TimedOut));
+    let first = destinations(&pair.client.sent[0]);
+    assert!(first.iter().all(|id| id.len() >= 8));
+    assert!(
+        pair.client
+            .sent
+            .iter()
+            .all(|datagram| destinations(datagram) == first)
+    );
     assert!(pair.client.get().is_drained());
     assert!(
         pair.client
@@ -140,6 +154,7 @@ fn a_server_that_is_not_there_ends_in_a_timeout() {
 
 #[test]
 fn no_common_protocol_fails_on_both_sides() {
+    // [9001 8.1 no-protocol]
     let mut pair = Pair::with(Setup {
         server_crypto: std::sync::Arc::new(NullCrypto::new(&[b"other"])),
         ..Setup::default()
@@ -176,6 +191,7 @@ fn version_negotiation(dcid: &ConnectionId, scid: &ConnectionId, versions: &[u32
 
 #[test]
 fn version_negotiation_ends_the_connection_only_if_it_is_genuine() {
+    // [9000 6.2 abandon] [9000 6.2 own-version-listed]
     let mut pair = Pair::new();
     let (_, dcid, scid) = first_initial(&mut pair);
     let other = ConnectionId::new(b"12345678").unwrap();
@@ -194,6 +210,7 @@ fn version_negotiation_ends_the_connection_only_if_it_is_genuine() {
 
 #[test]
 fn version_negotiation_after_an_answer_is_ignored() {
+    // [9000 6.2 late-negotiation]
     let mut pair = Pair::new();
     let (_, dcid, scid) = first_initial(&mut pair);
     assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
@@ -221,6 +238,8 @@ fn retry_with(
 
 #[test]
 fn a_retry_is_followed_once_and_authenticated() {
+    // [9000 7.2 one-change] [9000 8.1.2 retry-token-repeated] [9000 17.2.5.1 retry-id]
+    // [9000 17.2.5.2 first-retry] [9000 17.2.5.2 retry-tag] [9000 17.2.5.2 same-source]
     let mut pair = Pair::new();
     let (_, original, scid) = first_initial(&mut pair);
     pair.up.cut();
@@ -255,6 +274,7 @@ fn a_retry_is_followed_once_and_authenticated() {
 /// chose, and one behind the server's first Initial.
 #[test]
 fn a_retry_that_breaks_a_rule_is_ignored() {
+    // [9000 17.2.5.1 other-id] [9000 17.2.5.2 first-retry] [9000 17.2.5.2 retry-without-token]
     let retry_id = ConnectionId::new(b"retried!").unwrap();
     for late in [false, true] {
         let mut pair = Pair::new();
@@ -320,6 +340,7 @@ fn a_token_that_leaves_no_room_for_the_handshake_ends_it_at_once() {
 /// A token of an earlier connection that is as long is not needed, and left out.
 #[test]
 fn a_remembered_token_that_leaves_no_room_is_not_sent() {
+    // [9000 8.1.3 new-token-sent]
     for (len, sent) in [(500, 500), (1300, 0)] {
         let mut pair = Pair::with(Setup {
             token: vec![7; len],
@@ -336,6 +357,7 @@ fn a_remembered_token_that_leaves_no_room_is_not_sent() {
 
 #[test]
 fn ids_that_the_server_does_not_confirm_end_the_handshake() {
+    // [9000 7.3 ids-match]
     let mut pair = Pair::new();
     let (_, original, scid) = first_initial(&mut pair);
     pair.up.cut();

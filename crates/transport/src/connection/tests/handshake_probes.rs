@@ -90,6 +90,33 @@ fn a_probe_of_a_handshake_carries_what_is_missing_and_not_an_older_ping() {
     assert_eq!(pair.client.get().stats().probe_timeouts, 1);
 }
 
+/// The client's first flight is acknowledged and the server's does not arrive: with nothing to
+/// repeat, a probe is a PING in a datagram of full size.
+#[test]
+fn a_probe_with_nothing_to_carry_is_a_ping() {
+    // [9002 6.2.4 eliciting-probe] [9002 6.2.2.1 client-probe-space]
+    let mut pair = Pair::new();
+    pair.flush();
+    // ACK of number 0.
+    let ack = [0x02, 0, 0, 0, 0];
+    pair.run(Duration::from_millis(15));
+    let now = pair.now;
+    let bytes = inject::packet(pair.server.get(), now, SpaceId::Initial, &ack);
+    pair.down.cut();
+    pair.down.faults.loss = 1_000_000;
+    pair.send_to_client(bytes);
+    let client = pair.client.get();
+    assert_eq!(client.spaces.recovery().bytes_in_flight(), 0);
+    pair.record = true;
+    let probed = |p: &mut Pair| !p.client.sent.is_empty();
+    assert!(pair.run_until(Duration::from_secs(1), probed));
+    assert_eq!(types(&pair.client.sent[0]), [PacketType::Initial]);
+    assert_eq!(pair.client.sent[0].len(), 1200);
+    let client = pair.client.get();
+    let sent = client.spaces.recovery().space(SpaceId::Initial).sent();
+    assert!(sent.iter().any(|(_, packet)| packet.ack_eliciting));
+}
+
 /// A server's flight is lost, which is of two packet number spaces, and with it the first probe.
 /// The second one carries what is missing of both.
 #[test]

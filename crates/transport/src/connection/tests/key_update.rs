@@ -7,6 +7,7 @@ use super::pair::{Pair, Setup};
 use crate::Duration;
 use crate::connection::ConnectionError;
 use crate::crypto::null::NullCrypto;
+use crate::wire::SpaceId;
 
 #[test]
 fn either_side_updates_and_the_other_follows() {
@@ -36,6 +37,7 @@ fn either_side_updates_and_the_other_follows() {
 
 #[test]
 fn keys_are_renewed_before_they_wear_out() {
+    // [9001 5.3 update-before-limit]
     let crypto = Arc::new(NullCrypto::new(&[b"test"]).with_limits(400, 1 << 20));
     let mut setup = Setup {
         client_crypto: crypto.clone(),
@@ -68,6 +70,7 @@ fn updates_are_configurable() {
 
 #[test]
 fn too_many_forgeries_end_the_connection() {
+    // [9001 6.6 integrity]
     let crypto = Arc::new(NullCrypto::new(&[b"test"]).with_limits(1 << 20, 20));
     let mut pair = Pair::connected(Setup {
         client_crypto: crypto.clone(),
@@ -76,9 +79,34 @@ fn too_many_forgeries_end_the_connection() {
     });
     let now = pair.now;
     for _ in 0..30 {
-        use crate::wire::SpaceId;
         let mut bytes =
             super::inject::packet(pair.server.get(), now, SpaceId::Data, &[1, 1, 1, 1, 1]);
+        *bytes.last_mut().unwrap() ^= 1;
+        pair.send_to_client(bytes);
+    }
+    match pair.client.error() {
+        Some(ConnectionError::Transport(e)) => assert_eq!(e.code.0, 0x0f),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Packets of the handshake that do not open count towards the same limit.
+#[test]
+fn too_many_forgeries_end_a_handshake() {
+    // [9001 6.6 count-forged] [9001 6.6 integrity]
+    let crypto = Arc::new(NullCrypto::new(&[b"test"]).with_limits(1 << 20, 20));
+    let mut pair = Pair::with(Setup {
+        client_crypto: crypto.clone(),
+        server_crypto: crypto,
+        ..Setup::default()
+    });
+    let known = |p: &mut Pair| p.client.get().spaces.keys().has(SpaceId::Handshake);
+    assert!(pair.run_until(Duration::from_secs(1), known));
+    let now = pair.now;
+    for sent in 0..=20 {
+        assert_eq!(pair.client.error(), None, "{sent}");
+        let server = pair.server.get();
+        let mut bytes = super::inject::packet(server, now, SpaceId::Handshake, &[1, 1, 1, 1, 1]);
         *bytes.last_mut().unwrap() ^= 1;
         pair.send_to_client(bytes);
     }

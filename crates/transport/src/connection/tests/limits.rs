@@ -34,6 +34,7 @@ fn from(remote: SocketAddr) -> Received {
 /// size, and gets three times its own size.
 #[test]
 fn answers_to_a_probe_keep_to_the_amplification_limit() {
+    // [9000 8.2.2 at-once] [9000 8.2.2 response-limited] [9000 8.2.2 same-path]
     let mut pair = at_rest(Setup::default());
     let challenges = [1, 2, 3, 4].map(|n| Frame::PathChallenge([n; 8]));
     let mut payload = inject::frames(&challenges);

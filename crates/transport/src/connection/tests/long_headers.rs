@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::handshake_probes::long_headers;
 use super::inject;
-use super::pair::{Pair, Setup};
+use super::pair::{Pair, SERVER, Setup};
 use crate::Duration;
 use crate::connection::{Connection, ConnectionError};
 use crate::wire::frame::Crypto;
@@ -38,6 +38,7 @@ fn to_client(pair: &mut Pair, space: SpaceId) -> (u64, u64) {
 /// RFC 9000 §7.2: after the first packet a client drops those that bear another source id.
 #[test]
 fn a_server_keeps_the_source_id_of_its_first_packet() {
+    // [9000 7.2 client-drops-other-source]
     for space in [SpaceId::Initial, SpaceId::Handshake] {
         let mut pair = answered();
         assert_eq!(to_client(&mut pair, space), (1, 0));
@@ -53,6 +54,7 @@ fn a_server_keeps_the_source_id_of_its_first_packet() {
 /// So does a server with those of its client.
 #[test]
 fn a_client_keeps_the_source_id_of_its_first_packet() {
+    // [9000 7.2 server-follows-first]
     let mut pair = Pair::new();
     pair.run(Duration::from_millis(15));
     let now = pair.now;
@@ -85,6 +87,7 @@ fn a_client_keeps_the_source_id_of_its_first_packet() {
 /// RFC 9000 §17.2.2: a server's Initial has no token, or is dropped.
 #[test]
 fn a_servers_initial_with_a_token_is_dropped() {
+    // [9000 17.2.2 no-server-token]
     let mut pair = answered();
     pair.server.get().handshake.parameters_mut().token = vec![7; 16];
     assert_eq!(to_client(&mut pair, SpaceId::Initial), (0, 1));
@@ -201,6 +204,7 @@ fn a_first_flight_is_repeated_a_few_times_and_no_more() {
 /// All that an old level carried may come again, in a packet of its own.
 #[test]
 fn a_whole_old_flight_may_come_again() {
+    // [9001 4 retransmit-same-keys]
     let mut pair = answered();
     let now = pair.now;
     let server = pair.server.get();
@@ -218,6 +222,7 @@ fn a_whole_old_flight_may_come_again() {
 /// RFC 9001 §4.1.3: nothing may be missing at a level when the next one is read.
 #[test]
 fn a_level_that_is_left_with_a_gap_breaks_the_handshake() {
+    // [9001 4.1.3 unread-at-new-keys]
     let mut pair = Pair::new();
     // The server's flight is under way.
     pair.run(Duration::from_millis(15));
@@ -328,6 +333,7 @@ fn a_close_with_a_long_token_is_still_one_that_an_initial_may_hold() {
 /// next level is read.
 #[test]
 fn nothing_new_is_read_at_an_old_level() {
+    // [9001 4.1.3 old-level]
     // The server's first message is shorter than that.
     for (offset, breaks) in [(0, false), (2000, true)] {
         let mut pair = answered();
@@ -343,5 +349,41 @@ fn nothing_new_is_read_at_an_old_level() {
             }
             error => assert!(!breaks && error.is_none(), "{error:?}"),
         }
+    }
+}
+
+/// The keys of the next level end a level, before anything of the next one has come: what a
+/// stranger may add in Initial packets then is not read as the server's Handshake messages.
+#[test]
+fn nothing_new_is_read_at_a_level_once_the_next_keys_are_there() {
+    // [9001 4.1.3 old-level]
+    let mut pair = Pair::new();
+    // Of the server's flight its first packet arrives alone.
+    pair.tap = Some(Box::new(|_, datagram| {
+        if datagram.from == SERVER.parse().unwrap() {
+            let found = PartialDecode::new(&datagram.bytes, 8);
+            match found {
+                Ok(PartialDecode::Protected(first)) if first.ty == PacketType::Initial => {
+                    datagram.bytes.truncate(first.len);
+                }
+                _ => datagram.bytes.clear(),
+            }
+        }
+    }));
+    let known = |p: &mut Pair| p.client.get().spaces.keys().has(SpaceId::Handshake);
+    assert!(pair.run_until(Duration::from_secs(1), known));
+    let ahead = Crypto {
+        offset: 2000,
+        data: &[0x02],
+    };
+    let frame = inject::frames(&[Frame::Crypto(ahead)]);
+    let now = pair.now;
+    let bytes = inject::packet(pair.server.get(), now, SpaceId::Initial, &frame);
+    pair.send_to_client(bytes);
+    match pair.client.error() {
+        Some(ConnectionError::Transport(error)) => {
+            assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+        }
+        error => panic!("{error:?}"),
     }
 }

@@ -442,6 +442,7 @@ fn gaps_in_the_packet_numbers_of_many_are_bounded_together() {
 /// now and then something beyond it is taken, whose acknowledgement tells of the losses.
 #[test]
 fn a_transfer_ends_although_memory_is_short_and_packets_are_lost() {
+    // [9000 13.1 processed-first]
     for (memory, loss, bytes, limit) in [
         (0, 50_000, 256 << 10, 30),
         (1 << 20, 50_000, 1 << 20, 60),

@@ -36,6 +36,7 @@ mod probed;
 pub(crate) mod questions;
 mod recovery;
 mod reports;
+mod rules;
 mod sealed;
 mod short_memory;
 mod signal;

@@ -95,6 +95,7 @@ impl Session for Unread {
 /// RFC 9001 §8.2: the handshake fails with missing_extension, at either end.
 #[test]
 fn a_peer_without_transport_parameters_is_refused() {
+    // [9001 8.2 missing-parameters]
     for client in [true, false] {
         let mut setup = Setup::default();
         if client {

@@ -13,6 +13,7 @@ fn rebind(pair: &mut Pair, address: &str) {
 
 #[test]
 fn a_connection_outlives_a_nat_that_rebinds() {
+    // [9000 9 validate-changes] [9000 9.3 follow] [9000 9.4 reset-on-migration]
     let mut pair = Pair::connected(Setup::default());
     pair.upload(50_000, Duration::from_secs(5));
     let built = pair.server.log().built;
@@ -57,6 +58,7 @@ fn rebinding_under_loss() {
 
 #[test]
 fn a_client_migrates_with_an_id_of_its_own() {
+    // [9000 9.5 id-per-local-address]
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
     pair.upload(20_000, Duration::from_secs(5));
@@ -214,6 +216,7 @@ fn a_client_that_stood_still_returns_within_the_idle_timeout() {
 /// takes four seconds, more than three timeouts of a path that is not known.
 #[test]
 fn a_slow_path_is_given_the_time_that_it_takes() {
+    // [9000 9.4 challenge-timer]
     let mut pair = Pair::connected(Setup {
         latency: Duration::from_secs(2),
         ..Setup::default()
@@ -258,6 +261,7 @@ fn a_client_tries_both_addresses_until_one_works() {
 
 #[test]
 fn a_forged_address_gets_little_and_the_connection_comes_back() {
+    // [9000 9.3.2 revert] [9000 8 amplification]
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
     // One datagram of the client's arrives from an address without a host.
@@ -306,6 +310,7 @@ fn home() -> std::net::SocketAddr {
 /// back, to the same controller, in a round trip. The client's probe timeout would come later.
 #[test]
 fn the_old_path_is_challenged_and_the_return_is_warm() {
+    // [9000 9.3.3 old-path]
     let mut pair = Pair::connected(Setup {
         latency: Duration::from_millis(50),
         ..Setup::default()
@@ -446,6 +451,7 @@ fn a_probed_path_gets_another_id_when_its_own_is_asked_back() {
 
 #[test]
 fn a_server_that_forbids_migration_is_obeyed() {
+    // [9000 9 disabled]
     let mut setup = Setup::default();
     setup.server.migration = false;
     let mut pair = Pair::connected(setup);
@@ -456,6 +462,7 @@ fn a_server_that_forbids_migration_is_obeyed() {
 /// RFC 9000 §8.2.4: three periods, each of three initial round trips where the path's is shorter.
 #[test]
 fn a_path_that_does_not_answer_is_given_up_after_three_seconds() {
+    // [9000 9.4 challenge-timer]
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(500));
     for forged in [false, true] {

@@ -105,6 +105,7 @@ fn a_path_that_was_probed_keeps_its_id() {
 /// What one address sent is no reason to send as much to another one.
 #[test]
 fn a_probe_feeds_the_amplification_limit_of_its_own_address_only() {
+    // [9000 8 amplification]
     let mut pair = connected();
     let challenge = packet(&mut pair, &[Frame::PathChallenge([1; 8])], FULL);
     arrive(&mut pair, AWAY, None, challenge);
@@ -187,6 +188,7 @@ fn a_late_packet_does_not_move_the_connection_back() {
 /// other; it is small otherwise, so that no small datagram causes a large one.
 #[test]
 fn responses_are_as_large_as_their_challenges() {
+    // [9000 8.2.1 small-challenge-read] [9000 8.2.2 echo] [9000 8.2.2 full-response]
     for from in [HOME, AWAY] {
         for full in [true, false] {
             let mut pair = connected();
@@ -207,6 +209,7 @@ fn responses_are_as_large_as_their_challenges() {
 /// bytes get there.
 #[test]
 fn after_a_small_challenge_comes_a_large_one() {
+    // [9000 8.2.1 full-challenge] [9000 8.2.1 second-challenge] [9000 14 narrow-path]
     for (narrow, padding) in [(false, 60), (true, 60), (false, 300), (true, 300)] {
         let mut pair = connected();
         let sent = pair.server.batches.len();
@@ -290,6 +293,7 @@ fn the_old_path_of_a_silent_client_is_challenged_three_times() {
 /// challenged under one of its own.
 #[test]
 fn moves_to_and_fro_never_show_one_id_to_two_addresses() {
+    // [9000 9.5 id-per-destination]
     let mut pair = connected();
     let seen = watch(&mut pair);
     for _ in 0..12 {
@@ -372,6 +376,7 @@ fn the_old_path_is_not_challenged_under_an_id_that_was_asked_back() {
 /// of this side differs; and so does a challenge of the path that was left.
 #[test]
 fn probes_leave_from_the_address_that_they_belong_to() {
+    // [9000 8.2.2 same-path]
     let [first, second] = ["10.0.0.2", "10.0.0.3"].map(|ip| Some(ip.parse().unwrap()));
     let sent_to = |pair: &Pair, from: usize, remote: &str| {
         let batches = pair.server.batches[from..].iter();

@@ -24,6 +24,7 @@ fn reordering_beyond_the_threshold_is_a_loss_taken_back() {
 
 #[test]
 fn counts_agree_with_the_controllers() {
+    // [9002 7.4 later-losses] [9000 13.3 losses-are-congestion]
     let mut pair = Pair::connected(Setup::default());
     pair.up.faults.loss = 50_000;
     pair.upload(1 << 20, Duration::from_secs(60));
@@ -100,6 +101,7 @@ fn what_one_end_sends_the_other_receives() {
 /// ones: the peer may have no use for what is new.
 #[test]
 fn the_first_probes_carry_new_data_and_the_next_what_is_missing() {
+    // [9002 7.5 probes-pass]
     let mut setup = Setup::default();
     (setup.client.controller, setup.client_log) = fixed_window(3000);
     setup.client.max_mtu = Some(1200);

@@ -14,6 +14,7 @@ use crate::{Duration, Signal};
 /// The first packets that the peer acknowledges would renew the keys. Its packets are lost.
 #[test]
 fn a_key_at_its_limit_seals_no_more_and_nothing_leaves_in_clear() {
+    // [9001 6.6 worn-connection] [9001 6.6 confidentiality]
     let crypto = Arc::new(NullCrypto::new(&[b"test"]).with_limits(40, 1 << 20));
     let mut pair = Pair::connected(Setup {
         client_crypto: crypto.clone(),

@@ -21,6 +21,7 @@ fn a_megabyte_arrives() {
 
 #[test]
 fn a_megabyte_arrives_over_a_bad_path() {
+    // [9000 2.2 ordered-bytes]
     for seed in 0..8 {
         let mut pair = Pair::connected(Setup {
             seed,
@@ -155,6 +156,7 @@ fn the_limit_of_streams_bounds_a_sender_of_many_small_ones() {
 
 #[test]
 fn the_window_bounds_what_is_in_flight() {
+    // [9002 7 window]
     let (controller, log) = super::fixed_window::fixed_window(12_000);
     let mut setup = Setup {
         client_log: log,

@@ -61,6 +61,7 @@ fn keys_are_updated() {
 
 #[test]
 fn a_certificate_that_is_no_good_ends_the_handshake_on_both_sides() {
+    // [9001 4.8 alerts-are-fatal]
     let mut pair = Pair::with(setup("expired"));
     pair.run(Duration::from_secs(5));
     // certificate_expired (45) as CRYPTO_ERROR.

@@ -33,6 +33,7 @@ fn a_window_that_was_filled_limits() {
 /// The pacer spreads the window.
 #[test]
 fn a_pause_of_the_pacer_limits() {
+    // [9002 7.7 bursts]
     assert!(limited(200_000, 100_000) > 0);
 }
 

@@ -31,11 +31,14 @@ impl TlsClientConfig {
         let provider = provider::tls_provider();
         let verifier = trust.verifier(&provider)?;
         let mut config = rustls::ClientConfig::builder_with_provider(provider)
+            // [9001 4.2 offer-tls13] [9001 4.2 older-tls]
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|e| TlsConfigError::Unusable(e.to_string()))?
             .dangerous()
+            // [9001 4.4 authenticate-server]
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
+        // [9001 8.1 alpn]
         config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
         config.key_log = Arc::new(KeyLogFile::new());
         config.resumption = Resumption::in_memory_sessions(REMEMBERED_SERVERS);
@@ -70,6 +73,7 @@ impl TlsClientConfig {
     /// # Errors
     /// [`TlsConfigError`].
     pub fn from_rustls(mut config: rustls::ClientConfig) -> Result<Self, TlsConfigError> {
+        // [9001 5.6 early-data-on-request]
         config.enable_early_data = false;
         Ok(Self {
             config: Arc::new(config),
@@ -104,6 +108,7 @@ impl ClientCrypto for TlsClientConfig {
         let name = ServerName::try_from(server_name)
             .map_err(|_| StartError::BadServerName(server_name.to_owned()))?
             .to_owned();
+        // [9001 8.2 send-parameters] [9001 8.4 compatibility-mode] [9000 7 handshake-properties]
         let connection = rustls::quic::ClientConnection::new(
             Arc::clone(&self.config),
             rustls::quic::Version::V1,

@@ -1,6 +1,6 @@
 //! Configurations that cannot be used, and TLS failures in our terms.
 
-use rustls::{AlertDescription, CertificateError};
+use rustls::{AlertDescription, CertificateError, HandshakeType, PeerMisbehaved};
 
 use super::super::{CertificateProblem, HandshakeError};
 use super::NoCipher;
@@ -29,13 +29,24 @@ pub(super) fn handshake_error(
     error: &rustls::Error,
     alert: Option<AlertDescription>,
 ) -> HandshakeError {
+    // [9001 6 tls-key-update]
     let alert = alert.map_or(u8::from(AlertDescription::InternalError), u8::from);
     match error {
         rustls::Error::InvalidCertificate(problem) => HandshakeError::Certificate {
             problem: certificate_problem(problem),
             alert,
         },
+        // [9001 8.1 no-protocol]
         rustls::Error::NoApplicationProtocol => HandshakeError::NoApplicationProtocol,
+        // [9001 4.6.1 other-ticket-size]
+        rustls::Error::PeerMisbehaved(PeerMisbehaved::InvalidMaxEarlyDataSize)
+        | rustls::Error::InappropriateHandshakeMessage {
+            // [9001 4.4 late-request]
+            got_type: HandshakeType::CertificateRequest,
+            ..
+        } => HandshakeError::Forbidden {
+            reason: error.to_string(),
+        },
         _ => HandshakeError::Tls {
             alert,
             reason: error.to_string(),

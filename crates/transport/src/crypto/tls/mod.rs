@@ -51,6 +51,7 @@ impl InitialCrypto for Initial {
             Side::Client => rustls::Side::Client,
             Side::Server => rustls::Side::Server,
         };
+        // [9001 5.2 initial-derivation]
         let keys = self
             .suite
             .keys(client_dcid, side, rustls::quic::Version::V1);

@@ -80,6 +80,7 @@ impl TlsServerConfig {
         if pin.is_none() {
             return Err(TlsConfigError::BadCertificate("it holds none".into()));
         }
+        // [9001 5.3 unknown-suites]
         let mut config = rustls::ServerConfig::builder_with_provider(provider::tls_provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|e| TlsConfigError::Unusable(e.to_string()))?
@@ -129,6 +130,7 @@ impl TlsServerConfig {
     pub fn with_early_data(mut self, sessions: usize) -> Self {
         let config = Arc::make_mut(&mut self.config);
         // Any amount, as QUIC says: flow control is the limit (RFC 9001 §4.6.1).
+        // [9001 4.6.1 ticket-size]
         config.max_early_data_size = u32::MAX;
         config.ticketer = Arc::new(NoTickets);
         config.send_tls13_tickets = TICKETS;

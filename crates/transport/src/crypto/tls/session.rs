@@ -58,6 +58,7 @@ impl Session for TlsSession {
     }
 
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<KeyChange> {
+        // [9001 8.3 no-end-of-early-data]
         let change = self.connection.write_hs(out)?;
         Some(match change {
             quic::KeyChange::Handshake { keys } => KeyChange::Handshake(wrap(keys)),

@@ -111,8 +111,10 @@ impl Sessions {
     /// Takes a session out, if it is there, is not too old, and `limits` are no lower than those
     /// that its client remembers.
     fn take(&self, now: u64, id: &[u8], limits: &EarlyLimits) -> Option<StoredSession> {
+        // [9001 9.2 replay]
         let session = self.lock().remove(id)?;
         let is_old = now.saturating_sub(session.since) > LIFETIME;
+        // [9000 7.4.1 not-lowered] [9000 7.4.1 reject]
         (!is_old && limits.include(&session.limits)).then_some(session)
     }
 
@@ -251,6 +253,7 @@ mod tests {
 
     #[test]
     fn limits_that_were_lowered_since_end_a_session() {
+        // [9000 7.4.1 not-lowered] [9000 7.4.1 reject]
         let sessions = Sessions::new(3);
         for (now, is_taken) in [(999, false), (1000, true), (1001, true)] {
             assert!(put(&sessions, 0, 1));

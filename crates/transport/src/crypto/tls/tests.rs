@@ -38,6 +38,7 @@ fn authority_vouches_for_names_and_addresses() {
 
 #[test]
 fn wrong_name_says_which_names_would_do() {
+    // [9001 4.4 authenticate-server]
     let (problem, code) = problem(trust_ca(), "server", "other.test");
     let CertificateProblem::WrongName {
         expected,
@@ -53,6 +54,7 @@ fn wrong_name_says_which_names_would_do() {
 
 #[test]
 fn expired_and_unknown_certificates_are_refused_with_their_alerts() {
+    // [9001 4.4 authenticate-server]
     assert_eq!(
         problem(trust_ca(), "expired", "server.test"),
         (CertificateProblem::Expired, 0x100 + 45)
@@ -140,4 +142,96 @@ fn unusable_material_is_a_typed_error() {
         bad_name.err(),
         Some(StartError::BadServerName("no such name".into()))
     );
+}
+
+/// What QUIC forbids after the handshake, though TLS allows it: a KeyUpdate, a request for the
+/// client's certificate, and a ticket that allows a certain amount of early data.
+#[test]
+fn messages_that_quic_forbids_end_the_connection() {
+    // [9001 4.4 late-request] [9001 4.6.1 other-ticket-size] [9001 6 tls-key-update]
+    let connected = || {
+        handshake(
+            &client(trust_ca(), &[b"a"]),
+            &server("server", &[b"a"]),
+            "server.test",
+            usize::MAX,
+        )
+    };
+    let ticket = |most: u32| {
+        let mut message = vec![
+            4, 0, 0, 23, 0, 0, 14, 16, 1, 2, 3, 4, 1, 0, 0, 1, 9, 0, 8, 0, 42, 0, 4,
+        ];
+        message.extend(most.to_be_bytes());
+        message
+    };
+    let request = [13, 0, 0, 11, 0, 0, 8, 0, 13, 0, 4, 0, 2, 4, 3];
+    let key_update = [24, 0, 0, 1, 0];
+    let code = |end: &mut dyn crate::crypto::Session, message: &[u8]| {
+        end.read_handshake(message).map_err(|error| error.code())
+    };
+    let mut outcome = connected();
+    assert_eq!(
+        code(&mut *outcome.client.session, &ticket(u32::MAX)),
+        Ok(())
+    );
+    assert_eq!(code(&mut *outcome.client.session, &ticket(1000)), Err(0x0a));
+    let mut outcome = connected();
+    assert_eq!(code(&mut *outcome.client.session, &request), Err(0x0a));
+    let mut outcome = connected();
+    assert_eq!(code(&mut *outcome.client.session, &key_update), Err(0x10a));
+    assert_eq!(code(&mut *outcome.server.session, &key_update), Err(0x10a));
+}
+
+/// The first message of a client: TLS 1.3 and nothing else, without compatibility mode.
+#[test]
+fn a_client_hello_offers_tls_13_alone_and_no_session_id() {
+    // [9001 4.2 offer-tls13] [9001 4.2 older-tls] [9001 8.4 compatibility-mode]
+    let mut session = client(trust_ca(), &[b"a"])
+        .start("server.test", Vec::new(), 1)
+        .unwrap();
+    let mut hello = Vec::new();
+    session.write_handshake(&mut hello);
+    // Type, length, version, random, length of the session id.
+    assert_eq!((hello[0], hello[4 + 2 + 32]), (1, 0));
+    let versions = [0, 43, 0, 3, 2, 3, 4];
+    assert!(
+        hello
+            .windows(versions.len())
+            .any(|window| window == versions)
+    );
+    // A server that settles on TLS 1.2: no supported_versions.
+    let mut answer = vec![2, 0, 0, 38, 3, 3];
+    answer.extend([7; 32]);
+    answer.extend([0, 0xc0, 0x2f, 0]);
+    assert!(session.read_handshake(&answer).unwrap_err().code() > 0x100);
+}
+
+/// A suite that the server does not know stands first among those offered.
+#[test]
+fn unknown_cipher_suites_are_passed_over() {
+    // [9001 5.3 unknown-suites]
+    let mut session = client(trust_ca(), &[b"a"])
+        .start("server.test", Vec::new(), 1)
+        .unwrap();
+    let mut hello = Vec::new();
+    session.write_handshake(&mut hello);
+    // Behind the empty session id come the length of the suites and the suites.
+    let at = 4 + 2 + 32 + 1;
+    hello.splice(at + 2..at + 2, [0x5a, 0x5a]);
+    hello[at + 1] += 2;
+    let length = u32::try_from(hello.len() - 4).unwrap().to_be_bytes();
+    hello[1..4].copy_from_slice(&length[1..]);
+    let config = server("server", &[b"a"]);
+    let mut server = crate::crypto::ServerCrypto::start(&config, Vec::new(), 2).unwrap();
+    assert_eq!(server.read_handshake(&hello), Ok(()));
+}
+
+#[test]
+fn each_cipher_suite_protects_headers() {
+    // [9001 5.3 suites-with-header-protection]
+    let provider = crate::crypto::provider::tls_provider();
+    assert_eq!(provider.cipher_suites.len(), 3);
+    let protects =
+        |suite: &rustls::SupportedCipherSuite| suite.tls13().is_some_and(|s| s.quic.is_some());
+    assert!(provider.cipher_suites.iter().all(protects));
 }

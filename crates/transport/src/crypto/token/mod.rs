@@ -67,6 +67,7 @@ pub fn retry(
     retry_scid: &ConnectionId,
     expires: Duration,
 ) -> Vec<u8> {
+    // [9000 8.1.1 token-kind]
     let mut plain = start(RETRY, client.ip(), expires);
     plain.extend_from_slice(&client.port().to_be_bytes());
     for id in [original_dcid, retry_scid] {
@@ -84,6 +85,7 @@ pub fn new_token(
     client: IpAddr,
     expires: Duration,
 ) -> Vec<u8> {
+    // [9000 8.1.3 unique-token]
     finish(key, random.bytes(), &start(NEW, client, expires))
 }
 
@@ -128,6 +130,7 @@ fn parse(
         6 => IpAddr::from(r.get_array::<16>().ok()?),
         _ => return None,
     };
+    // [9000 8.1.4 token-address]
     if ip != client.ip().to_canonical() {
         return None;
     }
@@ -177,6 +180,7 @@ fn finish(key: &dyn EndpointKey, nonce: [u8; NONCE_LEN], plain: &[u8]) -> Vec<u8
     let mut token = Vec::with_capacity(MAX_LEN);
     token.extend(plain.first());
     token.extend_from_slice(&nonce);
+    // [9000 8.1.3 unlinkable-token] [9000 8.1.4 guessed]
     key.seal(&nonce, plain, &mut token);
     token
 }

@@ -70,6 +70,7 @@ fn retry_token_comes_back_from_its_client_only() {
 
 #[test]
 fn new_token_survives_a_change_of_port_but_not_of_address() {
+    // [9000 8.1.4 token-address]
     for (key, _) in keys() {
         let token = new_token(&*key, &mut Random::from_u64(7), v4(1).ip(), LATER);
         let open = |client| super::open(&*key, &token, client, &id(&[]), NOW);
@@ -81,8 +82,25 @@ fn new_token_survives_a_change_of_port_but_not_of_address() {
     }
 }
 
+/// Two tokens for one address, good for the same time, have nothing in common but their kind.
+#[test]
+fn each_token_is_another() {
+    // [9000 8.1.3 unlinkable-token] [9000 8.1.3 unique-token]
+    for (index, (key, _)) in keys().into_iter().enumerate() {
+        let mut random = Random::from_u64(7);
+        let mut make = || new_token(&*key, &mut random, v4(1).ip(), LATER);
+        let (first, second) = (make(), make());
+        assert_ne!(first, second);
+        let mut parts = first[1..].windows(4);
+        let shares = parts.any(|part| second[1..].windows(4).any(|other| other == part));
+        // The null cipher hides nothing.
+        assert_eq!(shares, index == 0);
+    }
+}
+
 #[test]
 fn kinds_cannot_be_exchanged() {
+    // [9000 8.1.1 token-kind]
     for (key, _) in keys() {
         let mut token = new_token(&*key, &mut Random::from_u64(7), v4(1).ip(), LATER);
         token[0] = RETRY;
@@ -95,6 +113,7 @@ fn kinds_cannot_be_exchanged() {
 
 #[test]
 fn every_flipped_bit_is_noticed() {
+    // [9000 8.1.4 guessed]
     for (key, _) in keys() {
         let dcid = id(&[9; 8]);
         let token = retry(

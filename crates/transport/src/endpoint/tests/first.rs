@@ -48,6 +48,7 @@ fn a_first_packet_is_as_large_as_the_server_says_that_paths_carry() {
 
 #[test]
 fn short_or_forged_first_packets_leave_nothing_behind() {
+    // [9000 5.2.2 all-others] [9000 7.2 eight-bytes] [9000 14.1 short-initials-dropped]
     let mut endpoint = server();
     let crypto = crypto();
     nothing(
@@ -215,6 +216,8 @@ fn with_a_worthless_token_nothing_is_opened_for_a_client_that_is_refused_anyway(
 
 #[test]
 fn unknown_version_is_negotiated_if_the_datagram_is_large() {
+    // [9000 5.2.2 small-unknown-version] [9000 6.1 none-for-negotiation]
+    // [9000 17.2.1 negotiation-fields] [9000 17.2.1 any-id-length] [9000 17.2.1 one-negotiation]
     let mut endpoint = server();
     // Version 2, with ids longer than version 1 knows.
     let mut packet = vec![0xd0, 0x6b, 0x33, 0x43, 0xcf, 30];
@@ -267,6 +270,7 @@ proptest::proptest! {
         version in proptest::sample::select(vec![0u32, 1, 2, 0x0a0a_0a0a]),
         rest in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..1400),
     ) {
+        // [9000 5.2.2 all-others]
         let mut endpoint = server();
         let datagram = [&[first][..], &version.to_be_bytes(), &rest].concat();
         handle(&mut endpoint, 1, &datagram);

@@ -9,6 +9,8 @@ use crate::crypto::null::NullEndpointKey;
 
 #[test]
 fn unknown_short_packet_is_reset_by_something_shorter() {
+    // [9000 10.3 reset-amplification] [9000 10.3.3 smaller] [9000 10.3 short-form]
+    // [9000 10.3 too-small] [9000 10.3.2 one-length]
     let mut endpoint = server();
     for len in 22..200 {
         let mut packet = vec![0x41; len];
@@ -26,6 +28,7 @@ fn unknown_short_packet_is_reset_by_something_shorter() {
 
 #[test]
 fn two_endpoints_do_not_reset_each_other_for_ever() {
+    // [9000 10.3.3 smaller]
     let (mut a, mut b) = (server(), Endpoint::new(config(true), Random::from_u64(2)));
     let mut packet = vec![0x41; 1500];
     let mut rounds = 0;
@@ -54,6 +57,7 @@ fn answers_to_strangers_are_limited() {
 
 #[test]
 fn reset_for_a_connection_reaches_it_from_its_peers_address_only() {
+    // [9000 10.3 any-form] [9000 10.3.1 compared] [9000 10.3.1 tokens-in-use]
     let mut endpoint = server();
     let client = incoming(&mut endpoint, 1, &hello(1, &[]));
     let (handle_of_client, _connection) = endpoint.accept(NOW, client).unwrap();
@@ -65,9 +69,31 @@ fn reset_for_a_connection_reaches_it_from_its_peers_address_only() {
         .set_tokens(&*key, handle_of_client, known.into_iter());
     let mut reset = vec![0x52; 30];
     reset.extend([0xab; 16]);
-    match handle(&mut endpoint, 1, &reset).0 {
-        DatagramEvent::Connection(handle) => assert_eq!(handle, handle_of_client),
-        other => panic!("{other:?}"),
+    // A reset may have a long header as well: of version 1, of another one, of a Handshake packet.
+    let mut handshake = vec![0xe0, 0, 0, 0, 1, 1, 7, 1, 8, 25];
+    handshake.resize(19, 0);
+    handshake.extend([0xab; 16]);
+    let long = |first: u8, version: u8| {
+        let mut long = vec![first, 0, 0, 0, version, 4, 1, 2, 3, 4, 0];
+        long.resize(40, 0x40);
+        long.extend([0xab; 16]);
+        long
+    };
+    let longs = [
+        long(0xf0, 1),
+        long(0xc0, 9),
+        long(0x80, 1),
+        long(0xc0, 0),
+        handshake,
+    ];
+    for form in [reset.clone()].iter().chain(&longs) {
+        match handle(&mut endpoint, 1, form).0 {
+            DatagramEvent::Connection(handle) => assert_eq!(handle, handle_of_client),
+            other => panic!("{form:x?}: {other:?}"),
+        }
+    }
+    for form in &longs {
+        nothing(&mut endpoint, 2, form);
     }
     assert!(matches!(
         handle(&mut endpoint, 2, &reset).0,

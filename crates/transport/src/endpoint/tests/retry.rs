@@ -5,6 +5,7 @@ use crate::crypto::null::NullEndpointKey;
 
 #[test]
 fn retry_proves_the_address_and_keeps_nothing_meanwhile() {
+    // [9000 8.1.3 token-read] [9000 17.2.5.1 one-retry] [9000 17.2.5.1 other-id]
     let mut config = config(true);
     config.retry = RetryPolicy::Always;
     let mut endpoint = Endpoint::new(config, Random::from_u64(1));
@@ -67,6 +68,7 @@ fn token_of_another_endpoint_is_as_good_as_none() {
 
 #[test]
 fn token_for_a_later_connection_counts_once() {
+    // [9000 8.1.4 replayed-token] [9000 8.1.3 token-read]
     let mut endpoint = server();
     let token = crate::crypto::token::new_token(
         &*endpoint.config.key,

@@ -13,6 +13,7 @@ fn acknowledgement(eliciting: bool) -> SentPacket<()> {
 
 #[test]
 fn numbers_may_have_gaps_but_never_fall() {
+    // [9000 12.3 numbers-ascend]
     let mut sent = SentPackets::new();
     assert!(sent.insert(5, packet(Instant::ZERO, 100, 'a')));
     assert!(sent.insert(6, packet(Instant::ZERO, 100, 'b')));

@@ -71,6 +71,7 @@ fn the_probe_timer_counts_from_what_asked_for_an_ack_and_was_recorded() {
 
 #[test]
 fn an_ack_advances_only_if_its_largest_number_is_new() {
+    // [9000 13.4.2.1 older-acks]
     let mut space = Space::new();
     for _ in 0..4 {
         space.send(200);
@@ -215,6 +216,27 @@ fn a_run_of_losses_ends_with_a_loss_that_was_none() {
     assert_eq!((lost.packets, lost.persistent_congestion), (1, false));
 }
 
+/// A packet of padding alone is in flight, but a receiver need not acknowledge it in time: no run
+/// of losses begins with it.
+#[test]
+fn a_run_of_losses_begins_with_what_asked_for_an_ack() {
+    // [9002 7.6.2 eliciting-ends]
+    for (ack_eliciting, established) in [(true, true), (false, false)] {
+        let mut space = Space::new();
+        space.send_as(SentPacket {
+            ack_eliciting,
+            ..packet(at(1000), 1200, ())
+        });
+        space.send(2000);
+        for _ in 0..3 {
+            space.send(2010);
+        }
+        let (_, lost) = space.ack(2110, &[(4, 4)]);
+        assert_eq!(space.lost, [0, 1]);
+        assert_eq!(lost.persistent_congestion, established);
+    }
+}
+
 /// An ACK that leaves no hole tells nothing of the holes that were there before.
 #[test]
 fn a_run_of_losses_does_not_end_with_an_ack_above_it() {
@@ -289,6 +311,7 @@ fn a_late_packet_widens_the_time_threshold_once_per_round_trip() {
 /// What a space remembers of losses goes with the path, and with its keys.
 #[test]
 fn what_is_forgotten() {
+    // [9002 6.2.2 discarded-keys-reset]
     let with_losses = || {
         let mut space = Space::new();
         for _ in 0..8 {

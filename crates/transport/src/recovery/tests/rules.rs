@@ -5,6 +5,7 @@ use super::*;
 
 #[test]
 fn packet_threshold_of_three_and_time_threshold_of_nine_eighths() {
+    // [9002 6.2.1 loss-timer-first]
     let mut s = Sender::settled();
     for n in 0..5 {
         s.send(100 + n, SpaceId::Data);
@@ -129,8 +130,24 @@ fn duplicate_acks_change_nothing() {
     assert_eq!(s.recovery.rtt().latest(), Some(ms(100)));
 }
 
+/// An ACK of packets that asked for none may come at any time: it measures nothing.
+#[test]
+fn an_ack_of_acks_alone_is_no_sample() {
+    // [9002 5.1 sample-of-eliciting]
+    let mut s = Sender::settled();
+    let bare = s.send_shim(200, false);
+    let of_ack = s.ack(900, SpaceId::Data, &[(bare, bare)]);
+    assert_eq!((of_ack.newly.packets, of_ack.rtt), (1, None));
+    assert_eq!(s.recovery.rtt().latest(), Some(ms(100)));
+    let eliciting = s.send(900, SpaceId::Data);
+    let bare = s.send_shim(910, false);
+    let of_both = s.ack(1050, SpaceId::Data, &[(eliciting, bare)]);
+    assert_eq!(of_both.rtt, Some(ms(140)));
+}
+
 #[test]
 fn probe_timeouts_back_off_and_an_ack_ends_that() {
+    // [9002 6.2 timeout-loses-nothing] [9002 7.5 probes-count] [9002 6.2.1 backoff]
     let mut s = Sender::settled();
     let number = s.send(1000, SpaceId::Data);
     // srtt 100 + 4 · 50 + max_ack_delay 25
@@ -151,6 +168,11 @@ fn probe_timeouts_back_off_and_an_ack_ends_that() {
     for _ in 0..3 {
         s.send(3000, SpaceId::Data);
     }
+    assert_eq!(
+        s.recovery.bytes_in_flight(),
+        4800,
+        "probes count in addition"
+    );
     s.out.clear();
     s.ack(3100, SpaceId::Data, &[(number + 3, number + 3)]);
     assert_eq!(s.out[..2], [(Fate::Acked, 4), (Fate::Lost, 1)]);
@@ -159,6 +181,9 @@ fn probe_timeouts_back_off_and_an_ack_ends_that() {
 
 #[test]
 fn timers_of_the_handshake() {
+    // [9002 6.2.1 earliest-space] [9002 6.2.1 data-after-confirmation]
+    // [9002 6.2.2.1 blocked-server] [9002 6.2.2.1 client-keeps-probing]
+    // [9002 6.2.2.1 client-probe-space]
     let mut client = Sender::new(true);
     client.send(0, SpaceId::Initial);
     assert_eq!(client.recovery.deadline(), Some(at(999)));
@@ -263,6 +288,7 @@ fn mtu_probes_and_acks_are_no_congestion() {
 
 #[test]
 fn another_path_starts_from_nothing() {
+    // [9000 9.4 other-paths-packets]
     let mut s = Sender::settled();
     for _ in 0..4 {
         s.send(100, SpaceId::Data);

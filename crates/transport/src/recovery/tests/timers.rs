@@ -7,6 +7,7 @@ use super::*;
 /// the handshake is confirmed; before that its parameter has not arrived.
 #[test]
 fn a_confirmed_peer_holds_acks_back_for_its_maximum_at_most() {
+    // [9002 5.3 ack-delay-limit]
     for (confirmed, srtt_us) in [(true, 121_875), (false, 106_250)] {
         let mut s = Sender::new(true);
         if confirmed {
@@ -55,6 +56,7 @@ fn backed_off() -> Sender {
 /// RFC 9002 section 6.2.2: keys that are discarded end the backoff. So does another path.
 #[test]
 fn discarded_keys_and_another_path_end_the_backoff() {
+    // [9002 6.2.2 discarded-keys-reset]
     let mut drained = backed_off();
     drained
         .recovery
@@ -89,6 +91,7 @@ fn probes_come_several_times_within_an_idle_timeout() {
 /// it sent or received last, and from each probe.
 #[test]
 fn the_timer_against_a_blocked_server_counts_from_the_last_activity() {
+    // [9002 6.2.2.1 blocked-server] [9002 6.2.2.1 client-keeps-probing]
     let client = || {
         let mut s = Sender::new(true);
         s.send(0, SpaceId::Initial);

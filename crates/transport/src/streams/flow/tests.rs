@@ -6,6 +6,7 @@ const MAX: u64 = 5 << 30;
 
 #[test]
 fn credit_is_spent_and_renewed_and_complains_once_per_limit() {
+    // [9000 4.1 limits-never-fall] [9000 13.3 outdated-frames]
     let mut credit = SendCredit::new(100);
     credit.consume(100);
     assert_eq!(credit.available(), 0);

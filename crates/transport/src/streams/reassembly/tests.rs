@@ -62,6 +62,7 @@ proptest! {
     /// Against an array of bytes and a flag for each.
     #[test]
     fn agrees_with_a_byte_array(ops in ops()) {
+        // [9000 2.2 ordered-bytes]
         let mut buffer = Reassembly::default();
         let mut there = vec![false; 1 << 18];
         let mut base = 0u64;

@@ -95,6 +95,7 @@ fn states() {
 /// RFC 9000 §4.1, §4.5.
 #[test]
 fn what_a_peer_must_not_do() {
+    // [9000 4.1 credit-exceeded] [9000 4.5 final-size-counts]
     use RecvError::{ConnectionLimit, FinalSize, StreamLimit};
     use Step::{Data, Reset, Stop};
     let table: &[(&[Step], RecvError)] = &[

@@ -112,6 +112,7 @@ fn states() {
 
 #[test]
 fn credit_of_stream_and_connection_bounds_what_is_new_but_not_what_was_lost() {
+    // [9000 2.2 within-limits]
     let mut part = SendPart::new(100);
     part.write(&[0; 150]);
     assert!(part.has_fresh() && !part.has_old() && !part.is_stalled());
@@ -135,6 +136,7 @@ fn credit_of_stream_and_connection_bounds_what_is_new_but_not_what_was_lost() {
 
 #[test]
 fn the_end_goes_with_the_last_data_or_alone() {
+    // [9000 4.5 beyond-final-size]
     let mut part = SendPart::new(100);
     part.write(&[0; 20]);
     part.finish().unwrap();
@@ -154,6 +156,7 @@ fn the_end_goes_with_the_last_data_or_alone() {
 
 #[test]
 fn writing_ends_with_finish_reset_or_the_peers_wish() {
+    // [9000 3.3 after-the-end] [9000 3.5 stop-answered]
     let mut part = SendPart::new(100);
     assert_eq!(part.check_writable(), Ok(()));
     part.finish().unwrap();
@@ -170,6 +173,7 @@ fn writing_ends_with_finish_reset_or_the_peers_wish() {
 
 #[test]
 fn a_reset_tells_what_was_sent() {
+    // [9000 3.3 after-the-end]
     let mut part = SendPart::new(100);
     part.write(&[0; 50]);
     part.take(30, 1000).unwrap();

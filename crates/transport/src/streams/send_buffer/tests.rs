@@ -54,6 +54,7 @@ proptest! {
     /// Against an array with a state for each byte.
     #[test]
     fn agrees_with_a_byte_array(ops in prop::collection::vec(op(), 1..200)) {
+        // [9000 2.2 same-data]
         let mut buffer = SendBuffer::default();
         let mut data: Vec<u8> = Vec::new();
         let mut states: Vec<Byte> = Vec::new();

@@ -155,6 +155,7 @@ fn a_reset_reaches_the_reader_and_frees_the_writer() {
 
 #[test]
 fn a_lost_reset_and_a_lost_stop_go_again() {
+    // [9000 3.5 stop-answered] [9000 13.3 same-reset]
     let (mut client, mut server) = pair(StreamsConfig::default());
     let id = client.open(Dir::Bi).unwrap();
     client.write(id, b"hello").unwrap();
@@ -340,6 +341,7 @@ fn a_connection_at_rest_is_small() {
 
 #[test]
 fn a_bulk_receiver_sends_few_updates_and_its_windows_grow() {
+    // [9000 4.2 credit-unasked]
     let (mut client, mut server) = pair(StreamsConfig::default());
     client.on_congestion_window(16 << 20);
     let id = client.open(Dir::Uni).unwrap();

@@ -67,6 +67,8 @@ fn config() -> StreamsConfig {
 /// The last frame of each row, as the client sends it to a server that has opened streams 1 and 3.
 #[test]
 fn each_breach_has_its_code() {
+    // [9000 4.6 peers-streams] [9000 4.1 credit-exceeded] [9000 19.4 send-only]
+    // [9000 19.5 receive-only] [9000 19.5 not-created]
     let table: &[(&[Frame<'_>], Code, u64)] = &[
         // RFC 9000 §19.8, §19.4, §19.13: on a stream that only the receiver of the frame sends on.
         (
@@ -165,6 +167,7 @@ fn each_breach_has_its_code() {
 
 #[test]
 fn frames_for_a_stream_that_is_done_are_ignored() {
+    // [9000 13.3 outdated-frames]
     let (_, mut server) = pair(config());
     for frame in [stream(2, 0, b"abc", true), stream(6, 0, b"", true)] {
         on_frame(&mut server, NOW, &frame).unwrap();
@@ -181,6 +184,7 @@ fn frames_for_a_stream_that_is_done_are_ignored() {
 
 #[test]
 fn one_frame_opens_all_streams_below_it_and_no_more() {
+    // [9000 3.2 lower-streams-first]
     let (_, mut server) = pair(config());
     on_frame(&mut server, NOW, &stream(8, 0, b"x", false)).unwrap();
     assert_eq!(server.open_streams(), 3);

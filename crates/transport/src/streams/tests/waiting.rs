@@ -316,3 +316,32 @@ fn no_packet_holds_the_same_bytes_twice() {
     }
     assert!(packet(&mut client, NOW).is_none());
 }
+
+/// RFC 9000 §4.4: a client has finished its direction of a stream, and goes on to give credit for
+/// the other one.
+#[test]
+fn a_finished_direction_leaves_the_other_its_credit() {
+    // [9000 4.4 other-direction]
+    let (mut client, mut server) = pair(StreamsConfig {
+        initial_stream_window: 1000,
+        ..StreamsConfig::default()
+    });
+    let id = client.open(Dir::Bi).unwrap();
+    client.finish(id).unwrap();
+    settle(&mut client, &mut server, NOW);
+    assert_eq!(server.accept(Dir::Bi), Some(id));
+    assert_eq!(server.read(id, &mut [0; 9]), Ok(None));
+    let written = server.write(id, &[7; 20_000]).unwrap();
+    assert!(written > 5000, "{written}");
+    server.finish(id).unwrap();
+    let (mut read, mut ended) = (0, false);
+    for _ in 0..100 {
+        settle(&mut client, &mut server, NOW);
+        match client.read(id, &mut [0; 4096]) {
+            Ok(Some(bytes)) => read += bytes,
+            Ok(None) => ended = true,
+            Err(_) => {}
+        }
+    }
+    assert_eq!((read, ended), (written, true));
+}

@@ -51,6 +51,7 @@ impl<'a> Ack<'a> {
         let first_range = r.get_varint()?;
         let mut smallest = largest
             .checked_sub(first_range)
+            // [9000 19.3.1 negative]
             .ok_or(Malformed::BelowZero)?;
         let pairs = r.rest();
         let start = r.position();

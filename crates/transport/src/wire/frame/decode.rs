@@ -116,6 +116,7 @@ fn read<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, FrameError> {
         frame_type: 0,
         reason: "the packet ends inside the frame type",
     })?;
+    // [9000 12.4 shortest-type]
     if r.position() - at != varint::len(ty) {
         return Err(FrameError {
             code: TransportErrorCode::PROTOCOL_VIOLATION,
@@ -135,6 +136,7 @@ fn fields<'a>(ty: FrameType, r: &mut Reader<'a>) -> Result<Frame<'a>, Bad> {
     Ok(match ty {
         types::PADDING => Frame::Padding(1 + padding(r)),
         types::PING => Frame::Ping,
+        // [9000 19.3 both-types]
         types::ACK | types::ACK_ECN => Frame::Ack(Ack::decode(r, ty == types::ACK_ECN)?),
         types::STREAM..=types::STREAM_LAST => Frame::Stream(stream(ty, r)?),
         types::CRYPTO => {
@@ -153,6 +155,7 @@ fn fields<'a>(ty: FrameType, r: &mut Reader<'a>) -> Result<Frame<'a>, Bad> {
             error_code: r.get_varint()?,
         }),
         types::NEW_TOKEN => match r.get_prefixed()? {
+            // [9000 19.7 empty-token]
             [] => return Err(encoding("an empty token")),
             token => Frame::NewToken(token),
         },
@@ -195,6 +198,7 @@ fn fields<'a>(ty: FrameType, r: &mut Reader<'a>) -> Result<Frame<'a>, Bad> {
         types::DATAGRAM_LEN => Frame::Datagram(r.get_prefixed()?),
         types::ACK_FREQUENCY => Frame::AckFrequency(ack_frequency(r)?),
         types::FEEDBACK => Frame::Feedback(Feedback::decode(r)?),
+        // [9000 12.4 unknown-frame]
         _ => return Err(encoding("an unknown frame type")),
     })
 }
@@ -247,12 +251,14 @@ const fn dir(uni: bool) -> Dir {
 fn stream_count(r: &mut Reader<'_>) -> Result<u64, Bad> {
     match r.get_varint()? {
         count @ 0..=StreamId::MAX_STREAMS => Ok(count),
+        // [9000 4.6 limit-too-large] [9000 19.14 blocked-beyond]
         _ => Err(encoding("more than 2^60 streams")),
     }
 }
 
 #[inline]
 fn check_end(offset: u64, data: &[u8]) -> Result<(), Bad> {
+    // [9000 19.8 beyond-offsets]
     if offset.saturating_add(data.len() as u64) > varint::MAX {
         return Err(encoding("data beyond 2^62"));
     }
@@ -262,11 +268,13 @@ fn check_end(offset: u64, data: &[u8]) -> Result<(), Bad> {
 fn new_connection_id(r: &mut Reader<'_>) -> Result<NewConnectionId, Bad> {
     let sequence = r.get_varint()?;
     let retire_prior_to = r.get_varint()?;
+    // [9000 19.15 retires-itself]
     if retire_prior_to > sequence {
         return Err(encoding("it retires the connection id that it brings"));
     }
     let n = usize::from(r.get_u8()?);
     let id = match ConnectionId::new(r.get_slice(n)?) {
+        // [9000 19.15 new-id-length]
         Ok(id) if !id.is_empty() => id,
         _ => return Err(encoding("a connection id not of 1 to 20 bytes")),
     };

@@ -55,6 +55,7 @@ impl Frame<'_> {
                 | Self::Ack(_)
                 | Self::ConnectionClose(_)
                 | Self::ApplicationClose(_)
+                // [9000 19.21 counted]
                 | Self::Feedback(_)
         )
     }
@@ -80,6 +81,7 @@ impl Frame<'_> {
     pub const fn allowed_in(&self, packet: PacketType) -> bool {
         match self {
             Self::Padding(_) | Self::Ping | Self::ConnectionClose(_) => true,
+            // [9001 8.3 early-crypto]
             Self::Ack(_) | Self::Crypto(_) => !matches!(packet, PacketType::ZeroRtt),
             Self::NewToken(_)
             | Self::RetireConnectionId(_)

@@ -103,6 +103,7 @@ impl PartialDecode {
             return Self::long(first, r);
         }
         if first & FIXED_BIT == 0 {
+            // [9000 17.2 fixed-bit]
             return Err(DecodeError::FixedBit);
         }
         let dcid = ConnectionId::new(r.get_slice(local_cid_len)?)?;
@@ -124,6 +125,7 @@ impl PartialDecode {
             version::NEGOTIATION => return Ok(Self::VersionNegotiation),
             version::V1 => {}
             version => {
+                // [9000 17.2.1 any-id-length]
                 return Ok(Self::UnknownVersion(Unknown {
                     version,
                     dcid: dcid_range,
@@ -132,6 +134,7 @@ impl PartialDecode {
             }
         }
         if first & FIXED_BIT == 0 {
+            // [9000 17.2 fixed-bit]
             return Err(DecodeError::FixedBit);
         }
         let dcid = ConnectionId::new(dcid)?;
@@ -207,6 +210,7 @@ impl<'a> VersionNegotiation<'a> {
     pub fn decode(datagram: &'a [u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
         let first = r.get_u8()?;
+        // [9000 17.2.1 unused-bits]
         if first & LONG_FORM == 0 || r.get_u32()? != version::NEGOTIATION {
             return Err(DecodeError::Truncated);
         }

@@ -18,6 +18,7 @@ pub fn encode(
 ) -> Result<(), WriteError> {
     w.all_or_nothing(|w| {
         w.put_u8(LONG_FORM | FIXED_BIT | (unused & 0x3f))?;
+        // [9000 17.2.1 negotiation-fields]
         w.put_u32(version::NEGOTIATION)?;
         put_id(w, dcid)?;
         put_id(w, scid)?;
@@ -58,6 +59,7 @@ mod tests {
             versions in proptest::collection::vec(any::<u32>(), 1..8),
             unused: u8,
         ) {
+            // [9000 17.2.1 unused-bits] [9000 17.2.1 any-id-length]
             let mut buffer = [0; 1024];
             let mut w = Writer::new(&mut buffer);
             encode(&mut w, &dcid, &scid, &versions, unused).unwrap();

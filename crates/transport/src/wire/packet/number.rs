@@ -21,11 +21,13 @@ impl TruncatedNumber {
     pub const fn new(full: u64, largest_acked: Option<u64>) -> Self {
         let unacked = match largest_acked {
             Some(acked) => full.saturating_sub(acked),
+            // [9000 17.1 whole-number]
             None => full.saturating_add(1),
         };
         // One bit more than the base-2 logarithm, rounded up.
         let bits = match unacked {
             0 | 1 => 1,
+            // [9000 17.1 number-range]
             n => (u64::BITS - (n - 1).leading_zeros()) + 1,
         };
         Self::with_len(full, bits.div_ceil(8))
@@ -123,12 +125,22 @@ mod tests {
 
     #[test]
     fn examples_of_rfc_9000_appendix_a() {
+        // [9000 17.1 number-range]
         let n = TruncatedNumber::new(0xac_5c02, Some(0xab_e8b3));
         assert_eq!((n.len(), n.value()), (2, 0x5c02));
         let n = TruncatedNumber::new(0xac_e8fe, Some(0xab_e8b3));
         assert_eq!((n.len(), n.value()), (3, 0xac_e8fe));
         let n = TruncatedNumber::with_len(0x9b32, 2);
         assert_eq!(n.expand(0xa82f_30ea + 1), 0xa82f_9b32);
+    }
+
+    #[test]
+    fn before_an_acknowledgement_numbers_are_whole() {
+        // [9000 17.1 whole-number]
+        for full in [0, 1, 127, 128, 255, 256, 65_535, 65_536, (1 << 31) - 2] {
+            let number = TruncatedNumber::new(full, None);
+            assert_eq!((u64::from(number.value()), number.expand(0)), (full, full));
+        }
     }
 
     #[test]
@@ -180,6 +192,7 @@ mod tests {
         fn a_receiver_between_acked_and_sent_recovers_the_number(
             acked in 0..MAX, ahead in 1u64..=1 << 31, heard in 0u64..=1 << 31,
         ) {
+            // [9000 17.1 number-range]
             let full = (acked + ahead).min(MAX);
             let largest_heard = acked + heard.min(full - acked - 1);
             prop_assert_eq!(

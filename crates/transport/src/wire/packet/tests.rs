@@ -204,6 +204,7 @@ fn coalesced_packets_split() {
 
 #[test]
 fn what_is_no_v1_packet() {
+    // [9001 5.4.2 short-sample] [9000 17.2 fixed-bit] [9000 17.2 id-length]
     // A shim's first byte, taken off by the caller or not ours.
     assert_eq!(
         PartialDecode::new(&[0x08; 64], 8),

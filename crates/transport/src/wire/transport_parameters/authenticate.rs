@@ -27,6 +27,7 @@ impl TransportParameters {
                 reason,
             ))
         };
+        // [9000 7.3 ids-match] [9000 7.3 ids-present]
         if self.initial_source_connection_id != Some(seen.initial_source) {
             return wrong("initial_source_connection_id is not that of the packets");
         }
@@ -38,6 +39,10 @@ impl TransportParameters {
         }
         if self.retry_source_connection_id != seen.retry_source {
             return wrong("retry_source_connection_id is not that of the Retry");
+        }
+        // [9000 18.2 preferred-with-id]
+        if self.preferred_address.is_some() && seen.initial_source.is_empty() {
+            return wrong("preferred_address of a server whose connection id has length zero");
         }
         Ok(())
     }

@@ -42,6 +42,7 @@ impl From<UnexpectedEnd> for ParameterError {
 impl From<ParameterError> for TransportError {
     fn from(error: ParameterError) -> Self {
         Self::new(
+            // [9000 7.4 invalid-value]
             TransportErrorCode::TRANSPORT_PARAMETER_ERROR,
             error.to_string(),
         )
@@ -65,6 +66,7 @@ impl TransportParameters {
             if !seen.insert(id) {
                 return Err(ParameterError::Twice(id));
             }
+            // [9000 18.2 server-only]
             if sender.is_client() && is_server_only(id) {
                 return Err(ParameterError::FromClient(id));
             }
@@ -99,6 +101,7 @@ impl TransportParameters {
             }
             id::INITIAL_MAX_STREAM_DATA_UNI => self.initial_max_stream_data_uni = r.get_varint()?,
             id::INITIAL_MAX_STREAMS_BIDI => match r.get_varint()? {
+                // [9000 4.6 limit-too-large]
                 count @ 0..=StreamId::MAX_STREAMS => self.initial_max_streams_bidi = count,
                 _ => return Err(out_of_range),
             },
@@ -120,6 +123,7 @@ impl TransportParameters {
                 self.preferred_address = Some(address.ok_or(out_of_range)?);
             }
             id::ACTIVE_CONNECTION_ID_LIMIT => match r.get_varint()? {
+                // [9000 18.2 two-ids]
                 0 | 1 => return Err(out_of_range),
                 limit => self.active_connection_id_limit = limit,
             },
@@ -137,6 +141,7 @@ impl TransportParameters {
             id::EXPLICIT_FEEDBACK => {
                 self.explicit_feedback = Some(SignalKinds::new(r.take_rest())?);
             }
+            // [9000 7.4.2 unknown-parameters]
             _ => return Ok(()),
         }
         if r.is_empty() {

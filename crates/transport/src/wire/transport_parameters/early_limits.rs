@@ -26,6 +26,7 @@ pub struct EarlyLimits {
     pub max_datagram_frame_size: u64,
 }
 
+// [9000 7.4.1 fresh-values] [9000 7.4.1 remembered]
 impl From<&TransportParameters> for EarlyLimits {
     fn from(parameters: &TransportParameters) -> Self {
         Self {
@@ -70,6 +71,7 @@ mod tests {
     /// The list of RFC 9000 §7.4.1, and the one of RFC 9221 §3.
     #[test]
     fn none_may_be_lowered_and_all_others_may_change() {
+        // [9000 7.4.1 fresh-values] [9000 7.4.1 remembered]
         type Change = fn(&mut TransportParameters, u64);
         let before = TransportParameters {
             initial_max_data: 10,

@@ -51,6 +51,7 @@ impl TransportParameters {
     ///
     /// # Errors
     /// [`WriteError::Value`] for a value above 2^62 − 1.
+    // [9000 7.4 once]
     pub fn to_vec(&self, grease: Option<&Grease>) -> Result<Vec<u8>, WriteError> {
         let mut buffer = [0; Self::MAX_ENCODED_LEN];
         let mut w = Writer::new(&mut buffer);

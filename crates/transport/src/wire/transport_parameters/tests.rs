@@ -74,6 +74,8 @@ fn known_ids_are_not_reserved_ones_and_grease_ids_are() {
 
 #[test]
 fn values_outside_section_18_2_are_refused() {
+    // [9000 4.6 limit-too-large] [9000 7.4 invalid-value] [9000 18.2 preferred-with-id]
+    // [9000 18.2 two-ids]
     let refused = |bytes: &[u8], sender| TransportParameters::decode(bytes, sender).unwrap_err();
     let range = |bytes: &[u8]| {
         assert_eq!(
@@ -117,6 +119,7 @@ fn values_outside_section_18_2_are_refused() {
 
 #[test]
 fn malformed_values_are_refused() {
+    // [9000 7.4 invalid-value]
     let refused = |bytes: &[u8]| TransportParameters::decode(bytes, Side::Server).unwrap_err();
     assert_eq!(refused(&[0x01]), ParameterError::Truncated);
     assert_eq!(refused(&[0x01, 2, 0x40]), ParameterError::Truncated);
@@ -149,6 +152,7 @@ fn malformed_values_are_refused() {
 
 #[test]
 fn duplicates_are_refused_known_or_not() {
+    // [9000 7.4.2 unknown-parameters]
     for parameter in [
         &[0x01, 1, 5][..],
         &[58, 0],
@@ -178,6 +182,7 @@ fn duplicates_are_refused_known_or_not() {
 
 #[test]
 fn clients_do_not_send_what_is_the_servers() {
+    // [9000 18.2 server-only]
     for bytes in [
         &[0x00, 1, 7][..],
         &[&[0x02, 16][..], &[0; 16]].concat(),
@@ -194,6 +199,7 @@ fn clients_do_not_send_what_is_the_servers() {
 
 #[test]
 fn connection_ids_are_authenticated_as_section_7_3_says() {
+    // [9000 7.3 ids-match] [9000 7.3 ids-present] [9000 18.2 preferred-with-id]
     let seen = HandshakeIds {
         initial_source: cid(&[1]),
         original_destination: cid(&[2; 8]),
@@ -231,6 +237,19 @@ fn connection_ids_are_authenticated_as_section_7_3_says() {
         ..seen
     };
     assert_eq!(retry.authenticate(Side::Server, &with_retry), Ok(()));
+    // A preferred address needs a server with connection ids (section 18.2).
+    let without = HandshakeIds {
+        initial_source: ConnectionId::EMPTY,
+        ..seen
+    };
+    let preferred = [&[0x0d, 45][..], &[0; 24], &[4], &[7; 20]].concat();
+    let mut preferred = TransportParameters::decode(&preferred, Side::Server).unwrap();
+    preferred.original_destination_connection_id = Some(cid(&[2; 8]));
+    preferred.initial_source_connection_id = Some(ConnectionId::EMPTY);
+    let error = preferred.authenticate(Side::Server, &without).unwrap_err();
+    assert_eq!(error.code, TransportErrorCode::TRANSPORT_PARAMETER_ERROR);
+    preferred.preferred_address = None;
+    assert_eq!(preferred.authenticate(Side::Server, &without), Ok(()));
     assert!(server.authenticate(Side::Server, &with_retry).is_err());
 }
 
@@ -314,6 +333,7 @@ proptest! {
     fn arbitrary_bytes_never_panic_and_what_is_taken_is_written_alike(
         bytes in proptest::collection::vec(any::<u8>(), 0..200), server: bool,
     ) {
+        // [9000 7.4 once]
         let sender = if server { Side::Server } else { Side::Client };
         if let Ok(p) = TransportParameters::decode(&bytes, sender) {
             let again = p.to_vec(None).unwrap();

@@ -58,6 +58,7 @@ fn forged(flight: &[Vec<u8>]) -> Vec<u8> {
 
 #[test]
 fn a_replayed_first_flight_is_taken_once() {
+    // [9001 9.2 replay]
     let known = Acquainted::new();
     let flight = first_flight(&known, 5000);
     let mut servers: Vec<_> = (0..3).map(|_| server_for(&known, &flight[0])).collect();
@@ -125,6 +126,7 @@ fn a_ticket_that_a_stranger_offers_serves_its_owner_all_the_same() {
 
 #[test]
 fn a_repeated_datagram_is_read_once() {
+    // [9000 12.3 duplicates]
     let known = Acquainted::new();
     let flight = first_flight(&known, 5000);
     let mut server = server_for(&known, &flight[0]);
@@ -213,6 +215,7 @@ fn an_answer_to_an_unproved_address_is_no_more_than_three_times_the_question() {
 
 #[test]
 fn frames_that_early_data_must_not_have_end_the_connection() {
+    // [9001 8.3 early-crypto]
     let frequency = AckFrequency {
         sequence: 0,
         ack_eliciting_threshold: 1,
@@ -282,6 +285,7 @@ fn a_challenge_in_early_data_causes_no_migration() {
 /// that is sent back to it (RFC 9001 §5.6).
 #[test]
 fn a_client_reads_no_early_data() {
+    // [9001 5.6 client-opens-none]
     let mut pair = Pair::with(Acquainted::new().setup());
     pair.record = true;
     write(&mut pair, Dir::Uni, &[7; 1500]);

@@ -31,6 +31,7 @@ fn arrives_once(pair: &mut Pair, lengths: &[usize]) {
 
 #[test]
 fn another_servers_early_data_arrives_once() {
+    // [9001 4.6.2 refused] [9001 4.6.2 start-over]
     let known = Acquainted::new();
     for other in [
         testing::server("server", &[b"test"]),
@@ -66,6 +67,7 @@ fn a_hello_retry_request_refuses_it() {
 
 #[test]
 fn lower_limits_refuse_it_and_hold_for_what_is_sent_again() {
+    // [9001 4.6.2 start-over] [9000 7.4.1 reject]
     let known = Acquainted::new();
     let mut setup = known.setup();
     setup.server.streams.max_uni_streams = 2;

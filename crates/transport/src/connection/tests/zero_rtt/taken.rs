@@ -1,12 +1,14 @@
 use super::super::link::Faults;
 use super::super::signal::TestSignal;
 use super::*;
-use crate::crypto::InitialCrypto;
+use crate::crypto::{ClientCrypto, InitialCrypto, ServerCrypto};
 use crate::wire::packet::retry;
 use crate::wire::{ConnectionId, Writer};
 
 #[test]
 fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip() {
+    // [9001 4.6.1 ticket-size] [9001 4.9 newest-keys] [9001 4.9.3 early-keys]
+    // [9001 5.6 server-seals-none] [9000 13.2.6 early-data-acked] [9001 5.6 no-more-early-packets]
     let mut pair = Pair::with(Acquainted::new().setup());
     pair.record = true;
     assert_eq!(pair.client.get().early_data(), EarlyData::Offered);
@@ -49,6 +51,7 @@ fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip(
 
 #[test]
 fn nothing_differs_where_one_side_does_not_want_it() {
+    // [9001 5.6 early-data-on-request]
     let known = Acquainted::new();
     let plain = Setup::default();
     let mut pair = Pair::with(Setup {
@@ -76,6 +79,7 @@ fn nothing_differs_where_one_side_does_not_want_it() {
 
 #[test]
 fn as_much_leaves_early_as_the_window_and_the_remembered_limits_allow() {
+    // [9000 7.4.1 remembered-only]
     let limited = || {
         let mut setup = Setup::default();
         setup.server.streams.max_uni_streams = 3;
@@ -200,6 +204,7 @@ fn what_a_lost_first_packet_leaves_behind_is_sent_again() {
 
 #[test]
 fn a_retry_sends_early_data_once_more_under_new_numbers() {
+    // [9000 17.2.5.3 numbers-go-on]
     let known = Acquainted::new();
     let mut pair = Pair::with(known.setup());
     pair.record = true;
@@ -314,4 +319,50 @@ fn early_data_that_comes_behind_the_handshake_is_read() {
     let after = pair.server.get().stats().early_packets_received;
     assert_eq!(after, before + 1);
     read_all(&mut pair, &[(id, data)], Duration::from_secs(5));
+}
+
+/// A client's second flight is its Finished alone: QUIC has no EndOfEarlyData.
+#[test]
+fn early_data_ends_without_a_message() {
+    // [9001 8.3 no-end-of-early-data]
+    let known = Acquainted::new();
+    let parameters = crate::wire::TransportParameters {
+        initial_max_data: 1 << 60,
+        initial_max_stream_data_bidi_local: 1 << 60,
+        initial_max_stream_data_bidi_remote: 1 << 60,
+        initial_max_stream_data_uni: 1 << 60,
+        initial_max_streams_bidi: 1 << 60,
+        initial_max_streams_uni: 1 << 60,
+        active_connection_id_limit: 64,
+        max_datagram_frame_size: 65_535,
+        ..crate::wire::TransportParameters::DEFAULT
+    };
+    let parameters = parameters.to_vec(None).unwrap();
+    let client = ClientCrypto::start(&*known.client, "server.test", Vec::new(), 0);
+    let server = ServerCrypto::start(&*known.server, parameters, 0);
+    let (mut client, mut server) = (client.unwrap(), server.unwrap());
+    let write = |session: &mut dyn crate::crypto::Session| {
+        let mut messages = Vec::new();
+        loop {
+            let mut out = Vec::new();
+            let change = session.write_handshake(&mut out);
+            if change.is_none() && out.is_empty() {
+                return messages;
+            }
+            messages.push(out);
+        }
+    };
+    for hello in write(&mut *client) {
+        server.read_handshake(&hello).unwrap();
+    }
+    assert!(server.zero_rtt_keys().is_some());
+    let mut second = Vec::new();
+    for message in write(&mut *server) {
+        client.read_handshake(&message).unwrap();
+        second.extend(write(&mut *client));
+    }
+    let second = second.concat();
+    let length = usize::from(second[3]) + 4;
+    assert_eq!((second[0], length), (20, second.len()));
+    assert!(client.early_data_accepted() && !client.is_handshaking());
 }

@@ -28,6 +28,7 @@ fn runs(numbers: &BTreeSet<u64>) -> Vec<RangeInclusive<u64>> {
 
 #[test]
 fn known_bytes() {
+    // [9000 19.3 both-types]
     // 10, 8 and 7, 3: first range 0; gap 0 (9 missing), 2 packets; gap 2 (4, 5, 6 missing), 1
     // packet.
     let bytes = [0x02, 10, 0x44, 0x00, 2, 0, 0, 1, 2, 0];
@@ -55,6 +56,7 @@ fn known_bytes() {
 
 #[test]
 fn ranges_below_zero_are_refused() {
+    // [9000 19.3.1 negative]
     for bytes in [
         &[0x02, 3, 0, 0, 4][..],
         &[0x02, 3, 0, 1, 2, 0, 0], // smallest 1, next would be −1

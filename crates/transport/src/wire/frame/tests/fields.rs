@@ -286,6 +286,8 @@ fn twenty_counters_and_no_more() {
 
 #[test]
 fn values_that_cannot_be_are_refused() {
+    // [9000 4.6 limit-too-large] [9000 19.14 blocked-beyond] [9000 19.8 beyond-offsets]
+    // [9000 19.7 empty-token] [9000 19.15 new-id-length] [9000 19.15 retires-itself]
     let frame_encoding = TransportErrorCode::FRAME_ENCODING_ERROR;
     let violation = TransportErrorCode::PROTOCOL_VIOLATION;
     let max = [0xff; 8];

@@ -125,6 +125,7 @@ fn table_3() -> Vec<(Frame<'static>, &'static str, &'static str)> {
 
 #[test]
 fn frames_keep_to_table_3() {
+    // [9000 12.4 permitted-frames] [9000 19.21 counted]
     for (frame, packets, spec) in table_3() {
         for (letter, packet) in packets.chars().zip([
             PacketType::Initial,

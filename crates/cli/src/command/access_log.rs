@@ -1,0 +1,125 @@
+//! `serve --access-log`: a line of JSON for each request. Lines are written by a thread of their
+//! own: a disk that is full or a reader that is gone costs lines, and never holds up a transfer.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+use serde::Serialize;
+
+use super::output;
+
+/// Lines that wait at most.
+const WAITING: usize = 4096;
+/// The name that is the standard output.
+const OUT: &str = "-";
+
+/// A request.
+#[derive(Debug, Serialize)]
+pub(super) struct Line<'a> {
+    /// Seconds since 1970-01-01 UTC, when it ended.
+    pub(super) time: f64,
+    /// Its name in the list of clients.
+    pub(super) client: Option<&'a str>,
+    pub(super) address: String,
+    pub(super) method: &'a str,
+    /// As the client wrote it.
+    pub(super) path: &'a str,
+    /// 0 where it got no response.
+    pub(super) status: u16,
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+    /// What held the sender back most, of the whole connection.
+    pub(super) bounded_by: Option<&'static str>,
+    pub(super) error: Option<&'a str>,
+}
+
+/// What the thread is given.
+#[derive(Debug)]
+enum Message {
+    Line(String),
+    Reopen,
+}
+
+/// The log.
+#[derive(Clone, Debug)]
+pub(super) struct AccessLog {
+    lines: SyncSender<Message>,
+    lost: Arc<AtomicU64>,
+}
+
+impl AccessLog {
+    /// Begins to log to the file, or to the standard output.
+    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+        let (lines, messages) = sync_channel(WAITING);
+        let lost = Arc::new(AtomicU64::new(0));
+        let (path, counter) = (path.to_owned(), Arc::clone(&lost));
+        std::thread::Builder::new()
+            .name("access-log".to_owned())
+            .spawn(move || write(&path, &messages, &counter))?;
+        Ok(Self { lines, lost })
+    }
+
+    /// Logs a request.
+    pub(super) fn log(&self, line: &Line<'_>) {
+        let Ok(text) = output::json_text(line) else {
+            return;
+        };
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
+            self.lines.try_send(Message::Line(text))
+        {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Opens the file of the name that it has now: the one before was moved away.
+    pub(super) fn reopen(&self) {
+        // A thread that is that much behind opens it later.
+        let _ = self.lines.try_send(Message::Reopen);
+    }
+}
+
+fn open(path: &PathBuf) -> io::Result<Box<dyn Write>> {
+    if path.as_os_str() == OUT {
+        return Ok(Box::new(io::stdout()));
+    }
+    let file: File = OpenOptions::new().append(true).create(true).open(path)?;
+    Ok(Box::new(file))
+}
+
+/// Writes lines until the log is dropped.
+fn write(path: &PathBuf, messages: &Receiver<Message>, lost: &AtomicU64) {
+    let (mut file, mut failing) = (None, false);
+    while let Ok(message) = messages.recv() {
+        let Message::Line(line) = message else {
+            file = None;
+            continue;
+        };
+        let out = match file.as_mut() {
+            Some(out) => Ok(out),
+            None => open(path).map(|opened| file.insert(opened)),
+        };
+        let written = out.and_then(|out| out.write_all(line.as_bytes()).and_then(|()| out.flush()));
+        match written {
+            Ok(()) if failing => {
+                let lost = lost.swap(0, Ordering::Relaxed);
+                output::note!(
+                    "pathmark: the access log is written again; {lost} lines are missing"
+                );
+                failing = false;
+            }
+            Ok(()) => {}
+            Err(error) => {
+                lost.fetch_add(1, Ordering::Relaxed);
+                file = None;
+                if !failing {
+                    output::note!("pathmark: cannot write {}: {error}", path.display());
+                }
+                failing = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What the clients of files share: how they connect, and what they print.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use pathmark::{Connection, TransportConfig};
+use pathmark_http3::client::{Client, ClientLimits};
+use pathmark_http3::pace::Pace;
+use pathmark_http3::wire::ALPN;
+
+use super::connect::{ConnectArgs, Connected, Way};
+use super::reconnect::ReconnectArgs;
+use super::session::{self, Stop};
+use super::state::{StateArgs, Visit};
+use super::target::Target;
+use super::trust::HostTrustArgs;
+use super::{Failure, clients, connect, values};
+
+/// The variable of the environment with a token.
+const TOKEN: &str = "PATHMARK_TOKEN";
+
+/// Arguments of all clients.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ClientArgs {
+    #[command(flatten)]
+    trust: HostTrustArgs,
+    #[command(flatten)]
+    limits: ConnectArgs,
+    #[command(flatten)]
+    state: StateArgs,
+    /// Send the bearer token in this file; without the option, that in $PATHMARK_TOKEN, if any
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Arguments of clients that move files.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct MoveArgs {
+    /// Move content at this rate at most, in bytes per second: 500kB, 2MiB
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    limit: Option<u64>,
+    /// Print errors alone
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+    #[command(flatten)]
+    pub(super) again: ReconnectArgs,
+}
+
+/// A rate in bytes per second; the least one passes a frame within a server's time limits.
+fn rate(text: &str) -> Result<u64, String> {
+    match values::bytes(text.strip_suffix("/s").unwrap_or(text))? {
+        0..1000 => Err(format!("`{text}` is below 1kB per second")),
+        rate => Ok(rate),
+    }
+}
+
+/// A connection to a server of files.
+pub(super) struct Session {
+    pub(super) connection: Connection,
+    pub(super) client: Client,
+    pub(super) handshake: Duration,
+    visit: Option<Visit>,
+}
+
+impl MoveArgs {
+    /// What a client takes at most.
+    pub(super) fn limits(self) -> ClientLimits {
+        ClientLimits {
+            pace: self.limit.map(Pace::new),
+            ..ClientLimits::default()
+        }
+    }
+
+    /// Files under way at once of `most`: with a limit, each has to progress within a server's
+    /// limit of time.
+    pub(super) fn at_once(self, most: usize) -> usize {
+        let rate = self.limit.unwrap_or(u64::MAX) / 32_768;
+        usize::try_from(rate).unwrap_or(most).clamp(1, most)
+    }
+}
+
+impl ClientArgs {
+    /// Connects to the server of `target`, and begins HTTP/3.
+    pub(super) async fn connect(
+        &self,
+        target: &Target,
+        mut transport: TransportConfig,
+        limits: ClientLimits,
+        stop: &Stop,
+        warnings: &mut Vec<String>,
+    ) -> Result<Session, Failure> {
+        let token = match &self.token_file {
+            Some(path) => clients::read_token(path).map(Some),
+            None => clients::token_of(TOKEN),
+        };
+        let token = token.map_err(Failure::usage)?;
+        transport.keep_alive = Some(session::KEEP_ALIVE);
+        let way = Way {
+            target,
+            trust: self.trust.judge(),
+            limits: self.limits,
+            stop,
+        };
+        let before =
+            |endpoint: &_, address| self.state.visit(target, address, endpoint, &mut *warnings);
+        let Connected {
+            connection,
+            handshake,
+            prepared: visit,
+        } = connect::connect(way, ALPN, transport, before).await?;
+        let mut client = Client::new(connection.clone(), &target.authority(), limits).await?;
+        if let Some(token) = token {
+            client = client.with_token(&token).map_err(|why| anyhow!(why))?;
+        }
+        Ok(Session {
+            connection,
+            client,
+            handshake,
+            visit,
+        })
+    }
+}
+
+impl Session {
+    /// Closes the connection, and keeps what the server gave for the next one.
+    pub(super) async fn leave(self, stop: &Stop, warnings: &mut Vec<String>) {
+        session::leave(&self.connection, stop, session::HTTP3).await;
+        if let Some(visit) = self.visit {
+            visit.end(warnings);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_low_rate_is_for_few_files_at_once() {
+        let at_once = |limit: &str| {
+            let limit = Some(rate(limit).unwrap());
+            MoveArgs {
+                limit,
+                quiet: false,
+                again: ReconnectArgs { reconnect: None },
+            }
+            .at_once(32)
+        };
+        assert_eq!(at_once("1kB"), 1);
+        assert_eq!(at_once("100kB/s"), 3);
+        assert_eq!(at_once("1GB"), 32);
+        for wrong in ["0", "999", "fast", ""] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! `serve --clients FILE`: who may do what.
+//!
+//! ```toml
+//! [[client]]
+//! name = "camera"                  # in the log
+//! token-file = "camera.token"      # or token-env = "CAMERA"; without: for requests without a token
+//! rights = ["get", "list", "put", "overwrite"]
+//! prefix = "cameras/1"             # the directory that it is confined to
+//! quota = "10GB"                   # bytes of all files in it
+//! rate = "2MB"                     # per second, both directions together
+//! ```
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow, bail};
+use pathmark_http3::fields::{PathName, encode_name};
+use pathmark_http3::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use pathmark_http3::http::{Request, StatusCode};
+use pathmark_http3::origin::{Grant, Quota};
+use pathmark_http3::pace::Pace;
+use pathmark_http3::plan::{PutRights, Reply, Rules, problem};
+use pathmark_http3::root::{Entries, open_directory};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::values;
+
+/// Bytes of a token at most.
+const LONGEST: u64 = 4096;
+/// Directories of a quota beneath each other at most, as the origin has it.
+const DEPTH: usize = 128;
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    client: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Entry {
+    name: String,
+    token_file: Option<PathBuf>,
+    token_env: Option<String>,
+    rights: Vec<Right>,
+    prefix: Option<String>,
+    quota: Option<String>,
+    rate: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Right {
+    Get,
+    List,
+    Put,
+    Overwrite,
+}
+
+/// Clients that an operator lists.
+#[derive(Debug)]
+pub(super) struct Clients(Vec<Client>);
+
+/// One of them.
+#[derive(Debug)]
+struct Client {
+    name: String,
+    /// SHA-256 of its token: that of a guess says nothing of the bytes that are right.
+    token: Option<[u8; 32]>,
+    grant: Arc<Grant>,
+}
+
+/// A token from a file or the environment, whose end of line does not count.
+fn trimmed(token: &str) -> anyhow::Result<&str> {
+    let token = token.trim_end_matches(['\r', '\n']);
+    let visible = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    match visible {
+        true => Ok(token),
+        false => Err(anyhow!(
+            "a token has visible characters of ASCII, one at least"
+        )),
+    }
+}
+
+/// The token in a file.
+pub(super) fn read_token(path: &Path) -> anyhow::Result<String> {
+    let read = || {
+        let mut text = String::new();
+        File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
+        Ok::<_, std::io::Error>(text)
+    };
+    let text = read().with_context(|| format!("cannot read the token {}", path.display()))?;
+    let token = trimmed(&text).with_context(|| path.display().to_string())?;
+    Ok(token.to_owned())
+}
+
+/// The token in a variable of the environment.
+pub(super) fn token_of(variable: &str) -> anyhow::Result<Option<String>> {
+    match std::env::var(variable) {
+        Ok(token) => Ok(Some(
+            trimmed(&token).context(variable.to_owned())?.to_owned(),
+        )),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(anyhow::Error::new(error).context(variable.to_owned())),
+    }
+}
+
+/// True if both are the same, after a time that does not depend on where they differ.
+fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    let differ = one
+        .iter()
+        .zip(other)
+        .fold(0, |differ, (a, b)| differ | (a ^ b));
+    std::hint::black_box(differ) == 0
+}
+
+impl Clients {
+    /// Reads the file at `path` for a server of `directory`.
+    pub(super) fn read(path: &Path, directory: &Path) -> anyhow::Result<Self> {
+        let read = || {
+            let text = std::fs::read_to_string(path)?;
+            let written: Written = toml::from_str(&text)?;
+            let beside = path.parent().unwrap_or(Path::new("."));
+            let mut clients = Vec::<Client>::new();
+            for entry in &written.client {
+                let client = Client::of(entry, beside, directory)
+                    .with_context(|| format!("client `{}`", entry.name))?;
+                let taken =
+                    |other: &&Client| other.name == client.name || other.token == client.token;
+                if let Some(other) = clients.iter().find(taken) {
+                    bail!(
+                        "the clients `{}` and `{}` have the same name or token",
+                        other.name,
+                        client.name
+                    );
+                }
+                clients.push(client);
+            }
+            Ok(Self(clients))
+        };
+        read().with_context(|| format!("cannot use the clients in {}", path.display()))
+    }
+
+    fn find<T>(&self, request: &Request<T>) -> Result<&Client, bool> {
+        let token = request.headers().get(AUTHORIZATION).map(|value| {
+            let value = value.as_bytes();
+            let (scheme, token) = value.split_at_checked(7).unwrap_or_default();
+            let token = token.trim_ascii();
+            scheme
+                .eq_ignore_ascii_case(b"bearer ")
+                .then(|| <[u8; 32]>::from(Sha256::digest(token)))
+        });
+        let mut found = None;
+        for client in &self.0 {
+            let is_it = match (&client.token, &token) {
+                (Some(own), Some(Some(token))) => is_same(own, token),
+                (None, None) => true,
+                _ => false,
+            };
+            if is_it {
+                found = Some(client);
+            }
+        }
+        found.ok_or(token.is_some())
+    }
+
+    /// The name of a request's client.
+    pub(super) fn name<T>(&self, request: &Request<T>) -> Option<&str> {
+        self.find(request).ok().map(|client| client.name.as_str())
+    }
+
+    /// What a request's client may do.
+    pub(super) fn admit<T>(&self, request: &Request<T>) -> Result<Arc<Grant>, Box<Reply>> {
+        match self.find(request) {
+            Ok(client) => Ok(Arc::clone(&client.grant)),
+            Err(has_one) => {
+                let (detail, challenge) = match has_one {
+                    true => (
+                        "the server does not know the token; ask its operator for one",
+                        "Bearer error=\"invalid_token\"",
+                    ),
+                    false => (
+                        "the server asks for a token: give it by --token-file or PATHMARK_TOKEN",
+                        "Bearer",
+                    ),
+                };
+                let reply = problem(StatusCode::UNAUTHORIZED, detail);
+                Err(reply.with(WWW_AUTHENTICATE, challenge).into())
+            }
+        }
+    }
+}
+
+impl Client {
+    fn of(entry: &Entry, beside: &Path, directory: &Path) -> anyhow::Result<Self> {
+        let token = match (&entry.token_file, &entry.token_env) {
+            (Some(_), Some(_)) => bail!("it has token-file and token-env; give one of them"),
+            (Some(path), None) => Some(read_token(&beside.join(path))?),
+            (None, Some(variable)) => Some(
+                token_of(variable)?.ok_or_else(|| anyhow!("the environment has no {variable}"))?,
+            ),
+            (None, None) => None,
+        };
+        let has = |right| entry.rights.contains(&right);
+        let put = match (has(Right::Put), has(Right::Overwrite)) {
+            (false, true) => bail!("it has the right overwrite without put"),
+            (true, true) => PutRights::Replace,
+            (true, false) => PutRights::New,
+            (false, false) => PutRights::None,
+        };
+        let prefix = prefix(entry.prefix.as_deref().unwrap_or_default())?;
+        let bytes = |text: &Option<String>| {
+            let text = text
+                .as_deref()
+                .map(|text| text.strip_suffix("/s").unwrap_or(text));
+            text.map(values::bytes)
+                .transpose()
+                .map_err(|why| anyhow!(why))
+        };
+        let quota = bytes(&entry.quota)?.map(|most| {
+            let mut beneath = directory.to_owned();
+            for name in &prefix {
+                use std::os::unix::ffi::OsStrExt;
+                beneath.push(std::ffi::OsStr::from_bytes(name));
+            }
+            Quota::new(most, used(&beneath, DEPTH))
+        });
+        let pace = match bytes(&entry.rate)? {
+            Some(0..1000) => bail!("its rate is below 1kB per second"),
+            rate => rate.map(Pace::new),
+        };
+        let rules = Rules {
+            get: has(Right::Get),
+            list: has(Right::List),
+            put,
+            prefix,
+            ..Rules::default()
+        };
+        Ok(Self {
+            name: entry.name.clone(),
+            token: token.map(|token| Sha256::digest(token).into()),
+            grant: Arc::new(Grant { rules, pace, quota }),
+        })
+    }
+}
+
+/// Names of a directory beneath the root.
+fn prefix(text: &str) -> anyhow::Result<Vec<Vec<u8>>> {
+    let names = text.split('/').filter(|name| !name.is_empty());
+    let path: String = names
+        .map(|name| format!("/{}", encode_name(name.as_bytes())))
+        .collect();
+    if path.is_empty() {
+        return Ok(Vec::new());
+    }
+    let path = PathName::parse(path.as_bytes());
+    Ok(path.with_context(|| format!("prefix `{text}`"))?.names)
+}
+
+/// Bytes of all files in a directory; what cannot be read counts nothing.
+fn used(directory: &Path, depth: usize) -> u64 {
+    use std::os::unix::ffi::OsStrExt;
+    let entries = open_directory(directory).and_then(Entries::of);
+    let (Ok(mut entries), true) = (entries, depth > 0) else {
+        return 0;
+    };
+    let mut bytes: u64 = 0;
+    while let Ok(piece) = entries.next_piece()
+        && !piece.is_empty()
+    {
+        for entry in piece {
+            let own = match entry.stat.kind {
+                pathmark_http3::resource::Kind::File => entry.stat.size,
+                pathmark_http3::resource::Kind::Directory => {
+                    let name = std::ffi::OsStr::from_bytes(&entry.name);
+                    used(&directory.join(name), depth - 1)
+                }
+                _ => 0,
+            };
+            bytes = bytes.saturating_add(own);
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> anyhow::Result<Clients> {
+        let here = tempfile::tempdir().unwrap();
+        std::fs::write(here.path().join("one"), "secret-1\n").unwrap();
+        std::fs::write(here.path().join("two"), "secret-2").unwrap();
+        std::fs::write(here.path().join("bad"), "two words").unwrap();
+        let path = here.path().join("clients.toml");
+        std::fs::write(&path, text).unwrap();
+        Clients::read(&path, here.path())
+    }
+
+    fn request(authorization: Option<&str>) -> Request<()> {
+        let mut request = Request::builder();
+        if let Some(value) = authorization {
+            request = request.header("authorization", value);
+        }
+        request.body(()).unwrap()
+    }
+
+    #[test]
+    fn requests_belong_to_the_client_of_their_token() {
+        let clients = read(
+            "[[client]]\nname = \"one\"\ntoken-file = \"one\"\nrights = [\"get\"]\n\
+             prefix = \"/a/b\"\nquota = \"1MB\"\nrate = \"1MB/s\"\n\
+             [[client]]\nname = \"two\"\ntoken-file = \"two\"\nrights = [\"put\", \"overwrite\"]\n",
+        )
+        .unwrap();
+        let name = |value: Option<&str>| clients.name(&request(value)).map(ToOwned::to_owned);
+        assert_eq!(name(Some("Bearer secret-1")).as_deref(), Some("one"));
+        assert_eq!(name(Some("bearer  secret-2")).as_deref(), Some("two"));
+        for none in [
+            None,
+            Some(""),
+            Some("Bearer"),
+            Some("Bearer secret-3"),
+            Some("Basic secret-1"),
+        ] {
+            assert_eq!(name(none), None, "{none:?}");
+            let reply = clients.admit(&request(none)).unwrap_err();
+            assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
+            assert!(reply.headers.contains_key(WWW_AUTHENTICATE));
+        }
+        let grant = clients.admit(&request(Some("Bearer secret-1"))).unwrap();
+        assert!(grant.rules.get && !grant.rules.list && grant.rules.put == PutRights::None);
+        assert_eq!(grant.rules.prefix, [b"a", b"b"]);
+        assert!(grant.pace.is_some() && grant.quota.is_some());
+
+        let anyone = read("[[client]]\nname = \"anyone\"\nrights = [\"list\"]\n").unwrap();
+        assert_eq!(anyone.name(&request(None)), Some("anyone"));
+        assert_eq!(anyone.name(&request(Some("Bearer secret-1"))), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line_or_client() {
+        let with = |more: &str| format!("[[client]]\nname = \"a\"\nrights = [\"get\"]\n{more}\n");
+        for (text, word) in [
+            (with("color = 1"), "line 4"),
+            (
+                "[[client]]\nname = \"a\"\nrights = [\"fly\"]\n".to_owned(),
+                "line 3",
+            ),
+            ("[[client]]\nname = \"a\"\n".to_owned(), "rights"),
+            (with("token-file = \"none\""), "none"),
+            (with("token-file = \"bad\""), "visible"),
+            (with("token-env = \"NO_SUCH_TOKEN\""), "NO_SUCH_TOKEN"),
+            (
+                with("token-file = \"one\"\ntoken-env = \"X\""),
+                "one of them",
+            ),
+            (with("prefix = \"a/../b\""), "prefix"),
+            (with("quota = \"much\""), "much"),
+            (with("rate = \"10\""), "1kB"),
+            (with("") + &with(""), "same name"),
+            (
+                "[[client]]\nname = \"a\"\nrights = [\"overwrite\"]\n".to_owned(),
+                "without put",
+            ),
+        ] {
+            let error = format!("{:#}", read(&text).unwrap_err());
+            assert!(
+                error.contains(word) && error.contains("clients.toml"),
+                "{error}"
+            );
+        }
+    }
+}

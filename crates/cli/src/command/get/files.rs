@@ -1,0 +1,221 @@
+//! Files one by one.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use futures_util::stream::{self, StreamExt};
+use indicatif::ProgressBar;
+use pathmark_http3::client::{Fetched, Get, GetError, Progress};
+use pathmark_http3::fields::PathName;
+use pathmark_http3::http::HeaderMap;
+use pathmark_http3::resource::{Kind, is_reserved};
+use pathmark_http3::root::Existing;
+
+use super::super::files::{AT_ONCE, Figures, FileFigures, UnderWay};
+use super::super::session::{self, Stop};
+use super::super::target::shown;
+use super::super::values::hex;
+use super::super::{glob, output};
+use super::{Args, Job, Latest, Session, To, explained, fields};
+
+/// Fetches the files of one server.
+pub(super) async fn fetch(
+    args: &Args,
+    stop: &Stop,
+    session: &Session,
+    jobs: &[Job],
+    figures: &mut Figures,
+) -> Latest {
+    let started = session::now();
+    let expanded = tokio::select! {
+        expanded = expand(session, jobs, figures) => expanded,
+        () = stop.stopped() => jobs.to_vec(),
+    };
+    let bars = output::bars(args.moving.quiet);
+    let asked = args.cc.as_ref().map(ToString::to_string);
+    let headers = fields(asked.as_deref());
+    let under_way = UnderWay::new(expanded.len());
+    let latest = RefCell::new(Latest::default());
+    let fetches = expanded.iter().enumerate().map(|(place, job)| {
+        let (bars, headers, under_way, latest) = (&bars, &headers, &under_way, &latest);
+        async move {
+            let name = job.target.name();
+            let bar = output::byte_bar(bars, &name, 0);
+            let mut arrived = Duration::ZERO;
+            let telling = Telling {
+                bar: &bar,
+                latest,
+                started,
+                arrived: &mut arrived,
+            };
+            let fetched = one(session, job, headers, telling).await;
+            let fetched = fetched.with_context(|| format!("cannot fetch {name}"));
+            let figures = match fetched {
+                Ok(fetched) => {
+                    bar.finish();
+                    let seconds = arrived.as_secs_f64();
+                    latest.borrow_mut().note(seconds, &fetched, &name);
+                    FileFigures {
+                        name,
+                        bytes: fetched.bytes,
+                        sha256: Some(hex(&fetched.sha256)),
+                        seconds,
+                        resumed_bytes: fetched.resumed,
+                        ..FileFigures::default()
+                    }
+                }
+                Err(error) => {
+                    bar.abandon();
+                    FileFigures::broken(name, &error)
+                }
+            };
+            under_way.ended(place, figures);
+        }
+    });
+    let all = stream::iter(fetches)
+        .buffer_unordered(args.moving.at_once(AT_ONCE))
+        .for_each(|()| async {});
+    tokio::select! {
+        () = all => {}
+        () = stop.stopped() => {}
+    }
+    let name = |place: usize| expanded.get(place).map(|job| job.target.name());
+    let ended = under_way.into_all(|place| name(place).unwrap_or_default());
+    let done = ended.iter().filter(|file| file.error.is_none());
+    figures.transfer.streams += done.count() as u64;
+    figures.files.extend(ended);
+    latest.into_inner()
+}
+
+/// Who learns of a transfer's progress.
+struct Telling<'a> {
+    bar: &'a ProgressBar,
+    latest: &'a RefCell<Latest>,
+    started: Instant,
+    arrived: &'a mut Duration,
+}
+
+impl Telling<'_> {
+    fn tell(&mut self, progress: Progress) {
+        match progress {
+            Progress::Begin { bytes, offset } => {
+                self.bar.set_length(bytes.unwrap_or(0));
+                self.bar.set_position(offset);
+                self.bar.reset_eta();
+            }
+            Progress::Bytes(bytes) => {
+                self.bar.inc(bytes);
+                self.latest.borrow_mut().bytes += bytes;
+            }
+            Progress::Arrived => *self.arrived = self.started.elapsed(),
+        }
+    }
+}
+
+/// Fetches one file.
+async fn one(
+    session: &Session,
+    job: &Job,
+    headers: &HeaderMap,
+    mut telling: Telling<'_>,
+) -> anyhow::Result<Fetched> {
+    let source = job.target.path.clone().unwrap_or_default();
+    let client = &session.client;
+    let fetched = match &job.to {
+        To::File(path) => {
+            let how = Get {
+                existing: Existing::Replace,
+                headers: headers.clone(),
+            };
+            let tell = |progress| telling.tell(progress);
+            client.get_with(&source, path, how, tell).await
+        }
+        To::Tree(_) | To::Matching(_) | To::Out => {
+            let tell = |progress| telling.tell(progress);
+            let write = async |data: bytes::Bytes| {
+                let written = tokio::task::spawn_blocking(move || {
+                    let mut out = io::stdout().lock();
+                    out.write_all(&data).and_then(|()| out.flush())
+                });
+                written.await.map_err(io::Error::other)?
+            };
+            client.get_stream(&source, headers, write, tell).await
+        }
+    };
+    fetched.map_err(|error| match (&job.to, error) {
+        (To::Out, GetError::Storage(error)) => {
+            anyhow::Error::new(error).context("cannot write to the standard output")
+        }
+        (To::Out, GetError::Digest) => anyhow!(
+            "the content's SHA-256 is not the one that the server announced: what was written is \
+             not the file"
+        ),
+        (_, error) => explained(error, &source),
+    })
+}
+
+/// The jobs with the files that patterns match in their places.
+async fn expand(session: &Session, jobs: &[Job], figures: &mut Figures) -> Vec<Job> {
+    let mut expanded: Vec<Job> = Vec::new();
+    for job in jobs {
+        let To::Matching(directory) = &job.to else {
+            let same = |other: &&Job| other.to == job.to && other.target.path == job.target.path;
+            if expanded.iter().find(same).is_none() {
+                expanded.push(job.clone());
+            }
+            continue;
+        };
+        let path = job.target.path.clone().unwrap_or_default();
+        let (pattern, above) = match path.names.split_last() {
+            Some((pattern, above)) => (pattern.as_slice(), above.to_vec()),
+            None => continue,
+        };
+        let within = |name: Option<Vec<u8>>| PathName {
+            slash: name.is_none(),
+            names: above.iter().cloned().chain(name).collect(),
+        };
+        let mut failed = |error: anyhow::Error| {
+            let name = shown(&path);
+            let error = error.context(format!("cannot fetch {name}"));
+            figures.files.push(FileFigures::broken(name, &error));
+        };
+        let listed = match session.client.list(&within(None)).await {
+            Ok(listed) => listed,
+            Err(error) => {
+                failed(error.into());
+                continue;
+            }
+        };
+        let files = listed.into_iter().filter(|entry| {
+            matches!(entry.kind, Kind::File | Kind::Symlink)
+                && !is_reserved(&entry.name)
+                && glob::matches(pattern, &entry.name)
+        });
+        let mut found = false;
+        for entry in files {
+            found = true;
+            let to = To::File(directory.join(OsStr::from_bytes(&entry.name)));
+            let target = super::Target {
+                path: Some(within(Some(entry.name))),
+                ..job.target.clone()
+            };
+            match expanded.iter().find(|other| other.to == to) {
+                Some(other) if other.target.path == target.path => {}
+                Some(other) => failed(anyhow!(
+                    "{} and {target} would both become {:?}",
+                    other.target,
+                    to.path()
+                )),
+                None => expanded.push(Job { target, to }),
+            }
+        }
+        if !found {
+            failed(anyhow!("no file of the server matches"));
+        }
+    }
+    expanded
+}

@@ -1,0 +1,384 @@
+//! `pathmark get`: files fetched from a server.
+
+mod files;
+mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{anyhow, bail};
+use pathmark_cc::Algorithm;
+use pathmark_http3::client::{Fetched, GetError};
+use pathmark_http3::fields::PathName;
+use pathmark_http3::http::{HeaderMap, HeaderValue};
+use pathmark_http3::resource::is_reserved;
+
+use super::client::{ClientArgs, MoveArgs, Session};
+use super::figures::Transfer;
+use super::files::{Figures, FileFigures};
+use super::operator::{ANY_LAW, LAW, REPORT};
+use super::reconnect::is_lost;
+use super::routers::MeasureArgs;
+use super::session::{DscpArgs, Stop};
+use super::target::{Target, distinct};
+use super::{Failure, Outcome, glob, output, session, values};
+use crate::report::SenderReport;
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Files to fetch; * ? and [ ] in the last NAME of HOST:PORT/NAME match names of the server
+    #[arg(
+        required = true,
+        value_name = "HOST:PORT/NAME | https://HOST[:PORT]/PATH"
+    )]
+    targets: Vec<Target>,
+    /// The directory to put files in, or the name for a single file; - is the standard output
+    #[arg(short, long, value_name = "PATH", default_value = ".")]
+    output: PathBuf,
+    /// Fetch directories with all in them, into directories of the same names beneath --output:
+    /// names, modes, times and links. Files whose size and time are the same are left as they are
+    #[arg(short, long)]
+    recursive: bool,
+    /// With -r: compare files of the same size by SHA-256, not by time
+    #[arg(long, requires = "recursive")]
+    checksum: bool,
+    /// With -r: fail where the server lists more entries than this
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1000000",
+        requires = "recursive"
+    )]
+    max_entries: usize,
+    #[command(flatten)]
+    moving: MoveArgs,
+    /// Congestion controller that the server is asked to send with; it uses those that it lists
+    #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
+    cc: Option<Algorithm>,
+    #[command(flatten)]
+    marking: DscpArgs,
+    #[command(flatten)]
+    measure: MeasureArgs,
+    #[command(flatten)]
+    pub(super) client: ClientArgs,
+}
+
+/// Where something goes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum To {
+    /// To this file.
+    File(PathBuf),
+    /// A directory, to this one.
+    Tree(PathBuf),
+    /// Files whose names match, into this directory.
+    Matching(PathBuf),
+    /// To the standard output.
+    Out,
+}
+
+/// Something to fetch.
+#[derive(Clone, Debug)]
+struct Job {
+    target: Target,
+    to: To,
+}
+
+/// The name of `--output` that is the standard output.
+const OUT: &str = "-";
+
+/// Where `target` goes, one of `all`.
+fn destination(target: &Target, args: &Args) -> anyhow::Result<To> {
+    let output = args.output.as_path();
+    if args.recursive {
+        let names = target.path.as_ref().map(|path| path.names.as_slice());
+        let below = names
+            .and_then(<[_]>::last)
+            .map(|name| OsStr::from_bytes(name));
+        return Ok(To::Tree(
+            below.map_or(output.to_owned(), |name| output.join(name)),
+        ));
+    }
+    let file = target.path.as_ref().filter(|path| !path.slash);
+    let name = file.and_then(|path| path.names.last());
+    let name = name.ok_or_else(|| {
+        anyhow!(
+            "say which file: {}/NAME, or give -r for a directory",
+            target.server()
+        )
+    })?;
+    if is_reserved(name) {
+        bail!(
+            "{target} is one of the names of unfinished files and keys, which no server sends; \
+             choose another one"
+        );
+    }
+    if args.output.as_os_str() == OUT {
+        return Ok(To::Out);
+    }
+    let is_directory = output.is_dir();
+    if target.globs && glob::is_pattern(name) {
+        if !is_directory {
+            bail!("{} is no directory; make it first", output.display());
+        }
+        return Ok(To::Matching(output.to_owned()));
+    }
+    let path = match is_directory {
+        true => output.join(OsStr::from_bytes(name)),
+        false => output.to_owned(),
+    };
+    if path.is_dir() {
+        bail!(
+            "{} is a directory; fetch {target} into another one",
+            path.display()
+        );
+    }
+    Ok(To::File(path))
+}
+
+/// What is to be fetched from where; refuses what cannot be.
+fn jobs(args: &Args) -> Result<Vec<Job>, Failure> {
+    let output = args.output.as_path();
+    let one = args.targets.len() == 1 && !output.as_os_str().as_bytes().ends_with(b"/");
+    let parent = output
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let is_name = one && parent.unwrap_or(Path::new(".")).is_dir();
+    let is_out = output.as_os_str() == OUT;
+    if args.recursive && is_out {
+        return Err(Failure::usage(anyhow!(
+            "a directory cannot go to the standard output"
+        )));
+    }
+    if is_out && !one {
+        return Err(Failure::usage(anyhow!(
+            "a single file can go to the standard output"
+        )));
+    }
+    if is_out && args.client.json {
+        let why = "the file goes to the standard output, so that --json has no place";
+        return Err(Failure::usage(anyhow!(why)));
+    }
+    if !(args.recursive || is_out || is_name || output.is_dir()) {
+        return Err(Failure::usage(anyhow!(
+            "{} is no directory; make it first",
+            output.display()
+        )));
+    }
+    let mut jobs = Vec::new();
+    for target in &args.targets {
+        let to = destination(target, args).map_err(Failure::usage)?;
+        let target = target.clone();
+        jobs.push(Job { target, to });
+    }
+    let named = jobs.iter().filter(|job| !matches!(job.to, To::Matching(_)));
+    distinct(named.map(|job| (job.to.path(), &job.target)))?;
+    Ok(jobs)
+}
+
+impl To {
+    fn path(&self) -> &Path {
+        match self {
+            Self::File(path) | Self::Tree(path) | Self::Matching(path) => path,
+            Self::Out => Path::new(OUT),
+        }
+    }
+}
+
+/// Notes that a server sent by the law `used`, where the user had `asked` for one.
+fn note_law(transfer: &mut Transfer, asked: Option<&str>, used: String) {
+    if let Some(asked) = asked
+        && asked != used
+    {
+        let note = format!("the server sends by {used}, not by {asked}: it chooses what to offer");
+        if !transfer.warnings.contains(&note) {
+            transfer.warnings.push(note);
+        }
+    }
+    transfer.algorithm = used;
+}
+
+pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
+    let mut servers: BTreeMap<(String, u16), Vec<Job>> = BTreeMap::new();
+    for job in jobs(&args)? {
+        let server = (job.target.host.clone(), job.target.port);
+        servers.entry(server).or_default().push(job);
+    }
+    let mut figures = Figures {
+        transfer: Transfer {
+            algorithm: args.cc.clone().unwrap_or_default().to_string(),
+            ..Transfer::default()
+        },
+        ..Figures::default()
+    };
+    for mut jobs in servers.into_values() {
+        let mut attempts = args.moving.again.attempts();
+        loop {
+            let server = match fetch(&args, &stop, &jobs).await {
+                Ok(server) => server,
+                // The other servers' files may be had all the same, and those that are here stay.
+                Err(Failure::Usage(error)) if figures.is_empty() => {
+                    return Err(Failure::Usage(error));
+                }
+                Err(Failure::Failed(error) | Failure::Usage(error)) => failed(&jobs, &error),
+                Err(Failure::Reported) => return Err(Failure::Reported),
+            };
+            let (lost, moved) = (server.lost(), server.transfer.bytes_down > 0);
+            jobs = left(jobs, &server);
+            figures.add(server);
+            match lost {
+                Some(why) if attempts.again(&stop, moved, &why).await => figures.forget_lost(),
+                _ => break,
+            }
+        }
+        if stop.is_stopped() {
+            figures.transfer.error = Some(session::interrupted().to_string());
+        }
+    }
+    let is_out = args.output.as_os_str() == OUT;
+    figures.say(args.client.json, args.moving.quiet || is_out)
+}
+
+/// What became of jobs whose server was not reached.
+fn failed(jobs: &[Job], error: &anyhow::Error) -> Figures {
+    let files = jobs.iter().map(|job| {
+        let name = job.target.name();
+        let text = format!("cannot fetch {name}: {}", output::explain(error));
+        FileFigures {
+            lost: is_lost(error),
+            ..FileFigures::failed(name, text)
+        }
+    });
+    Figures {
+        files: files.collect(),
+        ..Figures::default()
+    }
+}
+
+/// The jobs that another connection may complete. Files of a directory that are there already are
+/// left as they are.
+fn left(jobs: Vec<Job>, ended: &Figures) -> Vec<Job> {
+    let lost = ended.files.iter().filter(|file| file.lost);
+    let lost: BTreeSet<_> = lost.map(|file| file.name.as_str()).collect();
+    let is_left = |job: &Job| match job.to {
+        To::Tree(_) | To::Matching(_) => !lost.is_empty(),
+        // What was written to a pipe cannot be taken back.
+        To::Out => false,
+        To::File(_) => lost.contains(job.target.name().as_str()),
+    };
+    jobs.into_iter().filter(is_left).collect()
+}
+
+/// Fetches what is asked for of one server.
+async fn fetch(args: &Args, stop: &Stop, jobs: &[Job]) -> Result<Figures, Failure> {
+    let algorithm = args.cc.clone().unwrap_or_default();
+    let asked = args.cc.as_ref().map(ToString::to_string);
+    let mut figures = Figures {
+        transfer: Transfer {
+            algorithm: algorithm.to_string(),
+            ..Transfer::default()
+        },
+        ..Figures::default()
+    };
+    let Some(Job { target: server, .. }) = jobs.first() else {
+        return Ok(figures);
+    };
+    let mut transport = session::transport(&algorithm, args.marking);
+    let _edge = args.measure.fetch(server, &mut transport).await?;
+    let (limits, warnings) = (args.moving.limits(), &mut figures.transfer.warnings);
+    let connecting = args
+        .client
+        .connect(server, transport, limits, stop, warnings);
+    let session = connecting.await?;
+    figures.transfer.handshake_ms = session.handshake.as_secs_f64() * 1e3;
+    let started = session::now();
+    let latest = if args.recursive {
+        tree::fetch(args, stop, &session, jobs, &mut figures).await
+    } else {
+        files::fetch(args, stop, &session, jobs, &mut figures).await
+    };
+    let transfer = &mut figures.transfer;
+    transfer.bytes_down = latest.bytes;
+    if let Some(used) = latest.algorithm {
+        note_law(transfer, asked.as_deref(), used);
+    }
+    for name in latest.unverified {
+        let warning =
+            format!("{name}: the server announced no SHA-256, so only the length was checked");
+        transfer.warnings.push(warning);
+    }
+    // The time that the disk takes to store and to read back the file does not count.
+    let seconds = if stop.is_stopped() {
+        started.elapsed().as_secs_f64()
+    } else {
+        latest.seconds
+    };
+    transfer.finish(&session.connection, &latest.sender, seconds);
+    session.leave(stop, &mut transfer.warnings).await;
+    if !args.client.json && !args.moving.quiet {
+        transfer.tell(&latest.sender);
+    }
+    Ok(figures)
+}
+
+/// What is known of all files together.
+#[derive(Debug, Default)]
+struct Latest {
+    /// Bytes that arrived, of all files.
+    bytes: u64,
+    /// When the last file had arrived …
+    seconds: f64,
+    /// … and what its sender reported.
+    sender: SenderReport,
+    algorithm: Option<String>,
+    /// Names of files of which the server announced no SHA-256: the first ones.
+    unverified: Vec<String>,
+}
+
+/// Names of files without a SHA-256 at most.
+const UNVERIFIED: usize = 20;
+
+impl Latest {
+    /// A file arrived.
+    fn note(&mut self, seconds: f64, fetched: &Fetched, name: &str) {
+        if !fetched.verified && self.unverified.len() < UNVERIFIED {
+            self.unverified.push(name.to_owned());
+        }
+        let text = |value: &HeaderValue| value.to_str().ok().map(ToOwned::to_owned);
+        if let Some(used) = fetched.headers.get(LAW).and_then(text) {
+            self.algorithm = Some(used);
+        }
+        let report = fetched.trailers.get(REPORT).map(HeaderValue::as_bytes);
+        let report = report.and_then(|report| serde_json::from_slice(report).ok());
+        if seconds >= self.seconds {
+            if let Some(report) = report {
+                self.sender = report;
+            }
+            self.seconds = seconds;
+        }
+    }
+}
+
+/// The fields of requests whose sender is `asked` for a law.
+fn fields(asked: Option<&str>) -> HeaderMap {
+    let law = HeaderValue::from_str(asked.unwrap_or(ANY_LAW)).ok();
+    law.into_iter().map(|law| (LAW, law)).collect()
+}
+
+/// A failure with what a user of the commands would not know.
+fn explained(error: GetError, source: &PathName) -> anyhow::Error {
+    let directory = PathName {
+        names: source.names.clone(),
+        slash: true,
+    };
+    match &error {
+        GetError::Refused(refusal)
+            if refusal.status.is_redirection() && refusal.detail.ends_with(&directory.encode()) =>
+        {
+            anyhow!("there is no file of this name, but a directory, which ls lists and -r fetches")
+        }
+        _ => error.into(),
+    }
+}

@@ -1,0 +1,135 @@
+//! Directories with all in them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use pathmark_http3::client::{Ended, Fetched, GetError, GetTree, Outcome, TreeLimits};
+use pathmark_http3::http::StatusCode;
+
+use super::super::files::{AT_ONCE, Figures, FileFigures};
+use super::super::output;
+use super::super::session::{self, Stop};
+use super::super::target::shown;
+use super::super::values::hex;
+use super::{Args, Job, Latest, Session, To, fields};
+
+/// Time between two looks at the bytes that arrived.
+const TICK: Duration = Duration::from_millis(200);
+/// Places of a large file.
+const LARGE: usize = 16;
+
+/// Fetches the directories of one server, one after the other.
+pub(super) async fn fetch(
+    args: &Args,
+    stop: &Stop,
+    session: &Session,
+    jobs: &[Job],
+    figures: &mut Figures,
+) -> Latest {
+    let started = session::now();
+    let asked = args.cc.as_ref().map(ToString::to_string);
+    let arrived = Arc::new(AtomicU64::new(0));
+    let most = TreeLimits::default().places;
+    let how = GetTree {
+        headers: fields(asked.as_deref()),
+        checksum: args.checksum,
+        limits: TreeLimits {
+            entries: args.max_entries,
+            places: most.min(args.moving.at_once(AT_ONCE) * LARGE),
+        },
+        arrived: Arc::clone(&arrived),
+    };
+    let mut latest = Latest::default();
+    let bars = output::bars(args.moving.quiet);
+    for job in jobs {
+        let To::Tree(directory) = &job.to else {
+            continue;
+        };
+        let name = job.target.name();
+        let bar = output::count_bar(&bars, &name);
+        let path = job.target.path.clone().unwrap_or_default();
+        let mut printed = Ok(());
+        let fetching = session
+            .client
+            .get_tree(&path, directory, how.clone(), |ended| {
+                bar.inc(1);
+                let seconds = started.elapsed().as_secs_f64();
+                let said = note(args, figures, &mut latest, seconds, ended);
+                if printed.is_ok() {
+                    printed = said;
+                }
+            });
+        let ticking = async {
+            let mut ticks = tokio::time::interval(TICK);
+            loop {
+                ticks.tick().await;
+                bar.set_message(output::size(arrived.load(Ordering::Relaxed)));
+            }
+        };
+        let ended = tokio::select! {
+            ended = fetching => ended.map_err(anyhow::Error::new),
+            () = ticking => Ok(()),
+            () = stop.stopped() => Err(session::interrupted()),
+        };
+        bar.finish();
+        for ended in [ended, printed] {
+            if let Err(error) = ended.with_context(|| format!("cannot fetch all of {name}/")) {
+                figures
+                    .files
+                    .push(FileFigures::broken(format!("{name}/"), &error));
+            }
+        }
+    }
+    latest.bytes = arrived.load(Ordering::Relaxed);
+    latest
+}
+
+/// Notes what became of an entry.
+fn note(
+    args: &Args,
+    figures: &mut Figures,
+    latest: &mut Latest,
+    seconds: f64,
+    ended: Ended<Fetched, GetError>,
+) -> anyhow::Result<()> {
+    let name = shown(&ended.path);
+    match ended.outcome {
+        Ok(Outcome::Moved(fetched)) => {
+            latest.note(seconds, &fetched, &name);
+            figures.transfer.streams += 1;
+            let sha256 = hex(&fetched.sha256);
+            if args.client.json {
+                figures.files.push(FileFigures {
+                    name,
+                    bytes: fetched.bytes,
+                    sha256: Some(sha256),
+                    seconds,
+                    resumed_bytes: fetched.resumed,
+                    ..FileFigures::default()
+                });
+            } else if !args.moving.quiet {
+                output::line(format_args!("{sha256}  {}", output::plain(&name)))?;
+            }
+        }
+        Ok(Outcome::Unchanged(files)) => figures.unchanged += files,
+        Ok(Outcome::Skipped(why)) => {
+            let note = format!("{name} is not fetched: {why}");
+            figures.transfer.warnings.push(note);
+        }
+        Err(error) => {
+            let error = match error {
+                GetError::Refused(refusal)
+                    if ended.path.slash && refusal.status == StatusCode::NOT_FOUND =>
+                {
+                    anyhow::anyhow!("the server has no directory of this name")
+                }
+                error => error.into(),
+            };
+            let error = error.context(format!("cannot fetch {name}"));
+            figures.files.push(FileFigures::broken(name, &error));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Patterns of names: `*`, `?`, `[a-z]` and `[!a-z]`, as shells have them. A name that begins with
+//! a dot matches a pattern that begins with one.
+
+/// True if a name has a character that is special in patterns.
+pub(super) fn is_pattern(name: &[u8]) -> bool {
+    name.iter().any(|byte| b"*?[".contains(byte))
+}
+
+/// True if all of a name matches a pattern. It takes time in proportion to both lengths multiplied.
+pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    if name.starts_with(b".") && !pattern.starts_with(b".") {
+        return false;
+    }
+    let (mut rest, mut at) = (pattern, name);
+    // The last `*`: what follows it, and the part of the name that it does not cover yet.
+    let mut star: Option<(&[u8], &[u8])> = None;
+    loop {
+        if let Some(after) = rest.strip_prefix(b"*") {
+            rest = after;
+            star = Some((after, at));
+            continue;
+        }
+        match (one(rest, at.first().copied()), at) {
+            (Some(after), [_, left @ ..]) => (rest, at) = (after, left),
+            (None, []) if rest.is_empty() => return true,
+            _ => match star {
+                Some((after, [_, left @ ..])) => {
+                    star = Some((after, left));
+                    (rest, at) = (after, left);
+                }
+                _ => return false,
+            },
+        }
+    }
+}
+
+/// What is left of a pattern whose first character stands for `byte`.
+fn one(pattern: &[u8], byte: Option<u8>) -> Option<&[u8]> {
+    let byte = byte?;
+    match pattern {
+        [b'?', after @ ..] => Some(after),
+        [b'[', inside @ ..] => match set(inside) {
+            Some((set, negated, after)) => (in_set(set, byte) != negated).then_some(after),
+            None => (byte == b'[').then_some(inside),
+        },
+        [first, after @ ..] => (*first == byte).then_some(after),
+        [] => None,
+    }
+}
+
+/// A set without its brackets, whether it begins with `!`, and what follows it; none if the
+/// bracket is a character like others.
+fn set(inside: &[u8]) -> Option<(&[u8], bool, &[u8])> {
+    let (negated, inside) = match inside {
+        [b'!' | b'^', inside @ ..] => (true, inside),
+        inside => (false, inside),
+    };
+    // A bracket that comes first is one of the set.
+    let end = inside.iter().skip(1).position(|byte| *byte == b']')? + 1;
+    let (set, after) = inside.split_at_checked(end)?;
+    Some((set, negated, after.get(1..)?))
+}
+
+fn in_set(set: &[u8], byte: u8) -> bool {
+    match set {
+        [low, b'-', high, rest @ ..] => (low..=high).contains(&&byte) || in_set(rest, byte),
+        [first, rest @ ..] => *first == byte || in_set(rest, byte),
+        [] => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_in_a_shell() {
+        for (pattern, name, expected) in [
+            ("*", "a", true),
+            ("*", "", true),
+            ("*", ".a", false),
+            (".*", ".a", true),
+            ("*.iso", "a.iso", true),
+            ("*.iso", "a.iso.part", false),
+            ("a*b*c", "aXbYbZc", true),
+            ("a*b*c", "aXbYbZ", false),
+            ("?", "", false),
+            ("??", "ab", true),
+            ("[a-c]x", "bx", true),
+            ("[!a-c]x", "bx", false),
+            ("[]x]", "]", true),
+            ("[a", "[a", true),
+            ("[-a]", "-", true),
+            ("a", "b", false),
+            ("", "", true),
+        ] {
+            let matched = matches(pattern.as_bytes(), name.as_bytes());
+            assert_eq!(matched, expected, "{pattern} {name}");
+        }
+        let (pattern, name) = ("a*".repeat(100) + "b", "a".repeat(10_000));
+        assert!(!matches(pattern.as_bytes(), name.as_bytes()));
+        assert!(is_pattern(b"a[") && !is_pattern(b"a]"));
+    }
+}

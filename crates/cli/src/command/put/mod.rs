@@ -1,0 +1,306 @@
+//! `pathmark put`: files stored on a server.
+
+mod tree;
+
+use std::collections::BTreeSet;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use anyhow::{Context, anyhow};
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt};
+use pathmark_cc::Algorithm;
+use pathmark_http3::client::{Progress, PutError};
+use pathmark_http3::fields::PathName;
+use pathmark_http3::http::StatusCode;
+use pathmark_http3::root::Existing;
+
+use super::client::{ClientArgs, MoveArgs, Session};
+use super::figures::Transfer;
+use super::files::{AT_ONCE, Figures, FileFigures, UnderWay};
+use super::reconnect::is_lost;
+use super::routers::AnswerArgs;
+use super::session::{DscpArgs, Stop};
+use super::target::{Target, distinct, shown};
+use super::values::hex;
+use super::{Failure, Outcome, output, session, values};
+use crate::report::SenderReport;
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Files to store; - is the standard input, and needs a NAME
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Where; NAME is for a single file and defaults to the file's own. NAME/, or NAME for several
+    /// files, is the directory to store in
+    #[arg(required = true, value_name = "HOST:PORT[/NAME]")]
+    target: Target,
+    /// Replace files that the server has already
+    #[arg(long)]
+    force: bool,
+    /// Congestion controller to send with
+    #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
+    cc: Option<Algorithm>,
+    #[command(flatten)]
+    answer: AnswerArgs,
+    #[command(flatten)]
+    marking: DscpArgs,
+    /// Store directories with all in them, in directories of the same names: names, modes, times
+    /// and links. Files whose size and time are the same are left as they are
+    #[arg(short, long)]
+    recursive: bool,
+    /// With -r: compare files of the same size by SHA-256, not by time
+    #[arg(long, requires = "recursive")]
+    checksum: bool,
+    #[command(flatten)]
+    moving: MoveArgs,
+    #[command(flatten)]
+    pub(super) client: ClientArgs,
+}
+
+/// Bytes of the standard input that are read at once.
+const PIECE: usize = 256 * 1024;
+/// What is the standard input.
+const IN: &str = "-";
+
+/// The files to store, each with its path on the server.
+fn files(args: &Args) -> Result<Vec<(PathBuf, PathName)>, Failure> {
+    let mut files = Vec::new();
+    for path in &args.files {
+        let is_in = path.as_os_str() == IN;
+        if !is_in && !path.is_file() {
+            let hint = if path.is_dir() {
+                "; -r stores directories"
+            } else {
+                ""
+            };
+            return Err(Failure::usage(anyhow!(
+                "{} is no file{hint}",
+                path.display()
+            )));
+        }
+        let own = path.file_name().filter(|_| !is_in);
+        let own = own.map(|name| name.as_bytes().to_vec());
+        let mut name = match (&args.target.path, own) {
+            (Some(file), _) if args.files.len() == 1 && !file.slash => file.clone(),
+            (directory, Some(own)) => {
+                let mut file = directory.clone().unwrap_or_default();
+                file.names.push(own);
+                file
+            }
+            (_, None) if is_in => {
+                return Err(Failure::usage(anyhow!(
+                    "what comes from the standard input needs a name: HOST:PORT/NAME"
+                )));
+            }
+            (_, None) => return Err(Failure::usage(anyhow!("{} has no name", path.display()))),
+        };
+        name.slash = false;
+        files.push((path.clone(), name));
+    }
+    distinct(
+        files
+            .iter()
+            .map(|(path, name)| (shown(name), path.display())),
+    )?;
+    Ok(files)
+}
+
+pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
+    let files = match args.recursive {
+        true => tree::directories(&args)?,
+        false => files(&args)?,
+    };
+    let existing = if args.force {
+        Existing::Replace
+    } else {
+        Existing::Keep
+    };
+    let mut figures = Figures {
+        transfer: Transfer {
+            algorithm: args.cc.clone().unwrap_or_default().to_string(),
+            ..Transfer::default()
+        },
+        ..Figures::default()
+    };
+    let (mut files, mut attempts) = (files, args.moving.again.attempts());
+    loop {
+        let attempt = match attempt(&args, &stop, &files, existing).await {
+            Err(Failure::Failed(error)) => failed(&files, &error),
+            other => other?,
+        };
+        let (lost, moved) = (attempt.lost(), attempt.transfer.bytes_up > 0);
+        if !args.recursive {
+            let failed = attempt.files.iter().filter(|file| file.lost);
+            let names: BTreeSet<_> = failed.map(|file| file.name.as_str()).collect();
+            // What came from the standard input cannot be read once more.
+            let is_left = |path: &PathBuf, name: &PathName| {
+                path.as_os_str() != IN && names.contains(shown(name).as_str())
+            };
+            files.retain(|(path, name)| is_left(path, name));
+        }
+        figures.add(attempt);
+        match lost {
+            Some(why) if !files.is_empty() && attempts.again(&stop, moved, &why).await => {
+                figures.forget_lost();
+            }
+            _ => break,
+        }
+    }
+    figures.transfer.error = stop
+        .is_stopped()
+        .then(|| session::interrupted().to_string());
+    figures.say(args.client.json, args.moving.quiet)
+}
+
+/// What became of files whose server was not reached.
+fn failed(files: &[(PathBuf, PathName)], error: &anyhow::Error) -> Figures {
+    let files = files.iter().map(|(path, name)| {
+        let text = format!(
+            "cannot store {}: {}",
+            path.display(),
+            output::explain(error)
+        );
+        FileFigures {
+            lost: is_lost(error),
+            ..FileFigures::failed(shown(name), text)
+        }
+    });
+    Figures {
+        files: files.collect(),
+        ..Figures::default()
+    }
+}
+
+/// Connects, and stores what is left.
+async fn attempt(
+    args: &Args,
+    stop: &Stop,
+    files: &[(PathBuf, PathName)],
+    existing: Existing,
+) -> Result<Figures, Failure> {
+    let algorithm = args.cc.clone().unwrap_or_default();
+    let mut figures = Figures {
+        transfer: Transfer {
+            algorithm: algorithm.to_string(),
+            ..Transfer::default()
+        },
+        ..Figures::default()
+    };
+    let transport = session::transport(&algorithm, args.marking);
+    let _edge = args.answer.store(&args.target).await?;
+    let (limits, warnings) = (args.moving.limits(), &mut figures.transfer.warnings);
+    let target = &args.target;
+    let connecting = args
+        .client
+        .connect(target, transport, limits, stop, warnings);
+    let session = connecting.await?;
+    let started = session::now();
+    if args.recursive {
+        tree::store(args, stop, &session, files, existing, &mut figures).await;
+    } else {
+        figures.files = store(args, stop, &session, files, existing).await;
+        for stored in figures.files.iter().filter(|file| file.error.is_none()) {
+            figures.transfer.bytes_up += stored.bytes;
+            figures.transfer.streams += 1;
+        }
+    }
+    let transfer = &mut figures.transfer;
+    transfer.handshake_ms = session.handshake.as_secs_f64() * 1e3;
+    let sender = SenderReport::of(&session.connection);
+    let seconds = started.elapsed().as_secs_f64();
+    transfer.finish(&session.connection, &sender, seconds);
+    session.leave(stop, &mut transfer.warnings).await;
+    if !args.client.json && !args.moving.quiet {
+        transfer.tell(&sender);
+    }
+    Ok(figures)
+}
+
+/// Stores files, several at a time.
+async fn store(
+    args: &Args,
+    stop: &Stop,
+    session: &Session,
+    files: &[(PathBuf, PathName)],
+    existing: Existing,
+) -> Vec<FileFigures> {
+    let bars = output::bars(args.moving.quiet);
+    let started = session::now();
+    let under_way = UnderWay::new(files.len());
+    let stores = files.iter().enumerate().map(|(place, (path, name))| {
+        let (client, bars, under_way) = (&session.client, &bars, &under_way);
+        async move {
+            let shown = shown(name);
+            let bar = output::byte_bar(bars, &shown, 0);
+            let tell = |progress| match progress {
+                Progress::Begin { bytes, .. } => bar.set_length(bytes.unwrap_or(0)),
+                Progress::Bytes(bytes) => bar.inc(bytes),
+                Progress::Arrived => {}
+            };
+            let stored = match path.as_os_str() == IN {
+                true => client.put_stream(name, existing, read_in, tell).await,
+                false => client.put_with(path, name, existing, tell).await,
+            };
+            let stored = stored.map_err(|error| explained(error, existing));
+            let stored = stored.with_context(|| format!("cannot store {}", path.display()));
+            let result = match stored {
+                Ok(stored) => {
+                    bar.finish();
+                    FileFigures {
+                        name: shown,
+                        bytes: stored.bytes,
+                        sha256: Some(hex(&stored.sha256)),
+                        seconds: started.elapsed().as_secs_f64(),
+                        ..FileFigures::default()
+                    }
+                }
+                Err(error) => {
+                    bar.abandon();
+                    FileFigures::broken(shown, &error)
+                }
+            };
+            under_way.ended(place, result);
+        }
+    });
+    let all = stream::iter(stores)
+        .buffer_unordered(args.moving.at_once(AT_ONCE))
+        .for_each(|()| async {});
+    tokio::select! {
+        () = all => {}
+        () = stop.stopped() => {}
+    }
+    let name = |place: usize| files.get(place).map(|(_, name)| shown(name));
+    under_way.into_all(|place| name(place).unwrap_or_default())
+}
+
+/// The next bytes of the standard input; none at its end.
+async fn read_in() -> io::Result<Bytes> {
+    let read = tokio::task::spawn_blocking(|| {
+        let mut piece = Vec::with_capacity(PIECE);
+        io::stdin()
+            .lock()
+            .take(PIECE as u64)
+            .read_to_end(&mut piece)?;
+        Ok(piece.into())
+    });
+    read.await.map_err(io::Error::other)?
+}
+
+/// A failure with what a user of the commands would not know.
+fn explained(error: PutError, existing: Existing) -> anyhow::Error {
+    let PutError::Refused(refusal) = &error else {
+        return error.into();
+    };
+    match (refusal.status, existing) {
+        (StatusCode::PRECONDITION_FAILED, Existing::Keep) => {
+            anyhow!("the server has a file of this name already; --force replaces it")
+        }
+        (StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED, _) => {
+            anyhow!("the server stores nothing (pathmark serve does with --allow-put)")
+        }
+        _ => error.into(),
+    }
+}

@@ -1,0 +1,140 @@
+//! Directories with all in them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, anyhow};
+use pathmark_http3::client::{Ended, Outcome, PutError, PutTree, Stored, TreeLimits};
+use pathmark_http3::fields::PathName;
+use pathmark_http3::root::Existing;
+
+use super::super::client::Session;
+use super::super::files::{AT_ONCE, Figures, FileFigures};
+use super::super::session::{self, Stop};
+use super::super::target::{distinct, shown};
+use super::super::values::hex;
+use super::super::{Failure, output};
+use super::{Args, explained};
+
+/// Places of a large file.
+const LARGE: usize = 16;
+
+/// The directories to store, each with its path on the server.
+pub(super) fn directories(args: &Args) -> Result<Vec<(PathBuf, PathName)>, Failure> {
+    let mut directories = Vec::new();
+    for path in &args.files {
+        if !path.is_dir() {
+            return Err(Failure::usage(anyhow!(
+                "{} is no directory, and -r stores directories",
+                path.display()
+            )));
+        }
+        let mut there = args.target.path.clone().unwrap_or_default();
+        there.slash = true;
+        // `.` and `..` have no name: all in them is stored in the server's directory itself.
+        let name = path.file_name().map(OsStr::as_bytes).map(<[u8]>::to_vec);
+        there.names.extend(name);
+        directories.push((path.clone(), there));
+    }
+    distinct(
+        directories
+            .iter()
+            .map(|(path, there)| (shown(there), path.display())),
+    )?;
+    Ok(directories)
+}
+
+/// Stores directories, one after the other.
+pub(super) async fn store(
+    args: &Args,
+    stop: &Stop,
+    session: &Session,
+    directories: &[(PathBuf, PathName)],
+    existing: Existing,
+    figures: &mut Figures,
+) {
+    let started = session::now();
+    let sent = Arc::new(AtomicU64::new(0));
+    let most = TreeLimits::default();
+    let how = PutTree {
+        existing,
+        checksum: args.checksum,
+        limits: TreeLimits {
+            places: most.places.min(args.moving.at_once(AT_ONCE) * LARGE),
+            ..most
+        },
+        sent: Arc::clone(&sent),
+    };
+    let bars = output::bars(args.moving.quiet);
+    for (directory, there) in directories {
+        let name = shown(there);
+        let bar = output::count_bar(&bars, &name);
+        let mut printed = Ok(());
+        let storing = session
+            .client
+            .put_tree(directory, there, how.clone(), |ended| {
+                bar.inc(1);
+                bar.set_message(output::size(sent.load(Ordering::Relaxed)));
+                let seconds = started.elapsed().as_secs_f64();
+                let said = note(args, figures, seconds, existing, ended);
+                if printed.is_ok() {
+                    printed = said;
+                }
+            });
+        let ended = tokio::select! {
+            ended = storing => ended.map_err(|error| explained(error, existing)),
+            () = stop.stopped() => Err(session::interrupted()),
+        };
+        bar.finish();
+        for ended in [ended, printed] {
+            let directory = directory.display();
+            if let Err(error) = ended.with_context(|| format!("cannot store all of {directory}")) {
+                figures
+                    .files
+                    .push(FileFigures::broken(name.clone(), &error));
+            }
+        }
+    }
+}
+
+/// Notes what became of an entry.
+fn note(
+    args: &Args,
+    figures: &mut Figures,
+    seconds: f64,
+    existing: Existing,
+    ended: Ended<Stored, PutError>,
+) -> anyhow::Result<()> {
+    let name = shown(&ended.path);
+    match ended.outcome {
+        Ok(Outcome::Moved(stored)) => {
+            figures.transfer.streams += 1;
+            figures.transfer.bytes_up += stored.bytes;
+            let sha256 = hex(&stored.sha256);
+            if args.client.json {
+                figures.files.push(FileFigures {
+                    name,
+                    bytes: stored.bytes,
+                    sha256: Some(sha256),
+                    seconds,
+                    ..FileFigures::default()
+                });
+            } else if !args.moving.quiet {
+                output::line(format_args!("{sha256}  {}", output::plain(&name)))?;
+            }
+        }
+        Ok(Outcome::Unchanged(files)) => figures.unchanged += files,
+        Ok(Outcome::Skipped(why)) => {
+            let note = format!("{name} is not stored: {why}");
+            figures.transfer.warnings.push(note);
+        }
+        Err(error) => {
+            let error = explained(error, existing).context(format!("cannot store {name}"));
+            figures.files.push(FileFigures::broken(name, &error));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! `--reconnect`: what a client does when its connection is lost.
+
+use std::time::Duration;
+
+use pathmark_http3::wire::LinkError;
+
+use super::output;
+use super::session::{self, Stop};
+use super::values;
+
+/// The wait before the first attempt …
+const FIRST: Duration = Duration::from_secs(1);
+/// … which each attempt without progress doubles, up to this.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Whether and how long a client connects again.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct ReconnectArgs {
+    /// Connect again when the connection is lost or the server does not answer, until nothing has
+    /// moved for TIME (24h)
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "24h",
+        value_parser = time
+    )]
+    pub(super) reconnect: Option<Duration>,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    match text
+        .strip_suffix('h')
+        .and_then(|hours| hours.parse::<u32>().ok())
+    {
+        Some(hours) => Ok(Duration::from_secs(u64::from(hours) * 3600)),
+        None => values::duration(text),
+    }
+}
+
+/// No server answered, so that a later attempt may succeed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoAnswer(pub(super) String);
+
+/// True if another connection may bring what failed.
+pub(super) fn is_lost(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<NoAnswer>().is_some()
+        || error.chain().any(|cause| {
+            matches!(
+                cause.downcast_ref::<LinkError>(),
+                Some(
+                    LinkError::Closed(_)
+                        | LinkError::Connection(_)
+                        | LinkError::Ended(_)
+                        | LinkError::TimedOut
+                )
+            )
+        })
+}
+
+/// The waits between attempts, as a state machine without a clock.
+#[derive(Debug)]
+pub(super) struct BackOff {
+    /// Time without progress after which the client gives up.
+    most: Duration,
+    /// When the last progress was, since the first attempt.
+    progress: Duration,
+    wait: Duration,
+}
+
+impl BackOff {
+    pub(super) const fn new(most: Duration) -> Self {
+        Self {
+            most,
+            progress: Duration::ZERO,
+            wait: FIRST,
+        }
+    }
+
+    /// An attempt has ended at the time `now` since the first one began; `moved`: it moved
+    /// something. How long to wait before the next; none: the client gives up.
+    pub(super) fn next(&mut self, now: Duration, moved: bool) -> Option<Duration> {
+        if moved {
+            (self.progress, self.wait) = (now, FIRST);
+        }
+        let left = (self.progress + self.most).checked_sub(now)?;
+        let wait = self.wait.min(left);
+        self.wait = (self.wait * 2).min(LONGEST);
+        (!left.is_zero()).then_some(wait)
+    }
+}
+
+/// Attempts of a command.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    began: std::time::Instant,
+    back_off: Option<BackOff>,
+}
+
+impl ReconnectArgs {
+    pub(super) fn attempts(self) -> Attempts {
+        Attempts {
+            began: session::now(),
+            back_off: self.reconnect.map(BackOff::new),
+        }
+    }
+}
+
+impl Attempts {
+    /// Waits before the next attempt; false where there is none.
+    pub(super) async fn again(&mut self, stop: &Stop, moved: bool, why: &str) -> bool {
+        let Some(back_off) = self.back_off.as_mut().filter(|_| !stop.is_stopped()) else {
+            return false;
+        };
+        let Some(wait) = back_off.next(self.began.elapsed(), moved) else {
+            return false;
+        };
+        output::note!(
+            "pathmark: {why}; the next attempt is in {} s",
+            wait.as_secs()
+        );
+        tokio::select! {
+            () = tokio::time::sleep(wait) => true,
+            () = stop.stopped() => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_until_something_moves_or_the_time_is_over() {
+        let second = Duration::from_secs;
+        let mut back_off = BackOff::new(second(100));
+        let mut now = Duration::ZERO;
+        let mut waits = Vec::new();
+        while let Some(wait) = back_off.next(now, waits.len() == 3) {
+            waits.push(wait.as_secs());
+            now += wait;
+        }
+        // 7 s after the first attempt something moved.
+        assert_eq!(waits, [1, 2, 4, 1, 2, 4, 8, 16, 32, 37]);
+        assert_eq!(
+            BackOff::new(Duration::ZERO).next(Duration::ZERO, false),
+            None
+        );
+        assert_eq!(time("24h"), Ok(second(86_400)));
+        assert_eq!(time("90s"), Ok(second(90)));
+        assert!(time("soon").is_err());
+    }
+
+    #[test]
+    fn a_lost_connection_is_known_behind_its_context() {
+        let lost = anyhow::Error::new(LinkError::TimedOut).context("cannot fetch a");
+        assert!(is_lost(&lost));
+        let lost = anyhow::Error::new(NoAnswer("none".into())).context("cannot fetch a");
+        assert!(is_lost(&lost));
+        let broken = LinkError::Message("bad".into());
+        assert!(!is_lost(&anyhow::Error::new(broken)) && !is_lost(&anyhow::anyhow!("key")));
+    }
+}

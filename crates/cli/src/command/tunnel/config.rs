@@ -1,0 +1,314 @@
+//! What a tunnel does, from a file and from arguments.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use pathmark_proxy::ingress::Limits;
+use pathmark_proxy::ingress::spec::{Bind, Forward, Protocol};
+use pathmark_proxy::uri::ProxyUri;
+use pathmark_testbed::IpNet;
+use serde::{Deserialize, Deserializer};
+
+use super::super::values;
+
+/// A configuration file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    /// The proxy's URI.
+    pub(super) uri: Option<String>,
+    /// A file that has the URI; relative to this file's directory.
+    pub(super) uri_file: Option<PathBuf>,
+    #[serde(default, deserialize_with = "texts")]
+    forward: Vec<Forward>,
+    #[serde(default, deserialize_with = "texts")]
+    socks: Vec<Bind>,
+    #[serde(default, deserialize_with = "texts")]
+    http: Vec<Bind>,
+    tproxy: Option<Transparent>,
+    #[serde(default)]
+    limits: FileLimits,
+}
+
+/// Where flows come in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Listeners {
+    /// Forwards of ports.
+    pub(super) forward: Vec<Forward>,
+    /// SOCKS5 servers.
+    pub(super) socks: Vec<Bind>,
+    /// HTTP CONNECT servers.
+    pub(super) http: Vec<Bind>,
+    /// The transparent listener.
+    pub(super) tproxy: Option<Transparent>,
+}
+
+/// A transparent listener, and what is to reach it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Transparent {
+    /// Its port.
+    pub(super) port: u16,
+    /// Networks that are reached directly, in addition to private ones.
+    #[serde(default, deserialize_with = "texts")]
+    pub(super) bypass: Vec<IpNet>,
+    /// Networks whose packets a gateway takes; all where there are none.
+    #[serde(default, deserialize_with = "texts")]
+    pub(super) from: Vec<IpNet>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileLimits {
+    flows: Option<usize>,
+    udp_flows: Option<usize>,
+    #[serde(default, deserialize_with = "duration")]
+    udp_idle: Option<Duration>,
+    #[serde(default, deserialize_with = "duration")]
+    handshake: Option<Duration>,
+}
+
+/// Strings in the form that arguments have.
+fn texts<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let values = texts.iter().map(|text| text.parse());
+    values
+        .collect::<Result<_, _>>()
+        .map_err(serde::de::Error::custom)
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let time = values::duration(&text).map_err(serde::de::Error::custom)?;
+    match time.is_zero() {
+        true => Err(serde::de::Error::custom(
+            "a time of 0 ends each flow at once",
+        )),
+        false => Ok(Some(time)),
+    }
+}
+
+impl File {
+    /// Reads a file.
+    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+        // A message shows a line of the file, which may have the token.
+        let error = |error: toml::de::Error| {
+            let line = error
+                .span()
+                .map(|span| text.get(..span.start).unwrap_or_default());
+            let line = line.map_or(1, |before| before.matches('\n').count() + 1);
+            anyhow!("{shown}, line {line}: {}", error.message())
+        };
+        let mut file: Self = toml::from_str(&text).map_err(error)?;
+        if file.uri.is_some() && file.uri_file.is_some() {
+            return Err(anyhow!("{shown} has both uri and uri_file; remove one"));
+        }
+        if let (Some(uri_file), Some(directory)) = (&mut file.uri_file, path.parent()) {
+            *uri_file = directory.join(&*uri_file);
+        }
+        Ok(file)
+    }
+
+    pub(super) fn listeners(&self) -> Listeners {
+        Listeners {
+            forward: self.forward.clone(),
+            socks: self.socks.clone(),
+            http: self.http.clone(),
+            tproxy: self.tproxy.clone(),
+        }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        let usual = Limits::default();
+        let FileLimits {
+            flows,
+            udp_flows,
+            udp_idle,
+            handshake,
+        } = self.limits;
+        Limits {
+            flows: flows.unwrap_or(usual.flows),
+            udp_flows: udp_flows.unwrap_or(usual.udp_flows),
+            udp_idle: udp_idle.unwrap_or(usual.udp_idle),
+            handshake: handshake.unwrap_or(usual.handshake),
+        }
+    }
+}
+
+impl Listeners {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds those of another list.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.forward.extend(other.forward);
+        self.socks.extend(other.socks);
+        self.http.extend(other.http);
+        self.tproxy = other.tproxy.or(self.tproxy.take());
+    }
+
+    /// What users are to know before the tunnel runs.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let open = |what: &str, bind: &Bind| {
+            format!("{what} {bind} serves other machines, without a password")
+        };
+        let forwards = (self.forward.iter()).map(|forward| ("forward", &forward.bind));
+        let socks = self.socks.iter().map(|bind| ("socks", bind));
+        let http = self.http.iter().map(|bind| ("http", bind));
+        let binds = forwards.chain(socks).chain(http);
+        let foreign = binds.filter(|(_, bind)| !bind.is_local());
+        foreign.map(|(what, bind)| open(what, bind)).collect()
+    }
+
+    /// Two listeners at one port, and a forward whose target is itself.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let mut taken: Vec<(Bind, Protocol)> = Vec::new();
+        let forwards = (self.forward.iter()).map(|forward| (forward.bind, forward.protocol));
+        let others = self.socks.iter().chain(&self.http);
+        for (bind, protocol) in forwards.chain(others.map(|bind| (*bind, Protocol::Tcp))) {
+            let clash = |(other, its): &&(Bind, Protocol)| {
+                let addresses = other.addresses();
+                *its == protocol
+                    && bind.port != 0
+                    && bind
+                        .addresses()
+                        .iter()
+                        .any(|address| addresses.contains(address))
+            };
+            if let Some((other, _)) = taken.iter().find(clash) {
+                return Err(anyhow!(
+                    "two listeners have the port of {bind} (the other one is {other}); choose \
+                     another for one of them"
+                ));
+            }
+            taken.push((bind, protocol));
+        }
+        Ok(())
+    }
+}
+
+/// The URI of a proxy: the one that is given, or else that of a file.
+pub(super) fn uri(text: Option<&str>, file: Option<&Path>) -> anyhow::Result<ProxyUri> {
+    if let Some(text) = text {
+        return Ok(text.trim().parse()?);
+    }
+    let path = file.ok_or_else(|| {
+        anyhow!(
+            "no proxy is named: give its URI, which `pathmark proxy` prints, in --uri-file FILE, \
+             in PATHMARK_TUNNEL, or as uri_file in the configuration"
+        )
+    })?;
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    text.trim()
+        .parse()
+        .with_context(|| format!("{shown} has no URI of a proxy"))
+}
+
+/// Other users of this machine can read a file with the token.
+pub(super) fn is_open_to_others(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
+}
+
+/// The addresses of the proxy, which packets are to reach directly.
+pub(super) async fn addresses(uri: &ProxyUri) -> anyhow::Result<Vec<IpAddr>> {
+    let target: super::super::target::Target = uri
+        .server
+        .to_string()
+        .parse()
+        .map_err(|error| anyhow!("the proxy's address is of no use here: {error}"))?;
+    let addresses = target.resolve().await?;
+    Ok(addresses.iter().map(std::net::SocketAddr::ip).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<File, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tunnel.toml");
+        std::fs::write(&path, text).unwrap();
+        let read = File::read(&path);
+        read.map_err(|error| {
+            let text = format!("{error:#}");
+            text.replace(&format!("{}", path.display()), "FILE")
+        })
+    }
+
+    #[test]
+    fn a_file_has_what_arguments_have() {
+        let file = read(
+            r#"
+            uri_file = "proxy.uri"
+            forward = ["8080:example.org:80", "53:192.0.2.1:53/udp"]
+            socks = ["1080"]
+            http = ["[::1]:3128"]
+            [tproxy]
+            port = 12345
+            bypass = ["198.51.100.0/24"]
+            [limits]
+            udp_idle = "5m"
+            flows = 10
+            "#,
+        )
+        .unwrap();
+        assert_eq!(file.forward[1].to_string(), "53:192.0.2.1:53/udp");
+        assert_eq!(file.http[0].to_string(), "[::1]:3128");
+        assert_eq!(file.tproxy.as_ref().unwrap().port, 12345);
+        let limits = file.limits();
+        assert_eq!((limits.flows, limits.udp_idle.as_secs()), (10, 300));
+        assert!(file.uri_file.unwrap().is_absolute());
+    }
+
+    #[test]
+    fn a_fault_has_its_line_and_no_token() {
+        for (text, says) in [
+            (
+                "\nsocks = [\"a:1\"]",
+                "line 2: `a` is no address to listen on",
+            ),
+            ("socks = [\"1080\"]\nsock = 1", "unknown field `sock`"),
+            ("[limits]\nudp_idle = \"0s\"", "line 2: a time of 0"),
+            ("uri = \"a\"\nuri_file = \"b\"", "both uri and uri_file"),
+            ("forward = 5", "line 1: invalid type"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+        let secret = "pathmark://0123456789abcdef@a:1";
+        let error = read(&format!("uri = \"{secret}\" x")).unwrap_err();
+        assert!(!error.contains("0123456789"), "{error}");
+        let error = uri(Some(&secret.replace(":1", "")), None).unwrap_err();
+        assert!(!format!("{error:#}").contains("0123456789"), "{error:#}");
+    }
+
+    #[test]
+    fn two_listeners_at_one_port_are_a_fault() {
+        for (text, clash) in [
+            ("socks = [\"1080\"]\nhttp = [\"1080\"]", true),
+            ("socks = [\"1080\"]\nhttp = [\"[::1]:1080\"]", true),
+            ("socks = [\"0\"]\nhttp = [\"0\"]", false),
+            ("forward = [\"53:a:53\", \"53:a:53/udp\"]", false),
+            ("forward = [\"53:a:53\"]\nsocks = [\"127.0.0.2:53\"]", false),
+        ] {
+            let file = read(text).unwrap();
+            assert_eq!(file.listeners().check().is_err(), clash, "{text}");
+        }
+        let open = read("socks = [\"*:1080\"]\nhttp = [\"3128\"]").unwrap();
+        assert_eq!(
+            open.listeners().warnings(),
+            ["socks *:1080 serves other machines, without a password"]
+        );
+    }
+}

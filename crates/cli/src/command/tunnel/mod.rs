@@ -1,0 +1,338 @@
+//! `pathmark tunnel`: flows of any application through a proxy.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use pathmark::ClientConfig;
+use pathmark_cc::Algorithm;
+use pathmark_http3::wire::ALPN;
+use pathmark_proxy::ingress::spec::{Bind, Forward, Protocol};
+use pathmark_proxy::ingress::{Ingress, Service, listen, transparent};
+use pathmark_proxy::tunnel::{Dialer, Tunnel, TunnelTimes};
+use pathmark_proxy::uri::ProxyUri;
+use pathmark_transport::crypto::tls::{TlsClientConfig, Trust};
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use super::session::{self, DscpArgs, Stop};
+use super::{Failure, Outcome, output, values};
+use config::{File, Listeners, Transparent};
+
+mod config;
+mod pipe;
+mod rules;
+
+/// Time without a connection after which the user gets a message.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "\
+The URI has the token of a user. A file or the environment hides it from other users of the machine;
+arguments do not.
+
+Examples:
+  pathmark tunnel --uri-file proxy.uri -D 1080              a SOCKS5 server on loopback
+  pathmark tunnel --uri-file proxy.uri -L 8080:intranet:80  a port of a machine at the far end
+  pathmark tunnel --uri-file proxy.uri -L 53:192.0.2.53:53/udp
+  ssh -o ProxyCommand='pathmark tunnel connect --uri-file proxy.uri %h %p' host")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// The proxy: pathmark://TOKEN@HOST:PORT?pin=SHA256, as the proxy prints it; by default what
+    /// PATHMARK_TUNNEL has
+    #[arg(value_name = "URI")]
+    uri: Option<String>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// How a tunnel runs.
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    #[command(flatten)]
+    proxy: ProxyArgs,
+    /// Take connections at a port to a target, as ssh does; /udp after it for datagrams
+    #[arg(short = 'L', value_name = "[BIND:]PORT:HOST:HOSTPORT[/udp]")]
+    forward: Vec<Forward>,
+    /// Serve SOCKS5 clients, UDP included; on loopback unless BIND is given
+    #[arg(short = 'D', value_name = "[BIND:]PORT")]
+    socks: Vec<Bind>,
+    /// Serve clients of HTTP CONNECT; on loopback unless BIND is given
+    #[arg(long, value_name = "[BIND:]PORT")]
+    http: Vec<Bind>,
+    /// Take TCP connections that the rules of `pathmark tunnel rules` bring to this port
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    tproxy: Option<u16>,
+    /// End a UDP flow after this time without a datagram (default: 2m)
+    #[arg(long, value_name = "DUR", value_parser = values::duration)]
+    udp_idle: Option<Duration>,
+    /// Print one JSON object once the listeners accept
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which proxy, and how it is reached.
+#[derive(Debug, clap::Args)]
+struct ProxyArgs {
+    /// Read the URI of the proxy from this file
+    #[arg(long, value_name = "FILE", conflicts_with = "uri")]
+    uri_file: Option<PathBuf>,
+    /// Read URI, listeners and limits from this TOML file; arguments add to them
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Congestion controller
+    #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
+    #[arg(default_value = Algorithm::DEFAULT)]
+    cc: Algorithm,
+    #[command(flatten)]
+    marking: DscpArgs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Join stdin and stdout with one connection: ssh's ProxyCommand
+    Connect(pipe::Args),
+    /// Read a configuration and report its faults
+    Check {
+        /// The TOML file
+        file: PathBuf,
+    },
+    /// Bring TCP connections of this machine, and of those that it routes for, to --tproxy
+    Rules(rules::Args),
+}
+
+impl Args {
+    pub(super) const fn json(&self) -> bool {
+        self.run.json
+    }
+}
+
+/// Runs the command.
+pub(super) async fn tunnel(args: Args, stop: Stop) -> Outcome {
+    match args.command {
+        Some(Command::Connect(args)) => pipe::pipe(args, stop).await,
+        Some(Command::Check { file }) => check(&file),
+        Some(Command::Rules(args)) => rules::rules(args).await,
+        None => run(args.uri.as_deref(), args.run, stop).await,
+    }
+}
+
+fn check(path: &std::path::Path) -> Outcome {
+    let shown = path.display();
+    let checked = File::read(path).and_then(|file| {
+        file.listeners().check()?;
+        let uri = environment(None);
+        let uri = file.uri.as_deref().or(uri.as_deref());
+        // The environment that the tunnel will have may name the proxy.
+        if uri.is_some() || file.uri_file.is_some() {
+            config::uri(uri, file.uri_file.as_deref())?;
+        }
+        Ok(file)
+    });
+    let file = checked.map_err(Failure::usage)?;
+    let listeners = file.listeners();
+    let secret = file.uri_file.as_deref().or(file.uri.as_ref().map(|_| path));
+    for warning in listeners.warnings().into_iter().chain(readable(secret)) {
+        output::note!("warning: {warning}");
+    }
+    if listeners.is_empty() {
+        return Err(Failure::usage(anyhow::anyhow!(
+            "{shown} has no listener: add forward, socks, http or tproxy"
+        )));
+    }
+    Ok(output::line(format_args!("{shown}: no faults"))?)
+}
+
+fn readable(path: Option<&std::path::Path>) -> Option<String> {
+    let path = path.filter(|path| config::is_open_to_others(path))?;
+    let shown = path.display();
+    Some(format!(
+        "all users can read the token in {shown}; chmod o-r {shown}"
+    ))
+}
+
+/// The URI of the arguments, or else of the environment.
+fn environment(given: Option<&str>) -> Option<String> {
+    let given = given.map(str::to_owned);
+    given.or_else(|| std::env::var("PATHMARK_TUNNEL").ok())
+}
+
+impl ProxyArgs {
+    fn file(&self) -> Result<File, Failure> {
+        let read = self.config.as_deref().map(File::read);
+        Ok(read
+            .transpose()
+            .map_err(Failure::usage)?
+            .unwrap_or_default())
+    }
+
+    /// The URI: of the arguments, of the configuration, of the environment.
+    fn uri(&self, given: Option<&str>, file: &File) -> Result<ProxyUri, Failure> {
+        let named = given.is_some() || self.uri_file.is_some();
+        let configured = file.uri.is_some() || file.uri_file.is_some();
+        let uri = match (named, configured) {
+            (true, _) => config::uri(given, self.uri_file.as_deref()),
+            (false, true) => config::uri(file.uri.as_deref(), file.uri_file.as_deref()),
+            (false, false) => config::uri(environment(None).as_deref(), None),
+        };
+        uri.map_err(Failure::usage)
+    }
+
+    /// Begins to connect.
+    fn tunnel(&self, uri: &ProxyUri) -> Result<Tunnel, Failure> {
+        let trust = match uri.pin {
+            Some(pin) => Trust::Pin(pin),
+            None => Trust::platform().map_err(Failure::usage)?,
+        };
+        let tls = TlsClientConfig::new(trust, &[ALPN]).map_err(Failure::usage)?;
+        let mut transport = session::transport(&self.cc, self.marking);
+        transport.keep_alive = Some(session::KEEP_ALIVE);
+        let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
+        let dialer = Dialer::new(uri.server.clone(), config);
+        Ok(Tunnel::new(dialer, &uri.token, TunnelTimes::default()))
+    }
+}
+
+/// A listener, as JSON.
+#[derive(Debug, Serialize)]
+struct Listening {
+    kind: &'static str,
+    address: SocketAddr,
+    /// Of a forward.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+}
+
+async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
+    let file = args.proxy.file()?;
+    let uri = args.proxy.uri(given, &file)?;
+    let mut listeners = file.listeners();
+    let mut limits = file.limits();
+    limits.udp_idle = args.udp_idle.unwrap_or(limits.udp_idle);
+    listeners.extend(Listeners {
+        forward: args.forward,
+        socks: args.socks,
+        http: args.http,
+        tproxy: args.tproxy.map(|port| Transparent {
+            port,
+            bypass: Vec::new(),
+            from: Vec::new(),
+        }),
+    });
+    if listeners.is_empty() {
+        return Err(Failure::usage(anyhow::anyhow!(
+            "nothing listens: add -L, -D, --http or --tproxy, or a configuration with them"
+        )));
+    }
+    listeners.check().map_err(Failure::usage)?;
+    let secret = args.proxy.uri_file.as_deref().or(file.uri_file.as_deref());
+    for warning in listeners.warnings().into_iter().chain(readable(secret)) {
+        output::note!("warning: {warning}");
+    }
+    let tunnel = args.proxy.tunnel(&uri)?;
+    let ingress = Ingress::new(tunnel.clone(), limits);
+    let mut serving = JoinSet::new();
+    let listening = begin(&ingress, &listeners, &mut serving)?;
+    if args.json {
+        output::json(&listening)?;
+    } else {
+        for listener in &listening {
+            let Listening { kind, address, .. } = listener;
+            let target = listener
+                .target
+                .as_deref()
+                .map(|target| format!(" to {target}"));
+            let target = target.unwrap_or_default();
+            output::line(format_args!("{kind} on {address}{target}"))?;
+        }
+    }
+    let silence = async {
+        if tokio::time::timeout(SILENCE, tunnel.connected())
+            .await
+            .is_err()
+        {
+            output::note!(
+                "pathmark: no answer yet from {}; a firewall may drop UDP, or no proxy runs there",
+                uri.server
+            );
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = stop.stopped() => {}
+        () = silence => {}
+        Some(ended) = serving.join_next() => ended.context("a listener has ended")?,
+    }
+    Ok(())
+}
+
+/// Binds all listeners, and has them accept.
+fn begin(
+    ingress: &Ingress<Tunnel>,
+    listeners: &Listeners,
+    serving: &mut JoinSet<()>,
+) -> Result<Vec<Listening>, Failure> {
+    let mut listening = Vec::new();
+    let mut services = Vec::new();
+    for forward in &listeners.forward {
+        let target = forward.target.clone();
+        match forward.protocol {
+            Protocol::Tcp => services.push((&forward.bind, "forward", Service::Forward(target))),
+            Protocol::Udp => {
+                for socket in listen::udp(&forward.bind)? {
+                    listening.push(Listening {
+                        kind: "udp forward",
+                        address: socket.local_addr()?,
+                        target: Some(target.to_string()),
+                    });
+                    let (ingress, target) = (ingress.clone(), target.clone());
+                    serving.spawn(async move { ingress.serve_udp(socket, target).await });
+                }
+            }
+        }
+    }
+    services.extend(
+        listeners
+            .socks
+            .iter()
+            .map(|bind| (bind, "socks", Service::Socks)),
+    );
+    services.extend(
+        listeners
+            .http
+            .iter()
+            .map(|bind| (bind, "http", Service::Http)),
+    );
+    let mut bound = Vec::new();
+    for (bind, kind, service) in services {
+        let sockets = listen::tcp(bind)?;
+        bound.extend(
+            sockets
+                .into_iter()
+                .map(|socket| (socket, kind, service.clone())),
+        );
+    }
+    if let Some(tproxy) = &listeners.tproxy {
+        let sockets = transparent::tcp(tproxy.port)?.into_iter();
+        bound.extend(sockets.map(|socket| (socket, "tproxy", Service::Transparent)));
+    }
+    for (socket, kind, service) in bound {
+        let target = match &service {
+            Service::Forward(target) => Some(target.to_string()),
+            _ => None,
+        };
+        listening.push(Listening {
+            kind,
+            address: socket.local_addr()?,
+            target,
+        });
+        let ingress = ingress.clone();
+        serving.spawn(async move { ingress.serve(socket, service).await });
+    }
+    Ok(listening)
+}

@@ -1,0 +1,326 @@
+//! `pathmark tunnel` as users run it, with a proxy in this process.
+
+mod common;
+#[path = "../../proxy/tests/support/mod.rs"]
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{Process, pathmark};
+use nix::sys::signal::Signal;
+use pathmark_testbed::Testbed;
+use serde_json::Value;
+use support::{Served, access, token};
+use tokio::runtime::Runtime;
+
+/// A proxy, and the file with the URI of its user.
+struct Bed {
+    directory: tempfile::TempDir,
+    uri: String,
+    _served: Served,
+    _runtime: Runtime,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let runtime = Runtime::new().unwrap();
+        let served = {
+            let _entered = runtime.enter();
+            Served::new(access(&["a"]))
+        };
+        let token = token("a");
+        let uri = format!(
+            "pathmark://{}@{}?pin={}",
+            token.secret(),
+            served.address,
+            served.pin
+        );
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("proxy.uri"), format!("{uri}\n")).unwrap();
+        Self {
+            directory,
+            uri,
+            _served: served,
+            _runtime: runtime,
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    /// Starts a tunnel; the addresses of its listeners, IPv4 only.
+    fn start(&self, arguments: &[&str]) -> (Process, Vec<(String, SocketAddr)>) {
+        let mut command = pathmark(&["tunnel", "--json"]);
+        command.args(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = Process(command.spawn().unwrap());
+        let mut line = String::new();
+        let stdout = process.0.stdout.as_mut().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let listening: Vec<Value> = serde_json::from_str(&line).unwrap_or_else(|_| {
+            let mut stderr = String::new();
+            let piped = process.0.stderr.as_mut().unwrap();
+            piped.read_to_string(&mut stderr).unwrap();
+            panic!("{line}{stderr}")
+        });
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let listeners = listening.iter().map(|listener| {
+            let address: SocketAddr = text(&listener["address"]).parse().unwrap();
+            (text(&listener["kind"]), address)
+        });
+        let listeners = listeners.filter(|(_, address)| address.is_ipv4());
+        (process, listeners.collect())
+    }
+}
+
+/// A TCP target that reads to the end, and returns all of it with a text in front.
+fn target() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut got = b"you wrote ".to_vec();
+            stream.read_to_end(&mut got).unwrap();
+            stream.write_all(&got).unwrap();
+        }
+    });
+    address
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    stream
+}
+
+/// Writes, ends, and reads to the end.
+fn ask(mut stream: TcpStream) -> String {
+    stream.write_all(b"this").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut got = String::new();
+    stream.read_to_string(&mut got).unwrap();
+    got
+}
+
+#[test]
+fn each_listener_of_a_file_and_of_arguments_serves() {
+    let bed = Bed::new();
+    let (target, echo) = (target(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let datagrams = echo.local_addr().unwrap();
+    let text =
+        format!("uri_file = \"proxy.uri\"\nforward = [\"0:{datagrams}/udp\"]\nhttp = [\"0\"]");
+    std::fs::write(bed.path("tunnel.toml"), text).unwrap();
+    let config = bed.path("tunnel.toml");
+    let forward = format!("0:{target}");
+    let (tunnel, listeners) = bed.start(&["--config", &config, "-L", &forward, "-D", "0"]);
+    let of = |kind: &str| listeners.iter().find(|(known, _)| known == kind).unwrap().1;
+
+    assert_eq!(ask(connect(of("forward"))), "you wrote this");
+
+    let mut socks = connect(of("socks"));
+    socks
+        .write_all(b"\x05\x01\0\x05\x01\0\x01\x7f\0\0\x01")
+        .unwrap();
+    socks.write_all(&target.port().to_be_bytes()).unwrap();
+    let mut reply = [9; 12];
+    socks.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..4], [5, 0, 5, 0]);
+    assert_eq!(ask(socks), "you wrote this");
+
+    let mut http = connect(of("http"));
+    http.write_all(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes())
+        .unwrap();
+    let mut answer = [0; 19];
+    http.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK\r\n\r\n");
+    assert_eq!(ask(http), "you wrote this");
+
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    echo.set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    client.send_to(b"datagram", of("udp forward")).unwrap();
+    let mut got = [0; 20];
+    let (length, from) = echo.recv_from(&mut got).unwrap();
+    echo.send_to(&got[..length], from).unwrap();
+    assert_eq!(client.recv(&mut got).unwrap(), 8);
+    assert_eq!(&got[..8], b"datagram");
+
+    tunnel.signal(Signal::SIGTERM);
+    assert_eq!(tunnel.finish().status.code(), Some(0));
+}
+
+#[test]
+fn connect_joins_stdin_and_stdout_with_a_target() {
+    let bed = Bed::new();
+    let target = target();
+    let port = target.port().to_string();
+    let mut command = pathmark(&["tunnel", "connect", "127.0.0.1", &port]);
+    command.env("PATHMARK_TUNNEL", &bed.uri);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut process = Process(command.spawn().unwrap());
+    let mut stdin = process.0.stdin.take().unwrap();
+    // More than pipes and windows hold at first.
+    let sent = vec![b'a'; 3 << 20];
+    stdin.write_all(&sent).unwrap();
+    drop(stdin);
+    let output = process.finish();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout == [b"you wrote ", &sent[..]].concat());
+    assert_eq!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .matches("cannot")
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn connect_says_why_there_is_no_connection() {
+    let bed = Bed::new();
+    let file = bed.path("proxy.uri");
+    let refused = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    refused
+        .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+        .unwrap();
+    let port = refused
+        .local_addr()
+        .unwrap()
+        .as_socket()
+        .unwrap()
+        .port()
+        .to_string();
+    for (host, port, says) in [
+        (
+            "127.0.0.1",
+            port.as_str(),
+            "the target refused the connection",
+        ),
+        ("127.0.0.66", "80", "the proxy does not allow this target"),
+        (
+            "missing.invalid",
+            "80",
+            "the name of the target has no address",
+        ),
+    ] {
+        let mut command = pathmark(&["tunnel", "connect", "--uri-file", &file, host, port]);
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains(says), "{stderr}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+#[test]
+fn a_token_is_in_no_message() {
+    let bed = Bed::new();
+    let secret = token("a").secret().to_owned();
+    for (uri, code) in [
+        (format!("{}&x", bed.uri), 2),
+        (bed.uri.replace("pathmark", "http"), 2),
+    ] {
+        let output = pathmark(&["tunnel", &uri, "-D", "0"]).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(!stderr.contains(&secret), "{stderr}");
+    }
+    let none = pathmark(&["tunnel", "-D", "0"])
+        .env_remove("PATHMARK_TUNNEL")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(none.stderr).unwrap();
+    assert!(stderr.contains("--uri-file FILE"), "{stderr}");
+}
+
+#[test]
+fn check_reports_faults() {
+    let bed = Bed::new();
+    let file = bed.path("tunnel.toml");
+    for (text, code, says) in [
+        (
+            "uri_file = \"proxy.uri\"\nsocks = [\"1080\"]",
+            0,
+            "no faults",
+        ),
+        (
+            "uri_file = \"proxy.uri\"\nsocks = [\":1080\"]",
+            0,
+            "without a password",
+        ),
+        (
+            "uri_file = \"other.uri\"\nsocks = [\"1080\"]",
+            2,
+            "other.uri",
+        ),
+        ("socks = [\"1080\"]\nhttp = [\"1080\"]", 2, "two listeners"),
+        ("\n\nsocks = [\"a:1080\"]", 2, "line 3: `a` is no address"),
+        ("uri_file = \"proxy.uri\"", 2, "no listener"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let output = pathmark(&["tunnel", "check", &file]).output().unwrap();
+        let all = [output.stdout, output.stderr].concat();
+        let all = String::from_utf8(all).unwrap();
+        assert!(all.contains(says), "{text}: {all}");
+        assert_eq!(output.status.code(), Some(code), "{text}: {all}");
+    }
+}
+
+#[test]
+fn rules_are_printed_applied_and_undone() {
+    let bed = Bed::new();
+    let file = bed.path("proxy.uri");
+    let rules = ["tunnel", "rules", "--uri-file", &file, "--tproxy", "12345"];
+    let dry = [&rules[..], &["--dry-run", "--bypass", "198.51.100.0/24"]].concat();
+    let printed = pathmark(&dry).output().unwrap();
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    for part in [
+        "tproxy ip6 to [::1]:12345",
+        "198.51.100.0/24",
+        "ip -4 rule add",
+        "drop",
+    ] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    let testbed = Testbed::new().unwrap();
+    let node = testbed.node("gateway").unwrap();
+    let run = |mut command: std::process::Command| {
+        command.stdout(Stdio::piped());
+        let mut process = node.spawn(command, &[]).unwrap();
+        let mut stdout = String::new();
+        let mut piped = process.child().stdout.take().unwrap();
+        piped.read_to_string(&mut stdout).unwrap();
+        (process.wait().unwrap().code(), stdout)
+    };
+    let shell = |script: &str| {
+        let mut shell = std::process::Command::new("sh");
+        shell
+            .args(["-c", script])
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        run(shell).1
+    };
+    let state = "nft list ruleset; ip rule; ip -6 rule; ip route show table all; \
+                 ip -6 route show table all";
+    let before = shell(state);
+    assert_eq!(run(pathmark(&rules)).0, Some(0));
+    let applied = shell(state);
+    assert!(
+        applied.contains("tproxy ip to 127.0.0.1:12345"),
+        "{applied}"
+    );
+    assert_eq!(run(pathmark(&rules)).0, Some(0));
+    assert_eq!(shell(state), applied);
+    assert_eq!(run(pathmark(&["tunnel", "rules", "--undo"])).0, Some(0));
+    assert_eq!(shell(state), before);
+}

@@ -1,0 +1,289 @@
+//! GET of a directory and all beneath it.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use http::HeaderMap;
+
+use super::drive::{Direction, Ended, Found, Outcome, beneath, drive};
+use super::error::GetError;
+use super::get::{Fetched, Place};
+use super::list::Listed;
+use super::request::{Client, Progress};
+use super::walk::{Names, TreeLimits, Walk};
+use crate::blocking::blocking;
+use crate::fields::PathName;
+use crate::resource::{Kind, Stat, is_reserved};
+use crate::root::{Attributes, Existing, Tree, hash_file, look, set_bits};
+
+/// Bytes of listings that are held at most.
+const MAX_HELD: usize = 256 << 20;
+
+/// How a directory is fetched.
+#[derive(Clone, Debug)]
+pub struct GetTree {
+    /// Further fields of the first and the last request of a file.
+    pub headers: HeaderMap,
+    /// Files of the same size are compared by SHA-256, and not by the time of the last write.
+    pub checksum: bool,
+    /// What is fetched at most.
+    pub limits: TreeLimits,
+    /// Bytes that arrived so far.
+    pub arrived: Arc<AtomicU64>,
+}
+
+/// A directory of this side.
+#[derive(Debug)]
+struct Folder(Arc<OwnedFd>);
+
+/// What all tasks share.
+struct Shared {
+    client: Client,
+    tree: Tree,
+    top: PathName,
+    how: GetTree,
+    held: AtomicUsize,
+}
+
+impl Client {
+    /// Fetches the directory at `path` with all beneath it into the directory `target`. Links are
+    /// made last. Entries that fail do not keep others from coming. The tree is on the disk when
+    /// this returns.
+    ///
+    /// # Errors
+    /// [`GetError`] of the target, or of a server that lists too much.
+    pub async fn get_tree(
+        &self,
+        path: &PathName,
+        target: &Path,
+        how: GetTree,
+        mut ended: impl FnMut(Ended<Fetched, GetError>),
+    ) -> Result<(), GetError> {
+        let target = target.to_owned();
+        let shared = Arc::new(Shared {
+            client: self.clone(),
+            tree: blocking(move || Tree::make(&target)).await??,
+            top: path.clone(),
+            how,
+            held: AtomicUsize::new(0),
+        });
+        let (headers, limits) = (shared.how.headers.clone(), shared.how.limits);
+        let driving = drive(&shared, path, &headers, limits, &mut ended);
+        let walk = driving.await?;
+        let failed = blocking(move || complete(&shared, &walk)).await??;
+        failed.into_iter().for_each(ended);
+        Ok(())
+    }
+}
+
+/// Bytes that an entry takes.
+fn cost(entry: &Listed) -> usize {
+    let target = entry.target.as_ref().map_or(0, Vec::len);
+    size_of::<Listed>() + entry.name.len() + target
+}
+
+/// Makes links, then gives directories their modes and times, and waits for the disk.
+fn complete(
+    shared: &Shared,
+    walk: &Walk<Folder>,
+) -> Result<Vec<Ended<Fetched, GetError>>, GetError> {
+    let mut failed = Vec::new();
+    let mut note = |names: &Names, error: std::io::Error| {
+        failed.push(Ended {
+            path: beneath(&shared.top, names, false),
+            outcome: Err(error.into()),
+        });
+    };
+    for (names, link) in &walk.links {
+        let target = link.target.as_deref().unwrap_or_default();
+        if let Err(error) = shared.tree.link(names, target, link.modified) {
+            note(names, error);
+        }
+    }
+    for directory in walk.directories.iter().rev() {
+        let Some(entry) = &directory.entry else {
+            continue;
+        };
+        if let Err(error) = shared.tree.finish(&directory.names, attributes(entry)) {
+            note(&directory.names, error);
+        }
+    }
+    shared.tree.sync()?;
+    Ok(failed)
+}
+
+fn attributes(entry: &Listed) -> Attributes {
+    Attributes {
+        mode: Some(entry.mode),
+        modified: Some(entry.modified),
+    }
+}
+
+/// True if the file `there` has the size and the time of the last write of `entry`. A file system
+/// with whole seconds has no more of the time.
+fn is_unchanged(there: &Stat, entry: &Listed) -> bool {
+    let (one, other) = (there.modified, entry.modified);
+    there.kind == Kind::File
+        && there.size == entry.size
+        && one.seconds == other.seconds
+        && (one.nanoseconds == other.nanoseconds || one.nanoseconds == 0)
+}
+
+impl Direction for Shared {
+    type Folder = Folder;
+    type Moved = Fetched;
+    type Error = GetError;
+
+    /// Lists a directory, makes it on this side, and leaves out what is there already.
+    async fn list(self: &Arc<Self>, names: &Names) -> Result<Found<Folder, GetError>, GetError> {
+        let path = beneath(&self.top, names, true);
+        let mut bytes = 0;
+        let listing = self.client.list_within(&path, |piece| {
+            bytes += piece;
+            match self.held.load(Ordering::Relaxed) + bytes > MAX_HELD {
+                true => Err(GetError::Response(
+                    "its directories have more names than are held at once",
+                )),
+                false => Ok(()),
+            }
+        });
+        let entries = listing.await?;
+        let (shared, names) = (Arc::clone(self), names.clone());
+        blocking(move || {
+            let directory = Arc::new(shared.tree.folder(&names)?);
+            let mut seen = BTreeSet::new();
+            if !entries
+                .iter()
+                .all(|entry| seen.insert(entry.name.as_slice()))
+            {
+                return Err(GetError::Response("it lists a name twice"));
+            }
+            let mut found = Found {
+                folder: Folder(Arc::clone(&directory)),
+                entries: Vec::new(),
+                kept: 0,
+                unfit: Vec::new(),
+            };
+            for entry in entries {
+                match shared.wanted(&directory, &entry) {
+                    Ok(true) => found.entries.push(entry),
+                    Ok(false) => found.kept += 1,
+                    Err(error) => {
+                        found.kept += 1;
+                        found.unfit.push((entry.name, error));
+                    }
+                }
+            }
+            let held = found.entries.iter().map(cost).sum();
+            shared.held.fetch_add(held, Ordering::Relaxed);
+            Ok(found)
+        })
+        .await?
+    }
+
+    async fn file(
+        &self,
+        path: &PathName,
+        folder: &Folder,
+        file: &Listed,
+        headers: &HeaderMap,
+    ) -> Result<Outcome<Fetched>, GetError> {
+        let fetched = self.fetch(path, folder, file, headers).await;
+        self.held.fetch_sub(cost(file), Ordering::Relaxed);
+        fetched
+    }
+}
+
+impl Shared {
+    /// False for a file that is there already.
+    fn wanted(&self, directory: &OwnedFd, entry: &Listed) -> Result<bool, GetError> {
+        if is_reserved(&entry.name) {
+            let why = "the name is one of those of unfinished files, which no server sends";
+            return Err(GetError::Name(why.to_owned()));
+        }
+        if entry.kind != Kind::File {
+            return Ok(true);
+        }
+        match look(directory.as_fd(), &entry.name)? {
+            Some(there) if there.kind == Kind::Directory => {
+                let why = "a directory has the name of the file; remove it, or choose another one";
+                Err(GetError::Name(why.to_owned()))
+            }
+            Some(there) if !self.how.checksum && is_unchanged(&there, entry) => {
+                let wanted = self.tree.allowed(attributes(entry));
+                set_bits(directory.as_fd(), &entry.name, &there, wanted)?;
+                Ok(false)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    async fn fetch(
+        &self,
+        path: &PathName,
+        folder: &Folder,
+        file: &Listed,
+        headers: &HeaderMap,
+    ) -> Result<Outcome<Fetched>, GetError> {
+        let place = Place {
+            directory: Arc::clone(&folder.0),
+            name: file.name.clone(),
+            existing: Existing::Replace,
+            attributes: self.tree.allowed(attributes(file)),
+            length: Some(file.size),
+        };
+        if self.how.checksum && self.is_same(path, &place).await? {
+            return Ok(Outcome::Unchanged(1));
+        }
+        if file.size <= super::small::MAX {
+            let fetched = self.client.get_small(path, place, headers).await?;
+            self.how.arrived.fetch_add(fetched.bytes, Ordering::Relaxed);
+            return Ok(Outcome::Moved(fetched));
+        }
+        let arrived = &self.how.arrived;
+        let fetching = self.client.get_to(path, place, headers, |progress| {
+            if let Progress::Bytes(bytes) = progress {
+                arrived.fetch_add(bytes, Ordering::Relaxed);
+            }
+        });
+        fetching.await.map(Outcome::Moved)
+    }
+
+    /// True if the file that is there has the SHA-256 that the server says. Its attributes are set
+    /// then.
+    async fn is_same(&self, path: &PathName, place: &Place) -> Result<bool, GetError> {
+        let place = place.clone();
+        let (directory, name) = (Arc::clone(&place.directory), place.name.clone());
+        let length = place.length;
+        let opened = blocking(move || match look(directory.as_fd(), &name)? {
+            Some(there) if there.kind == Kind::File && Some(there.size) == length => {
+                let flags = rustix::fs::OFlags::RDONLY
+                    | rustix::fs::OFlags::NOFOLLOW
+                    | rustix::fs::OFlags::NONBLOCK
+                    | rustix::fs::OFlags::CLOEXEC;
+                let none = rustix::fs::Mode::empty();
+                let file = rustix::fs::openat(&directory, name.as_slice(), flags, none)?;
+                Ok(Some(std::fs::File::from(file)))
+            }
+            _ => Ok::<_, std::io::Error>(None),
+        });
+        let Some(file) = opened.await?? else {
+            return Ok(false);
+        };
+        let Some(digest) = self.client.digest(path, length.unwrap_or(0)).await? else {
+            return Ok(false);
+        };
+        let same = blocking(move || {
+            let own = hash_file(&file, &AtomicBool::new(false))?;
+            if own != digest {
+                return Ok(false);
+            }
+            place.attributes.set(&file)?;
+            Ok::<_, std::io::Error>(true)
+        });
+        Ok(same.await??)
+    }
+}

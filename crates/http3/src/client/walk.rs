@@ -1,0 +1,299 @@
+//! The order in which a directory is fetched or stored, as a state machine without I/O: what
+//! comes next, and when it is too much.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::list::Listed;
+use crate::resource::Kind;
+
+/// Listings under way at most.
+const LISTINGS: usize = 64;
+/// Files that wait, above which no further directory is listed.
+const WAITING: usize = 4096;
+/// Directories with files that wait or are under way at most: each is open.
+const FOLDERS: usize = 256;
+/// Places that one file takes at most.
+const LARGEST: usize = 16;
+/// Bytes of a file for each place.
+const PLACE: u64 = 16 * 1024;
+/// Directories beneath each other at most, as the origin has it.
+const DEPTH: usize = 128;
+
+/// Names from the top of a tree on.
+pub(super) type Names = Vec<Vec<u8>>;
+
+/// What is to be done next.
+#[derive(Debug)]
+pub(super) enum Work<F> {
+    /// List the directory, at this place of [`Walk::directories`].
+    List(usize),
+    /// Move a file of the directory at this place, in a folder.
+    Move(usize, Arc<F>, Listed),
+}
+
+/// A directory that was found.
+#[derive(Clone, Debug)]
+pub(super) struct Directory {
+    pub(super) names: Names,
+    /// Its entry in the listing above it; none for the top.
+    pub(super) entry: Option<Listed>,
+}
+
+/// A tree of a server under way. `F` is a folder that is open on this side.
+#[derive(Debug)]
+pub(super) struct Walk<F> {
+    /// All directories, each behind the one that it is in.
+    pub(super) directories: Vec<Directory>,
+    /// Those of them that are to be listed.
+    unlisted: Vec<usize>,
+    files: VecDeque<(usize, Arc<F>, Listed)>,
+    /// Symbolic links, which come last.
+    pub(super) links: Vec<(Names, Listed)>,
+    /// Folders of files; some may be gone.
+    folders: Vec<std::sync::Weak<F>>,
+    listings: usize,
+    places: usize,
+    entries: usize,
+    limits: TreeLimits,
+}
+
+/// What is under way, and what is fetched, at most.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeLimits {
+    /// Entries of the tree.
+    pub entries: usize,
+    /// Places of files under way: a small file takes one, a large one 16.
+    pub places: usize,
+}
+
+impl Default for TreeLimits {
+    fn default() -> Self {
+        Self {
+            entries: 1_000_000,
+            places: 480,
+        }
+    }
+}
+
+/// Why an entry is not fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Skipped {
+    /// It is a device, a socket or a pipe.
+    #[error("it is a device, a socket or a pipe")]
+    Special,
+    /// Directories are too deep.
+    #[error("it is a directory beneath {DEPTH} others; take that one by itself")]
+    Deep,
+}
+
+/// A directory has more entries than are allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the directory has more than {0} entries; take its directories one by one")]
+pub struct TooMany(pub usize);
+
+/// Places that a file of this size takes.
+fn weight(size: u64) -> usize {
+    usize::try_from(size / PLACE)
+        .unwrap_or(LARGEST)
+        .clamp(1, LARGEST)
+}
+
+impl<F> Walk<F> {
+    pub(super) fn new(limits: TreeLimits) -> Self {
+        let top = Directory {
+            names: Names::new(),
+            entry: None,
+        };
+        Self {
+            directories: vec![top],
+            unlisted: vec![0],
+            files: VecDeque::new(),
+            links: Vec::new(),
+            folders: Vec::new(),
+            listings: 0,
+            places: 0,
+            entries: 0,
+            limits,
+        }
+    }
+
+    /// What can begin now; none until something ends.
+    pub(super) fn next(&mut self) -> Option<Work<F>> {
+        if self.listings < LISTINGS && self.files.len() < WAITING && !self.is_full() {
+            // The last one first: a deep tree needs no more memory than a flat one.
+            if let Some(place) = self.unlisted.pop() {
+                self.listings += 1;
+                return Some(Work::List(place));
+            }
+        }
+        let (.., first) = self.files.front()?;
+        let weight = weight(first.size);
+        if self.places > 0 && self.places + weight > self.limits.places {
+            return None;
+        }
+        self.places += weight;
+        let (place, folder, file) = self.files.pop_front()?;
+        Some(Work::Move(place, folder, file))
+    }
+
+    /// As many folders are open as may be.
+    fn is_full(&mut self) -> bool {
+        if self.folders.len() >= FOLDERS {
+            self.folders.retain(|folder| folder.strong_count() > 0);
+        }
+        self.folders.len() + self.listings >= FOLDERS
+    }
+
+    /// Nothing else begins once what is under way has ended.
+    pub(super) fn is_last(&self) -> bool {
+        self.files.is_empty() && self.unlisted.is_empty() && self.listings == 0
+    }
+
+    /// A directory is listed: `kept` entries are there already, and `entries` are not. Those that
+    /// are not fetched come back.
+    pub(super) fn listed(
+        &mut self,
+        place: usize,
+        folder: &Arc<F>,
+        kept: usize,
+        entries: Vec<Listed>,
+    ) -> Result<Vec<(Listed, Skipped)>, TooMany> {
+        self.listings -= 1;
+        self.entries += kept + entries.len();
+        if self.entries > self.limits.entries {
+            return Err(TooMany(self.limits.entries));
+        }
+        let above = self.names(place);
+        let inside = |name: &Vec<u8>| [above.as_slice(), std::slice::from_ref(name)].concat();
+        let (mut skipped, before) = (Vec::new(), self.files.len());
+        for entry in entries {
+            match entry.kind {
+                Kind::File => self.files.push_back((place, Arc::clone(folder), entry)),
+                Kind::Symlink => self.links.push((inside(&entry.name), entry)),
+                Kind::Special => skipped.push((entry, Skipped::Special)),
+                Kind::Directory if above.len() + 1 >= DEPTH => {
+                    skipped.push((entry, Skipped::Deep));
+                }
+                Kind::Directory => {
+                    self.unlisted.push(self.directories.len());
+                    self.directories.push(Directory {
+                        names: inside(&entry.name),
+                        entry: Some(entry),
+                    });
+                }
+            }
+        }
+        if self.files.len() > before {
+            self.folders.push(Arc::downgrade(folder));
+        }
+        Ok(skipped)
+    }
+
+    /// A directory could not be listed: it gets no attributes.
+    pub(super) fn unlisted(&mut self, place: usize) {
+        self.listings -= 1;
+        if let Some(directory) = self.directories.get_mut(place) {
+            directory.entry = None;
+        }
+    }
+
+    /// A file has ended.
+    pub(super) fn ended(&mut self, file: &Listed) {
+        self.places -= weight(file.size);
+    }
+
+    /// Names of the directory at this place.
+    pub(super) fn names(&self, place: usize) -> Names {
+        let directory = self.directories.get(place);
+        directory
+            .map(|found| found.names.clone())
+            .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::Time;
+
+    fn entry(name: &str, kind: Kind, size: u64) -> Listed {
+        Listed {
+            name: name.as_bytes().to_vec(),
+            kind,
+            size,
+            mode: 0o644,
+            modified: Time::default(),
+            target: None,
+        }
+    }
+
+    fn walk(entries: usize) -> Walk<()> {
+        Walk::new(TreeLimits {
+            entries,
+            ..TreeLimits::default()
+        })
+    }
+
+    fn list(walk: &mut Walk<()>) -> usize {
+        match walk.next() {
+            Some(Work::List(place)) => place,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn small_files_are_under_way_in_hundreds_and_large_ones_in_tens() {
+        for (size, at_once) in [(1000, 480), (100_000, 80), (1 << 40, 30)] {
+            let (mut walk, folder) = (walk(10_000), Arc::new(()));
+            let place = list(&mut walk);
+            let files = (0..5000).map(|n| entry(&n.to_string(), Kind::File, size));
+            assert!(walk.listed(place, &folder, 0, files.collect()).is_ok());
+            let mut begun = 0;
+            while let Some(Work::Move(..)) = walk.next() {
+                begun += 1;
+            }
+            assert_eq!(begun, at_once);
+            walk.ended(&entry("0", Kind::File, size));
+            assert!(walk.next().is_some() && walk.next().is_none());
+        }
+    }
+
+    #[test]
+    fn a_server_without_end_is_left() {
+        let (mut walk, folder) = (walk(1000), Arc::new(()));
+        let mut deepest = 0;
+        let left = loop {
+            let place = list(&mut walk);
+            deepest = deepest.max(walk.directories[place].names.len());
+            let entries = ["a", "b", "c"].map(|name| entry(name, Kind::Directory, 0));
+            match walk.listed(place, &folder, 0, entries.to_vec()) {
+                Ok(_) => {}
+                Err(left) => break left,
+            }
+        };
+        assert_eq!(left, TooMany(1000));
+        assert_eq!(deepest, DEPTH - 1);
+    }
+
+    #[test]
+    fn no_more_is_listed_while_files_wait() {
+        let (mut walk, folder) = (walk(usize::MAX), Arc::new(()));
+        let place = list(&mut walk);
+        let directories = (0..1000).map(|n| entry(&n.to_string(), Kind::Directory, 0));
+        let special = entry("pipe", Kind::Special, 0);
+        let entries = directories.chain([special]).collect();
+        let skipped = walk.listed(place, &folder, 3, entries).unwrap();
+        assert_eq!((skipped.len(), skipped[0].1), (1, Skipped::Special));
+        let places: Vec<_> = (0..LISTINGS).map(|_| list(&mut walk)).collect();
+        assert!(walk.next().is_none() && !walk.is_last());
+        for place in places {
+            let files = (0..100)
+                .map(|n| entry(&n.to_string(), Kind::File, 1))
+                .collect();
+            walk.listed(place, &folder, 0, files).unwrap();
+        }
+        assert!(matches!(walk.next(), Some(Work::Move(..))));
+        assert_eq!(walk.listings, 0);
+    }
+}

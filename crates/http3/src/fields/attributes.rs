@@ -1,0 +1,125 @@
+//! `pathmark-attributes`, by which a client of this project says what a stored file, link or
+//! directory is to have: `mode=420, time=1700000000, nanoseconds=5, link=:Li4veA==:`. All members
+//! are optional; others are ignored.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::BadField;
+use super::structured::{Bare, dictionary};
+
+/// Bytes of a link's target at most (`PATH_MAX` of Linux).
+const MAX_TARGET: usize = 4095;
+
+/// The value of the field.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AttributesField {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// The time of the last write: seconds since the Unix epoch, and nanoseconds after that.
+    pub modified: Option<(i64, u32)>,
+    /// It is a symbolic link with this target.
+    pub link: Option<Vec<u8>>,
+}
+
+impl AttributesField {
+    /// The value in all lines of the field; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`BadField`].
+    pub fn parse<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Result<Option<Self>, BadField> {
+        let lines: Vec<&[u8]> = lines.into_iter().collect();
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        Self::read(&lines.join(&b", "[..]))
+            .map(Some)
+            .ok_or(BadField("pathmark-attributes"))
+    }
+
+    fn read(value: &[u8]) -> Option<Self> {
+        let (mut field, mut seconds, mut nanoseconds) = (Self::default(), None, 0);
+        for (key, value) in dictionary(value)? {
+            match (key.as_str(), value) {
+                ("mode", Bare::Integer(mode @ 0..=0o7777)) => {
+                    field.mode = Some(u32::try_from(mode).ok()?);
+                }
+                ("time", Bare::Integer(time)) => seconds = Some(time),
+                ("nanoseconds", Bare::Integer(part @ 0..=999_999_999)) => {
+                    nanoseconds = u32::try_from(part).ok()?;
+                }
+                ("link", Bare::Bytes(target))
+                    if (1..=MAX_TARGET).contains(&target.len()) && !target.contains(&0) =>
+                {
+                    field.link = Some(target);
+                }
+                ("mode" | "time" | "nanoseconds" | "link", _) => return None,
+                _ => {}
+            }
+        }
+        field.modified = seconds.map(|seconds| (seconds, nanoseconds));
+        Some(field)
+    }
+
+    /// The field's value.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let mode = self.mode.map(|mode| format!("mode={mode}"));
+        let time = self
+            .modified
+            .map(|(seconds, part)| format!("time={seconds}, nanoseconds={part}"));
+        let link = self.link.as_ref();
+        let link = link.map(|target| format!("link=:{}:", STANDARD.encode(target)));
+        let members: Vec<_> = [mode, time, link].into_iter().flatten().collect();
+        members.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Option<AttributesField>, BadField> {
+        AttributesField::parse([line.as_bytes()])
+    }
+
+    #[test]
+    fn members_are_read_and_bad_ones_refused() {
+        assert_eq!(AttributesField::parse([]), Ok(None));
+        assert_eq!(parse("other=1"), Ok(Some(AttributesField::default())));
+        let expected = AttributesField {
+            mode: Some(0o644),
+            modified: Some((-5, 0)),
+            link: Some(b"../x".to_vec()),
+        };
+        let value = "mode=420, time=-5, link=:Li4veA==:";
+        assert_eq!(parse(value), Ok(Some(expected)));
+        for bad in [
+            "mode=4096",
+            "mode=-1",
+            "mode=a",
+            "time=?1",
+            "nanoseconds=1000000000",
+            "link=::",
+            "link=:AA==:",
+            "link=a",
+            "=",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            mode in proptest::option::of(0..0o10000_u32),
+            modified in proptest::option::of((-1_000_000_000_000..1_000_000_000_000_i64, 0..1_000_000_000_u32)),
+            link in proptest::option::of(proptest::collection::vec(1..=255_u8, 1..50)),
+        ) {
+            let field = AttributesField { mode, modified, link };
+            prop_assert_eq!(parse(&field.write()), Ok(Some(field)));
+        }
+    }
+}

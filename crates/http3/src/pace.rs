@@ -1,0 +1,90 @@
+//! A limit of the rate of content.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time whose bytes may pass at once after a pause.
+const BURST: Duration = Duration::from_millis(100);
+
+/// A token bucket without I/O: who has taken bytes waits as long as it says.
+#[derive(Clone, Copy, Debug)]
+pub struct Bucket {
+    /// Bytes per second.
+    rate: u64,
+    /// When all that was taken has passed at that rate.
+    due: Option<Instant>,
+}
+
+impl Bucket {
+    /// A bucket of this rate in bytes per second, 1 at least.
+    #[must_use]
+    pub fn new(rate: u64) -> Self {
+        Self {
+            rate: rate.max(1),
+            due: None,
+        }
+    }
+
+    /// Takes bytes at the time `now`; how long their taker waits.
+    pub fn take(&mut self, now: Instant, bytes: u64) -> Duration {
+        let earliest = now.checked_sub(BURST).unwrap_or(now);
+        let begin = self.due.map_or(earliest, |due| due.max(earliest));
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate);
+        let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let due = begin.checked_add(takes).unwrap_or(begin);
+        self.due = Some(due);
+        due.saturating_duration_since(now)
+    }
+}
+
+/// A bucket that transfers share.
+#[derive(Clone, Debug)]
+pub struct Pace(Arc<Mutex<Bucket>>);
+
+impl Pace {
+    /// All of them together have this rate in bytes per second.
+    #[must_use]
+    pub fn new(rate: u64) -> Self {
+        Self(Arc::new(Mutex::new(Bucket::new(rate))))
+    }
+
+    /// Waits until bytes may pass.
+    pub(crate) async fn pass(&self, bytes: usize) {
+        #[expect(clippy::disallowed_methods, reason = "this driver owns the clock")]
+        let now = Instant::now();
+        let wait = {
+            let mut bucket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            bucket.take(now, bytes as u64)
+        };
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "any time is a beginning")]
+    fn the_rate_holds_whatever_the_pieces() {
+        let begin = Instant::now();
+        for piece in [1, 1000, 16_384, 1_000_000] {
+            let (mut bucket, mut now, mut taken) = (Bucket::new(1_000_000), begin, 0);
+            while taken < 10_000_000 {
+                now += bucket.take(now, piece);
+                taken += piece;
+            }
+            let passed = (now - begin + BURST).as_secs_f64();
+            assert!((passed - taken as f64 / 1e6).abs() < 1e-3, "{passed} s");
+        }
+        let mut bucket = Bucket::new(1000);
+        assert_eq!(bucket.take(begin, 100), Duration::ZERO);
+        assert_eq!(bucket.take(begin, 100), Duration::from_millis(100));
+        // A pause saves no more than a burst.
+        let later = begin + Duration::from_secs(3600);
+        assert_eq!(bucket.take(later, 1100), Duration::from_secs(1));
+        assert!(Bucket::new(0).take(begin, u64::MAX) > Duration::from_secs(1));
+    }
+}

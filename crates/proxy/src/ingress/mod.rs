@@ -1,0 +1,264 @@
+//! Where flows of applications come in.
+//!
+//! An [`Ingress`] joins connections and datagrams of local listeners with flows of its
+//! [`Outbound`]. Listeners end when their futures are dropped; flows that have begun go on.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::outbound::{Abort, Outbound, Refusal};
+use crate::target::Target;
+
+pub mod connect;
+pub mod listen;
+pub mod socks;
+pub mod spec;
+pub mod splice;
+pub mod transparent;
+mod udp;
+
+/// Longest wait for a client to take the last answer.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What an ingress allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// TCP flows at once. Connections beyond wait in the listeners' queues.
+    pub flows: usize,
+    /// UDP flows at once. Datagrams that would begin more are dropped.
+    pub udp_flows: usize,
+    /// Time without a datagram after which a UDP flow ends (RFC 4787 section 4.3).
+    pub udp_idle: Duration,
+    /// Time for a client to say where it wants to go.
+    pub handshake: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            flows: 16_384,
+            udp_flows: 4_096,
+            udp_idle: Duration::from_secs(120),
+            handshake: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What an ingress has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// TCP connections that were accepted.
+    pub accepted: u64,
+    /// TCP flows that have ended, however they did.
+    pub ended: u64,
+    /// Flows that were not opened.
+    pub refused: u64,
+    /// TCP flows that a reset ended.
+    pub reset: u64,
+    /// Clients whose request was wrong or late.
+    pub bad_requests: u64,
+    /// Failures of accept(2), such as a lack of descriptors.
+    pub accept_failures: u64,
+    /// UDP flows that were begun.
+    pub udp_flows: u64,
+    /// Datagrams that were dropped: they were malformed, or a limit was reached.
+    pub dropped: u64,
+    /// Bytes of TCP flows toward targets.
+    pub up: u64,
+    /// Bytes of TCP flows from targets.
+    pub down: u64,
+}
+
+macro_rules! counters {
+    ($($name:ident),* $(,)?) => {
+        #[derive(Debug, Default)]
+        struct Counters { $($name: AtomicU64),* }
+
+        impl Counters {
+            fn counts(&self) -> Counts {
+                Counts { $($name: self.$name.load(Ordering::Relaxed)),* }
+            }
+        }
+    };
+}
+
+counters!(
+    accepted,
+    ended,
+    refused,
+    reset,
+    bad_requests,
+    accept_failures,
+    udp_flows,
+    dropped,
+    up,
+    down,
+);
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Counters {
+    /// Counts a failure, and logs the first of a thousand.
+    fn accept_failed(&self, error: &io::Error) {
+        let before = self.accept_failures.fetch_add(1, Ordering::Relaxed);
+        if before.is_multiple_of(1_000) {
+            tracing::warn!(%error, failures = before + 1, "cannot accept a connection");
+        }
+    }
+}
+
+/// What a TCP listener does with a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// All connections go to one target.
+    Forward(Target),
+    /// Clients name their targets by SOCKS version 5.
+    Socks,
+    /// Clients name their targets by HTTP CONNECT.
+    Http,
+    /// Connections that the kernel took from their way to a target, which is their local address.
+    Transparent,
+}
+
+/// Joins local listeners with an outbound. Clones share limits and counters.
+#[derive(Clone, Debug)]
+pub struct Ingress<O> {
+    outbound: O,
+    limits: Limits,
+    counters: Arc<Counters>,
+    room: Arc<Semaphore>,
+    udp_room: Arc<Semaphore>,
+}
+
+impl<O: Outbound> Ingress<O> {
+    /// An ingress without listeners.
+    pub fn new(outbound: O, limits: Limits) -> Self {
+        Self {
+            outbound,
+            limits,
+            counters: Arc::default(),
+            room: Arc::new(Semaphore::new(limits.flows)),
+            udp_room: Arc::new(Semaphore::new(limits.udp_flows)),
+        }
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counters.counts()
+    }
+
+    /// Accepts connections for a service, without end.
+    pub async fn serve(&self, listener: TcpListener, service: Service) {
+        loop {
+            let Ok(room) = Arc::clone(&self.room).acquire_owned().await else {
+                return;
+            };
+            let (local, peer) = listen::accept(&listener, &self.counters).await;
+            count(&self.counters.accepted);
+            let (ingress, service) = (self.clone(), service.clone());
+            if service == Service::Transparent
+                && local.local_addr().ok() == listener.local_addr().ok()
+            {
+                // The client has named the listener, which is no target.
+                count(&self.counters.bad_requests);
+                continue;
+            }
+            tokio::spawn(async move {
+                ingress.flow(local, peer, service, room).await;
+            });
+        }
+    }
+
+    /// Serves one connection to its end.
+    async fn flow(
+        &self,
+        local: TcpStream,
+        peer: SocketAddr,
+        service: Service,
+        _room: OwnedSemaphorePermit,
+    ) {
+        match service {
+            Service::Forward(target) => self.forward(local, &target).await,
+            Service::Socks => self.socks(local).await,
+            Service::Http => self.http(local).await,
+            Service::Transparent => self.transparent(local).await,
+        }
+        tracing::trace!(%peer, "connection ended");
+        count(&self.counters.ended);
+    }
+
+    /// Joins a connection with a flow to a target. A refusal becomes a reset: the connection
+    /// exists already.
+    async fn forward(&self, local: TcpStream, target: &Target) {
+        match self.open(&local, target).await {
+            Some(Ok((read, write))) => self.join(local, Vec::new(), read, write).await,
+            Some(Err(_)) => splice::reset_on_close(&local),
+            None => {}
+        }
+    }
+
+    /// Opens a flow for a connection; none where the connection was reset meanwhile.
+    async fn open(
+        &self,
+        local: &TcpStream,
+        target: &Target,
+    ) -> Option<Result<(O::Read, O::Write), Refusal>> {
+        let opened = tokio::select! {
+            opened = self.outbound.tcp(target) => opened,
+            () = splice::broken(local) => {
+                count(&self.counters.reset);
+                return None;
+            }
+        };
+        if let Err(refusal) = &opened {
+            self.refused(target, refusal);
+        }
+        Some(opened)
+    }
+
+    fn refused(&self, target: &Target, refusal: &Refusal) {
+        count(&self.counters.refused);
+        tracing::debug!(%target, %refusal, "flow refused");
+    }
+
+    /// Sends a last answer, and waits for the client to end the connection: closed with bytes that
+    /// were not read, it would be reset, and the answer lost.
+    async fn farewell(&self, mut local: TcpStream, answer: &[u8]) {
+        let mut ignored = [0; 512];
+        let end = async {
+            local.write_all(answer).await?;
+            local.shutdown().await?;
+            while local.read(&mut ignored).await? > 0 {}
+            io::Result::Ok(())
+        };
+        // Whether the client has taken the answer makes no difference now.
+        let _ = tokio::time::timeout(FAREWELL, end).await;
+    }
+
+    /// Ends a flow whose client has gone before it began.
+    fn give_up(&self, mut read: O::Read, mut write: O::Write) {
+        count(&self.counters.reset);
+        read.abort();
+        write.abort();
+    }
+
+    async fn join(&self, local: TcpStream, early: Vec<u8>, read: O::Read, write: O::Write) {
+        let traffic = splice::splice(local, early, read, write).await;
+        let Counters {
+            up, down, reset, ..
+        } = &*self.counters;
+        up.fetch_add(traffic.up, Ordering::Relaxed);
+        down.fetch_add(traffic.down, Ordering::Relaxed);
+        reset.fetch_add(traffic.reset.into(), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,90 @@
+//! UDP ASSOCIATE (RFC 1928 section 7).
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+
+use super::super::udp::{Back, Flows, LONGEST, receive};
+use super::super::{Ingress, count};
+use super::wire;
+use crate::outbound::Outbound;
+
+/// Longest header in front of a payload: a name of 255 bytes.
+const LONGEST_HEADER: usize = 3 + 2 + 255 + 2;
+
+/// A client that gets datagrams from one target.
+struct Client {
+    socket: Arc<UdpSocket>,
+    address: SocketAddr,
+    header: Vec<u8>,
+}
+
+impl Back for Client {
+    async fn deliver(&self, payload: &[u8]) -> io::Result<()> {
+        let datagram = [&self.header, payload].concat();
+        self.socket.send_to(&datagram, self.address).await.map(drop)
+    }
+}
+
+impl<O: Outbound> Ingress<O> {
+    /// Relays datagrams of a client until its connection ends.
+    ///
+    /// The socket is on the address that the client reached, and takes datagrams from the client's
+    /// address alone. The first one settles the port, where the request did not.
+    pub(super) async fn associate(&self, mut local: TcpStream, port: Option<u16>) {
+        let Ok((socket, peer)) = open(&local).await else {
+            return self.farewell(local, &wire::reply(1, UNSPECIFIED)).await;
+        };
+        let Ok(own) = socket.local_addr() else {
+            return;
+        };
+        if local.write_all(&wire::reply(0, own)).await.is_err() {
+            return;
+        }
+        let relay = self.relay(socket, peer, port);
+        let ended = async {
+            // A client has nothing to say on this connection: what it says is not looked at.
+            let mut ignored = [0; 64];
+            while local.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
+        };
+        tokio::select! {
+            () = relay => {}
+            () = ended => {}
+        }
+    }
+
+    async fn relay(&self, socket: UdpSocket, peer: SocketAddr, port: Option<u16>) {
+        let socket = Arc::new(socket);
+        let flows = Flows::new();
+        let mut port = port;
+        let mut buffer = vec![0; LONGEST + LONGEST_HEADER];
+        loop {
+            let (length, address) = receive(self, &socket, &mut buffer).await;
+            let datagram = wire::datagram(buffer.get(..length).unwrap_or_default());
+            let known = address.ip() == peer.ip() && port.is_none_or(|port| port == address.port());
+            let (Ok((target, payload)), true) = (datagram, known) else {
+                count(&self.counters.dropped);
+                continue;
+            };
+            port = Some(address.port());
+            flows.offer(self, target.clone(), &target, payload, || Client {
+                socket: Arc::clone(&socket),
+                address,
+                header: wire::datagram_header(&target),
+            });
+        }
+    }
+}
+
+const UNSPECIFIED: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+/// The socket of an association, and the client's address.
+async fn open(local: &TcpStream) -> io::Result<(UdpSocket, SocketAddr)> {
+    let mut own = local.local_addr()?;
+    own.set_port(0);
+    Ok((UdpSocket::bind(own).await?, local.peer_addr()?))
+}

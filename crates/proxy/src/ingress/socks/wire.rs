@@ -1,0 +1,314 @@
+//! Messages of SOCKS version 5 (RFC 1928), without I/O.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::outbound::Refusal;
+use crate::target::{Host, Target, TargetError};
+
+const VERSION: u8 = 5;
+/// Method "no authentication required" (section 3).
+const NO_AUTHENTICATION: u8 = 0;
+/// Address types (section 5).
+const IPV4: u8 = 1;
+const NAME: u8 = 3;
+const IPV6: u8 = 4;
+
+/// The server's answer to a client that offers "no authentication required".
+pub const ACCEPTED: [u8; 2] = [VERSION, NO_AUTHENTICATION];
+/// The server's answer to a client that does not.
+pub const UNACCEPTABLE: [u8; 2] = [VERSION, 0xff];
+
+/// Why bytes are no message of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SocksError {
+    /// More bytes are needed: this many from the start of the message.
+    #[error("the message has at least {0} bytes")]
+    Incomplete(usize),
+    /// Another version.
+    #[error("version {0} of SOCKS; configure the client for SOCKS5")]
+    Version(u8),
+    /// The client insists on authentication.
+    #[error("the client offers no method without authentication; remove its user name")]
+    Method,
+    /// A command that no server here has.
+    #[error("command {0} is not CONNECT or UDP ASSOCIATE")]
+    Command(u8),
+    /// An unknown type of address.
+    #[error("address type {0} is unknown")]
+    AddressType(u8),
+    /// A reserved field with a value, or a fragment.
+    #[error("a reserved field has a value, or the datagram is a fragment")]
+    Reserved,
+    /// A host or a port that does not exist.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+}
+
+impl SocksError {
+    /// The reply code for the error (section 6).
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Command(_) => 7,
+            Self::AddressType(_) => 8,
+            _ => 1,
+        }
+    }
+}
+
+/// The reply code for a refusal (section 6). A timeout is what most servers report as code 6.
+#[must_use]
+pub const fn code(refusal: &Refusal) -> u8 {
+    match refusal {
+        Refusal::Denied => 2,
+        Refusal::Unreachable => 3,
+        Refusal::Name => 4,
+        Refusal::Refused => 5,
+        Refusal::TimedOut => 6,
+        Refusal::Busy | Refusal::Proxy(_) => 1,
+    }
+}
+
+/// A client's request (section 4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// CONNECT.
+    Connect(Target),
+    /// UDP ASSOCIATE, with the port that the client sends from, where it knows that.
+    Associate(Option<u16>),
+}
+
+/// Reads fields one after the other.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], SocksError> {
+        let end = self.at + length;
+        let taken = self.bytes.get(self.at..end);
+        let taken = taken.ok_or(SocksError::Incomplete(end))?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], SocksError> {
+        let end = self.at + N;
+        let array = self.take(N)?.first_chunk().copied();
+        array.ok_or(SocksError::Incomplete(end))
+    }
+
+    fn byte(&mut self) -> Result<u8, SocksError> {
+        let [byte] = self.array()?;
+        Ok(byte)
+    }
+
+    fn version(&mut self) -> Result<(), SocksError> {
+        match self.byte()? {
+            VERSION => Ok(()),
+            other => Err(SocksError::Version(other)),
+        }
+    }
+
+    /// A host and a port (section 5). A name in numbers is an address.
+    fn address(&mut self) -> Result<(Named<'a>, u16), SocksError> {
+        let host = match self.byte()? {
+            IPV4 => Named::Address(Ipv4Addr::from(self.array::<4>()?).into()),
+            IPV6 => Named::Address(Ipv6Addr::from(self.array::<16>()?).into()),
+            NAME => {
+                let length = self.byte()?;
+                Named::Name(self.take(length.into())?)
+            }
+            other => return Err(SocksError::AddressType(other)),
+        };
+        Ok((host, u16::from_be_bytes(self.array()?)))
+    }
+}
+
+enum Named<'a> {
+    Address(IpAddr),
+    Name(&'a [u8]),
+}
+
+fn target((host, port): (Named<'_>, u16)) -> Result<Target, SocksError> {
+    let host = match host {
+        Named::Address(address) => Host::Address(address),
+        Named::Name(name) => {
+            let name = str::from_utf8(name).map_err(|_| TargetError::Host)?;
+            return Ok(Target::new(name, port)?);
+        }
+    };
+    match port {
+        0 => Err(TargetError::Port.into()),
+        port => Ok(Target { host, port }),
+    }
+}
+
+/// Reads the methods that a client offers (section 3). Bytes that follow belong to the request.
+///
+/// # Errors
+/// [`SocksError`].
+pub fn greeting(bytes: &[u8]) -> Result<usize, SocksError> {
+    let mut reader = Reader::new(bytes);
+    reader.version()?;
+    let count = reader.byte()?;
+    match reader.take(count.into())?.contains(&NO_AUTHENTICATION) {
+        true => Ok(reader.at),
+        false => Err(SocksError::Method),
+    }
+}
+
+/// Reads a request (section 4). Bytes that follow belong to the flow.
+///
+/// # Errors
+/// [`SocksError`].
+pub fn request(bytes: &[u8]) -> Result<(Request, usize), SocksError> {
+    let mut reader = Reader::new(bytes);
+    reader.version()?;
+    let command = reader.byte()?;
+    if reader.byte()? != 0 {
+        return Err(SocksError::Reserved);
+    }
+    let address = reader.address()?;
+    let request = match command {
+        1 => Request::Connect(target(address)?),
+        3 => Request::Associate(Some(address.1).filter(|port| *port != 0)),
+        other => return Err(SocksError::Command(other)),
+    };
+    Ok((request, reader.at))
+}
+
+/// A reply with a code, 0 for success, and the address of the server's socket (section 6).
+#[must_use]
+pub fn reply(code: u8, bound: SocketAddr) -> Vec<u8> {
+    let mut reply = vec![VERSION, code, 0];
+    push(&mut reply, &Host::Address(bound.ip()), bound.port());
+    reply
+}
+
+/// Reads a datagram's target and payload (section 7). Fragments are refused, as the section allows.
+///
+/// # Errors
+/// [`SocksError`].
+pub fn datagram(bytes: &[u8]) -> Result<(Target, &[u8]), SocksError> {
+    let mut reader = Reader::new(bytes);
+    if reader.array()? != [0; 3] {
+        return Err(SocksError::Reserved);
+    }
+    let target = target(reader.address()?)?;
+    Ok((target, bytes.get(reader.at..).unwrap_or_default()))
+}
+
+/// What stands in front of a datagram from a target (section 7). A target that the client named
+/// stays a name: the proxy alone knows its address.
+#[must_use]
+pub fn datagram_header(from: &Target) -> Vec<u8> {
+    let mut header = vec![0; 3];
+    push(&mut header, &from.host, from.port);
+    header
+}
+
+fn push(message: &mut Vec<u8>, host: &Host, port: u16) {
+    match host {
+        Host::Address(IpAddr::V4(address)) => {
+            message.push(IPV4);
+            message.extend_from_slice(&address.octets());
+        }
+        Host::Address(IpAddr::V6(address)) => {
+            message.push(IPV6);
+            message.extend_from_slice(&address.octets());
+        }
+        Host::Name(name) => {
+            // A name has at most 255 bytes.
+            let length = u8::try_from(name.len()).unwrap_or(u8::MAX);
+            message.extend_from_slice(&[NAME, length]);
+            message.extend(name.bytes().take(length.into()));
+        }
+    }
+    message.extend_from_slice(&port.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greetings() {
+        assert_eq!(greeting(&[5, 1, 0]), Ok(3));
+        assert_eq!(greeting(&[5, 3, 2, 0, 1, 9]), Ok(5));
+        assert_eq!(greeting(&[]), Err(SocksError::Incomplete(1)));
+        assert_eq!(greeting(&[5, 2, 0]), Err(SocksError::Incomplete(4)));
+        assert_eq!(greeting(&[5, 1, 2]), Err(SocksError::Method));
+        assert_eq!(greeting(&[4, 1, 0]), Err(SocksError::Version(4)));
+        assert_eq!(greeting(b"GET"), Err(SocksError::Version(b'G')));
+    }
+
+    #[test]
+    fn requests() {
+        let connect = |text: &str| Request::Connect(text.parse().unwrap());
+        let name = b"\x05\x01\0\x03\x05a.bcd\x00\x50rest";
+        assert_eq!(request(name), Ok((connect("a.bcd:80"), 12)));
+        let number = b"\x05\x01\0\x03\x09127.0.0.1\x00\x50";
+        assert_eq!(request(number), Ok((connect("127.0.0.1:80"), 16)));
+        let v4 = [5, 1, 0, 1, 192, 0, 2, 1, 1, 187];
+        assert_eq!(request(&v4), Ok((connect("192.0.2.1:443"), 10)));
+        let mut v6 = vec![5, 1, 0, 4];
+        v6.extend_from_slice(&Ipv6Addr::LOCALHOST.octets());
+        v6.extend_from_slice(&[0, 22]);
+        assert_eq!(request(&v6), Ok((connect("[::1]:22"), 22)));
+        let associate = [5, 3, 0, 1, 0, 0, 0, 0, 0, 0];
+        assert_eq!(request(&associate), Ok((Request::Associate(None), 10)));
+        let from = [5, 3, 0, 1, 127, 0, 0, 1, 4, 0];
+        assert_eq!(request(&from), Ok((Request::Associate(Some(1024)), 10)));
+        for length in 0..v4.len() {
+            let got = request(v4.get(..length).unwrap());
+            assert!(matches!(got, Err(SocksError::Incomplete(_))), "{length}");
+        }
+        for (bytes, error) in [
+            (&b"\x05\x02\0\x01\0\0\0\0\0\x50"[..], SocksError::Command(2)),
+            (b"\x05\x01\x01\x01", SocksError::Reserved),
+            (b"\x05\x01\0\x02", SocksError::AddressType(2)),
+            (b"\x05\x01\0\x01\x7f\0\0\x01\0\0", TargetError::Port.into()),
+            (b"\x05\x01\0\x03\0\0\x50", TargetError::Host.into()),
+            (b"\x05\x01\0\x03\x01\xff\0\x50", TargetError::Host.into()),
+        ] {
+            assert_eq!(request(bytes), Err(error), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn datagrams_have_the_header_that_replies_get() {
+        for text in ["a.bcd:80", "192.0.2.1:53", "[2001:db8::1]:65535"] {
+            let target: Target = text.parse().unwrap();
+            let mut bytes = datagram_header(&target);
+            assert_eq!(datagram(&bytes), Ok((target.clone(), &[][..])));
+            bytes.extend_from_slice(b"data");
+            assert_eq!(datagram(&bytes), Ok((target, &b"data"[..])));
+            bytes[2] = 1;
+            assert_eq!(datagram(&bytes), Err(SocksError::Reserved));
+        }
+    }
+
+    #[test]
+    fn replies() {
+        let v4 = reply(0, "127.0.0.1:1080".parse().unwrap());
+        assert_eq!(v4, [5, 0, 0, 1, 127, 0, 0, 1, 4, 56]);
+        let v6 = reply(5, "[::1]:1".parse().unwrap());
+        assert_eq!((v6.len(), v6[1], v6[3]), (22, 5, IPV6));
+        for (refusal, expected) in [
+            (Refusal::Denied, 2),
+            (Refusal::Unreachable, 3),
+            (Refusal::Name, 4),
+            (Refusal::Refused, 5),
+            (Refusal::TimedOut, 6),
+            (Refusal::Busy, 1),
+        ] {
+            assert_eq!(code(&refusal), expected);
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! A local connection and a flow, joined.
+//!
+//! Each direction ends separately: FIN to shutdown. A reset of either side ends both directions at
+//! once: TCP has no reset of one direction (RFC 9293 section 3.5.3, RFC 9114 section 4.4).
+//!
+//! A direction without bytes under way holds no memory: reads go to a buffer of the thread, and
+//! only what the other side does not take at once is kept.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::net::Shutdown;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::outbound::Abort;
+
+/// Most bytes that one read takes, and so most that a direction holds.
+const BUFFER: usize = 64 * 1024;
+
+/// Silence after which the kernel asks whether a local peer is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(120);
+
+thread_local! {
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into());
+}
+
+/// How a flow went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes from the local side to the target.
+    pub up: u64,
+    /// Bytes from the target to the local side.
+    pub down: u64,
+    /// A reset of one side ended the flow.
+    pub reset: bool,
+}
+
+/// Joins a local connection and a flow until both directions have ended. `early` goes to the target
+/// before what is read.
+pub async fn splice<R, W>(local: TcpStream, early: Vec<u8>, mut read: R, mut write: W) -> Traffic
+where
+    R: AsyncRead + Abort + Unpin,
+    W: AsyncWrite + Abort + Unpin,
+{
+    prepare(&local);
+    let (mut from, mut to) = (Half(&local), Half(&local));
+    let traffic = {
+        let watch = pin!(broken(&local));
+        join((&mut from, &mut to), early, (&mut read, &mut write), watch).await
+    };
+    if traffic.reset {
+        reset_on_close(&local);
+    }
+    traffic
+}
+
+/// Joins any pair of local halves and a flow until both directions have ended.
+pub async fn join<A, B, R, W>(
+    (from, to): (&mut A, &mut B),
+    early: Vec<u8>,
+    (read, write): (&mut R, &mut W),
+    mut broken: Pin<&mut impl Future<Output = ()>>,
+) -> Traffic
+where
+    A: AsyncRead + Unpin,
+    B: AsyncWrite + Unpin,
+    R: AsyncRead + Abort + Unpin,
+    W: AsyncWrite + Abort + Unpin,
+{
+    let (mut up, mut down) = (Direction::new(early), Direction::new(Vec::new()));
+    let ended = poll_fn(|cx| {
+        let sent = up.poll(cx, from, write)?;
+        let received = down.poll(cx, read, to)?;
+        if sent.is_ready() && received.is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        broken.as_mut().poll(cx).map(|()| Err(Broken))
+    });
+    let reset = ended.await.is_err();
+    if reset {
+        read.abort();
+        write.abort();
+    }
+    Traffic {
+        up: up.moved,
+        down: down.moved,
+        reset,
+    }
+}
+
+/// One side was reset, or cannot be used any more.
+#[derive(Debug)]
+struct Broken;
+
+/// A direction's state.
+#[derive(Debug)]
+struct Direction {
+    /// Bytes that were read and not written yet: those from `written` on.
+    held: Vec<u8>,
+    written: usize,
+    moved: u64,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Open,
+    /// The source has ended: what is held goes out, then the end.
+    Ending,
+    Ended,
+}
+
+impl Direction {
+    fn new(held: Vec<u8>) -> Self {
+        Self {
+            held,
+            written: 0,
+            moved: 0,
+            state: State::Open,
+        }
+    }
+
+    /// Moves bytes until nothing can be moved: ready once the direction has ended.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut (impl AsyncRead + Unpin),
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<Result<(), Broken>> {
+        loop {
+            while let Some(rest) = self
+                .held
+                .get(self.written..)
+                .filter(|rest| !rest.is_empty())
+            {
+                let wrote = ready!(write(cx, to, rest)?);
+                self.written += wrote;
+                self.moved += wrote as u64;
+            }
+            self.held.clear();
+            self.written = 0;
+            match self.state {
+                State::Open => match self.pass(cx, from, to)? {
+                    Poll::Ready(()) => {}
+                    Poll::Pending => {
+                        self.held = Vec::new();
+                        // A writer that gathers bytes sends them while there are no more.
+                        return match Pin::new(&mut *to).poll_flush(cx) {
+                            Poll::Ready(Err(_)) => Poll::Ready(Err(Broken)),
+                            _ => Poll::Pending,
+                        };
+                    }
+                },
+                State::Ending => {
+                    // The shutdown of stdout flushes nothing.
+                    ready!(Pin::new(&mut *to).poll_flush(cx)).map_err(|_| Broken)?;
+                    ready!(Pin::new(&mut *to).poll_shutdown(cx)).map_err(|_| Broken)?;
+                    self.state = State::Ended;
+                }
+                State::Ended => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    /// Reads once and writes what the other side takes.
+    fn pass(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut (impl AsyncRead + Unpin),
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<Poll<()>, Broken> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            match Pin::new(from).poll_read(cx, &mut buffer) {
+                Poll::Pending => return Ok(Poll::Pending),
+                Poll::Ready(read) => read.map_err(|_| Broken)?,
+            }
+            let mut rest = buffer.filled();
+            if rest.is_empty() {
+                self.state = State::Ending;
+            }
+            while !rest.is_empty() {
+                let Poll::Ready(wrote) = write(cx, to, rest)? else {
+                    self.held.extend_from_slice(rest);
+                    break;
+                };
+                self.moved += wrote as u64;
+                rest = rest.get(wrote..).unwrap_or_default();
+            }
+            Ok(Poll::Ready(()))
+        })
+    }
+}
+
+/// Writes once: at least a byte.
+fn write(
+    cx: &mut Context<'_>,
+    to: &mut (impl AsyncWrite + Unpin),
+    bytes: &[u8],
+) -> Result<Poll<usize>, Broken> {
+    match Pin::new(to).poll_write(cx, bytes) {
+        Poll::Ready(Ok(wrote)) if wrote > 0 => Ok(Poll::Ready(wrote)),
+        Poll::Ready(_) => Err(Broken),
+        Poll::Pending => Ok(Poll::Pending),
+    }
+}
+
+/// Has a local connection send segments at once, and find out that its peer has gone.
+fn prepare(local: &TcpStream) {
+    // Both fail only for a connection that has ended, which the first read finds out.
+    let _ = local.set_nodelay(true);
+    let keep_alive = TcpKeepalive::new().with_time(KEEP_ALIVE);
+    let _ = SockRef::from(local).set_tcp_keepalive(&keep_alive);
+}
+
+/// Has the kernel send a reset when the connection is closed.
+pub(super) fn reset_on_close(local: &TcpStream) {
+    // This fails only for a connection that has ended.
+    let _ = SockRef::from(local).set_linger(Some(Duration::ZERO));
+}
+
+/// Waits until a connection is reset, whichever direction is being read or written.
+pub(super) async fn broken(local: &TcpStream) {
+    loop {
+        match local.ready(Interest::ERROR).await {
+            Ok(ready) if ready.is_error() => return,
+            Ok(_) => {}
+            // The runtime ends.
+            Err(_) => return,
+        }
+    }
+}
+
+/// One direction of a connection.
+struct Half<'a>(&'a TcpStream);
+
+impl AsyncRead for Half<'_> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.0.poll_read_ready(cx))?;
+            match self.0.try_read(buffer.initialize_unfilled()) {
+                Ok(read) => {
+                    buffer.advance(read);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Half<'_> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_write_ready(cx))?;
+            match self.0.try_write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                wrote => return Poll::Ready(wrote),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(SockRef::from(self.0).shutdown(Shutdown::Write))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    struct Flow<T>(T);
+
+    impl<T> Abort for Flow<T> {
+        fn abort(&mut self) {}
+    }
+
+    impl AsyncRead for Flow<ReadHalf<DuplexStream>> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, buffer)
+        }
+    }
+
+    impl AsyncWrite for Flow<WriteHalf<DuplexStream>> {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(cx, bytes)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+    }
+
+    /// A target that takes a few bytes at a time, so that some are held.
+    #[tokio::test]
+    async fn bytes_pass_whole_and_small_segments_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await;
+        let (mut client, (local, _)) = (client.unwrap(), listener.accept().await.unwrap());
+        let other = TcpStream::from_std(std::net::TcpStream::from(socket2::Socket::from(
+            std::os::fd::AsFd::as_fd(&local)
+                .try_clone_to_owned()
+                .unwrap(),
+        )))
+        .unwrap();
+        let (flow, mut target) = tokio::io::duplex(7);
+        let (read, write) = tokio::io::split(flow);
+        let splice = tokio::spawn(splice(local, b"early ".to_vec(), Flow(read), Flow(write)));
+
+        client.write_all(b"and what follows").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut got = String::new();
+        target.read_to_string(&mut got).await.unwrap();
+        assert_eq!(got, "early and what follows");
+        assert!(other.nodelay().unwrap());
+        target.write_all(b"an answer of some length").await.unwrap();
+        drop(target);
+        let mut got = String::new();
+        client.read_to_string(&mut got).await.unwrap();
+        assert_eq!(got, "an answer of some length");
+        let traffic = Traffic {
+            up: 22,
+            down: 24,
+            reset: false,
+        };
+        assert_eq!(splice.await.unwrap(), traffic);
+    }
+
+    /// Writes that a target does not take yet wait: the memory that they have is bounded.
+    #[tokio::test]
+    async fn a_direction_holds_one_read_at_most() {
+        let mut direction = Direction::new(Vec::new());
+        let (mut client, mut local) = tokio::io::duplex(4 * BUFFER);
+        let (mut flow, mut target) = tokio::io::duplex(1_000);
+        let sent = vec![1; 3 * BUFFER];
+        client.write_all(&sent).await.unwrap();
+        drop(client);
+        let moved = poll_fn(|cx| {
+            let moved = direction.poll(cx, &mut local, &mut flow);
+            assert!(direction.held.len() <= BUFFER);
+            moved
+        });
+        let mut got = Vec::new();
+        let (moved, read) = tokio::join!(moved, target.read_to_end(&mut got));
+        assert!(moved.is_ok() && read.is_ok() && got == sent);
+    }
+}

@@ -1,0 +1,76 @@
+//! Connections that the kernel takes from their way to a target (TPROXY).
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::listen::{self, BACKLOG, ListenError};
+use super::splice;
+use super::{Ingress, count};
+use crate::outbound::Outbound;
+use crate::target::{Host, Target};
+
+pub mod rules;
+
+/// Transparent listeners on loopback: the rules bring packets there.
+///
+/// # Errors
+/// [`ListenError`]; not for an IP version that the machine lacks.
+pub fn tcp(port: u16) -> Result<Vec<TcpListener>, ListenError> {
+    let mut listeners = Vec::new();
+    let loopback: [SocketAddr; 2] = [
+        (Ipv4Addr::LOCALHOST, port).into(),
+        (Ipv6Addr::LOCALHOST, port).into(),
+    ];
+    for address in loopback {
+        let domain = Domain::for_address(address);
+        let opened = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))
+            .and_then(|socket| adopt(socket, address));
+        match opened {
+            Ok(listener) => listeners.push(listener),
+            Err(error) if !listeners.is_empty() && listen::lacks_version(&error) => {}
+            Err(error) => return Err(ListenError::transparent(address, error)),
+        }
+    }
+    Ok(listeners)
+}
+
+/// Makes a socket a transparent listener.
+///
+/// # Errors
+/// Those of the kernel: the option needs `CAP_NET_ADMIN`.
+pub fn adopt(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(true)?;
+    match address {
+        SocketAddr::V4(_) => socket.set_ip_transparent_v4(true)?,
+        SocketAddr::V6(_) => {
+            socket.set_only_v6(true)?;
+            socket.set_ip_transparent_v6(true)?;
+        }
+    }
+    // Connections inherit the mark, so that the rules let their packets to clients pass.
+    socket.set_mark(rules::OWN)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+impl<O: Outbound> Ingress<O> {
+    /// Joins a connection with a flow to where it was going.
+    pub(super) async fn transparent(&self, local: TcpStream) {
+        let target = match local.local_addr() {
+            Ok(address) => Target {
+                host: Host::Address(address.ip()),
+                port: address.port(),
+            },
+            Err(_) => {
+                count(&self.counters.bad_requests);
+                return splice::reset_on_close(&local);
+            }
+        };
+        self.forward(local, &target).await;
+    }
+}

@@ -1,0 +1,257 @@
+//! UDP flows, and the forward of datagrams to one target.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::UdpSocket;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{Ingress, count};
+use crate::outbound::{Datagrams, Outbound};
+use crate::target::Target;
+
+/// Longest datagram of UDP over IPv6 (RFC 768: 65,535 bytes less the header).
+pub(super) const LONGEST: usize = 65_527;
+
+/// Datagrams that wait for a flow, at most.
+const QUEUE: usize = 256;
+/// Bytes that wait for a flow, at most.
+const QUEUE_BYTES: usize = 512 * 1024;
+
+/// A flow that was refused stays so for this time, in which its datagrams are dropped.
+const REFUSED: Duration = Duration::from_secs(1);
+
+/// Pause after an error of a socket.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Takes datagrams from a target to the application.
+pub(super) trait Back: Send + Sync + 'static {
+    fn deliver(&self, payload: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+/// The flows of a socket. They end when this is dropped.
+#[derive(Debug)]
+pub(super) struct Flows<K>(Arc<Mutex<Map<K>>>);
+
+type Map<K> = HashMap<K, Queue>;
+
+/// Datagrams on the way to a flow.
+#[derive(Debug)]
+struct Queue {
+    payloads: mpsc::Sender<Bytes>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Queue {
+    /// False where there is no room.
+    fn push(&self, payload: &[u8]) -> bool {
+        let before = self.bytes.fetch_add(payload.len(), Ordering::Relaxed);
+        let pushed = before + payload.len() <= QUEUE_BYTES
+            && (self.payloads.try_send(Bytes::copy_from_slice(payload))).is_ok();
+        if !pushed {
+            self.bytes.fetch_sub(payload.len(), Ordering::Relaxed);
+        }
+        pushed
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
+    pub(super) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// Gives a datagram to the flow of a key, which begins with it if there is none.
+    pub(super) fn offer<O: Outbound, B: Back>(
+        &self,
+        ingress: &Ingress<O>,
+        key: K,
+        target: &Target,
+        payload: &[u8],
+        back: impl FnOnce() -> B,
+    ) {
+        let mut map = lock(&self.0);
+        let queue = match map.entry(key) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let Ok(room) = Arc::clone(&ingress.udp_room).try_acquire_owned() else {
+                    return count(&ingress.counters.dropped);
+                };
+                let (payloads, queue) = mpsc::channel(QUEUE);
+                let bytes = Arc::new(AtomicUsize::new(0));
+                let flow = Flow {
+                    ingress: ingress.clone(),
+                    key: entry.key().clone(),
+                    target: target.clone(),
+                    back: back(),
+                    bytes: Arc::clone(&bytes),
+                    flows: Arc::downgrade(&self.0),
+                    _room: room,
+                };
+                count(&ingress.counters.udp_flows);
+                tokio::spawn(flow.run(queue));
+                entry.insert(Queue { payloads, bytes })
+            }
+        };
+        if !queue.push(payload) {
+            count(&ingress.counters.dropped);
+        }
+    }
+}
+
+/// One flow.
+struct Flow<K, O, B> {
+    ingress: Ingress<O>,
+    key: K,
+    target: Target,
+    back: B,
+    /// Bytes in its queue.
+    bytes: Arc<AtomicUsize>,
+    flows: Weak<Mutex<Map<K>>>,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Why a flow ends.
+enum End {
+    Idle,
+    /// The tunnel ended it, or the socket of the application has gone.
+    Gone,
+}
+
+impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
+    async fn run(self, mut queue: mpsc::Receiver<Bytes>) {
+        let opened = self.ingress.outbound.udp(&self.target).await;
+        let datagrams = match opened {
+            Ok(datagrams) => datagrams,
+            Err(refusal) => {
+                self.ingress.refused(&self.target, &refusal);
+                sleep(REFUSED).await;
+                self.leave(&mut queue, &End::Gone);
+                return;
+            }
+        };
+        let used = Mutex::new(Instant::now());
+        loop {
+            let end = tokio::select! {
+                end = self.up(&mut queue, &datagrams, &used) => end,
+                end = self.down(&datagrams, &used) => end,
+                end = self.idle(&used) => end,
+            };
+            if self.leave(&mut queue, &end) {
+                return;
+            }
+        }
+    }
+
+    async fn up(
+        &self,
+        queue: &mut mpsc::Receiver<Bytes>,
+        datagrams: &O::Datagrams,
+        used: &Mutex<Instant>,
+    ) -> End {
+        while let Some(payload) = queue.recv().await {
+            self.bytes.fetch_sub(payload.len(), Ordering::Relaxed);
+            *lock(used) = Instant::now();
+            if datagrams.send(payload).await.is_err() {
+                break;
+            }
+        }
+        End::Gone
+    }
+
+    async fn down(&self, datagrams: &O::Datagrams, used: &Mutex<Instant>) -> End {
+        while let Ok(payload) = datagrams.receive().await {
+            *lock(used) = Instant::now();
+            if self.back.deliver(&payload).await.is_err() {
+                count(&self.ingress.counters.dropped);
+            }
+        }
+        End::Gone
+    }
+
+    async fn idle(&self, used: &Mutex<Instant>) -> End {
+        let idle = self.ingress.limits.udp_idle;
+        loop {
+            let end = *lock(used) + idle;
+            if Instant::now() >= end {
+                return End::Idle;
+            }
+            sleep_until(end).await;
+        }
+    }
+
+    /// Leaves the map, unless the flow is idle and a datagram has just come.
+    fn leave(&self, queue: &mut mpsc::Receiver<Bytes>, end: &End) -> bool {
+        let Some(flows) = self.flows.upgrade() else {
+            return true;
+        };
+        let mut map = lock(&flows);
+        if matches!(end, End::Idle) && !queue.is_empty() {
+            return false;
+        }
+        map.remove(&self.key);
+        drop(map);
+        while queue.try_recv().is_ok() {
+            count(&self.ingress.counters.dropped);
+        }
+        true
+    }
+}
+
+/// The next datagram. An error ends no socket: it is of a datagram that was sent before, or passes.
+pub(super) async fn receive<O>(
+    ingress: &Ingress<O>,
+    socket: &UdpSocket,
+    buffer: &mut [u8],
+) -> (usize, SocketAddr) {
+    loop {
+        match socket.recv_from(buffer).await {
+            Ok(received) => return received,
+            Err(error) => {
+                ingress.counters.accept_failed(&error);
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A client of a forward.
+struct Client {
+    socket: Arc<UdpSocket>,
+    address: SocketAddr,
+}
+
+impl Back for Client {
+    async fn deliver(&self, payload: &[u8]) -> io::Result<()> {
+        self.socket.send_to(payload, self.address).await.map(drop)
+    }
+}
+
+impl<O: Outbound> Ingress<O> {
+    /// Takes datagrams of any number of clients to one target, without end. Each client has a flow
+    /// of its own.
+    pub async fn serve_udp(&self, socket: UdpSocket, target: Target) {
+        let socket = Arc::new(socket);
+        let flows = Flows::new();
+        let mut buffer = vec![0; LONGEST];
+        loop {
+            let (length, address) = receive(self, &socket, &mut buffer).await;
+            let payload = buffer.get(..length).unwrap_or_default();
+            flows.offer(self, address, &target, payload, || Client {
+                socket: Arc::clone(&socket),
+                address,
+            });
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Rules of RFC 9000 and RFC 9001 that are no other file's subject.
+
+use std::collections::BTreeSet;
+
+use super::inject::{self, From, packet_with_bits, send};
+use super::long_headers::types;
+use super::pair::{Pair, Setup};
+use crate::Duration;
+use crate::connection::carried::Carried;
+use crate::connection::{Connection, ConnectionError};
+use crate::recovery::{PathNumber, Probe, SentPacket};
+use crate::wire::{
+    ConnectionId, Frame, PacketType, PartialDecode, SpaceId, TransportErrorCode as Code,
+};
+
+/// Packets received and dropped.
+fn counts(connection: &Connection) -> (u64, u64) {
+    let stats = connection.stats();
+    (stats.packets_received, stats.packets_dropped)
+}
+
+/// The destination ids of a datagram's packets, each once.
+pub(super) fn destinations(mut datagram: &[u8]) -> BTreeSet<ConnectionId> {
+    let mut ids = BTreeSet::new();
+    while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
+        ids.insert(found.dcid);
+        datagram = &datagram[found.len..];
+    }
+    ids
+}
+
+/// With the client's first Handshake packet its Initial keys go, and with its arrival those of the
+/// server, as do Handshake keys, since the handshake is confirmed there. HANDSHAKE_DONE leaves at
+/// once, and with it go the client's.
+#[test]
+fn keys_go_with_their_levels() {
+    // [9001 4.1.2 handshake-done] [9001 4.9.1 client-initial-keys]
+    // [9001 4.9.1 server-initial-keys] [9001 4.9.1 no-more-initials] [9001 4.9.2 handshake-keys]
+    // [9000 12.2 one-destination] [9000 19.20 complete-first]
+    let mut pair = Pair::new();
+    pair.record = true;
+    assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
+    let has =
+        |connection: &Connection| SpaceId::ALL.map(|space| connection.spaces.keys().has(space));
+    pair.flush();
+    assert_eq!(has(pair.client.get()), [false, true, true]);
+    assert_eq!(has(pair.server.get()), [true, true, true]);
+    pair.run(Duration::from_millis(10));
+    assert_eq!(has(pair.server.get()), [false, false, true]);
+    let last = pair.server.sent.last().unwrap();
+    assert_eq!(
+        types(last),
+        [PacketType::OneRtt],
+        "with HANDSHAKE_DONE, at once"
+    );
+    pair.connect();
+    assert_eq!(has(pair.client.get()), [false, false, true]);
+    for datagram in pair.client.sent.iter().chain(&pair.server.sent) {
+        assert_eq!(destinations(datagram).len(), 1);
+    }
+    let has_type = |ty| move |datagram: &Vec<u8>| types(datagram).contains(&ty);
+    let sent = &pair.client.sent;
+    let last = sent
+        .iter()
+        .position(has_type(PacketType::Handshake))
+        .unwrap();
+    let late = [&sent[last + 1..], &pair.server.sent[1..]].concat();
+    assert!(!late.iter().any(has_type(PacketType::Initial)));
+}
+
+/// Of a packet with a number of four bytes nothing has to be padded: it may hold no frame.
+#[test]
+fn a_packet_without_frames() {
+    // [9000 12.4 some-frame]
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(500));
+    let now = pair.now;
+    let far = SentPacket {
+        sent_at: now,
+        state: pathmark_cc::PacketState::default(),
+        size: 40,
+        ack_eliciting: false,
+        in_flight: false,
+        shim: false,
+        probe: Probe::Nothing,
+        path: PathNumber::OTHER,
+        ecn: crate::Ecn::NotEct,
+        frames: Carried::default(),
+    };
+    let recovery = pair.client.get().spaces.recovery_mut();
+    // Between the number and those before it there is nothing to keep.
+    recovery.drain(now, SpaceId::Data, |_, _| {});
+    assert!(recovery.on_sent(SpaceId::Data, 1 << 30, far));
+    send(&mut pair, From::Client, SpaceId::Data, &[]);
+    pair.run(Duration::from_millis(100));
+    match pair.server.error() {
+        Some(ConnectionError::Transport(error)) => {
+            assert_eq!(error.code, Code::PROTOCOL_VIOLATION, "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The latency spin bit is not in use here, and a peer may set it.
+#[test]
+fn a_spin_bit_changes_nothing() {
+    // [9000 17.4 spin-bit]
+    let mut pair = Pair::connected(Setup::default());
+    pair.run(Duration::from_millis(200));
+    let now = pair.now;
+    let before = pair.client.get().stats().packets_received;
+    let bytes = packet_with_bits(pair.server.get(), now, SpaceId::Data, &[1, 0, 0, 0], 0x20);
+    pair.send_to_client(bytes);
+    assert_eq!(pair.client.get().stats().packets_received, before + 1);
+    assert_eq!(pair.client.error(), None);
+    pair.upload(10_000, Duration::from_secs(5));
+}
+
+/// RFC 9000 §5.2.1: a client drops what is of another version than its own.
+#[test]
+fn a_packet_of_another_version_is_dropped() {
+    // [9000 5.2.1 other-version]
+    let mut pair = Pair::new();
+    let known = |p: &mut Pair| p.client.get().handshake.parameters_mut().peer_id_known;
+    assert!(pair.run_until(Duration::from_secs(1), known));
+    let ping = inject::frames(&[Frame::Ping]);
+    let now = pair.now;
+    let bytes = inject::packet(pair.server.get(), now, SpaceId::Handshake, &ping);
+    let before = counts(pair.client.get());
+    let mut other = bytes.clone();
+    other[4] = 2;
+    pair.send_to_client(other);
+    assert_eq!(counts(pair.client.get()), (before.0, before.1 + 1));
+    pair.send_to_client(bytes);
+    assert_eq!(counts(pair.client.get()), (before.0 + 1, before.1 + 1));
+    pair.connect();
+}
+
+/// Behind a packet that does not open, others of its datagram are read.
+#[test]
+fn packets_of_a_datagram_are_read_one_by_one() {
+    // [9000 12.2 coalesced]
+    for damaged in [true, false] {
+        let mut pair = Pair::new();
+        assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
+        let ping = inject::frames(&[Frame::Ping]);
+        let now = pair.now;
+        let server = pair.server.get();
+        let mut datagram = inject::packet(server, now, SpaceId::Handshake, &ping);
+        *datagram.last_mut().unwrap() ^= u8::from(damaged);
+        datagram.extend(inject::packet(server, now, SpaceId::Data, &ping));
+        let before = counts(pair.client.get());
+        pair.send_to_client(datagram);
+        let (read, dropped) = if damaged { (1, 1) } else { (2, 0) };
+        assert_eq!(
+            counts(pair.client.get()),
+            (before.0 + read, before.1 + dropped)
+        );
+        pair.connect();
+    }
+}
+
+/// A server has 1-RTT keys before it has the client's Finished, and opens nothing with them.
+#[test]
+fn one_rtt_packets_wait_for_the_end_of_the_handshake() {
+    // [9001 5.7 not-before-complete]
+    let mut pair = Pair::new();
+    assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
+    pair.flush();
+    pair.up.cut();
+    let ping = inject::frames(&[Frame::Ping]);
+    send(&mut pair, From::Client, SpaceId::Data, &ping);
+    let before = counts(pair.server.get());
+    pair.run(Duration::from_millis(11));
+    let server = pair.server.get();
+    assert!(server.spaces.keys().has(SpaceId::Data) && !server.is_established());
+    assert_eq!(counts(server), before);
+    pair.connect();
+}
+
+/// Established is not confirmed.
+#[test]
+fn no_client_moves_before_the_handshake_is_confirmed() {
+    // [9000 9 confirmed-first]
+    let mut pair = Pair::new();
+    assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
+    let now = pair.now;
+    assert!(!pair.client.get().is_confirmed() && !pair.client.get().migrate(now, None));
+    pair.connect();
+    pair.run(Duration::from_millis(100));
+    let now = pair.now;
+    assert!(pair.client.get().migrate(now, None));
+}
