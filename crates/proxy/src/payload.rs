@@ -1,4 +1,4 @@
-//! What an HTTP datagram of a UDP flow has: a context and a payload (RFC 9298 section 5).
+//! HTTP datagrams of a UDP flow: a context and a payload (RFC 9298 section 5).
 
 /// The context of UDP payloads, which are as they are on the wire.
 pub(crate) const UDP: u8 = 0;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// Prefixes that are allowed and denied besides those that every proxy denies.
+/// Prefixes of a configuration, in addition to those that every proxy denies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Allowed although a proxy denies them by default.
@@ -63,8 +63,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     address.segments()[0] & 0xe000 == 0x2000
 }
 
-/// The IPv4 address that an IPv6 address leads to: mapped, compatible, NAT64 (64:ff9b::/96 and
-/// 64:ff9b:1::/48), 6to4 (2002::/16) and Teredo (2001::/32).
+/// The IPv4 address that an IPv6 address leads to: of mapped and compatible addresses, NAT64, 6to4
+/// and Teredo.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());

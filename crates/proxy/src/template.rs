@@ -5,7 +5,7 @@ use pathmark_http3::fields::{decode_bytes, encode_name};
 
 use crate::target::{Host, Target, TargetError};
 
-/// What comes before the host.
+/// The path before the host.
 const PREFIX: &str = "/.well-known/masque/udp/";
 
 /// The path of a target. Colons of an IPv6 address are percent-encoded.

@@ -58,7 +58,7 @@ impl Token {
         Some(value)
     }
 
-    /// What a proxy keeps of the token.
+    /// The hash that a proxy keeps.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
         TokenHash::of(self.0.as_bytes())

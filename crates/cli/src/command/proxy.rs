@@ -77,7 +77,7 @@ enum Subcommand {
     },
 }
 
-/// What the proxy prints once it accepts connections.
+/// The object that the proxy prints once it accepts connections.
 #[derive(Debug, Serialize)]
 struct Listening {
     listening: SocketAddr,

@@ -78,7 +78,7 @@ impl Adapter {
         &self.connection
     }
 
-    /// What the next clone of the opener takes.
+    /// The head of the next clone of the opener.
     pub(super) const fn next(&self) -> &NextHead {
         &self.next
     }

@@ -41,8 +41,8 @@ impl Capsules {
         }
     }
 
-    /// Appends to `out` the datagrams that the next bytes complete. What is kept for later has at
-    /// most the limit's bytes.
+    /// Appends to `out` the datagrams that the next bytes complete. It keeps at
+    /// most the limit's bytes of another one.
     ///
     /// # Errors
     /// [`CapsuleTooLong`].

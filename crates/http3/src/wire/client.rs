@@ -13,10 +13,10 @@ use pathmark_transport::driver;
 use tokio::sync::watch;
 
 use super::adapter::{Adapter, Opener, head_limit};
-use super::connect::PeerSettings;
 use super::datagrams::{DatagramFlow, Hub};
 use super::error::LinkError;
 use super::hints::Hint;
+use super::settings::PeerSettings;
 use super::streams::BidiStream;
 
 /// Interim responses before the final one at most.
@@ -30,7 +30,7 @@ pub struct ClientLink {
     requests: Arc<Mutex<SendRequest<Opener, Bytes>>>,
     adapter: Adapter,
     peer: watch::Receiver<Option<PeerSettings>>,
-    /// Of a link with tunnels.
+    /// The datagrams of a link with tunnels.
     hub: Option<Arc<Hub>>,
 }
 

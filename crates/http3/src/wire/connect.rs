@@ -8,19 +8,6 @@ use super::error::LinkError;
 use super::section;
 use super::tunnel::{TunnelRecv, TunnelSend, tunnel};
 
-/// The `:protocol` of an extended CONNECT, as an extension of a request that arrives.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Protocol(pub String);
-
-/// What the SETTINGS of a peer allow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerSettings {
-    /// Extended CONNECT.
-    pub connect_protocol: bool,
-    /// HTTP datagrams.
-    pub datagrams: bool,
-}
-
 /// A CONNECT request whose response has not arrived. It is cancelled if it is dropped.
 pub struct ClientConnect {
     exchange: ClientExchange,

@@ -18,10 +18,10 @@ use tokio::task::JoinHandle;
 use super::error::{LinkError, codes};
 use super::{streams, varint};
 
-/// What a flow keeps for its reader, bytes; each datagram counts [`OVERHEAD`] more.
+/// Bytes that a flow keeps for its reader; each datagram counts [`OVERHEAD`] more.
 const FLOW_BYTES: usize = 256 * 1024;
 const OVERHEAD: usize = 64;
-/// What is kept of streams whose request is not read yet, datagrams.
+/// Datagrams that are kept of streams whose request is not read yet.
 const EARLY: usize = 64;
 
 /// Hands the datagrams of a connection to their streams, as long as it exists.
@@ -33,7 +33,7 @@ pub(super) struct Hub {
 
 struct Shared {
     connection: driver::Connection,
-    /// What the peer's SETTINGS say.
+    /// The peer's SETTINGS.
     peer: Arc<SharedState>,
     state: Mutex<State>,
     dropped: AtomicU64,
@@ -47,7 +47,7 @@ struct State {
     over: bool,
 }
 
-/// What has arrived for one stream.
+/// Datagrams that have arrived for one stream.
 #[derive(Default)]
 struct Queue {
     waiting: Mutex<Waiting>,

@@ -16,15 +16,17 @@ pub mod frames;
 mod hints;
 mod section;
 mod server;
+mod settings;
 mod streams;
 mod tunnel;
 mod varint;
 
 pub use client::{ClientExchange, ClientLink};
-pub use connect::{ClientConnect, PeerSettings, Protocol};
+pub use connect::ClientConnect;
 pub use datagrams::{DatagramFlow, DatagramRefused};
 pub use error::{LinkError, codes};
 pub use server::{Incoming, ServerExchange, ServerLink};
+pub use settings::{PeerSettings, Protocol};
 pub use tunnel::{TunnelRecv, TunnelSend};
 
 /// The application protocol's name in TLS (ALPN, RFC 9114 section 3.1).

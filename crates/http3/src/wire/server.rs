@@ -12,10 +12,10 @@ use http::{HeaderMap, Request, Response};
 use pathmark_transport::driver::{self, WriteError};
 
 use super::adapter::{Adapter, head_limit};
-use super::connect::Protocol;
 use super::datagrams::{DatagramFlow, Hub};
 use super::error::{LinkError, codes};
 use super::hints::Hint;
+use super::settings::Protocol;
 use super::streams::BidiStream;
 use super::tunnel::{TunnelRecv, TunnelSend, tunnel};
 
@@ -27,7 +27,7 @@ const MARGIN: u64 = 16 * 1024;
 pub struct ServerLink {
     connection: Connection<Adapter, Bytes>,
     adapter: Adapter,
-    /// Of a link with tunnels.
+    /// The datagrams of a link with tunnels.
     hub: Option<Arc<Hub>>,
 }
 

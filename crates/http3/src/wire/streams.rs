@@ -23,7 +23,7 @@ pub(super) struct SendStream {
     hints: Hints,
 }
 
-/// What is written.
+/// The bytes that are written.
 enum Writing {
     Frame(WriteBuf<Bytes>),
     Head(Bytes),

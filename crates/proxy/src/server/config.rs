@@ -21,7 +21,7 @@ const LEAST_IDLE: u64 = 120;
 /// Characters of a user's name at most.
 const LONGEST_NAME: usize = 64;
 
-/// What is wrong with a file. No message has a token.
+/// A fault of a file. No message has a token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -40,7 +40,7 @@ pub enum ConfigError {
         place: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
 }

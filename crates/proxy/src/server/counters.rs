@@ -1,4 +1,4 @@
-//! What a proxy has done so far.
+//! Counters of a proxy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -62,7 +62,7 @@ counters! {
     datagrams_up,
     /// Datagrams from targets to clients.
     datagrams_down,
-    /// Of these, those that went as a capsule.
+    /// Datagrams from targets that went as a capsule.
     capsules_down,
     /// Datagrams of clients without a known context or a flow, above a queue's room, or that the
     /// socket did not take.

@@ -141,7 +141,7 @@ async fn race(addresses: Vec<SocketAddr>) -> Result<TcpStream, Refusal> {
     }
 }
 
-/// What a failure to connect means.
+/// The refusal that a failure to connect means.
 fn refusal(error: &io::Error) -> Refusal {
     match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => Refusal::Refused,

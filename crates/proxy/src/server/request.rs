@@ -20,7 +20,7 @@ use crate::{status, template};
 const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
 const PROXY_STATUS: HeaderName = HeaderName::from_static(status::FIELD);
 
-/// What a request asks for.
+/// The flow that a request asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum Ask {
     Tcp(Target),
@@ -114,7 +114,7 @@ async fn take(
     }
 }
 
-/// What a request asks for.
+/// Reads the flow that a request asks for.
 fn ask(request: &Request<()>) -> Result<Ask, NoAsk> {
     let uri = request.uri();
     let protocol = request.extensions().get::<Protocol>();

@@ -13,11 +13,11 @@ use crate::token::TokenHash;
 pub struct User {
     /// The name in logs.
     pub name: String,
-    /// What the proxy keeps of the token.
+    /// The hash of the token.
     pub token: TokenHash,
 }
 
-/// Who may use a proxy, and for what.
+/// The users of a proxy, with their limits and addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// The users.

@@ -16,6 +16,8 @@ use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{Pin, TlsClientConfig, TlsServerConfig, Trust};
 use pathmark_transport::driver::{ClientConfig, Connection, Endpoint, ServerConfig};
 use rustls::pki_types::PrivatePkcs8KeyDer;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 
 /// Fails a test that takes too long.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
@@ -29,6 +31,25 @@ pub(crate) fn loopback() -> SocketAddr {
 
 pub(crate) fn target(address: SocketAddr) -> Target {
     address.to_string().parse().unwrap()
+}
+
+/// A listener, and the target that it is.
+pub(crate) async fn listener() -> (TcpListener, Target) {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let target = target(listener.local_addr().unwrap());
+    (listener, target)
+}
+
+/// Echoes connections until they end.
+pub(crate) async fn echo(listener: TcpListener) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        tokio::spawn(async move {
+            let (mut read, mut write) = stream.split();
+            let _ = tokio::io::copy(&mut read, &mut write).await;
+            let _ = write.shutdown().await;
+        });
+    }
 }
 
 pub(crate) fn token(name: &str) -> Token {
