@@ -6,9 +6,10 @@
 
 mod grid;
 mod report;
+mod rows;
 
 use anyhow::{Result, bail};
-use pathmark_cc::{Mechanism, remove};
+use pathmark_cc::Mechanism;
 
 use grid::Grid;
 use report::{Report, Trial};
@@ -16,9 +17,9 @@ use report::{Report, Trial};
 /// Arguments of `ablate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Mechanisms to run without, each by itself
+    /// Mechanisms to run without, each by itself; `a+b` together
     #[arg(required_unless_present = "list")]
-    names: Vec<Mechanism>,
+    names: Vec<Group>,
     /// Seeds that draw the cells: five that no trial has used
     #[arg(
         long,
@@ -30,15 +31,30 @@ pub(crate) struct Args {
     /// Cells of each seed
     #[arg(long, value_name = "N", default_value_t = 150)]
     cells: usize,
-    /// Run without all named mechanisms at once
-    #[arg(long)]
-    together: bool,
+    /// Run a scenario, by name or file, in place of the harm grid; can be repeated
+    #[arg(long, value_name = "NAME")]
+    scenario: Vec<String>,
     /// Print one JSON object at the end
-    #[arg(long)]
+    #[arg(long, conflicts_with = "scenario")]
     json: bool,
     /// List the mechanisms
     #[arg(long)]
     list: bool,
+}
+
+/// Mechanisms of one trial.
+#[derive(Clone, Debug)]
+struct Group(Vec<Mechanism>);
+
+impl std::str::FromStr for Group {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.split('+')
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
 }
 
 /// Runs the trials. True: they ran.
@@ -52,27 +68,26 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     if args.cells == 0 {
         bail!("--cells is at least 1");
     }
-    let trials: Vec<&[Mechanism]> = match args.together {
-        true => vec![&args.names],
-        false => args.names.chunks(1).collect(),
-    };
+    if !args.scenario.is_empty() {
+        let groups: Vec<&[Mechanism]> = args.names.iter().map(|group| &group.0[..]).collect();
+        print!("{}", rows::run(&args.scenario, &args.seeds, &groups)?);
+        return Ok(true);
+    }
     let mut report = Report::new(args.cells, &args.seeds);
-    for removed in &trials {
+    for Group(removed) in &args.names {
         let names: Vec<&str> = removed.iter().map(|each| each.name()).collect();
         report.trials.push(Trial::new(names.join("+")));
     }
     for &seed in &args.seeds {
         let grid = Grid::draw(seed, args.cells)?;
         let with = grid.run()?;
-        eprintln!("seed {seed}, all mechanisms: {with}");
-        report.with.push(with);
-        for (removed, trial) in trials.iter().zip(&mut report.trials) {
-            remove(removed);
-            let without = grid.run();
-            remove(&[]);
-            let without = without?;
-            eprintln!("seed {seed}, without {}: {without}", trial.name);
-            trial.without.push(without);
+        let harmed = grid.judge(&with);
+        eprintln!("seed {seed}, all mechanisms: {harmed}");
+        report.with.push(harmed);
+        for (Group(removed), trial) in args.names.iter().zip(&mut report.trials) {
+            let harmed = grid.judge(&grid.run_without(removed, &with)?);
+            eprintln!("seed {seed}, without {}: {harmed}", trial.name);
+            trial.without.push(harmed);
         }
     }
     match args.json {
@@ -81,3 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     }
     Ok(true)
 }
+
+/// Held by tests that remove mechanisms: they are removed from the whole process.
+#[cfg(test)]
+static REMOVING: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -68,7 +68,7 @@ mod xcp;
 mod xcp_i;
 
 #[cfg(feature = "ablate")]
-pub use base::ablate::{Mechanism, remove};
+pub use base::ablate::{Mechanism, asked, remove};
 pub use base::{Duration, Instant};
 pub use law::{
     Acked, Controller, Halving, Limit, Limits, LinkController, LossRule, LossView, Lost,

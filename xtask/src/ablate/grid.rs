@@ -3,8 +3,10 @@
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use pathmark_cc::{Mechanism, asked, remove};
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 use pathmark_lab::harm::{Cell, Group, Roles, draw, judge, split};
@@ -13,20 +15,36 @@ use crate::cores::on_all_cores;
 
 /// A run ends after this number of packets, as in `pathmark emulate --harm`.
 const MOST_PACKETS: u64 = 5_000_000;
-/// The laws of the grid, each with the port that serves it and the law of guests there.
+/// The laws of the grid, each with the port that serves it and the law of guests there, as in
+/// `pathmark emulate --harm`.
 pub(super) const LAWS: [(&str, &str, &str); 3] = [
-    ("auto", "vcp+bise", "xcp"),
+    ("auto", "xcp", "vcp+bise+wlte"),
     ("vcp+bise+wlte", "vcp+bise", "xcp"),
     ("xcp", "xcp", "vcp+bise+wlte"),
 ];
-/// Runs of `cubic` in the place of those laws, by port; the first serves two laws.
-const BASELINES: [(&str, &str); 2] = [("vcp+bise", "xcp"), ("xcp", "vcp+bise+wlte")];
+/// Runs of `cubic` in the place of those laws, by port; the second serves two laws.
+const BASELINES: [(&str, &str, &str); 2] = [
+    ("cubic", "vcp+bise", "xcp"),
+    ("cubic", "xcp", "vcp+bise+wlte"),
+];
+/// Runs of a cell: the laws, then the baselines.
+const RUNS: usize = LAWS.len() + BASELINES.len();
 
 /// Cells.
 pub(super) struct Grid {
     seed: u64,
     cells: Vec<Cell>,
 }
+
+/// A run, and the mechanisms that acted in it.
+#[derive(Clone)]
+struct Ran {
+    result: Arc<RunResult>,
+    asked: Arc<[Mechanism]>,
+}
+
+/// The runs of all cells.
+pub(super) struct Runs(Vec<[Ran; RUNS]>);
 
 /// Cells that laws harm, in the order of [`LAWS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,51 +73,73 @@ impl Grid {
         Ok(Self { seed, cells })
     }
 
-    /// Runs all cells on all cores.
-    pub(super) fn run(&self) -> Result<Harmed> {
-        let judged = on_all_cores(&self.cells, |cell| self.judge(cell))?;
+    /// Runs all cells with all mechanisms, on all cores.
+    pub(super) fn run(&self) -> Result<Runs> {
+        let all = on_all_cores(&self.cells, |cell| self.runs(cell, |_| None))?;
+        Ok(Runs(all))
+    }
+
+    /// Runs all cells without some mechanisms. A run in which none of them acted `before` stays.
+    pub(super) fn run_without(&self, removed: &[Mechanism], before: &Runs) -> Result<Runs> {
+        let pairs: Vec<_> = self.cells.iter().zip(&before.0).collect();
+        remove(removed);
+        let all = on_all_cores(&pairs, |(cell, before)| {
+            self.runs(cell, |index| {
+                let ran: &Ran = before.get(index)?;
+                let same = !removed.iter().any(|each| ran.asked.contains(each));
+                same.then(|| ran.clone())
+            })
+        });
+        remove(&[]);
+        Ok(Runs(all?))
+    }
+
+    /// How many cells each law harms.
+    pub(super) fn judge(&self, runs: &Runs) -> Harmed {
         let mut harmed = Harmed::default();
-        for (cell, laws) in self.cells.iter().zip(judged) {
-            let hidden = cell.group() == Group::Hidden;
-            for (law, harms) in laws.into_iter().enumerate() {
-                let count = |to: &mut [usize; LAWS.len()]| {
-                    if let Some(count) = to.get_mut(law) {
-                        *count += usize::from(harms);
-                    }
+        for (cell, [auto, vcp, xcp, at_vcp, at_xcp]) in self.cells.iter().zip(&runs.0) {
+            let pairs = [(auto, at_xcp), (vcp, at_vcp), (xcp, at_xcp)];
+            let counts = harmed.all.iter_mut().zip(&mut harmed.hidden);
+            for ((law, cubic), (all, hidden)) in pairs.into_iter().zip(counts) {
+                let figures = judge(&law.result, &cubic.result);
+                let harms = usize::from(figures.iter().any(|figure| figure.harm));
+                *all += harms;
+                *hidden += if cell.group() == Group::Hidden {
+                    harms
+                } else {
+                    0
                 };
-                count(&mut harmed.all);
-                if hidden {
-                    count(&mut harmed.hidden);
-                }
             }
         }
-        Ok(harmed)
+        harmed
     }
 
-    /// Which laws harm in this cell.
-    fn judge(&self, cell: &Cell) -> Result<[bool; LAWS.len()]> {
-        let mut baselines = Vec::with_capacity(BASELINES.len());
-        for (port, guest) in BASELINES {
-            baselines.push((port, self.one(cell, "cubic", port, guest)?));
+    /// The runs of a cell. `known` has those that need not be repeated.
+    fn runs(&self, cell: &Cell, known: impl Fn(usize) -> Option<Ran>) -> Result<[Ran; RUNS]> {
+        let roles = LAWS.into_iter().chain(BASELINES);
+        let mut runs = Vec::with_capacity(RUNS);
+        for (index, (law, port, guest)) in roles.enumerate() {
+            runs.push(match known(index) {
+                Some(ran) => ran,
+                None => self.one(cell, law, port, guest)?,
+            });
         }
-        let mut harms = [false; LAWS.len()];
-        for ((law, port, guest), harm) in LAWS.into_iter().zip(&mut harms) {
-            let run = self.one(cell, law, port, guest)?;
-            let baseline = baselines.iter().find(|(at, _)| *at == port);
-            let (_, cubic) = baseline.context("each port has a baseline")?;
-            *harm = judge(&run, cubic).iter().any(|figure| figure.harm);
-        }
-        Ok(harms)
+        runs.try_into().ok().context("one run of each role")
     }
 
-    fn one(&self, cell: &Cell, law: &str, port: &str, guest: &str) -> Result<RunResult> {
+    fn one(&self, cell: &Cell, law: &str, port: &str, guest: &str) -> Result<Ran> {
         let text = cell.scenario(self.seed, Roles { law, port, guest });
         let scenario = Scenario::parse(Path::new(&cell.to_string()), &text)?;
-        let result = scenario.run(|progress| match progress.packets >= MOST_PACKETS {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        let (result, asked) = asked(|| {
+            scenario.run(|progress| match progress.packets >= MOST_PACKETS {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
         });
-        result.with_context(|| format!("{law} in {cell}"))
+        Ok(Ran {
+            result: Arc::new(result.with_context(|| format!("{law} in {cell}"))?),
+            asked: asked.into(),
+        })
     }
 }
 
@@ -108,13 +148,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_one_result() {
+    fn a_seed_gives_one_result_and_a_mechanism_that_did_not_act_changes_no_run() {
+        let _alone = super::super::REMOVING.lock().unwrap();
         let grid = Grid::draw(7, 6).unwrap();
         assert_eq!(grid.cells.len(), 6);
-        let first = grid.run().unwrap();
-        assert_eq!(first, grid.run().unwrap(), "a seed gives one result");
-        for (all, hidden) in first.all.into_iter().zip(first.hidden) {
-            assert!(hidden <= all && all <= 6, "{first}");
+        let with = grid.run().unwrap();
+        let harmed = grid.judge(&with);
+        assert_eq!(harmed, grid.judge(&grid.run().unwrap()));
+        for (all, hidden) in harmed.all.into_iter().zip(harmed.hidden) {
+            assert!(hidden <= all && all <= 6, "{harmed}");
         }
+        let mut quiet = Mechanism::ALL.to_vec();
+        for ran in with.0.iter().flatten() {
+            quiet.retain(|each| !ran.asked.contains(each));
+        }
+        assert!(
+            !quiet.is_empty(),
+            "in six cells some mechanism does not act"
+        );
+        remove(&quiet);
+        let without = grid.run();
+        remove(&[]);
+        let figures = |runs: &Runs| -> Vec<String> {
+            let all = runs.0.iter().flatten();
+            all.map(|ran| format!("{:?}", ran.result)).collect()
+        };
+        assert!(figures(&with) == figures(&without.unwrap()));
     }
 }

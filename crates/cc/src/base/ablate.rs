@@ -89,10 +89,30 @@ pub fn remove(mechanisms: &[Mechanism]) {
     REMOVED.store(bits, std::sync::atomic::Ordering::Relaxed);
 }
 
-/// True if a trial runs without the mechanism.
+#[cfg(feature = "ablate")]
+thread_local! {
+    static ASKED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// Runs `work` in this thread, and returns which mechanisms it asked for: without the others it
+/// does the same.
+#[cfg(feature = "ablate")]
+pub fn asked<T>(work: impl FnOnce() -> T) -> (T, Vec<Mechanism>) {
+    ASKED.set(0);
+    let result = work();
+    let bits = ASKED.get();
+    let asked = |each: &Mechanism| bits & 1 << *each as u32 != 0;
+    (
+        result,
+        Mechanism::ALL.iter().copied().filter(asked).collect(),
+    )
+}
+
+/// True if a trial runs without the mechanism. A mechanism asks last, where it would act.
 #[cfg(feature = "ablate")]
 #[inline]
 pub(crate) fn without(mechanism: Mechanism) -> bool {
+    ASKED.set(ASKED.get() | 1 << mechanism as u32);
     REMOVED.load(std::sync::atomic::Ordering::Relaxed) & 1 << mechanism as u32 != 0
 }
 

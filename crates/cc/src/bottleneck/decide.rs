@@ -79,7 +79,7 @@ impl HiddenHop {
     fn overflows(&self, now: Instant, patience: Duration, srtt: Duration) -> bool {
         let known = self.queued.unwrap_or(self.began).max(self.began);
         let stands = |since: Instant| now - since.max(known) > patience + srtt + srtt;
-        !without(Mechanism::Overflow) && self.delay.queued_since().is_some_and(stands)
+        self.delay.queued_since().is_some_and(stands) && !without(Mechanism::Overflow)
     }
 
     /// True if losses are correlated with long delays for certain, and are at least 1 %: whatever
@@ -98,10 +98,10 @@ impl HiddenHop {
         let grows =
             window < GROWTH_WINDOW * self.mtu || self.arrivals.is_growing() || window / 2 > arrived;
         declared > 0
-            && !without(Mechanism::Wait)
             && grows
             && !trigger::surely_above(&self.record, declared + SLACK_PPM)
             && now < self.began + srtt.saturating_mul(WAIT_ROUNDS)
+            && !without(Mechanism::Wait)
     }
 
     /// True if the loss is at most what routers declare, to which a queue's losses would be added:
@@ -186,10 +186,10 @@ impl HiddenHop {
                         self.end_trial(now, Verdict::Hidden, ppm, pace, self.before, srtt)
                     }
                     Some(Verdict::Hidden)
-                        if !without(Mechanism::Twice)
-                            && (trigger::may_be_bursts(ppm, dispersion, limit)
-                                || (tolerated > 0 && trigger::is_moderate(ppm, limit)))
-                            && self.suspected_until.is_none_or(|until| now > until) =>
+                        if (trigger::may_be_bursts(ppm, dispersion, limit)
+                            || (tolerated > 0 && trigger::is_moderate(ppm, limit)))
+                            && self.suspected_until.is_none_or(|until| now > until)
+                            && !without(Mechanism::Twice) =>
                     {
                         self.suspected_until = Some(now + srtt * TWICE_ROUNDS);
                         self.trial_cap = u64::MAX;

@@ -102,7 +102,7 @@ impl Following {
     /// True if losses lie behind longer delays than other packets do, by `z` standard deviations
     /// and more: also where delays range over little, and where some of the loss is random.
     pub(crate) fn leans(&self, z: u64) -> bool {
-        !without(Mechanism::Correlation) && self.leaning.is_clear(z)
+        self.leaning.is_clear(z) && !without(Mechanism::Correlation)
     }
 
     /// Drops the record: the path has changed.
@@ -172,9 +172,6 @@ impl Following {
         {
             self.leaning.on_loss(longer);
         }
-        if without(Mechanism::Following) {
-            return false;
-        }
         let range = self.range();
         let packets_ns = mul_div(RANGE_PACKETS * mtu, 1_000_000_000, delivered);
         if range.width() <= packets_ns.max(nanos(LEAST_RANGE)) {
@@ -200,5 +197,6 @@ impl Following {
             && MOST_BY_CHANCE
                 .get(sixteenths)
                 .is_some_and(|&most| behind > most)
+            && !without(Mechanism::Following)
     }
 }

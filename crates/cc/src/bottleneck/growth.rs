@@ -48,7 +48,7 @@ impl Growth {
             dispersion,
         };
         (self.acked, self.lost) = (0, 0);
-        if without(Mechanism::Growth) || seen.packets < LEAST_PACKETS || seen.ppm() <= MOST_PPM {
+        if seen.packets < LEAST_PACKETS || seen.ppm() <= MOST_PPM {
             self.clear();
             return None;
         }
@@ -61,7 +61,8 @@ impl Growth {
         let both = self.first.and(&seen);
         let more = arrived >= self.arrived / MORE.1 * MORE.0;
         let many = both.packets >= packets_for(both.ppm());
-        (more && many && !seen.is_above(&self.first, LIKELY)).then(|| both.ppm())
+        let random = more && many && !seen.is_above(&self.first, LIKELY);
+        (random && !without(Mechanism::Growth)).then(|| both.ppm())
     }
 
     /// Starts over.

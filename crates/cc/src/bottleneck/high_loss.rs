@@ -63,8 +63,9 @@ impl HighLossCap {
     fn is_much(&self, tolerated: u64) -> bool {
         let sent = self.acked + self.lost;
         let least = self.lost.saturating_sub(SIGMAS * self.lost.isqrt());
-        let enough = self.events >= EVENTS && !without(Mechanism::HighLoss);
-        enough && least > mul_div(sent, tolerated + MUCH_PPM, 1_000_000)
+        self.events >= EVENTS
+            && least > mul_div(sent, tolerated + MUCH_PPM, 1_000_000)
+            && !without(Mechanism::HighLoss)
     }
 
     /// A round trip is over, in which `arrived` bytes arrived at a window of `window` bytes.

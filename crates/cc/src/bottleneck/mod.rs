@@ -313,9 +313,9 @@ impl HiddenHop {
     /// the start and no router has been full yet, so that CUBIC goes on ruling from now on.
     #[inline]
     pub(crate) fn doubts(&mut self, now: Instant) -> bool {
-        let begins = !without(Mechanism::Doubt)
-            && self.doubted == Some(true)
-            && matches!(self.state, State::Routers(_));
+        let begins = self.doubted == Some(true)
+            && matches!(self.state, State::Routers(_))
+            && !without(Mechanism::Doubt);
         if begins {
             self.state = State::Cubic(Ruled::from_start(now));
         }

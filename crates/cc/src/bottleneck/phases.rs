@@ -94,11 +94,8 @@ impl Phases {
         } else {
             (SURE, LEAST_PPM)
         };
-        if without(Mechanism::Phases) {
-            return None;
-        }
         let enough = high.packets.min(low.packets) >= LEAST_PACKETS && high.ppm() >= least;
-        (enough && high.is_above(&low, sure)).then_some(high)
+        (enough && high.is_above(&low, sure) && !without(Mechanism::Phases)).then_some(high)
     }
 
     /// Starts over.

@@ -56,7 +56,7 @@ impl Silence {
     /// True if packet `number` was sent before or during the interruption.
     #[inline]
     pub(super) fn covers(&self, number: u64) -> bool {
-        !without(Mechanism::Silence) && self.until.is_some_and(|until| number <= until)
+        self.until.is_some_and(|until| number <= until) && !without(Mechanism::Silence)
     }
 }
 

@@ -226,14 +226,12 @@ async fn serve(args: Args) -> Outcome {
     let (config, _) = session::server_config(identity, Arc::new(transport), false);
     let bind = |address| Endpoint::server(config.clone(), address);
     let endpoint = loaded.listen.bind(bind)?;
+    let hangups = session::Hangups::new();
     announce(&args, &loaded, endpoint.local_address(), pin)?;
     let proxy = Proxy::new(loaded.access(), loaded.config.times);
     let accepting = accept(&endpoint, &proxy);
-    session::serve_reloading(
-        &endpoint,
-        session::HTTP3,
-        accepting,
-        || match Loaded::from_args(&args, false) {
+    session::serve_reloading(&endpoint, session::HTTP3, accepting, hangups, || {
+        match Loaded::from_args(&args, false) {
             Ok(loaded) => {
                 proxy.change(loaded.access());
                 tracing::info!(
@@ -246,8 +244,8 @@ async fn serve(args: Args) -> Outcome {
                 tracing::error!(error, "the configuration stays as it was");
             }
             Err(Failure::Reported) => {}
-        },
-    )
+        }
+    })
     .await;
     tracing::info!(counts = ?proxy.counts(), "stopped");
     Ok(())

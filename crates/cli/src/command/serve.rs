@@ -86,6 +86,9 @@ pub(super) async fn serve(args: Args) -> Outcome {
     let identity = args.certificate.identity(Some(&args.dir), ALPN)?;
     let transport = Arc::new(transport);
     let config = session::server_config(identity, Arc::clone(&transport), false);
+    let reloads =
+        args.clients.is_some() || args.access_log.is_some() || args.certificate.is_given();
+    let hangups = reloads.then(session::Hangups::new);
     let endpoint = session::listen(&args.listen, config, args.json)?;
     let put = match args.allow_put {
         true => PutRights::Replace,
@@ -130,11 +133,11 @@ pub(super) async fn serve(args: Args) -> Outcome {
             Err(error) => tracing::error!(?error, "certificate and key stay as they are"),
         }
     };
-    let reloads =
-        args.clients.is_some() || args.access_log.is_some() || args.certificate.is_given();
-    match reloads {
-        true => session::serve_reloading(&endpoint, session::HTTP3, accepting, reload).await,
-        false => session::serve(&endpoint, session::HTTP3, accepting).await,
+    match hangups {
+        Some(hangups) => {
+            session::serve_reloading(&endpoint, session::HTTP3, accepting, hangups, reload).await;
+        }
+        None => session::serve(&endpoint, session::HTTP3, accepting).await,
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use pathmark_cc::Algorithm;
 use pathmark_transport::endpoint::RetryPolicy;
 use serde::Serialize;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use super::identity::Identity;
@@ -195,16 +195,26 @@ pub(super) async fn serve(endpoint: &Endpoint, codes: Codes, serving: impl Futur
     serve_until(endpoint, codes, serving, stopped()).await;
 }
 
-/// The same; SIGHUP is for `reload`, and ends nothing.
+/// SIGHUPs from now on; they end the process no more.
+pub(super) struct Hangups(Option<Signal>);
+
+impl Hangups {
+    /// A server calls this before it says that it listens.
+    pub(super) fn new() -> Self {
+        Self(signal(SignalKind::hangup()).ok())
+    }
+}
+
+/// As [`serve`], but SIGHUP is for `reload`, and ends nothing.
 pub(super) async fn serve_reloading(
     endpoint: &Endpoint,
     codes: Codes,
     serving: impl Future<Output = ()>,
+    Hangups(hangups): Hangups,
     reload: impl Fn(),
 ) {
-    let hangups = signal(SignalKind::hangup());
     let reloading = async {
-        if let Ok(mut hangups) = hangups {
+        if let Some(mut hangups) = hangups {
             while hangups.recv().await.is_some() {
                 reload();
             }

@@ -75,8 +75,8 @@ impl Burst {
     /// The time since which flows belong to it, and the rate that they share, in bytes per second.
     /// `None`: nothing.
     pub(super) fn given_back(&self, now: Instant) -> Option<(Instant, u64)> {
-        let shared = self.given_back && !without(Mechanism::Burst);
-        (shared && self.lasts(now)).then_some((self.at, self.of))
+        let shared = self.given_back && self.lasts(now) && !without(Mechanism::Burst);
+        shared.then_some((self.at, self.of))
     }
 }
 

@@ -127,28 +127,28 @@ impl Shares {
     /// The r of a flow, from the port's r; both in 2^-16, 65 535 standing for 1.
     #[inline]
     pub(crate) fn grant(&self, flow_hash: u32, r: u16) -> u16 {
-        if without(Mechanism::Factor) {
-            return r;
-        }
         let factor = self.slots.get(flow_hash).factor_q8;
         let granted = (u32::from(r) * u32::from(factor)) >> 8;
-        u16::try_from(granted).unwrap_or(u16::MAX)
+        let granted = u16::try_from(granted).unwrap_or(u16::MAX);
+        if granted != r && without(Mechanism::Factor) {
+            r
+        } else {
+            granted
+        }
     }
 
     /// True if OVER does not apply to this flow: it has less than seven eighths of the level, or no
     /// bytes yet.
     #[inline]
     pub(crate) fn spares(&self, flow_hash: u32) -> bool {
-        !without(Mechanism::Spared) && self.slots.get(flow_hash).spared
+        self.slots.get(flow_hash).spared && !without(Mechanism::Spared)
     }
 
     /// The r in 2^-16 that a small flow has at least; 0 for all others.
     #[inline]
     pub(crate) fn lift(&self, flow_hash: u32) -> u16 {
-        match self.slots.get(flow_hash).small && !without(Mechanism::Lift) {
-            true => self.lift,
-            false => 0,
-        }
+        let small = self.slots.get(flow_hash).small && !without(Mechanism::Lift);
+        if small { self.lift } else { 0 }
     }
 
     /// The growth of small flows, from the bytes so far.

@@ -52,12 +52,15 @@ impl DepartureCompensation {
             self.mean += (missing - self.mean) / PART;
         }
         self.wait = self.wait.saturating_sub(1);
-        if total < 0 || self.wait > 0 || without(Mechanism::Departures) {
+        if total < 0 || self.wait > 0 {
             return 0;
         }
         // This is added to what was given in this interval, less the flows that end.
         let room = capacity - capacity / FREE - input - given + self.mean - i128::from(total);
-        i64::try_from(self.mean.min(room).max(0)).unwrap_or(0)
+        match i64::try_from(self.mean.min(room)).unwrap_or(0) {
+            more if more > 0 && !without(Mechanism::Departures) => more,
+            _ => 0,
+        }
     }
 }
 
