@@ -17,7 +17,7 @@ pub struct ClientConnect {
 
 impl ClientLink {
     /// Sends a CONNECT request; an extended one has a `protocol`, and goes to servers alone whose
-    /// [`peer_settings`](Self::peer_settings) have [`PeerSettings::connect_protocol`].
+    /// [`peer_settings`](Self::peer_settings) have `connect_protocol`.
     ///
     /// # Errors
     /// [`LinkError`].
