@@ -82,7 +82,7 @@ mod tests {
         let mut bucket = Bucket::new(1000);
         assert_eq!(bucket.take(begin, 100), Duration::ZERO);
         assert_eq!(bucket.take(begin, 100), Duration::from_millis(100));
-        // A pause saves no more than a burst.
+        // After a pause the bucket holds one burst.
         let later = begin + Duration::from_secs(3600);
         assert_eq!(bucket.take(later, 1100), Duration::from_secs(1));
         assert!(Bucket::new(0).take(begin, u64::MAX) > Duration::from_secs(1));

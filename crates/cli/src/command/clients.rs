@@ -3,7 +3,7 @@
 //! ```toml
 //! [[client]]
 //! name = "camera"                  # in the log
-//! token-file = "camera.token"      # or token-env = "CAMERA"; without: for requests without a token
+//! token-file = "camera.token"      # or token-env = "CAMERA"; neither: requests without a token
 //! rights = ["get", "list", "put", "overwrite"]
 //! prefix = "cameras/1"             # the directory that it is confined to
 //! quota = "10GB"                   # bytes of all files in it
@@ -25,6 +25,7 @@ use pathmark_http3::plan::{PutRights, Reply, Rules, problem};
 use pathmark_http3::root::{Entries, open_directory};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 use super::values;
 
@@ -70,7 +71,8 @@ pub(super) struct Clients(Vec<Client>);
 #[derive(Debug)]
 struct Client {
     name: String,
-    /// SHA-256 of its token: that of a guess says nothing of the bytes that are right.
+    /// SHA-256 of its token. The time of a comparison depends on the hash of a guess, not on the
+    /// guess.
     token: Option<[u8; 32]>,
     grant: Arc<Grant>,
 }
@@ -108,15 +110,6 @@ pub(super) fn token_of(variable: &str) -> anyhow::Result<Option<String>> {
         Err(std::env::VarError::NotPresent) => Ok(None),
         Err(error) => Err(anyhow::Error::new(error).context(variable.to_owned())),
     }
-}
-
-/// True if both are the same, after a time that does not depend on where they differ.
-fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
-    let differ = one
-        .iter()
-        .zip(other)
-        .fold(0, |differ, (a, b)| differ | (a ^ b));
-    std::hint::black_box(differ) == 0
 }
 
 impl Clients {
@@ -158,7 +151,7 @@ impl Clients {
         let mut found = None;
         for client in &self.0 {
             let is_it = match (&client.token, &token) {
-                (Some(own), Some(Some(token))) => is_same(own, token),
+                (Some(own), Some(Some(token))) => own.ct_eq(token).into(),
                 (None, None) => true,
                 _ => false,
             };

@@ -108,8 +108,8 @@ impl Figures {
         self.files.extend(server.files);
     }
 
-    /// Says what became of the files: in JSON all at once, to people each success on stdout, unless
-    /// `quiet`, and each failure on stderr. The transfer's own error, if it has one, is that of all
+    /// Prints the result of each file. JSON is one object. As text, successes go to stdout unless
+    /// `quiet`, and failures to stderr. The transfer's own error, if it has one, is that of all
     /// that failed.
     pub(super) fn say(mut self, json: bool, quiet: bool) -> Outcome {
         let failures = self.files.iter().filter_map(|file| file.error.as_deref());

@@ -118,7 +118,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// A file's. The file of tokens is made if there is none, and `make` says so.
+    /// The configuration in a file. With `make`, a file of tokens is created where there is none.
     fn of(path: &Path, make: bool) -> Result<Self, Failure> {
         let config = Config::load(path).map_err(Failure::usage)?;
         let at = |line: usize, what: String| {

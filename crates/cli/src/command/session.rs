@@ -195,7 +195,7 @@ pub(super) async fn serve(endpoint: &Endpoint, codes: Codes, serving: impl Futur
     serve_until(endpoint, codes, serving, stopped()).await;
 }
 
-/// SIGHUPs from now on; they end the process no more.
+/// A stream of SIGHUPs. The process receives them from its creation on and no longer ends.
 pub(super) struct Hangups(Option<Signal>);
 
 impl Hangups {
@@ -271,7 +271,7 @@ pub(super) fn server_config(
     (config, pin)
 }
 
-/// Binds a server and says so.
+/// Binds a server and prints its address and pin.
 pub(super) fn listen(
     address: &Listen,
     (config, pin): (ServerConfig, Option<String>),

@@ -17,7 +17,7 @@ use crate::fields::PathName;
 pub struct Ended<T, E> {
     /// Its path on the server.
     pub path: PathName,
-    /// What became of it.
+    /// Its result.
     pub outcome: Result<Outcome<T>, E>,
 }
 

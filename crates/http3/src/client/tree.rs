@@ -122,8 +122,8 @@ fn attributes(entry: &Listed) -> Attributes {
     }
 }
 
-/// True if the file `there` has the size and the time of the last write of `entry`. A file system
-/// with whole seconds has no more of the time.
+/// True if the file `there` has the size and the time of the last write of `entry`. Whole seconds
+/// are compared where a file system keeps no fractions.
 fn is_unchanged(there: &Stat, entry: &Listed) -> bool {
     let (one, other) = (there.modified, entry.modified);
     there.kind == Kind::File

@@ -121,7 +121,7 @@ impl<F> Walk<F> {
     /// What can begin now; none until something ends.
     pub(super) fn next(&mut self) -> Option<Work<F>> {
         if self.listings < LISTINGS && self.files.len() < WAITING && !self.is_full() {
-            // The last one first: a deep tree needs no more memory than a flat one.
+            // Depth first: the number of unlisted directories stays small in deep trees.
             if let Some(place) = self.unlisted.pop() {
                 self.listings += 1;
                 return Some(Work::List(place));

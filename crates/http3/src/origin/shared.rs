@@ -45,7 +45,7 @@ impl Default for Limits {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) root: Root,
-    /// What clients may do of whom the program says nothing.
+    /// Rights of clients to which the program gives no grant.
     pub(super) grant: Arc<Grant>,
     pub(super) limits: Limits,
     pub(super) digests: Digests,

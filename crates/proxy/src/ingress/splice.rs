@@ -94,7 +94,7 @@ where
     }
 }
 
-/// One side was reset, or cannot be used any more.
+/// One side was reset, or failed.
 #[derive(Debug)]
 struct Broken;
 
@@ -150,7 +150,7 @@ impl Direction {
                     Poll::Ready(()) => {}
                     Poll::Pending => {
                         self.held = Vec::new();
-                        // A writer that gathers bytes sends them while there are no more.
+                        // The reader has nothing now: a buffering writer sends what it holds.
                         return match Pin::new(&mut *to).poll_flush(cx) {
                             Poll::Ready(Err(_)) => Poll::Ready(Err(Broken)),
                             _ => Poll::Pending,
