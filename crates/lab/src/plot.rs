@@ -38,7 +38,7 @@ pub struct Figure {
     pub columns: usize,
     /// The panels.
     pub panels: Vec<Panel>,
-    /// Width and height of a panel, pixels. By default a figure is about as wide as a page shows it.
+    /// Width and height of a panel, pixels. By default a figure is about as wide as a page.
     pub panel_size: Option<(u32, u32)>,
     /// A line at the bottom, such as where the figures are from.
     pub footer: Option<String>,
