@@ -1,5 +1,5 @@
-//! What becomes of files when several transfers meet, or one is killed; and what a server lets its
-//! clients do. Real sockets and processes.
+//! The fate of files when several transfers meet, or one is killed; and the rights of a server's
+//! clients. Real sockets and processes.
 
 mod common;
 

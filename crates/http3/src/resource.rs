@@ -1,4 +1,4 @@
-//! What the file system says of a resource, without a handle on it.
+//! Attributes of a resource in the file system, without a handle on it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -36,7 +36,7 @@ pub struct Time {
     pub nanoseconds: u32,
 }
 
-/// What kind of file a name is for.
+/// The kind of file that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -52,7 +52,7 @@ pub enum Kind {
 /// Metadata of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Bytes.
     pub size: u64,
@@ -75,7 +75,7 @@ pub struct Entry {
     pub name: Vec<u8>,
     /// Its metadata, of a symbolic link itself.
     pub stat: Stat,
-    /// What a symbolic link points at.
+    /// The target of a symbolic link.
     pub target: Option<Vec<u8>>,
 }
 

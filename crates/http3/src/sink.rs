@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 /// Bytes that are collected while others are written.
 const PIECE: usize = 512 * 1024;
 
-/// What is written so far.
+/// A file with the bytes written so far.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) file: Arc<File>,

@@ -1,4 +1,4 @@
-//! What the clients of files share: how they connect, and what they print.
+//! The common part of the clients of files: how they connect, and what they print.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,7 +67,7 @@ pub(super) struct Session {
 }
 
 impl MoveArgs {
-    /// What a client takes at most.
+    /// Bounds on the resources that a client takes.
     pub(super) fn limits(self) -> ClientLimits {
         ClientLimits {
             pace: self.limit.map(Pace::new),

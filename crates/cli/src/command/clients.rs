@@ -167,7 +167,7 @@ impl Clients {
         self.find(request).ok().map(|client| client.name.as_str())
     }
 
-    /// What a request's client may do.
+    /// The rights of a request's client.
     pub(super) fn admit<T>(&self, request: &Request<T>) -> Result<Arc<Grant>, Box<Reply>> {
         match self.find(request) {
             Ok(client) => Ok(Arc::clone(&client.grant)),
@@ -255,7 +255,7 @@ fn prefix(text: &str) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(path.with_context(|| format!("prefix `{text}`"))?.names)
 }
 
-/// Bytes of all files in a directory; what cannot be read counts nothing.
+/// Bytes of all files in a directory. A file that cannot be read counts nothing.
 fn used(directory: &Path, depth: usize) -> u64 {
     use std::os::unix::ffi::OsStrExt;
     let entries = open_directory(directory).and_then(Entries::of);

@@ -85,9 +85,9 @@ fn a_plain_router_in_the_middle() {
     });
 }
 
-/// What the narrow link carries was found. Trains share it with the file. On a machine with other
-/// things to do routers forward late besides, and at the end of the file the link seemed as slow as
-/// 17.9 Mbit/s (28 in another run).
+/// The rate of the narrow link was found. Trains share it with the file. Routers of a machine under
+/// load also forward late, and at the end of the file the link seemed as slow as 17.9 Mbit/s (28 in
+/// another run).
 fn capacity_is_known(shown: &Value) {
     let known = known(shown);
     let capacity = known["capacity_bps"].as_f64().unwrap();

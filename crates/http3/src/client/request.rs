@@ -20,7 +20,7 @@ const SLOWEST_DISK: u64 = 10_000_000;
 /// Bytes of a refusal's content that are read.
 const MAX_PROBLEM: usize = 64 * 1024;
 
-/// What a server takes of a client at most.
+/// Bounds on the resources that a server takes of a client.
 #[derive(Clone, Debug)]
 pub struct ClientLimits {
     /// Bytes of a header section.
@@ -102,7 +102,7 @@ impl Client {
     /// Sends this bearer token (RFC 6750) with each request.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Names the fault of the token.
     pub fn with_token(mut self, token: &str) -> Result<Self, &'static str> {
         const NONE: &str = "a token has visible characters of ASCII, one at least";
         let visible = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
@@ -113,7 +113,7 @@ impl Client {
         Ok(self)
     }
 
-    /// The URI of a path; what is wrong with it if there is none.
+    /// The URI of a path, or the fault of a path that has none.
     pub(super) fn uri(&self, path: &PathName) -> Result<Uri, String> {
         let uri = Uri::builder()
             .scheme("https")

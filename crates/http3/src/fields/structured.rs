@@ -65,7 +65,7 @@ fn skip<'a>(input: &'a [u8], blanks: &[u8]) -> &'a [u8] {
         .unwrap_or_default()
 }
 
-/// What is not parsed yet.
+/// The bytes that are not parsed yet.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

@@ -1,14 +1,14 @@
-//! What a client may do, and how much.
+//! Rights and budgets of a client.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::pace::Pace;
 use crate::plan::Rules;
 
-/// What a client may do. Connections of the client share it.
+/// Rights and budgets of a client. Connections of the client share it.
 #[derive(Debug)]
 pub struct Grant {
-    /// What requests may ask for.
+    /// Rules for its requests.
     pub rules: Rules,
     /// The rate of content in both directions together.
     pub pace: Option<Pace>,

@@ -164,7 +164,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Sends a response that is whole in memory; what is left of the request is not read.
+    /// Sends a response that is whole in memory. The rest of the request is not read.
     pub(super) async fn reply(
         &mut self,
         reply: &Reply,

@@ -1,4 +1,4 @@
-//! What the requests of an origin share.
+//! State that the requests of an origin share.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use super::digests::Digests;
 use super::grant::Grant;
 use crate::root::Root;
 
-/// What a client takes of a server at most.
+/// Bounds on the resources that a client takes of a server.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Requests of a connection at a time.
@@ -41,7 +41,7 @@ impl Default for Limits {
     }
 }
 
-/// What all requests use.
+/// State that all requests use.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) root: Root,

@@ -166,7 +166,7 @@ async fn begin(
     begun.await?
 }
 
-/// What a field asks for, as far as this process's umask allows.
+/// The attributes that a field asks for, as far as this process's umask allows.
 fn attributes(field: &AttributesField) -> Attributes {
     let modified = field.modified.map(|(seconds, nanoseconds)| Time {
         seconds,

@@ -1,4 +1,4 @@
-//! What a request asks for, before its resource is looked at.
+//! Requests as they are read, before their resource is looked at.
 
 use http::header::{
     ACCEPT, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, HeaderName, IF_MATCH,
@@ -15,14 +15,14 @@ use crate::fields::{
 
 /// Priority (RFC 9218).
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
-/// What a file, link or directory that is stored is to have.
+/// The attributes of a file, link or directory to store.
 pub(crate) const ATTRIBUTES: HeaderName = HeaderName::from_static("pathmark-attributes");
 /// Repr-Digest (RFC 9530).
 pub(crate) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 /// Want-Repr-Digest (RFC 9530).
 pub(crate) const WANT_REPR_DIGEST: HeaderName = HeaderName::from_static("want-repr-digest");
 
-/// What clients may store.
+/// The rights of clients to store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PutRights {
     /// Nothing.
@@ -34,7 +34,7 @@ pub enum PutRights {
     Replace,
 }
 
-/// What an operator allows.
+/// Rules of an operator.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// Hosts, or hosts with ports, that requests may name. Empty: all. Another one gets status 421.
@@ -43,7 +43,7 @@ pub struct Rules {
     pub get: bool,
     /// Clients may list directories.
     pub list: bool,
-    /// What clients may store.
+    /// The right to store.
     pub put: PutRights,
     /// The directory that clients are confined to; none: the root.
     pub prefix: Vec<Vec<u8>>,
@@ -88,7 +88,7 @@ pub struct Conditions {
     pub if_unmodified_since: Option<SystemTime>,
 }
 
-/// What a request says of its content.
+/// A request's fields about its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Body {
     /// Content-Length.
@@ -97,7 +97,7 @@ pub struct Body {
     pub digest: Option<Sha256Digest>,
     /// The client waits for status 100.
     pub expects_continue: bool,
-    /// What is to be stored with it.
+    /// Attributes to store with it.
     pub attributes: Option<AttributesField>,
 }
 
@@ -120,12 +120,12 @@ pub struct Ask {
     pub urgency: u8,
     /// The form of a listing.
     pub form: Form,
-    /// What it says of its content.
+    /// Its fields about its content.
     pub body: Body,
 }
 
 impl Ask {
-    /// What a request asks for.
+    /// Reads the fields of a request.
     ///
     /// # Errors
     /// The reply that the request gets at once.

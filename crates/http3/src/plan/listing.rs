@@ -19,7 +19,7 @@ struct Row<'a> {
     target: Option<&'a str>,
 }
 
-/// What comes before the first entry.
+/// The text before the first entry.
 #[must_use]
 pub fn begin(form: Form, path: &PathName) -> String {
     match form {
@@ -61,7 +61,7 @@ pub fn entry(form: Form, first: bool, entry: &Entry) -> String {
     }
 }
 
-/// What comes after the last entry.
+/// The text after the last entry.
 #[must_use]
 pub const fn end(form: Form) -> &'static str {
     match form {

@@ -19,7 +19,7 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// Its content.
     pub body: Bytes,
-    /// What its problem details say; empty where it has none.
+    /// The text of its problem details; empty where it has none.
     pub detail: String,
 }
 

@@ -26,7 +26,7 @@ const MAX_AT_ONCE: usize = 1000;
 /// Permission bits of a new file, of which the process's umask takes some.
 const MODE: Mode = Mode::from_raw_mode(0o666);
 
-/// What becomes of a file that has the name already.
+/// The fate of a file that has the name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// It stays, and the new one is refused.
@@ -66,7 +66,7 @@ pub struct Draft {
     temporary: Vec<u8>,
     /// The file has its temporary name.
     owned: bool,
-    /// What was received stays if the transfer breaks off.
+    /// The bytes that were received stay if the transfer breaks off.
     resumable: bool,
     attributes: Attributes,
     /// Another temporary name, which goes with the file where that is removed.

@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 128;
 #[derive(Debug)]
 pub struct Root(OwnedFd);
 
-/// What a path leads to.
+/// The end of a path.
 #[derive(Debug)]
 pub enum Found {
     /// A regular file, open for reading.

@@ -62,7 +62,7 @@ pub(super) struct Args {
 
 /// Bytes of the standard input that are read at once.
 const PIECE: usize = 256 * 1024;
-/// What is the standard input.
+/// The name of the standard input.
 const IN: &str = "-";
 
 /// The files to store, each with its path on the server.
@@ -92,7 +92,7 @@ fn files(args: &Args) -> Result<Vec<(PathBuf, PathName)>, Failure> {
             }
             (_, None) if is_in => {
                 return Err(Failure::usage(anyhow!(
-                    "what comes from the standard input needs a name: HOST:PORT/NAME"
+                    "a file from the standard input needs a name: HOST:PORT/NAME"
                 )));
             }
             (_, None) => return Err(Failure::usage(anyhow!("{} has no name", path.display()))),
@@ -155,7 +155,7 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
     figures.say(args.client.json, args.moving.quiet)
 }
 
-/// What became of files whose server was not reached.
+/// The results of files whose server was not reached.
 fn failed(files: &[(PathBuf, PathName)], error: &anyhow::Error) -> Figures {
     let files = files.iter().map(|(path, name)| {
         let text = format!(
@@ -219,7 +219,7 @@ async fn attempt(
     Ok(figures)
 }
 
-/// What a server that names no digest leaves open.
+/// The warning about a server that names no digest.
 fn unverified(name: &str) -> String {
     format!("{name}: the server announced no SHA-256 of what it stored")
 }

@@ -1,4 +1,4 @@
-//! What `get` and `put` keep between runs: tokens of servers, in a file of the user's.
+//! State of `get` and `put` between runs: tokens of servers, in a file of the user's.
 //!
 //! ```text
 //!   $XDG_STATE_HOME/pathmark/servers.json    0600, a new one takes its place by rename(2)
@@ -6,8 +6,8 @@
 //!                            servers.new     what is being written, under that lock
 //! ```
 //!
-//! A run takes a token out and puts the next one in, so no two use the same. Whatever is wrong with
-//! the file costs a warning and what was in it, never a transfer.
+//! A run takes a token out and puts the next one in, so no two use the same. A fault of the file
+//! costs a warning and its tokens, never a transfer.
 
 pub(super) mod known;
 mod tokens;
@@ -51,7 +51,7 @@ struct State {
     user: u32,
 }
 
-/// What keeps the file from being used.
+/// A reason not to use the file.
 #[derive(Debug, thiserror::Error)]
 enum StateError {
     /// It cannot be read or written.
@@ -294,7 +294,7 @@ fn own_file(path: &Path, new: bool) -> io::Result<File> {
         .open(path)
 }
 
-/// What is kept, or why that counts no more.
+/// The tokens that are kept, or the reason why they do not count.
 fn read(path: &Path, user: u32) -> io::Result<Result<Tokens, Unusable>> {
     let bytes = read_own(path, user)?;
     Ok(bytes.and_then(|bytes| Tokens::parse(&bytes).ok_or(Unusable::Damaged)))

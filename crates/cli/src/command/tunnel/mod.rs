@@ -198,7 +198,7 @@ impl ProxyArgs {
     }
 }
 
-/// What a tunnel prints once its listeners accept.
+/// The line that a tunnel prints once its listeners accept.
 #[derive(Debug, Serialize)]
 struct Started {
     listeners: Vec<Listening>,
@@ -209,7 +209,7 @@ struct Started {
 struct Listening {
     kind: &'static str,
     address: SocketAddr,
-    /// Of a forward.
+    /// The target of a forward.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
 }
