@@ -106,7 +106,8 @@ class Browser:
     def open_page(self):
         target = self.call("Target.createTarget", url="about:blank", width=900, height=700)
         target = target["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self.session = attached["sessionId"]
         self.call("Page.enable")
 
     def go(self, url):

@@ -126,7 +126,7 @@ async fn directories_are_listed_in_both_forms() {
         let accept = [("accept", "text/html,*/*;q=0.8")];
         let html = ask(&link, request("GET", "/sub/", &accept), b"").await;
         let html = String::from_utf8(html.content).unwrap();
-        assert_eq!(html.matches("<li>").count(), 1001);
+        assert_eq!(html.matches("<tr><td>").count(), 1001);
         let followed = ask(&link, request("GET", "/link", &[]), b"").await;
         assert_eq!(followed.content, b"x");
     })
