@@ -15,9 +15,7 @@ use pathmark_http3::root::{Existing, KeepError};
 use pathmark_http3::wire::{ServerExchange, ServerLink};
 use sha2::{Digest, Sha256};
 
-use support::{
-    Identity, NAME, Served, ask, bounded, connect, content, listen, names, path, request,
-};
+use support::{Identity, NAME, Served, bounded, connect, content, listen, names, path};
 
 #[tokio::test]
 async fn files_arrive_with_their_digests() {
@@ -265,31 +263,6 @@ fn head(status: u16, fields: &[(&str, &str)]) -> Response<()> {
         head = head.header(*name, *value);
     }
     head.body(()).unwrap()
-}
-
-/// A server may answer and stop a request before it has read its end (RFC 9114 section 4.1). By the
-/// time of the end the transport has forgotten the stream's sending part.
-#[tokio::test]
-async fn a_response_counts_after_its_request_was_stopped() {
-    bounded(async {
-        let served = Served::new(PutRights::None);
-        let link = served.link().await;
-        let mut exchange = link.request(request("GET", "/none", &[])).await.unwrap();
-        let response = exchange.response().await.unwrap();
-        assert_eq!(response.status(), StatusCode::NOT_FOUND);
-        // Round trips, with which the reset is acknowledged.
-        for _ in 0..3 {
-            let other = ask(&link, request("GET", "/none", &[]), b"").await;
-            assert_eq!(other.status(), StatusCode::NOT_FOUND);
-        }
-        exchange.finish(None).await.unwrap();
-        let mut content = Vec::new();
-        while let Some(data) = exchange.data().await.unwrap() {
-            content.extend_from_slice(&data);
-        }
-        assert!(String::from_utf8(content).unwrap().contains("no file"));
-    })
-    .await;
 }
 
 #[tokio::test]
