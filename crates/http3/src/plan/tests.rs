@@ -65,7 +65,7 @@ fn methods_hosts_and_paths_are_refused_with_their_status() {
         let problem: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!(problem["status"], status);
         if status == 405 {
-            assert_eq!(reply.headers["allow"], "GET, HEAD");
+            assert_eq!(reply.headers["allow"], "GET, HEAD, OPTIONS");
         }
     }
     for uri in [
