@@ -64,7 +64,7 @@ fn storage(error: &io::Error) -> Reply {
         return refusal(&RootError::Busy);
     }
     use io::ErrorKind::{
-        FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+        FileTooLarge, NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
     };
     let (status, detail) = match error.kind() {
         StorageFull | QuotaExceeded => (
@@ -78,6 +78,11 @@ fn storage(error: &io::Error) -> Reply {
         PermissionDenied | ReadOnlyFilesystem => (
             StatusCode::FORBIDDEN,
             "the server has no permission to write there; its operator can grant it".to_owned(),
+        ),
+        NotFound => (
+            StatusCode::CONFLICT,
+            "the directory or the unfinished file was removed meanwhile; send the file again"
+                .to_owned(),
         ),
         _ => (
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -110,6 +115,7 @@ mod tests {
             (rustix::io::Errno::FBIG, 413),
             (rustix::io::Errno::ROFS, 403),
             (rustix::io::Errno::ACCESS, 403),
+            (rustix::io::Errno::NOENT, 409),
             (rustix::io::Errno::IO, 500),
         ] {
             assert_eq!(storage(&number.into()).status.as_u16(), status, "{number}");
