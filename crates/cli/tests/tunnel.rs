@@ -227,6 +227,32 @@ fn connect_says_why_there_is_no_connection() {
     }
 }
 
+/// A socket that takes datagrams and answers none, as behind a firewall.
+#[test]
+fn a_network_that_blocks_udp_is_reported_within_3_s() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let uri = format!(
+        "pathmark://0123456789abcdef@{}",
+        silent.local_addr().unwrap()
+    );
+    let mut command = pathmark(&["tunnel", "-D", "0"]);
+    command.env("PATHMARK_TUNNEL", uri).stderr(Stdio::piped());
+    let mut tunnel = Process(command.stdout(Stdio::null()).spawn().unwrap());
+    let stderr = tunnel.0.stderr.take().unwrap();
+    let (tell, log) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+        let reported = lines.find(|line| line.contains("the network may block UDP"));
+        let _ = tell.send(reported);
+    });
+    silent
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    silent.recv(&mut [0; 2000]).unwrap();
+    let reported = log.recv_timeout(Duration::from_millis(3_500));
+    assert!(reported.unwrap().is_some());
+}
+
 #[test]
 fn a_token_is_in_no_message() {
     let bed = Bed::new();

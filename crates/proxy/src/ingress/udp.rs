@@ -30,7 +30,7 @@ const QUEUE_BYTES: usize = 512 * 1024;
 const REFUSED: Duration = Duration::from_secs(1);
 
 /// Pause after an error of a socket.
-const PAUSE: Duration = Duration::from_millis(10);
+pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 /// Takes datagrams from a target to the application.
 pub(super) trait Back: Send + Sync + 'static {
@@ -72,14 +72,15 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
         Self(Arc::default())
     }
 
-    /// Gives a datagram to the flow of a key, which begins with it if there is none.
+    /// Gives a datagram to the flow of a key, which begins with it if there is none. Without `back`
+    /// the datagram is dropped.
     pub(super) fn offer<O: Outbound, B: Back>(
         &self,
         ingress: &Ingress<O>,
         key: K,
         target: &Target,
         payload: &[u8],
-        back: impl FnOnce() -> B,
+        back: impl FnOnce() -> io::Result<B>,
     ) {
         let mut map = lock(&self.0);
         let queue = match map.entry(key) {
@@ -88,13 +89,20 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
                 let Ok(room) = Arc::clone(&ingress.udp_room).try_acquire_owned() else {
                     return count(&ingress.counters.dropped);
                 };
+                let back = match back() {
+                    Ok(back) => back,
+                    Err(error) => {
+                        ingress.counters.accept_failed(&error);
+                        return count(&ingress.counters.dropped);
+                    }
+                };
                 let (payloads, queue) = mpsc::channel(QUEUE);
                 let bytes = Arc::new(AtomicUsize::new(0));
                 let flow = Flow {
                     ingress: ingress.clone(),
                     key: entry.key().clone(),
                     target: target.clone(),
-                    back: back(),
+                    back,
                     bytes: Arc::clone(&bytes),
                     flows: Arc::downgrade(&self.0),
                     _room: room,
@@ -248,9 +256,9 @@ impl<O: Outbound> Ingress<O> {
         loop {
             let (length, address) = receive(self, &socket, &mut buffer).await;
             let payload = buffer.get(..length).unwrap_or_default();
-            flows.offer(self, address, &target, payload, || Client {
-                socket: Arc::clone(&socket),
-                address,
+            flows.offer(self, address, &target, payload, || {
+                let socket = Arc::clone(&socket);
+                Ok(Client { socket, address })
             });
         }
     }

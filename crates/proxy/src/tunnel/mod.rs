@@ -3,6 +3,7 @@
 mod dial;
 mod flow;
 mod keeper;
+mod network;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -222,6 +222,25 @@ async fn nothing_passes_a_tunnel_that_is_down() {
             }
             attempt.abort();
             bed.run(&rules().apply(true));
+            let own = match (name, to.is_ipv4()) {
+                ("inside", true) => "192.168.7.2",
+                ("inside", false) => "fd00:7::2",
+                (_, true) => "203.0.113.1",
+                (_, false) => "2001:db8:2::1",
+            };
+            let target = bed.outside.udp(to).unwrap();
+            let client = node.udp(SocketAddr::new(ip(own), 0)).unwrap();
+            client.send_to(b"datagram", to).unwrap();
+            within(async {
+                while drops(&bed.gateway) == 0 {
+                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                }
+            })
+            .await;
+            target.set_nonblocking(true).unwrap();
+            let got = target.recv(&mut [0; 9]).unwrap_err();
+            assert_eq!(got.kind(), ErrorKind::WouldBlock, "{name} {to}");
+            bed.run(&rules().apply(true));
         }
     }
     bed.run(&Rules::undo(true));

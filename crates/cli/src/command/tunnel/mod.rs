@@ -25,9 +25,6 @@ mod config;
 mod pipe;
 mod rules;
 
-/// Time without a connection after which the user gets a message.
-const SILENCE: Duration = Duration::from_secs(3);
-
 /// Arguments.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -65,7 +62,7 @@ struct RunArgs {
     /// Serve clients of HTTP CONNECT; on loopback unless BIND is given
     #[arg(long, value_name = "[BIND:]PORT")]
     http: Vec<Bind>,
-    /// Take TCP connections that the rules of `pathmark tunnel rules` bring to this port
+    /// Take connections and datagrams that the rules of `pathmark tunnel rules` bring to this port
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     tproxy: Option<u16>,
     /// End a UDP flow after this time without a datagram (default: 2m)
@@ -102,7 +99,7 @@ enum Command {
         /// The TOML file
         file: PathBuf,
     },
-    /// Bring TCP connections of this machine, and of those that it routes for, to --tproxy
+    /// Bring TCP and UDP of this machine, and of those that it routes for, to --tproxy
     Rules(rules::Args),
 }
 
@@ -257,21 +254,8 @@ async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
             output::line(format_args!("{kind} on {address}{target}"))?;
         }
     }
-    let silence = async {
-        if tokio::time::timeout(SILENCE, tunnel.connected())
-            .await
-            .is_err()
-        {
-            output::note!(
-                "pathmark: no answer yet from {}; a firewall may drop UDP, or no proxy runs there",
-                uri.server
-            );
-        }
-        std::future::pending::<()>().await;
-    };
     tokio::select! {
         () = stop.stopped() => {}
-        () = silence => {}
         Some(ended) = serving.join_next() => ended.context("a listener has ended")?,
     }
     Ok(())
@@ -326,6 +310,15 @@ fn begin(
     if let Some(tproxy) = &listeners.tproxy {
         let sockets = transparent::tcp(tproxy.port)?.into_iter();
         bound.extend(sockets.map(|socket| (socket, "tproxy", Service::Transparent)));
+        for socket in transparent::udp(tproxy.port)? {
+            listening.push(Listening {
+                kind: "udp tproxy",
+                address: socket.local_addr()?,
+                target: None,
+            });
+            let ingress = ingress.clone();
+            serving.spawn(async move { ingress.serve_transparent_udp(socket).await });
+        }
     }
     for (socket, kind, service) in bound {
         let target = match &service {

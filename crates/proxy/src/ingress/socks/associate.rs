@@ -70,10 +70,13 @@ impl<O: Outbound> Ingress<O> {
                 continue;
             };
             port = Some(address.port());
-            flows.offer(self, target.clone(), &target, payload, || Client {
-                socket: Arc::clone(&socket),
-                address,
-                header: wire::datagram_header(&target),
+            flows.offer(self, target.clone(), &target, payload, || {
+                let header = wire::datagram_header(&target);
+                Ok(Client {
+                    socket: Arc::clone(&socket),
+                    address,
+                    header,
+                })
             });
         }
     }
