@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Ingress, count};
+use crate::flows::{Kind, Listed};
 use crate::outbound::{Datagrams, Outbound};
 use crate::target::Target;
 
@@ -78,7 +79,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
         &self,
         ingress: &Ingress<O>,
         key: K,
-        target: &Target,
+        (by, client, target): (&str, SocketAddr, &Target),
         payload: &[u8],
         back: impl FnOnce() -> io::Result<B>,
     ) {
@@ -104,6 +105,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
                     target: target.clone(),
                     back,
                     bytes: Arc::clone(&bytes),
+                    listed: ingress.flows.add(Kind::Udp, by, Some(client), target),
                     flows: Arc::downgrade(&self.0),
                     _room: room,
                 };
@@ -126,6 +128,7 @@ struct Flow<K, O, B> {
     back: B,
     /// Bytes in its queue.
     bytes: Arc<AtomicUsize>,
+    listed: Listed,
     flows: Weak<Mutex<Map<K>>>,
     _room: OwnedSemaphorePermit,
 }
@@ -171,6 +174,7 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
         while let Some(payload) = queue.recv().await {
             self.bytes.fetch_sub(payload.len(), Ordering::Relaxed);
             *lock(used) = Instant::now();
+            self.listed.up(payload.len());
             if datagrams.send(payload).await.is_err() {
                 break;
             }
@@ -181,6 +185,7 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
     async fn down(&self, datagrams: &O::Datagrams, used: &Mutex<Instant>) -> End {
         while let Ok(payload) = datagrams.receive().await {
             *lock(used) = Instant::now();
+            self.listed.down(payload.len());
             if self.back.deliver(&payload).await.is_err() {
                 count(&self.ingress.counters.dropped);
             }
@@ -189,9 +194,8 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
     }
 
     async fn idle(&self, used: &Mutex<Instant>) -> End {
-        let idle = self.ingress.limits.udp_idle;
         loop {
-            let end = *lock(used) + idle;
+            let end = *lock(used) + self.ingress.limits().udp_idle;
             if Instant::now() >= end {
                 return End::Idle;
             }
@@ -256,7 +260,8 @@ impl<O: Outbound> Ingress<O> {
         loop {
             let (length, address) = receive(self, &socket, &mut buffer).await;
             let payload = buffer.get(..length).unwrap_or_default();
-            flows.offer(self, address, &target, payload, || {
+            let way = ("forward", address, &target);
+            flows.offer(self, address, way, payload, || {
                 let socket = Arc::clone(&socket);
                 Ok(Client { socket, address })
             });

@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// A connection, or why there is none.
 #[derive(Clone)]
-enum State {
+pub(super) enum State {
     Up(ClientLink),
     Down(String),
 }
@@ -51,6 +51,11 @@ impl Keeper {
         let (tell, state) = watch::channel(down);
         let task = tokio::spawn(async move { keep(&dialer, &tell).await });
         Self { state, task }
+    }
+
+    /// What there is now.
+    pub(super) fn now(&self) -> State {
+        self.state.borrow().clone()
     }
 
     /// A connection, but not the one that was `lost`, which is waited for up to `time`.

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use pathmark_proxy::ingress::transparent::rules::{OWN, Rules, Step};
 use pathmark_proxy::ingress::{Ingress, Limits, Service, transparent};
+use pathmark_proxy::outbound::Refusal;
 use pathmark_testbed::{IpNet, Node, Testbed};
 use socket2::Socket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -161,6 +162,46 @@ async fn flows_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
             let asked = direct.asked().last().unwrap().to_string();
             assert_eq!(asked, to.to_string(), "{name}");
         }
+    }
+}
+
+/// The connection exists when the proxy refuses the flow: a reset is what is left to say.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_refusal_is_a_reset_and_a_reset_reaches_the_target() {
+    let bed = Bed::new();
+    bed.run(&rules().apply(true));
+    for refusal in [
+        Refusal::Refused,
+        Refusal::TimedOut,
+        Refusal::Unreachable,
+        Refusal::Denied,
+        Refusal::Busy,
+        Refusal::Proxy("it was stopped".to_owned()),
+    ] {
+        let ingress = Ingress::new(Direct::refusing(refusal.clone()), Limits::default());
+        let listeners = bed.listen(&ingress);
+        for address in NOWHERE {
+            let to = SocketAddr::new(ip(address), 80);
+            let refused = async { connect(&bed.inside, to, None).await?.read_u8().await };
+            let error = within(refused).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{refusal} {to}");
+        }
+        for listener in listeners {
+            listener.abort();
+            assert!(listener.await.is_err());
+        }
+    }
+    let far = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let direct = Direct::to(far.local_addr().unwrap());
+    let ingress = Ingress::new(direct, Limits::default());
+    let _listeners = bed.listen(&ingress);
+    for address in NOWHERE {
+        let to = SocketAddr::new(ip(address), 80);
+        let pair = async { tokio::join!(connect(&bed.inside, to, None), far.accept()) };
+        let (client, served) = within(pair).await;
+        reset(client.unwrap());
+        let error = within(served.unwrap().0.read_u8()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{to}");
     }
 }
 

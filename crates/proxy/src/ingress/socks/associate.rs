@@ -70,7 +70,8 @@ impl<O: Outbound> Ingress<O> {
                 continue;
             };
             port = Some(address.port());
-            flows.offer(self, target.clone(), &target, payload, || {
+            let way = ("socks", address, &target);
+            flows.offer(self, target.clone(), way, payload, || {
                 let header = wire::datagram_header(&target);
                 Ok(Client {
                     socket: Arc::clone(&socket),

@@ -123,7 +123,8 @@ impl<O: Outbound> Ingress<O> {
                 port: way.to.port(),
             };
             let payload = buffer.get(..length).unwrap_or_default();
-            flows.offer(self, way, &target, payload, || Client::new(way));
+            let listed = ("tproxy", way.from, &target);
+            flows.offer(self, way, listed, payload, || Client::new(way));
         }
     }
 }

@@ -93,6 +93,6 @@ impl<O: Outbound> Ingress<O> {
                 return splice::reset_on_close(&local);
             }
         };
-        self.forward(local, &target).await;
+        self.forward(local, "tproxy", &target).await;
     }
 }
