@@ -46,43 +46,41 @@ impl Connection {
 
     fn close_with(&mut self, now: Instant, reason: CloseReason, error: ConnectionError) {
         let pto = self.pto();
-        let ending = self
-            .lifecycle
-            .close(now, pto, reason, error, &mut self.timers);
+        let ending = self.lifecycle.close(now, pto, reason, error);
         self.on_ending(ending);
     }
 
     /// The peer closed: the connection sends no further packet (RFC 9000 §10.2.2).
     pub(super) fn drain(&mut self, now: Instant, error: ConnectionError) {
         let pto = self.pto();
-        let ending = self.lifecycle.drain(now, pto, error, &mut self.timers);
+        let ending = self.lifecycle.drain(now, pto, error);
         self.on_ending(ending);
     }
 
-    /// The connection is over without a word: timed out, reset, or no version in common.
+    /// The connection is over without a CONNECTION_CLOSE: timed out, reset, or no version in
+    /// common.
     pub(super) fn lose(&mut self, now: Instant, error: ConnectionError) {
-        // [9000 10.3.1 drain-on-reset]
-        if error == ConnectionError::Reset {
-            self.drain(now, error);
-            return;
-        }
-        let ending = self.lifecycle.lose(error, &mut self.timers);
-        if ending != Ending::Known {
-            self.remove_ids();
-        }
+        let pto = self.pto();
+        let ending = self.lifecycle.lose(now, pto, error);
         self.on_ending(ending);
     }
 
     fn on_ending(&mut self, ending: Ending) {
-        if let Ending::Over(error) = ending {
-            self.datagrams.stop();
-            self.outbox.push(Event::Lost(error));
-        }
+        let error = match ending {
+            Ending::Known => return,
+            Ending::Over(error) => error,
+            Ending::Gone(error) => {
+                self.remove_ids();
+                error
+            }
+        };
+        self.datagrams.stop();
+        self.outbox.push(Event::Lost(error));
     }
 
     /// All is forgotten.
     pub(super) fn forget(&mut self) {
-        self.lifecycle.forget(&mut self.timers);
+        self.lifecycle.forget();
         self.remove_ids();
     }
 

@@ -61,7 +61,7 @@ impl Connection {
         };
         let space = found.ty.space();
         let pto = self.pto();
-        self.lifecycle.on_received(now, pto, &mut self.timers);
+        self.lifecycle.on_received(now, pto);
         let summary = self.on_frames(now, &at, payload)?;
         if !self.lifecycle.is_open() {
             return Ok(());

@@ -82,7 +82,7 @@ impl Connection {
         if let Some(srtt) = self.spaces.recovery().rtt().srtt() {
             self.paths.path_mut().on_handshake_rtt(now, srtt);
         }
-        self.timers.stop(Timer::Handshake);
+        self.lifecycle.timers_mut().stop(Timer::Handshake);
         self.outbox.push(Event::Connected);
         self.issue_ids();
         if self.side.is_server() {
@@ -141,14 +141,9 @@ impl Connection {
         }
     }
 
-    /// The current probe timeout, without backoff, as the unit of other timers. The peer has a hand
-    /// in it, for it answers as late as it likes: so it has a bound.
     #[inline]
     pub(super) fn pto(&self) -> Duration {
-        self.spaces
-            .recovery()
-            .pto()
-            .min(self.lifecycle.longest_pto())
+        self.spaces.pto()
     }
 
     #[inline]

@@ -85,7 +85,7 @@ use lifecycle::Lifecycle;
 use outbox::Outbox;
 use paths::{Move, Others, Paths};
 use spaces::PacketSpaces;
-use timers::{Timer, Timers};
+use timers::Timer;
 
 /// What came with a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,6 @@ pub struct Connection {
     control: Control,
     paths: Paths,
     lifecycle: Lifecycle,
-    timers: Timers,
     bounds: Bounds,
     stats: Stats,
     outbox: Outbox,
@@ -281,7 +280,9 @@ impl Connection {
     #[must_use]
     pub fn drains_until(&self) -> Option<Instant> {
         let draining = self.lifecycle.is_draining();
-        draining.then(|| self.timers.get(Timer::Close)).flatten()
+        draining
+            .then(|| self.lifecycle.timers().get(Timer::Close))
+            .flatten()
     }
 
     /// Why the connection is over, if it is.

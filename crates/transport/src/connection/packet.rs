@@ -395,7 +395,7 @@ impl Connection {
         self.spaces.on_sent(space, number, packet, random);
         if eliciting {
             let pto = self.pto();
-            self.lifecycle.on_sent(now, pto, &mut self.timers);
+            self.lifecycle.on_sent(now, pto);
         }
         // [9001 4.9.1 client-initial-keys]
         if space == SpaceId::Handshake && self.side.is_client() {

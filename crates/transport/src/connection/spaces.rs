@@ -35,6 +35,8 @@ pub(super) struct PacketSpaces {
     /// Packet number to be left out next, so that a peer that acknowledges what it has not seen is
     /// caught.
     skip_number: u64,
+    /// Upper bound of the probe timeout in all periods that depend on the peer.
+    longest_pto: Duration,
 }
 
 #[inline]
@@ -68,7 +70,8 @@ impl PacketSpaces {
         is_client: bool,
         initial: Keys,
         config: &TransportConfig,
-        (max_ack_delay, idle_timeout): (Duration, Option<Duration>),
+        max_ack_delay: Duration,
+        (idle_timeout, longest_pto): (Option<Duration>, Duration),
         random: &mut Random,
     ) -> Self {
         let mut recovery = Recovery::new(is_client, now);
@@ -82,7 +85,15 @@ impl PacketSpaces {
             ack_request: AckRequest::new(Duration::from_millis(25), None),
             probes: Probes::new(),
             skip_number: random.below(100) + 1,
+            longest_pto,
         }
+    }
+
+    /// The current probe timeout, without backoff, as the unit of other timers. The peer has a hand
+    /// in it, for it answers as late as it likes: so it has a bound.
+    #[inline]
+    pub(super) fn pto(&self) -> Duration {
+        self.recovery.pto().min(self.longest_pto)
     }
 
     #[inline]

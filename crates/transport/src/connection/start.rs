@@ -12,7 +12,7 @@ use super::outbox::Outbox;
 use super::paths::Paths;
 use super::spaces::PacketSpaces;
 use super::stats::Stats;
-use super::timers::{Timer, Timers};
+use super::timers::Timer;
 use crate::Instant;
 use crate::cid::{LocalIds, RemoteIds, fresh_id};
 use crate::config::TransportConfig;
@@ -215,9 +215,6 @@ impl Connection {
         let mut random = parts.random;
         let max_ack_delay = config.max_ack_delay.min(handshake::MAX_ACK_DELAY);
         let remote_ids = RemoteIds::new(parts.remote_id, config.active_connection_id_limit);
-        let mut timers = Timers::default();
-        timers.on_poll(now);
-        timers.set(Timer::Handshake, now + config.handshake_timeout);
         let handshake = Handshake::new(side, parts.session, parts.initial, parts.parameters);
         let paths = Paths::new(
             now,
@@ -228,12 +225,17 @@ impl Connection {
             parts.validated,
         );
         let idle_timeout = handshake::idle_timeout(&config);
+        let mut lifecycle = Lifecycle::new(idle_timeout, config.keep_alive);
+        let timers = lifecycle.timers_mut();
+        timers.on_poll(now);
+        timers.set(Timer::Handshake, now + config.handshake_timeout);
         let spaces = PacketSpaces::new(
             now,
             side.is_client(),
             parts.initial_keys,
             &config,
-            (max_ack_delay, idle_timeout),
+            max_ack_delay,
+            (idle_timeout, lifecycle.longest_pto()),
             &mut random,
         );
         Box::new(Self {
@@ -249,8 +251,7 @@ impl Connection {
                 parts.endpoint_key,
             ),
             paths,
-            lifecycle: Lifecycle::new(idle_timeout, config.keep_alive),
-            timers,
+            lifecycle,
             bounds: Bounds::new(now),
             stats: Stats::default(),
             outbox: Outbox::new(parts.local_id),

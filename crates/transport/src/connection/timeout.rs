@@ -19,7 +19,7 @@ impl Connection {
     /// Does what is due at `now`: call it at or after [`deadline`](Self::deadline). Early calls do
     /// no harm.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some(timer) = self.timers.take_due(now) {
+        while let Some(timer) = self.lifecycle.timers_mut().take_due(now) {
             match timer {
                 // Nothing but the next poll_transmit has to happen.
                 Timer::Pacing => {}
@@ -58,16 +58,16 @@ impl Connection {
     /// The earliest of all deadlines.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         if !self.lifecycle.is_open() {
-            return self.timers.next();
+            return self.lifecycle.timers().next();
         }
         // What only poll_transmit can do and what it could not do just now (the amplification limit
         // forbids it, say) waits for something else.
-        let polled_at = self.timers.polled_at();
+        let polled_at = self.lifecycle.timers().polled_at();
         let next = sooner(
             self.spaces.deadline(polled_at),
             self.paths.deadline(polled_at),
         );
-        sooner(next, self.timers.next())
+        sooner(next, self.lifecycle.timers().next())
     }
 
     /// A probe timeout fired in `space`: there must be something to send, best what is missing the
@@ -75,7 +75,8 @@ impl Connection {
     pub(super) fn prepare_probes(&mut self, now: Instant, space: SpaceId) {
         self.repeat_early_data();
         let later = self.spaces.begin_probes(space);
-        self.timers.set(Timer::SecondProbe, now + later);
+        let timers = self.lifecycle.timers_mut();
+        timers.set(Timer::SecondProbe, now + later);
         if space == SpaceId::Data {
             self.fill_data_probe(now);
         }

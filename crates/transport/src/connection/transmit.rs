@@ -29,7 +29,7 @@ impl Connection {
         buffer: &mut [u8],
         max_segments: usize,
     ) -> Option<Transmit> {
-        self.timers.on_poll(now);
+        self.lifecycle.timers_mut().on_poll(now);
         if !self.lifecycle.is_open() {
             return self.transmit_close(now, buffer);
         }
@@ -225,7 +225,7 @@ impl Connection {
             Admission::Now => Permit::All,
             Admission::WindowFull => Permit::AcksOnly,
             Admission::At(at) => {
-                self.timers.set(Timer::Pacing, at);
+                self.lifecycle.timers_mut().set(Timer::Pacing, at);
                 Permit::AcksOnly
             }
         }
