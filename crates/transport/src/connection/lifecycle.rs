@@ -94,6 +94,13 @@ impl Lifecycle {
         self.end(error)
     }
 
+    /// The peer broke the rules, or the connection cannot go on: this side closes.
+    pub(super) fn fail(&mut self, now: Instant, pto: Duration, error: TransportError) -> Ending {
+        let reason = CloseReason::Transport(error.clone());
+        // [9000 10.3 close-if-able]
+        self.close(now, pto, reason, ConnectionError::Transport(error))
+    }
+
     /// This side closes for an error of its own, after which it does nothing more.
     pub(super) fn close_last(&mut self, error: TransportError) {
         self.state.close(CloseReason::Transport(error));

@@ -10,6 +10,7 @@ use super::handshake::{self, Handshake, Parameters, ServerIds};
 use super::lifecycle::Lifecycle;
 use super::outbox::Outbox;
 use super::paths::Paths;
+use super::sources::Sources;
 use super::spaces::PacketSpaces;
 use super::stats::Stats;
 use super::timers::Timer;
@@ -152,8 +153,9 @@ impl Connection {
                 random,
             },
         );
-        connection.drive_handshake(now)?;
-        connection.begin_early_data();
+        let mut receiving = connection.receiving(now);
+        receiving.levels().drive()?;
+        receiving.levels().begin_early_data();
         Ok(connection)
     }
 
@@ -231,7 +233,7 @@ impl Connection {
         timers.set(Timer::Handshake, now + config.handshake_timeout);
         let spaces = PacketSpaces::new(
             now,
-            side.is_client(),
+            side,
             parts.initial_keys,
             &config,
             max_ack_delay,
@@ -240,16 +242,18 @@ impl Connection {
         );
         Box::new(Self {
             side,
-            handshake,
+            sources: Sources {
+                handshake,
+                control: Control::new(
+                    parts.local_id,
+                    LocalIds::new(parts.local_id),
+                    remote_ids,
+                    parts.endpoint_key,
+                ),
+                streams: Streams::new(side, config.streams),
+                datagrams: Datagrams::new(config.datagrams),
+            },
             spaces,
-            streams: Streams::new(side, config.streams),
-            datagrams: Datagrams::new(config.datagrams),
-            control: Control::new(
-                parts.local_id,
-                LocalIds::new(parts.local_id),
-                remote_ids,
-                parts.endpoint_key,
-            ),
             paths,
             lifecycle,
             bounds: Bounds::new(now),

@@ -14,7 +14,7 @@ fn spaces(random: &mut Random) -> PacketSpaces {
     let (idle, longest) = (Duration::from_secs(30), Duration::from_secs(30));
     PacketSpaces::new(
         START,
-        true,
+        Side::Client,
         keys,
         &TransportConfig::default(),
         Duration::from_millis(25),
