@@ -1,5 +1,4 @@
-//! What a client keeps of an upload from one connection to the next: the resource of the upload, and
-//! the version of the source that its bytes are of.
+//! The state of an upload that outlives a connection: its resource, and the version of the source.
 
 use std::fmt::Debug;
 use std::io;
