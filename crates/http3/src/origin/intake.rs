@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use sha2::Digest;
 
 use super::fault::{Fault, over_quota};
@@ -27,7 +27,7 @@ use crate::wire::LinkError;
 
 /// A file that is being stored.
 pub(super) struct Intake {
-    /// What the PUT asks for, or has asked for when the upload began.
+    /// The PUT, of this request or of the one that began the upload.
     pub(super) ask: Ask,
     /// The digest in the header section of this request, if it is another one than the PUT.
     pub(super) digest: Option<Sha256Digest>,
@@ -105,8 +105,8 @@ pub(super) async fn take_in(
             length: intake.length,
             age: shared.uploads.limits.age,
         };
-        let status = match intake.offset {
-            0 => StatusCode::CREATED,
+        let status = match *exchange.request.method() {
+            Method::PUT => StatusCode::CREATED,
             _ => StatusCode::NO_CONTENT,
         };
         let reply = plan::incomplete(status, &state, &exchange.terms.grant.rules);

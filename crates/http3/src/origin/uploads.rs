@@ -8,10 +8,11 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 use super::grant::Grant;
+use super::shared::now;
 use crate::resource::Token;
 use crate::root::Lying;
 
-/// What is kept of unfinished uploads at most.
+/// The most that is kept of unfinished uploads.
 #[derive(Clone, Copy, Debug)]
 pub struct UploadLimits {
     /// Uploads of a client. Its oldest ones make room for the next.
@@ -50,7 +51,7 @@ pub(super) struct Uploads {
 struct Known {
     directory: Vec<Vec<u8>>,
     owner: String,
-    /// Whose quota its bytes count against; none if another process began it.
+    /// The client whose quota has its bytes; none if another process began it.
     grant: Option<Arc<Grant>>,
     bytes: u64,
     /// When the last byte arrived.
@@ -138,7 +139,7 @@ impl Uploads {
             owner: grant.name.clone(),
             grant: None,
             bytes: 0,
-            last: SystemTime::UNIX_EPOCH,
+            last: now(),
             running: None,
         });
         if known.owner != grant.name {
@@ -246,7 +247,7 @@ fn evict(table: &mut Table, tokens: Vec<Token>) -> Vec<Evicted> {
     gone.collect()
 }
 
-/// What is beyond the limits, now that the upload `token` is kept.
+/// The uploads beyond the limits, now that the upload `token` is kept.
 fn surplus(table: &Table, limits: &UploadLimits, token: &Token) -> Vec<Token> {
     let Some(own) = table.get(token) else {
         return Vec::new();
