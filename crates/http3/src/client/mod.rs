@@ -6,6 +6,7 @@ mod get;
 mod ledger;
 mod list;
 mod mark;
+mod offer;
 mod part;
 mod plan;
 mod put;

@@ -15,8 +15,8 @@ use sha2::{Digest, Sha256};
 use super::error::PutError;
 use super::get::set;
 use super::ledger::Page;
+use super::offer::{resumable, upload_of};
 use super::request::{Client, Exchange, Progress};
-use super::resume::{resumable, upload_of};
 use crate::blocking::blocking;
 use crate::fields::{AttributesField, PathName, Sha256Digest, sha256_field};
 use crate::plan::{ATTRIBUTES, REPR_DIGEST, digest_in, upload_fields};
@@ -114,7 +114,7 @@ impl Client {
         self.stored(exchange, sent, page.as_ref(), (bytes, 0)).await
     }
 
-    /// What became of a file whose content was sent, as far as the server took it.
+    /// The result of a file whose content was sent, as far as the server took it.
     pub(super) async fn stored(
         &self,
         mut exchange: Exchange,

@@ -6,21 +6,19 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, TRAILER};
-use http::{HeaderMap, Method, Response, StatusCode, Uri};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRAILER};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use sha2::{Digest, Sha256};
 
 use super::error::PutError;
 use super::get::set;
 use super::ledger::Page;
+use super::offer::resumable;
 use super::put::{Stored, send};
 use super::request::{Client, Progress};
 use crate::blocking::blocking;
-use crate::fields::{INTEROP_VERSION, PathName, boolean};
-use crate::plan::{
-    PARTIAL_UPLOAD, RESUMPTION_SUPPORTED, UPLOAD_COMPLETE, UPLOAD_LENGTH, UPLOAD_OFFSET,
-    UPLOAD_VERSION, upload_fields,
-};
+use crate::fields::{INTEROP_VERSION, PathName};
+use crate::plan::{PARTIAL_UPLOAD, UPLOAD_LENGTH, UPLOAD_OFFSET, UPLOAD_VERSION, upload_fields};
 use crate::reader::Reader;
 use crate::resource::Stat;
 use crate::root::{Existing, hash_file};
@@ -28,25 +26,7 @@ use crate::root::{Existing, hash_file};
 /// Bytes of a file whose upload can be resumed, at least: shorter ones are sent again.
 const LEAST: u64 = 1 << 20;
 
-/// Asks a server to keep what arrives of an upload that breaks off. All of the content follows.
-pub(super) fn resumable(headers: &mut HeaderMap) {
-    set(headers, UPLOAD_COMPLETE, boolean(true));
-    set(headers, UPLOAD_VERSION, &INTEROP_VERSION.to_string());
-}
-
-/// The path of an upload's resource, which an interim response names.
-pub(super) fn upload_of(interim: &Response<()>) -> Option<String> {
-    let headers = interim.headers();
-    if interim.status() != RESUMPTION_SUPPORTED || !upload_fields(headers).same_version {
-        return None;
-    }
-    let location: Uri = headers.get(LOCATION)?.to_str().ok()?.parse().ok()?;
-    // An upload on another host is another server's to judge.
-    let path = location.path_and_query()?.as_str();
-    path.starts_with('/').then(|| path.to_owned())
-}
-
-/// What a server says of an upload.
+/// The state of an upload on the server.
 enum There {
     /// It has this number of bytes.
     Offset(u64),
@@ -199,27 +179,5 @@ async fn skip(file: &Arc<File>, stat: &Stat, offset: u64) -> Result<Reader, PutE
             reader.end = stat.size;
             return Ok(reader);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interim_response_of_another_version_names_nothing() {
-        let interim = |status: u16, version: &str, location: &str| {
-            let response = Response::builder()
-                .status(status)
-                .header(UPLOAD_VERSION, version)
-                .header(LOCATION, location);
-            upload_of(&response.body(()).unwrap())
-        };
-        let path = Some("/a/b".to_owned());
-        assert_eq!(interim(104, "8", "/a/b"), path);
-        assert_eq!(interim(104, "8", "https://host/a/b"), path);
-        assert_eq!(interim(104, "7", "/a/b"), None);
-        assert_eq!(interim(103, "8", "/a/b"), None);
-        assert_eq!(interim(104, "8", "a b"), None);
     }
 }

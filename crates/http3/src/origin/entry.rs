@@ -7,15 +7,16 @@ use std::sync::PoisonError;
 use http::StatusCode;
 use http::header::CONTENT_LENGTH;
 
+use super::clock::now;
 use super::fault::Fault;
 use super::grant::Grant;
-use super::shared::{Shared, now};
+use super::shared::Shared;
 use crate::fields::{AttributesField, PathName};
 use crate::plan::{self, Ask, PutRights, Reply, problem};
 use crate::resource::{Time, is_reserved};
 use crate::root::{Attributes, make_link, names_stat};
 
-/// What a field asks for, as far as this process's umask allows.
+/// The attributes that a field asks for, as far as this process's umask allows.
 pub(super) fn attributes(field: &AttributesField) -> Attributes {
     let modified = field.modified.map(|(seconds, nanoseconds)| Time {
         seconds,

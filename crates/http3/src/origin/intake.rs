@@ -10,10 +10,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 use sha2::Digest;
 
+use super::clock::now;
 use super::fault::{Fault, over_quota};
 use super::grant::{Grant, Reservation};
 use super::send::Exchange;
-use super::shared::{Shared, now};
+use super::shared::Shared;
 use super::space::Promise;
 use super::uploads::{Claim, Evicted};
 use crate::blocking::blocking;

@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
 
+use super::clock::now;
 use super::send::{Broken, Exchange};
-use super::shared::now;
 use crate::blocking::blocking;
 use crate::plan::{self, Ask, listing};
 use crate::root::Entries;

@@ -1,5 +1,6 @@
 //! An origin server of a directory's files.
 
+mod clock;
 mod counters;
 mod digests;
 mod entry;

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
+use super::clock::now;
 use super::list::list;
 use super::send::{Broken, Exchange, digest_of};
-use super::shared::{Shared, now};
+use super::shared::Shared;
 use crate::blocking::blocking;
 use crate::fields::{Sha256Digest, sha256_field};
 use crate::plan::{self, Ask, FilePlan, HashAt, Method, Piece, Reply, problem};

@@ -9,13 +9,14 @@ use pathmark_transport::driver;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::clock::{instant, now};
 use super::counters::{Counters, Counts, count};
 use super::digests::Digests;
 use super::grant::Grant;
 use super::intake::remove;
 use super::read::read;
 use super::send::{Broken, Exchange, Terms, within};
-use super::shared::{Limits, Shared, instant, now};
+use super::shared::{Limits, Shared};
 use super::steward::{End, Idle, Record, Steward};
 use super::upload::upload;
 use super::uploads::Uploads;

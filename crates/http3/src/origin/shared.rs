@@ -1,7 +1,7 @@
 //! State that the requests of an origin share.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -28,7 +28,7 @@ pub struct Limits {
     pub stall: Duration,
     /// Files below 256 MiB that are hashed at a time, on all connections, and as many larger ones.
     pub hashes: usize,
-    /// What is kept of unfinished uploads.
+    /// The most that is kept of unfinished uploads.
     pub uploads: UploadLimits,
 }
 
@@ -63,16 +63,4 @@ pub(super) struct Shared {
     /// Held while a precondition is checked and its file gets its name.
     pub(super) commits: Mutex<()>,
     pub(super) counters: Counters,
-}
-
-/// The time by which durations are measured.
-#[expect(clippy::disallowed_methods, reason = "this driver owns the clock")]
-pub(super) fn instant() -> std::time::Instant {
-    std::time::Instant::now()
-}
-
-/// The time for fields and entity tags.
-#[expect(clippy::disallowed_methods, reason = "this driver owns the clock")]
-pub(super) fn now() -> SystemTime {
-    SystemTime::now()
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Request, StatusCode};
 
+use super::clock::now;
 use super::entry::attributes;
 use super::fault::{Fault, disk_full, over_quota};
 use super::intake::{Intake, lay_down, take_in, welcome};
 use super::send::{Broken, Exchange};
-use super::shared::{Shared, now};
+use super::shared::Shared;
 use super::uploads::{Claim, Unclaimed};
 use super::write::end;
 use crate::blocking::blocking;

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
+use super::clock::now;
 use super::grant::Grant;
-use super::shared::now;
 use crate::resource::Token;
 use crate::root::Lying;
 

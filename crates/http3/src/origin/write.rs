@@ -6,12 +6,13 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH, LOCATION};
 
+use super::clock::now;
 use super::entry::{attributes, entry};
 use super::fault::{Fault, disk_full, over_quota};
 use super::grant::{Grant, Reservation};
 use super::intake::{Intake, take_in, welcome};
 use super::send::{Broken, Exchange};
-use super::shared::{Shared, now};
+use super::shared::Shared;
 use super::space::Promise;
 use super::uploads::Claim;
 use crate::blocking::blocking;
@@ -148,7 +149,7 @@ fn note(grant: &Grant, exchange: &Exchange, length: Option<u64>) -> Note {
     }
 }
 
-/// What a PUT has before its content arrives.
+/// The file of a PUT before its content arrives.
 struct Begun {
     directory: Arc<OwnedFd>,
     draft: Draft,
