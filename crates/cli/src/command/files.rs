@@ -82,6 +82,9 @@ pub(super) struct Figures {
     /// Files that were there already, which `-r` leaves as they are.
     pub(super) unchanged: u64,
     pub(super) files: Vec<FileFigures>,
+    /// Bytes of content were sent, of files that did not arrive whole among them.
+    #[serde(skip)]
+    pub(super) moved: bool,
 }
 
 impl Figures {

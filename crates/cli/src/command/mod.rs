@@ -10,6 +10,7 @@ mod client;
 mod clients;
 mod compare;
 mod connect;
+mod control;
 mod demo;
 mod emulate;
 mod figures;
@@ -129,7 +130,7 @@ const ROUTER: &str = "vcp-router";
 const SERVERS_LOG: &str = "warn,pathmark_cli=info";
 
 /// The log filter of tunnels there.
-const TUNNELS_LOG: &str = "warn,pathmark_proxy=info";
+const TUNNELS_LOG: &str = "warn,pathmark_cli=info,pathmark_proxy=info";
 
 type Outcome = Result<(), Failure>;
 
@@ -157,6 +158,9 @@ pub fn main() -> ExitCode {
         Command::Get(args) => session::run(|stop| get::get(args, stop)),
         Command::Put(args) => session::run(|stop| put::put(args, stop)),
         Command::Ls(args) => session::run(|stop| ls::ls(args, stop)),
+        Command::Tunnel(args) if args.reloads() => {
+            session::run_reloading(|stop| tunnel::tunnel(*args, stop))
+        }
         Command::Tunnel(args) => session::run(|stop| tunnel::tunnel(*args, stop)),
         Command::Emulate(args) => emulate::emulate(&args),
         Command::Compare(args) => compare::compare(&args),

@@ -75,10 +75,24 @@ pub(super) fn interrupted() -> anyhow::Error {
 
 /// Runs a command, which ends soon after its [`Stop`] says so.
 pub(super) fn run<F: Future<Output = Outcome>>(command: impl FnOnce(Stop) -> F) -> Outcome {
+    run_until(hangup_counts(), command)
+}
+
+/// As [`run`], but SIGHUP is for the command, which has [`Hangups`].
+pub(super) fn run_reloading<F: Future<Output = Outcome>>(
+    command: impl FnOnce(Stop) -> F,
+) -> Outcome {
+    run_until(false, command)
+}
+
+fn run_until<F: Future<Output = Outcome>>(
+    hangup: bool,
+    command: impl FnOnce(Stop) -> F,
+) -> Outcome {
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let (tell, stop) = watch::channel(false);
-        let signal = stopped();
+        let signal = stopped_by(hangup);
         tokio::spawn(async move {
             signal.await;
             tell.send_replace(true);
@@ -203,6 +217,17 @@ impl Hangups {
     pub(super) fn new() -> Self {
         Self(signal(SignalKind::hangup()).ok())
     }
+
+    /// Waits for the next SIGHUP.
+    pub(super) async fn next(&mut self) {
+        let received = match &mut self.0 {
+            Some(hangups) => hangups.recv().await,
+            None => None,
+        };
+        if received.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 /// As [`serve`], but SIGHUP is for `reload`, and ends nothing.
@@ -210,20 +235,19 @@ pub(super) async fn serve_reloading(
     endpoint: &Endpoint,
     codes: Codes,
     serving: impl Future<Output = ()>,
-    Hangups(hangups): Hangups,
+    mut hangups: Hangups,
     reload: impl Fn(),
 ) {
     let reloading = async {
-        if let Some(mut hangups) = hangups {
-            while hangups.recv().await.is_some() {
-                reload();
-            }
+        loop {
+            hangups.next().await;
+            reload();
         }
     };
     let serving = async {
         tokio::select! {
             () = serving => {}
-            () = async { reloading.await; std::future::pending().await } => {}
+            () = reloading => {}
         }
     };
     serve_until(endpoint, codes, serving, stopped_by(false)).await;

@@ -71,7 +71,8 @@ fn a_plain_router_in_the_middle() {
         let clouds = &last["links"][0]["controller"]["clouds"];
         println!("{figures}\n{}\n{clouds}", last["xcp_i"]);
         assert_eq!(figures["feedback"], "xcp");
-        assert!(clouds["counted"].as_u64().unwrap() > 10_000, "{clouds}");
+        // Packets before the first estimate are not counted: its time depends on the machine.
+        assert!(clouds["counted"].as_u64().unwrap() > 4_000, "{clouds}");
         capacity_is_known(&last);
         let (real, emulated) = (goodput(&figures), emulated(BYTES));
         println!(

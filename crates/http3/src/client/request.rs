@@ -1,5 +1,6 @@
 //! Requests of a client, each step of which has a limit of time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use pathmark_transport::driver;
 
 use super::error::Refusal;
+use super::ledger::Ledger;
 use super::plan::refusal;
 use crate::fields::PathName;
 use crate::pace::Pace;
@@ -70,6 +72,7 @@ pub struct Client {
     link: ClientLink,
     authority: String,
     authorization: Option<HeaderValue>,
+    pub(super) ledger: Option<Arc<dyn Ledger>>,
     pub(super) limits: ClientLimits,
 }
 
@@ -95,6 +98,7 @@ impl Client {
             link: within(limits.stall, ClientLink::new(connection, limits.head_bytes)).await?,
             authority: authority.to_owned(),
             authorization: None,
+            ledger: None,
             limits,
         })
     }
@@ -111,6 +115,21 @@ impl Client {
         value.set_sensitive(true);
         self.authorization = Some(value);
         Ok(self)
+    }
+
+    /// Keeps in `ledger` what a later client needs to go on with uploads that break off.
+    #[must_use]
+    pub fn with_ledger(mut self, ledger: Arc<dyn Ledger>) -> Self {
+        self.ledger = Some(ledger);
+        self
+    }
+
+    /// The URI of a path on the same host that is encoded already.
+    pub(super) fn uri_of(&self, path: &str) -> Option<Uri> {
+        let uri = Uri::builder()
+            .scheme("https")
+            .authority(self.authority.as_str());
+        uri.path_and_query(path).build().ok()
     }
 
     /// The URI of a path, or the fault of a path that has none.
@@ -174,6 +193,11 @@ impl Exchange {
 
     pub(super) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
         within(self.limits.stall, self.link.finish(trailers)).await
+    }
+
+    /// An interim response that has arrived.
+    pub(super) fn interim(&mut self) -> Option<Response<()>> {
+        self.link.interim()
     }
 
     pub(super) async fn response(&mut self) -> Result<Response<()>, LinkError> {

@@ -126,7 +126,7 @@ impl Rules {
         text += &sets("bypass", &bypass);
         text += &sets("from", &self.from);
         let not_ours = "\
-            \x20   meta l4proto != tcp accept\n\
+            \x20   meta l4proto != { tcp, udp } accept\n\
             \x20   ct direction reply accept\n\
             \x20   fib daddr type { local, broadcast, anycast, multicast } accept\n\
             \x20   ip daddr @bypass4 accept\n\
@@ -138,11 +138,13 @@ impl Rules {
             text += "    iif != lo ip6 saddr != @from6 accept\n";
         }
         for (family, version, to) in [("ipv4", "ip", "127.0.0.1"), ("ipv6", "ip6", "[::1]")] {
-            text += &format!(
-                "    meta nfproto {family} meta l4proto tcp tproxy {version} to {to}:{} \
-                 meta mark set {MARK:#x} accept\n",
-                self.port
-            );
+            for protocol in ["tcp", "udp"] {
+                text += &format!(
+                    "    meta nfproto {family} meta l4proto {protocol} tproxy {version} \
+                     to {to}:{} meta mark set {MARK:#x} accept\n",
+                    self.port
+                );
+            }
         }
         text += "    counter drop\n  }\n";
         text += "  chain output {\n    type route hook output priority mangle\n";
