@@ -32,7 +32,7 @@ pub fn is_reserved(name: &[u8]) -> bool {
 /// Characters of a [`Token`].
 const TOKEN: usize = 32;
 
-/// What names an upload that can be resumed: 128 random bits, in lower-case hexadecimal.
+/// The name of an upload that can be resumed: 128 random bits, in lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(String);
 

@@ -114,7 +114,7 @@ impl Client {
         self.stored(exchange, sent, page.as_ref(), (bytes, 0)).await
     }
 
-    /// What became of a file whose content was sent, as far as the server took it.
+    /// The result of a file whose content was sent, as far as the server took it.
     pub(super) async fn stored(
         &self,
         mut exchange: Exchange,

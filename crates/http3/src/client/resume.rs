@@ -46,7 +46,7 @@ pub(super) fn upload_of(interim: &Response<()>) -> Option<String> {
     path.starts_with('/').then(|| path.to_owned())
 }
 
-/// What a server says of an upload.
+/// The answer of a server about an upload.
 enum There {
     /// It has this number of bytes.
     Offset(u64),

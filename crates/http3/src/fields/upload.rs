@@ -6,7 +6,7 @@ use super::structured::{Bare, item};
 /// The interop version of that draft, by which both sides know it.
 pub const INTEROP_VERSION: u64 = 8;
 
-/// What a request or a response says of an upload.
+/// The fields of a request or a response about an upload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UploadFields {
     /// Upload-Complete: the content is the last of the upload.
@@ -20,7 +20,7 @@ pub struct UploadFields {
 }
 
 impl UploadFields {
-    /// What the fields say; `line` is the only line of a field, if the message has the field once.
+    /// Reads the fields; `line` is the only line of a field, if the message has the field once.
     pub fn read<'a>(line: impl Fn(&'static str) -> Option<&'a [u8]>) -> Self {
         let number = |name| match item(line(name)?)? {
             Bare::Integer(number) => u64::try_from(number).ok(),

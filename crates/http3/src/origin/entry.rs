@@ -15,7 +15,7 @@ use crate::plan::{self, Ask, PutRights, Reply, problem};
 use crate::resource::{Time, is_reserved};
 use crate::root::{Attributes, make_link, names_stat};
 
-/// What a field asks for, as far as this process's umask allows.
+/// The attributes that a field asks for, as far as this process's umask allows.
 pub(super) fn attributes(field: &AttributesField) -> Attributes {
     let modified = field.modified.map(|(seconds, nanoseconds)| Time {
         seconds,

@@ -28,7 +28,7 @@ pub struct Limits {
     pub stall: Duration,
     /// Files below 256 MiB that are hashed at a time, on all connections, and as many larger ones.
     pub hashes: usize,
-    /// What is kept of unfinished uploads.
+    /// Bounds on unfinished uploads.
     pub uploads: UploadLimits,
 }
 

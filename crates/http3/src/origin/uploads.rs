@@ -11,7 +11,7 @@ use super::grant::Grant;
 use crate::resource::Token;
 use crate::root::Lying;
 
-/// What is kept of unfinished uploads at most.
+/// Bounds on the unfinished uploads that are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct UploadLimits {
     /// Uploads of a client. Its oldest ones make room for the next.
@@ -246,7 +246,7 @@ fn evict(table: &mut Table, tokens: Vec<Token>) -> Vec<Evicted> {
     gone.collect()
 }
 
-/// What is beyond the limits, now that the upload `token` is kept.
+/// The uploads beyond the limits, now that the upload `token` is kept.
 fn surplus(table: &Table, limits: &UploadLimits, token: &Token) -> Vec<Token> {
     let Some(own) = table.get(token) else {
         return Vec::new();

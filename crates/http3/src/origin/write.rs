@@ -148,7 +148,7 @@ fn note(grant: &Grant, exchange: &Exchange, length: Option<u64>) -> Note {
     }
 }
 
-/// What a PUT has before its content arrives.
+/// The state of a PUT before its content arrives.
 struct Begun {
     directory: Arc<OwnedFd>,
     draft: Draft,

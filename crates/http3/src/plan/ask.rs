@@ -131,7 +131,7 @@ pub struct Ask {
     pub body: Body,
     /// The upload whose resource the path is.
     pub token: Option<Token>,
-    /// What it says of an upload.
+    /// Its fields about an upload.
     pub upload: UploadFields,
 }
 
@@ -199,7 +199,7 @@ fn only_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> 
     line.filter(|_| lines.next().is_none())
 }
 
-/// What a message says of an upload.
+/// The fields of a message about an upload.
 pub(crate) fn upload_fields(headers: &HeaderMap) -> UploadFields {
     UploadFields::read(|name| only_line(headers, &HeaderName::from_static(name)))
 }

@@ -31,7 +31,7 @@ const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
 /// The largest integer of structured fields.
 const LARGEST: u64 = 999_999_999_999_999;
 
-/// What a server says of an upload.
+/// The answer of a server about an upload.
 #[derive(Clone, Copy, Debug)]
 pub struct UploadState {
     /// Bytes that are there.

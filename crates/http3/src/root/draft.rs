@@ -35,7 +35,7 @@ pub enum Existing {
     Replace,
 }
 
-/// What becomes of the file of a [`Draft`] that is dropped without a name.
+/// The fate of the file of a [`Draft`] that is dropped without a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// It is removed.
@@ -188,7 +188,7 @@ impl Draft {
         self.companion = Some(temporary);
     }
 
-    /// What becomes of the file if this value is dropped.
+    /// Sets the fate of the file if this value is dropped.
     pub const fn set_dropped(&mut self, dropped: Dropped) {
         self.dropped = dropped;
     }

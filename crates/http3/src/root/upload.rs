@@ -24,7 +24,7 @@ const LONGEST: u64 = 256 * 1024;
 /// Directories beneath each other that are searched, as deep as requests lead.
 const MAX_DEPTH: usize = 128;
 
-/// What a server keeps of the request that began an upload.
+/// The part of the request that began an upload, as a server keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The name of the client that began it.
@@ -116,7 +116,7 @@ fn read_note(directory: BorrowedFd<'_>, token: &Token) -> io::Result<Option<Note
     Ok(serde_json::from_slice(&text).ok())
 }
 
-/// All uploads beneath an open directory. What cannot be read is left out.
+/// All uploads beneath an open directory. An upload that cannot be read is left out.
 #[must_use]
 pub fn find_uploads(top: &OwnedFd) -> Vec<Lying> {
     let mut found = Vec::new();

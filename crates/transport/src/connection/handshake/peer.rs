@@ -6,7 +6,7 @@ use crate::crypto::Keys;
 use crate::wire::packet::{Protected, Retry, VersionNegotiation};
 use crate::wire::{ConnectionId, PacketType, TransportError, TransportParameters, version};
 
-/// What to do about a Retry.
+/// The response to a Retry.
 pub(in crate::connection) enum RetryAnswer {
     /// It is dropped.
     Drop,
