@@ -1,5 +1,5 @@
-//! What becomes of files when several transfers meet, or one is killed; and what a server lets its
-//! clients do. Real sockets and processes.
+//! The fate of files when several transfers meet, or one is killed; and the rights of a server's
+//! clients. Real sockets and processes.
 
 mod common;
 
@@ -375,9 +375,9 @@ fn a_client_that_is_interrupted_says_so_and_leaves_nothing_unfinished() {
     let server = Server::start(&["--allow-put"]);
     let here = TempDir::new().unwrap();
     let path = here.path().join("f");
-    // A sparse file of 100 GB: the transfer lasts long, and the disk stays empty.
+    // A sparse file of 10 GB: the transfer lasts long, and the disk stays empty.
     let file = fs::File::create(&path).unwrap();
-    file.set_len(100_000_000_000).unwrap();
+    file.set_len(10_000_000_000).unwrap();
     let client = Process::start(&server.put(&path, &server.address, &[]));
     until(|| unfinished_bytes(server.directory.path()) > 0);
     let begun = std::time::Instant::now();

@@ -35,7 +35,7 @@ pub(super) struct Connected<T> {
     pub(super) connection: Connection,
     /// The time that the handshake took.
     pub(super) handshake: Duration,
-    /// What was prepared for it.
+    /// The value that was prepared for it.
     pub(super) prepared: T,
 }
 
@@ -56,7 +56,7 @@ fn connect_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Who a client connects to, and how.
+/// The server that a client connects to, and the way to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way<'a> {
     pub(super) target: &'a Target,

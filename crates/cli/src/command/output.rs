@@ -1,4 +1,4 @@
-//! What people and scripts see.
+//! Output for people and for scripts.
 
 use std::borrow::Cow;
 use std::fmt::{Arguments, Write as _};

@@ -24,7 +24,7 @@ use crate::wire::LinkError;
 /// How a file is fetched.
 #[derive(Clone, Debug)]
 pub struct Get {
-    /// What becomes of a file that has the target's name.
+    /// The fate of a file that has the target's name.
     pub existing: Existing,
     /// Further fields of the request.
     pub headers: HeaderMap,

@@ -2,17 +2,8 @@
 
 use bytes::Bytes;
 
-use super::{Connection, Event};
-use crate::cid::LOCAL_ID_LEN;
+use super::Connection;
 use crate::datagrams::DatagramError;
-use crate::wire::frame::types;
-use crate::wire::packet::TAG_LEN;
-use crate::wire::{TransportError, TransportErrorCode, varint};
-
-/// Bytes of a packet number at their most.
-const NUMBER: usize = 4;
-/// Version, lengths of both ids and of the packet: what long headers have besides the ids.
-const LONG: usize = 4 + 1 + 1 + 2;
 
 impl Connection {
     /// The longest datagram that can be sent now, bytes: by the path's MTU, what stands in front of
@@ -20,27 +11,7 @@ impl Connection {
     /// its parameters have not arrived.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
-        let peer = match (self.handshake.peer(), self.handshake.remembered()) {
-            (Some(peer), _) => peer.max_datagram_frame_size,
-            (None, remembered) => remembered?.max_datagram_frame_size,
-        };
-        let peer = usize::try_from(peer).unwrap_or(usize::MAX);
-        // A frame is its type, its length and its data.
-        let frame = |bytes: usize| {
-            let data = bytes.saturating_sub(1);
-            data.saturating_sub(varint::len(data as u64))
-        };
-        let id = self.control.remote_ids.current().id.len();
-        let packet = self.paths.path().packet_room();
-        // 0-RTT packets have long headers.
-        let long = if self.handshake.peer().is_some() {
-            0
-        } else {
-            LONG + LOCAL_ID_LEN
-        };
-        let payload = packet.saturating_sub(1 + long + id + NUMBER + TAG_LEN);
-        // A frame with a length takes two bytes at least.
-        (peer > 1).then(|| frame(payload).min(frame(peer)))
+        self.sources.max_datagram_size(self.paths.path())
     }
 
     /// Queues an unreliable datagram, which leaves once the window allows and is never sent again.
@@ -50,12 +21,9 @@ impl Connection {
     /// # Errors
     /// [`DatagramError`].
     pub fn send_datagram(&mut self, data: Bytes) -> Result<(), DatagramError> {
-        let max = self.max_datagram_size().ok_or(DatagramError::Unsupported)?;
-        if data.len() > max {
-            return Err(DatagramError::TooLong(max));
-        }
+        self.sources.check_datagram(self.paths.path(), data.len())?;
         if self.lifecycle.is_open() {
-            self.datagrams.send(data);
+            self.sources.datagrams.send(data);
         }
         Ok(())
     }
@@ -66,71 +34,19 @@ impl Connection {
     /// # Errors
     /// [`DatagramError`].
     pub fn try_send_datagram(&mut self, data: &Bytes) -> Result<bool, DatagramError> {
-        let max = self.max_datagram_size().ok_or(DatagramError::Unsupported)?;
-        if data.len() > max {
-            return Err(DatagramError::TooLong(max));
-        }
-        Ok(!self.lifecycle.is_open() || self.datagrams.try_send(data))
+        self.sources.check_datagram(self.paths.path(), data.len())?;
+        Ok(!self.lifecycle.is_open() || self.sources.datagrams.try_send(data))
     }
 
     /// Bytes of one more datagram for which none in the queue has to be dropped.
     #[must_use]
     pub const fn datagram_send_room(&self) -> usize {
-        self.datagrams.send_room()
+        self.sources.datagrams.send_room()
     }
 
     /// The oldest datagram that arrived and was not read. After `None`,
     /// [`Event::DatagramReceived`] says when to ask again.
     pub fn read_datagram(&mut self) -> Option<Bytes> {
-        let before = self.datagrams.unread_bytes();
-        let data = self.datagrams.read();
-        let after = self.datagrams.unread_bytes();
-        self.streams.on_other_memory(before, after);
-        data
-    }
-
-    pub(super) fn on_datagram_frame(&mut self, data: &[u8]) -> Result<(), TransportError> {
-        if !self.datagrams.offered() {
-            // RFC 9221 §3.
-            return Err(TransportError::new(
-                TransportErrorCode::PROTOCOL_VIOLATION,
-                "a DATAGRAM frame that was not negotiated",
-            )
-            .in_frame(types::DATAGRAM));
-        }
-        let before = self.datagrams.unread_bytes();
-        let scarce = self.streams.holds_all_it_may();
-        let first = self.datagrams.on_datagram(data, scarce);
-        let after = self.datagrams.unread_bytes();
-        self.streams.on_other_memory(before, after);
-        if first {
-            self.outbox.push_once(Event::DatagramReceived);
-        }
-        Ok(())
-    }
-
-    /// Before a batch: what the path carries no more is not waited with.
-    pub(super) fn prepare_datagrams(&mut self) {
-        if self.datagrams.wants_to_send()
-            && let Some(max) = self.max_datagram_size()
-        {
-            self.datagrams.drop_longer_than(max);
-        }
-    }
-
-    /// True if the application has data to send, by a stream or a datagram.
-    #[inline]
-    pub(super) fn has_data(&mut self) -> bool {
-        self.datagrams.wants_to_send() || self.streams.wants_to_send()
-    }
-
-    /// What bounds the sender.
-    #[inline]
-    pub(super) fn limit(&mut self) -> pathmark_cc::Limit {
-        if self.datagrams.wants_to_send() {
-            pathmark_cc::Limit::Window
-        } else {
-            self.streams.limit()
-        }
+        self.sources.read_datagram()
     }
 }

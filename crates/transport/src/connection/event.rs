@@ -1,4 +1,4 @@
-//! What a connection tells its driver.
+//! Messages of a connection to its driver.
 
 use bytes::Bytes;
 

@@ -17,7 +17,6 @@
 //! [`deadline`](Connection::deadline).
 
 mod acknowledged;
-mod ahead;
 mod bounds;
 mod building;
 mod carried;
@@ -25,7 +24,6 @@ mod close;
 mod closing;
 mod control;
 mod datagrams;
-mod early_data;
 mod event;
 mod frames;
 mod handshake;
@@ -33,20 +31,20 @@ mod idle;
 mod keys;
 mod levels;
 mod lifecycle;
+mod lone;
 mod outbox;
 mod packet;
 mod paths;
-mod probe;
 mod probes;
 mod receive;
 mod received;
 mod refused;
 mod report;
 mod rtt_histogram;
+mod sources;
 mod spaces;
 mod start;
 mod stats;
-mod timeout;
 mod timers;
 mod transmit;
 
@@ -62,7 +60,6 @@ use pathmark_cc::KnownPath;
 
 use crate::config::{ControllerFactory, TransportConfig};
 use crate::crypto::{ExportError, HandshakeData, Random, ResetToken, Side};
-use crate::datagrams::Datagrams;
 use crate::streams::Streams;
 use crate::wire::{ConnectionId, SpaceId, TransportError, TransportErrorCode};
 use crate::{Ecn, Instant, Signal};
@@ -78,14 +75,15 @@ pub use start::{ClientStart, ConnectError, ServerStart};
 pub use stats::Stats;
 
 use bounds::Bounds;
-use carried::Carried;
-use control::Control;
-use handshake::Handshake;
+use close::CloseReason;
 use lifecycle::Lifecycle;
 use outbox::Outbox;
-use paths::{Move, Others, Paths};
+use paths::Paths;
+use receive::Receiving;
+use sources::Sources;
 use spaces::PacketSpaces;
-use timers::{Timer, Timers};
+use timers::Timer;
+use transmit::Sending;
 
 /// What came with a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,14 +129,10 @@ pub struct Connection {
     side: Side,
     config: Arc<TransportConfig>, // A controller that is set later is in that of `paths`.
     random: Random,
-    handshake: Handshake,
+    sources: Sources,
     spaces: PacketSpaces,
-    streams: Streams,
-    datagrams: Datagrams,
-    control: Control,
     paths: Paths,
     lifecycle: Lifecycle,
-    timers: Timers,
     bounds: Bounds,
     stats: Stats,
     outbox: Outbox,
@@ -154,7 +148,182 @@ impl fmt::Debug for Connection {
     }
 }
 
+/// The earlier of two deadlines.
+#[inline]
+fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
 impl Connection {
+    /// Takes a datagram for this connection. Its bytes are decrypted in place.
+    pub fn handle_datagram(&mut self, now: Instant, received: Received, datagram: &mut [u8]) {
+        self.receiving(now).datagram(received, datagram);
+    }
+
+    /// Builds datagrams to send now, back to back into `buffer`: at most `max_segments`, all of one
+    /// size but the last. `None`: nothing to send until something happens or
+    /// [`deadline`](Self::deadline) comes. Call it until then; `buffer` should hold `max_segments`
+    /// times [`mtu`](Self::mtu) bytes, and at least the largest datagram that
+    /// [`TransportConfig::max_mtu`](crate::TransportConfig::max_mtu) allows.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+        max_segments: usize,
+    ) -> Option<Transmit> {
+        self.lifecycle.timers_mut().on_poll(now);
+        if !self.lifecycle.is_open() {
+            return self.sending(now).close(buffer);
+        }
+        let mut sending = self.sending(now);
+        let transmit = sending.poll(buffer, max_segments.max(1));
+        if let Some(error) = sending.failed.take() {
+            self.fail(now, error);
+        }
+        if transmit.is_none() {
+            let bound = self.sending(now).bound();
+            self.bounds.set(now, bound);
+            if !self.lifecycle.is_open() {
+                return self.sending(now).close(buffer);
+            }
+        }
+        transmit
+    }
+
+    /// Does what is due at `now`: call it at or after [`deadline`](Self::deadline). Early calls do
+    /// no harm.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(timer) = self.lifecycle.timers_mut().take_due(now) {
+            match timer {
+                // Nothing but the next poll_transmit has to happen.
+                Timer::Pacing => {}
+                Timer::Idle => self.lose(now, ConnectionError::TimedOut),
+                Timer::KeepAlive => {
+                    let established = self.is_established();
+                    self.sources.control.ping |= established;
+                }
+                Timer::Close => {
+                    self.lifecycle.forget();
+                    self.sources.control.remove_ids(&mut self.outbox);
+                }
+                Timer::Handshake => self.lose(now, ConnectionError::HandshakeTimedOut),
+                Timer::SecondProbe => self.probe_again(now),
+            }
+        }
+        if !self.lifecycle.is_open() {
+            return;
+        }
+        // Losses by time are taken out, space by space. A probe timeout asks for packets; the next
+        // one counts from those, also where it has backed off as far as it may.
+        for _ in 0..8 {
+            if self.spaces.recovery().deadline().is_none_or(|at| at > now) {
+                break;
+            }
+            let probes = self.spaces.recovery().pto_count();
+            if let Some(later) = self.receiving(now).fates().on_timeout() {
+                let timers = self.lifecycle.timers_mut();
+                timers.set(Timer::SecondProbe, now + later);
+            }
+            if self.spaces.recovery().pto_count() != probes {
+                break;
+            }
+        }
+        let others = self.spaces.others(&mut self.sources.control.remote_ids);
+        let moved = self.paths.check_validation(now, others);
+        let path = self.paths.path();
+        self.sources.on_move(moved, path, &mut self.outbox);
+        self.spaces.keys_mut().on_time(now);
+    }
+
+    /// The second probe is due: it leaves if nothing has come back.
+    fn probe_again(&mut self, now: Instant) {
+        let path = self.paths.path();
+        let limit = path.probe_limit(self.spaces.recovery().pto_count());
+        if self.spaces.second_probe(limit) == Some(SpaceId::Data) {
+            self.sources.fill_data_probe(now, &self.spaces, path);
+        }
+    }
+
+    /// The peer broke the rules, or the connection cannot go on: it closes with this error.
+    fn fail(&mut self, now: Instant, error: TransportError) {
+        let ending = self.lifecycle.fail(now, self.spaces.pto(), error);
+        self.sources.on_ending(ending, &mut self.outbox);
+    }
+
+    /// The connection is over without a CONNECTION_CLOSE.
+    fn lose(&mut self, now: Instant, error: ConnectionError) {
+        let ending = self.lifecycle.lose(now, self.spaces.pto(), error);
+        self.sources.on_ending(ending, &mut self.outbox);
+    }
+
+    /// A pass over the parts that datagrams are built from.
+    const fn sending(&mut self, now: Instant) -> Sending<'_> {
+        Sending {
+            now,
+            side: self.side,
+            sources: &mut self.sources,
+            spaces: &mut self.spaces,
+            paths: &mut self.paths,
+            lifecycle: &mut self.lifecycle,
+            stats: &mut self.stats,
+            random: &mut self.random,
+            failed: None,
+        }
+    }
+
+    /// A pass over the parts that what arrives is for.
+    fn receiving(&mut self, now: Instant) -> Receiving<'_> {
+        Receiving {
+            now,
+            side: self.side,
+            config: &self.config,
+            sources: &mut self.sources,
+            spaces: &mut self.spaces,
+            paths: &mut self.paths,
+            lifecycle: &mut self.lifecycle,
+            stats: &mut self.stats,
+            outbox: &mut self.outbox,
+            random: &mut self.random,
+        }
+    }
+
+    /// True once this side has closed the connection and a CONNECTION_CLOSE was built.
+    #[must_use]
+    pub fn has_sent_close(&self) -> bool {
+        self.lifecycle.has_sent_close()
+    }
+
+    /// After a panic that may have left the connection half changed: the datagram that tells the
+    /// peer of it (INTERNAL_ERROR), the last one. Of the connection only its keys, addresses and
+    /// packet numbers are used, and no congestion controller. The batch that was being built as it
+    /// panicked must not leave: its last packet's number may be used again here.
+    pub fn close_after_panic(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        let error = TransportError::new(TransportErrorCode::INTERNAL_ERROR, "");
+        self.lifecycle.close_last(error);
+        self.sending(now).close(buffer)
+    }
+
+    /// Largest datagram that is sent now, bytes of UDP payload.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.paths.path().mtu()
+    }
+
+    /// True at a server that may take early data and has not read whether there is some.
+    #[must_use]
+    pub const fn may_take_early_data(&self) -> bool {
+        self.sources.handshake.may_take_early_data()
+    }
+
+    /// What became of early data (0-RTT).
+    #[must_use]
+    pub const fn early_data(&self) -> EarlyData {
+        self.sources.handshake.early_data()
+    }
+
     /// Which end this is.
     #[must_use]
     pub const fn side(&self) -> Side {
@@ -164,7 +333,7 @@ impl Connection {
     /// The application's side of streams. What is written there leaves with the next
     /// [`poll_transmit`](Self::poll_transmit).
     pub const fn streams(&mut self) -> &mut Streams {
-        &mut self.streams
+        &mut self.sources.streams
     }
 
     /// Something that happened, oldest first.
@@ -172,15 +341,15 @@ impl Connection {
         if let Some(event) = self.outbox.poll_event() {
             return Some(event);
         }
-        if self.datagrams.take_unblocked() {
+        if self.sources.datagrams.take_unblocked() {
             return Some(Event::DatagramRoom);
         }
-        self.streams.poll_event().map(Event::Stream)
+        self.sources.streams.poll_event().map(Event::Stream)
     }
 
     /// A change of what the endpoint finds this connection by.
     pub fn poll_routing(&mut self) -> Option<Routing> {
-        let token = self.control.remote_ids.current().token;
+        let token = self.sources.control.remote_ids.current().token;
         let moved = self.paths.take_moved_tokens();
         self.outbox.poll_routing(token, moved)
     }
@@ -190,13 +359,13 @@ impl Connection {
     /// each with the address to which packets with that id were sent.
     pub fn reset_tokens(&self) -> impl Iterator<Item = (SocketAddr, ResetToken)> {
         self.paths
-            .reset_tokens(self.control.remote_ids.current().token)
+            .reset_tokens(self.sources.control.remote_ids.current().token)
     }
 
     /// True if [`poll_routing`](Self::poll_routing) has something.
     #[must_use]
     pub fn has_routing(&self) -> bool {
-        let token = self.control.remote_ids.current().token;
+        let token = self.sources.control.remote_ids.current().token;
         self.outbox
             .has_routing(token, self.paths.has_moved_tokens())
     }
@@ -204,14 +373,28 @@ impl Connection {
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.next_deadline()
+        let timers = self.lifecycle.timers();
+        if !self.lifecycle.is_open() {
+            return timers.next();
+        }
+        // What only poll_transmit can do and what it could not do just now (the amplification limit
+        // forbids it, say) waits for something else.
+        let polled_at = timers.polled_at();
+        let next = sooner(
+            self.spaces.deadline(polled_at),
+            self.paths.deadline(polled_at),
+        );
+        sooner(next, timers.next())
     }
 
     /// Ends the connection with an application error code below 2^62 and a reason for people (what
     /// does not fit into a packet is cut). Streams are over; nothing happens if the connection is
     /// over already.
     pub fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
-        self.close_by_application(now, code, reason);
+        let (pto, error) = (self.spaces.pto(), ConnectionError::LocallyClosed);
+        let reason = CloseReason::Application { code, reason };
+        let ending = self.lifecycle.close(now, pto, reason, error);
+        self.sources.on_ending(ending, &mut self.outbox);
     }
 
     /// The interface carries datagrams of up to `bytes` of UDP payload: path MTU discovery tries
@@ -247,26 +430,26 @@ impl Connection {
     /// True once the handshake is complete on this side and until the connection is over.
     #[must_use]
     pub fn is_established(&self) -> bool {
-        self.handshake.is_complete() && self.lifecycle.is_open()
+        self.sources.handshake.is_complete() && self.lifecycle.is_open()
     }
 
     /// True once this side has completed the handshake (RFC 9001 §4.1.1), also after the end of the
     /// connection.
     #[must_use]
     pub fn has_completed_handshake(&self) -> bool {
-        self.handshake.is_complete()
+        self.sources.handshake.is_complete()
     }
 
     /// True while the handshake runs.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
-        !self.handshake.is_complete() && self.lifecycle.is_open()
+        !self.sources.handshake.is_complete() && self.lifecycle.is_open()
     }
 
     /// True once the peer is known to have completed the handshake too (RFC 9001 §4.1.2).
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
-        self.handshake.is_confirmed()
+        self.sources.handshake.is_confirmed()
     }
 
     /// True once all is over and forgotten: the connection may be dropped.
@@ -281,7 +464,9 @@ impl Connection {
     #[must_use]
     pub fn drains_until(&self) -> Option<Instant> {
         let draining = self.lifecycle.is_draining();
-        draining.then(|| self.timers.get(Timer::Close)).flatten()
+        draining
+            .then(|| self.lifecycle.timers().get(Timer::Close))
+            .flatten()
     }
 
     /// Why the connection is over, if it is.
@@ -293,7 +478,7 @@ impl Connection {
     /// What the handshake has settled so far.
     #[must_use]
     pub fn handshake_data(&self) -> HandshakeData {
-        self.handshake.session().handshake_data()
+        self.sources.handshake.session().handshake_data()
     }
 
     /// Fills `out` with keying material that only the two sides have, for `label`
@@ -307,7 +492,8 @@ impl Connection {
         label: &[u8],
         context: &[u8],
     ) -> Result<(), ExportError> {
-        self.handshake
+        self.sources
+            .handshake
             .session()
             .export_keying_material(out, label, context)
     }
@@ -315,7 +501,7 @@ impl Connection {
     /// The peer's certificates, DER, its own first.
     #[must_use]
     pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
-        self.handshake.session().peer_certificates()
+        self.sources.handshake.session().peer_certificates()
     }
 
     /// The peer's address.
@@ -332,7 +518,7 @@ impl Connection {
 
     /// Asks the peer for a sign of life.
     pub const fn ping(&mut self) {
-        self.control.ping = true;
+        self.sources.control.ping = true;
     }
 
     /// Updates the keys (RFC 9001 §6). False if it is too early for an update.
@@ -346,7 +532,9 @@ impl Connection {
     /// once.
     pub fn set_controller(&mut self, now: Instant, factory: Arc<dyn ControllerFactory>) {
         self.paths.set_controller(now, factory);
-        self.after_controller(now);
+        let srtt = self.spaces.recovery().rtt().srtt();
+        let path = self.paths.path_mut();
+        self.sources.follow_window(now, srtt, path);
     }
 
     /// From now on `signal` goes in front of what this side sends, as the controller that was set
@@ -374,46 +562,21 @@ impl Connection {
 
     fn move_to(&mut self, now: Instant, local: Option<IpAddr>, back: bool) -> bool {
         // [9000 9 confirmed-first] [9000 9 disabled]
-        if !self.handshake.is_confirmed() || self.is_migration_forbidden() {
+        if !self.sources.handshake.is_confirmed() || self.is_migration_forbidden() {
             return false;
         }
-        let (paths, others) = self.paths();
-        let moved = paths.move_to(now, local, back, others);
-        self.on_move(moved)
+        let others = self.spaces.others(&mut self.sources.control.remote_ids);
+        let moved = self.paths.move_to(now, local, back, others);
+        let path = self.paths.path();
+        self.sources.on_move(moved, path, &mut self.outbox)
     }
 
     /// True if this side must never [`migrate`](Self::migrate): it is a server, or its server sent
     /// `disable_active_migration`, as far as that is known (RFC 9000 §9, §18.2).
     #[must_use]
     pub fn is_migration_forbidden(&self) -> bool {
-        let peer = self.handshake.peer();
+        let peer = self.sources.handshake.peer();
         !self.side.is_client() || peer.is_some_and(|p| p.disable_active_migration)
-    }
-
-    /// The paths, and what a change of path concerns.
-    fn paths(&mut self) -> (&mut Paths, Others<'_, Carried>) {
-        let others = Others {
-            ids: &mut self.control.remote_ids,
-            recovery: self.spaces.recovery_mut(),
-            longest_pto: self.lifecycle.longest_pto(),
-        };
-        (&mut self.paths, others)
-    }
-
-    /// True if the connection has moved.
-    fn on_move(&mut self, moved: Move) -> bool {
-        if moved == Move::Stays {
-            return false;
-        }
-        if moved == Move::OtherPath {
-            let window = self.paths.path().window();
-            self.streams.on_congestion_window(window);
-        }
-        self.outbox.push(Event::PathChanged);
-        // A server follows packets with more than probing frames in them (RFC 9000 §9.2): here is
-        // one, also where there is nothing to send.
-        self.control.ping |= self.side.is_client();
-        true
     }
 
     /// What is known of the path from an earlier connection; the configured rate counts
@@ -425,7 +588,7 @@ impl Connection {
     /// What the connection has measured of its path: once, when it closes after its handshake.
     /// Nothing of an address that is not validated: the peer may have forged it.
     pub fn poll_shown_path(&mut self) -> Option<ShownPath> {
-        if self.lifecycle.is_open() || !self.is_complete() {
+        if self.lifecycle.is_open() || !self.sources.handshake.is_complete() {
             return None;
         }
         self.paths.poll_shown()
@@ -442,8 +605,8 @@ impl Connection {
     #[must_use]
     pub fn path_report(&self, now: Instant) -> PathReport {
         let receiving = (
-            self.streams.receive_window(),
-            self.streams.receive_limited(),
+            self.sources.streams.receive_window(),
+            self.sources.streams.receive_limited(),
         );
         let recovery = self.spaces.recovery();
         let in_flight = recovery.bytes_in_flight();
@@ -459,20 +622,20 @@ impl Connection {
     /// [`Event::NewToken`].
     pub fn send_token(&mut self, token: Bytes) {
         if self.side.is_server() {
-            self.control.send_token(token);
+            self.sources.control.send_token(token);
         }
     }
 
     /// Counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let datagrams = self.datagrams.counts();
+        let datagrams = self.sources.datagrams.counts();
         Stats {
             datagram_frames_sent: datagrams.sent,
             datagram_frames_received: datagrams.received,
             datagram_frames_unsent: datagrams.unsent,
             datagram_frames_unread: datagrams.unread,
-            bytes_retransmitted: self.streams.retransmitted(),
+            bytes_retransmitted: self.sources.streams.retransmitted(),
             acks_postponed: self.spaces.received(SpaceId::Data).postponed(),
             feedback_bad: self.paths.path().feedback().disbelieved().total(),
             ..self.stats.clone()

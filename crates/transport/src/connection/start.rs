@@ -10,9 +10,10 @@ use super::handshake::{self, Handshake, Parameters, ServerIds};
 use super::lifecycle::Lifecycle;
 use super::outbox::Outbox;
 use super::paths::Paths;
+use super::sources::Sources;
 use super::spaces::PacketSpaces;
 use super::stats::Stats;
-use super::timers::{Timer, Timers};
+use super::timers::Timer;
 use crate::Instant;
 use crate::cid::{LocalIds, RemoteIds, fresh_id};
 use crate::config::TransportConfig;
@@ -152,8 +153,9 @@ impl Connection {
                 random,
             },
         );
-        connection.drive_handshake(now)?;
-        connection.begin_early_data();
+        let mut receiving = connection.receiving(now);
+        receiving.levels().drive()?;
+        receiving.levels().begin_early_data();
         Ok(connection)
     }
 
@@ -215,9 +217,6 @@ impl Connection {
         let mut random = parts.random;
         let max_ack_delay = config.max_ack_delay.min(handshake::MAX_ACK_DELAY);
         let remote_ids = RemoteIds::new(parts.remote_id, config.active_connection_id_limit);
-        let mut timers = Timers::default();
-        timers.on_poll(now);
-        timers.set(Timer::Handshake, now + config.handshake_timeout);
         let handshake = Handshake::new(side, parts.session, parts.initial, parts.parameters);
         let paths = Paths::new(
             now,
@@ -228,29 +227,35 @@ impl Connection {
             parts.validated,
         );
         let idle_timeout = handshake::idle_timeout(&config);
+        let mut lifecycle = Lifecycle::new(idle_timeout, config.keep_alive);
+        let timers = lifecycle.timers_mut();
+        timers.on_poll(now);
+        timers.set(Timer::Handshake, now + config.handshake_timeout);
         let spaces = PacketSpaces::new(
             now,
-            side.is_client(),
+            side,
             parts.initial_keys,
             &config,
-            (max_ack_delay, idle_timeout),
+            max_ack_delay,
+            (idle_timeout, lifecycle.longest_pto()),
             &mut random,
         );
         Box::new(Self {
             side,
-            handshake,
+            sources: Sources {
+                handshake,
+                control: Control::new(
+                    parts.local_id,
+                    LocalIds::new(parts.local_id),
+                    remote_ids,
+                    parts.endpoint_key,
+                ),
+                streams: Streams::new(side, config.streams),
+                datagrams: Datagrams::new(config.datagrams),
+            },
             spaces,
-            streams: Streams::new(side, config.streams),
-            datagrams: Datagrams::new(config.datagrams),
-            control: Control::new(
-                parts.local_id,
-                LocalIds::new(parts.local_id),
-                remote_ids,
-                parts.endpoint_key,
-            ),
             paths,
-            lifecycle: Lifecycle::new(idle_timeout, config.keep_alive),
-            timers,
+            lifecycle,
             bounds: Bounds::new(now),
             stats: Stats::default(),
             outbox: Outbox::new(parts.local_id),

@@ -109,6 +109,12 @@ impl Handshake {
         }
     }
 
+    /// Which end this is.
+    #[inline]
+    pub(in crate::connection) const fn side(&self) -> Side {
+        self.side
+    }
+
     pub(in crate::connection) fn session(&self) -> &dyn Session {
         &*self.session
     }

@@ -3,10 +3,10 @@
 use super::Handshake;
 use crate::connection::Received;
 use crate::crypto::Keys;
-use crate::wire::packet::{Retry, VersionNegotiation};
-use crate::wire::{ConnectionId, TransportError, TransportParameters, version};
+use crate::wire::packet::{Protected, Retry, VersionNegotiation};
+use crate::wire::{ConnectionId, PacketType, TransportError, TransportParameters, version};
 
-/// What to do about a Retry.
+/// The response to a Retry.
 pub(in crate::connection) enum RetryAnswer {
     /// It is dropped.
     Drop,
@@ -54,6 +54,25 @@ impl Handshake {
     pub(in crate::connection) fn is_from_peer(&self, source: &ConnectionId) -> bool {
         // [9000 7.2 client-drops-other-source] [9000 7.2 server-follows-first]
         !self.parameters.peer_id_known || *source == self.parameters.seen.initial_source
+    }
+
+    /// True if a packet may be opened now, by its header.
+    #[inline]
+    pub(in crate::connection) fn accepts(&self, found: &Protected) -> bool {
+        match found.ty {
+            // A server must not read 1-RTT before it has seen the client's Finished (RFC 9001
+            // §5.7).
+            // [9001 5.7 not-before-complete]
+            PacketType::OneRtt => self.is_complete(),
+            // [9001 5.6 client-opens-none]
+            PacketType::ZeroRtt => self.side.is_server() && self.is_from_peer(&found.scid),
+            // A client's packets have no tokens to give (RFC 9000 §17.2.2).
+            // [9000 17.2.2 no-server-token]
+            PacketType::Initial => {
+                (self.side.is_server() || found.token.is_empty()) && self.is_from_peer(&found.scid)
+            }
+            PacketType::Handshake => self.is_from_peer(&found.scid),
+        }
     }
 
     /// A packet with a long header opened. True if the peer has chosen its id by it.

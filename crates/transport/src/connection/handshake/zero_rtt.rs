@@ -21,7 +21,7 @@ use crate::wire::{
     PacketType, PartialDecode, TransportError, TransportErrorCode, TransportParameters,
 };
 
-/// What became of early data.
+/// The fate of early data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EarlyData {
     /// There is none: the client resumes no session that allows it, or (at a server) it offered
@@ -124,7 +124,7 @@ impl Handshake {
         self.zero_rtt.undecided
     }
 
-    /// What became of early data.
+    /// The fate of early data.
     pub(in crate::connection) const fn early_data(&self) -> EarlyData {
         self.zero_rtt.state
     }

@@ -181,6 +181,7 @@ fn a_peer_that_takes_little_gets_no_more() {
         let peer = pair
             .client
             .get()
+            .sources
             .handshake
             .parameters_mut()
             .peer
@@ -203,7 +204,7 @@ fn unread_ones_are_bounded() {
         let data = Bytes::from(vec![n; 500]);
         pair.client.get().send_datagram(data).unwrap();
         pair.run(Duration::from_millis(2));
-        assert!(pair.server.get().datagrams.memory() <= 10_000);
+        assert!(pair.server.get().sources.datagrams.memory() <= 10_000);
     }
     pair.run(Duration::from_secs(1));
     let stats = pair.server.get().stats();

@@ -285,7 +285,14 @@ fn a_retry_that_breaks_a_rule_is_ignored() {
         ];
         if late {
             let limit = Duration::from_secs(1);
-            let known = |p: &mut Pair| p.client.get().handshake.parameters_mut().peer_id_known;
+            let known = |p: &mut Pair| {
+                p.client
+                    .get()
+                    .sources
+                    .handshake
+                    .parameters_mut()
+                    .peer_id_known
+            };
             assert!(pair.run_until(limit, known));
             bad.push(retry_packet(&scid, &retry_id, &original));
         }

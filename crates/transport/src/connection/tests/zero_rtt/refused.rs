@@ -127,10 +127,14 @@ fn lower_limits_refuse_it_and_hold_for_what_is_sent_again() {
 fn a_server_that_takes_it_and_has_lowered_its_limits_breaks_the_rules() {
     let mut pair = Pair::with(Acquainted::new().setup());
     // As if more had been remembered.
-    pair.client.get().handshake.set_remembered(EarlyLimits {
-        max_data: u64::MAX,
-        ..EarlyLimits::default()
-    });
+    pair.client
+        .get()
+        .sources
+        .handshake
+        .set_remembered(EarlyLimits {
+            max_data: u64::MAX,
+            ..EarlyLimits::default()
+        });
     pair.run(Duration::from_secs(1));
     match pair.client.error() {
         Some(ConnectionError::Transport(error)) => {
@@ -214,11 +218,11 @@ fn waiting_datagrams_go_to_a_server_that_takes_any() {
         let client = pair.client.get();
         client.send_datagram(b"waits".to_vec().into()).unwrap();
         pair.flush();
-        assert!(pair.client.get().datagrams.wants_to_send());
+        assert!(pair.client.get().sources.datagrams.wants_to_send());
         read_all(&mut pair, &written, Duration::from_secs(5));
         pair.connect();
         assert_eq!(pair.client.get().early_data(), EarlyData::Refused);
-        assert!(!pair.client.get().datagrams.wants_to_send());
+        assert!(!pair.client.get().sources.datagrams.wants_to_send());
         assert_eq!(pair.client.error(), None);
         let got = pair.server.get().read_datagram();
         assert_eq!(got.is_some(), takes);

@@ -11,13 +11,14 @@ const START: Instant = Instant::from_millis(1000);
 fn spaces(random: &mut Random) -> PacketSpaces {
     let crypto = NullCrypto::new(&[b"test"]);
     let keys = InitialCrypto::initial_keys(&crypto, &[1; 8], Side::Client);
-    let delays = (Duration::from_millis(25), Some(Duration::from_secs(30)));
+    let (idle, longest) = (Duration::from_secs(30), Duration::from_secs(30));
     PacketSpaces::new(
         START,
-        true,
+        Side::Client,
         keys,
         &TransportConfig::default(),
-        delays,
+        Duration::from_millis(25),
+        (Some(idle), longest),
         random,
     )
 }
