@@ -168,6 +168,51 @@ async fn a_reload_keeps_flows_and_revokes_tokens() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_state_has_clients_and_flows() {
+    bounded(async {
+        let place = place(&format!("first {TOKEN}\n"));
+        let config = place.path().join("proxy.toml");
+        let text = "listen = '127.0.0.1:0'\ntokens = 'tokens'\nallow = ['127.0.0.0/8']\n\
+                    control = 'control.sock'\n";
+        write(&config, text);
+        let config = config.to_str().unwrap();
+        let (_server, said) = start(&["--config", config]);
+        let tunnel = tunnel(said["uris"][0]["uri"].as_str().unwrap());
+        let to = echo().await;
+        let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
+        write.write_all(b"abcd").await.unwrap();
+        let mut got = [0; 4];
+        read.read_exact(&mut got).await.unwrap();
+        let show = |format: &str| {
+            let output = pathmark(&["proxy", "show", format, "--config", config]).output();
+            String::from_utf8(output.unwrap().stdout).unwrap()
+        };
+        let shown: serde_json::Value = serde_json::from_str(&show("--json")).unwrap();
+        let flow = &shown["flows"][0];
+        assert_eq!(
+            (&flow["kind"], &flow["by"]),
+            (&"tcp".into(), &"first".into())
+        );
+        assert_eq!(
+            (&flow["bytes_up"], &flow["bytes_down"]),
+            (&4.into(), &4.into())
+        );
+        assert_eq!(flow["target"], to.to_string());
+        assert_eq!(shown["connections"].as_array().unwrap().len(), 1);
+        assert!(shown["connections"][0]["path_report"]["algorithm"].is_string());
+        let metrics = show("--metrics");
+        for part in [
+            "pathmark_proxy_connections 1\n",
+            "pathmark_proxy_flows{kind=\"tcp\"} 1\n",
+            "pathmark_proxy_down_bytes_total 4\n",
+        ] {
+            assert!(metrics.contains(part), "{part}: {metrics}");
+        }
+    })
+    .await;
+}
+
 #[test]
 fn a_token_is_shown_to_no_pipe_and_wrong_files_have_a_line() {
     let place = place(&format!("a {TOKEN}\n"));

@@ -87,9 +87,12 @@ fn target() -> SocketAddr {
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
-            let mut got = b"you wrote ".to_vec();
-            stream.read_to_end(&mut got).unwrap();
-            stream.write_all(&got).unwrap();
+            std::thread::spawn(move || {
+                let mut got = b"you wrote ".to_vec();
+                if stream.read_to_end(&mut got).is_ok() {
+                    stream.write_all(&got).unwrap();
+                }
+            });
         }
     });
     address
@@ -225,6 +228,117 @@ fn connect_says_why_there_is_no_connection() {
         assert!(stderr.contains(says), "{stderr}");
         assert_eq!(output.status.code(), Some(1));
     }
+}
+
+/// A socket that takes datagrams and answers none, as behind a firewall.
+#[test]
+fn a_network_that_blocks_udp_is_reported_within_3_s() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let uri = format!(
+        "pathmark://0123456789abcdef@{}",
+        silent.local_addr().unwrap()
+    );
+    let mut command = pathmark(&["tunnel", "-D", "0"]);
+    command.env("PATHMARK_TUNNEL", uri).stderr(Stdio::piped());
+    let mut tunnel = Process(command.stdout(Stdio::null()).spawn().unwrap());
+    let stderr = tunnel.0.stderr.take().unwrap();
+    let (tell, log) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+        let reported = lines.find(|line| line.contains("the network may block UDP"));
+        let _ = tell.send(reported);
+    });
+    silent
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    silent.recv(&mut [0; 2000]).unwrap();
+    let reported = log.recv_timeout(Duration::from_millis(3_500));
+    assert!(reported.unwrap().is_some());
+}
+
+#[test]
+fn the_state_has_flows_and_the_path() {
+    let bed = Bed::new();
+    let target = target();
+    let (config, control) = (bed.path("tunnel.toml"), bed.path("control.sock"));
+    let text = format!(
+        "uri_file = \"proxy.uri\"\ncontrol = \"control.sock\"\nmetrics = \"127.0.0.1:0\"\n\
+         forward = [\"127.0.0.1:0:{target}\"]"
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut command = pathmark(&["tunnel", "--json", "--config", &config]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tunnel = Process(command.spawn().unwrap());
+    let mut line = String::new();
+    let stdout = tunnel.0.stdout.as_mut().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let started: Value = serde_json::from_str(&line).unwrap();
+    let address = |value: &Value| -> SocketAddr { value.as_str().unwrap().parse().unwrap() };
+    let mut flow = connect(address(&started["listeners"][0]["address"]));
+    flow.write_all(b"abc").unwrap();
+    let show = |more: &[&str]| {
+        let output = pathmark(&[&["tunnel", "show"], more].concat())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let shown = loop {
+        let shown: Value = serde_json::from_str(&show(&["--json", "--config", &config])).unwrap();
+        if shown["flows"][0]["bytes_up"] == 3 {
+            break shown;
+        }
+    };
+    assert_eq!(shown["connected"], true);
+    assert_eq!(shown["flows"][0]["kind"], "tcp");
+    assert_eq!(shown["flows"][0]["by"], "forward");
+    assert_eq!(shown["flows"][0]["target"], target.to_string());
+    assert_eq!(
+        address(&shown["flows"][0]["client"]),
+        flow.local_addr().unwrap()
+    );
+    assert!(shown["path_report"]["rtt_ms"]["p50"].as_f64().unwrap() > 0.0);
+    assert_eq!(shown["counts"]["accepted"], 1);
+
+    let people = show(&["--socket", &control]);
+    for part in [
+        "connected to",
+        "listener   forward on",
+        "law ",
+        &target.to_string(),
+    ] {
+        assert!(people.contains(part), "{part}: {people}");
+    }
+    let metrics = show(&["--metrics", "--socket", &control]);
+    let mut scrape = connect(address(&started["metrics"]));
+    scrape
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    let mut scraped = String::new();
+    scrape.read_to_string(&mut scraped).unwrap();
+    for part in [
+        "pathmark_tunnel_connected 1\n",
+        "pathmark_tunnel_flows{kind=\"tcp\"} 1\n",
+        "# TYPE pathmark_tunnel_accepted_total counter\n",
+        "pathmark_tunnel_rtt_seconds ",
+    ] {
+        assert!(metrics.contains(part), "{part}: {metrics}");
+        assert!(scraped.contains(part), "{part}: {scraped}");
+    }
+    let mut other = connect(address(&started["metrics"]));
+    other.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    other.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    tunnel.signal(Signal::SIGTERM);
+    tunnel.finish();
+    assert!(!std::path::Path::new(&control).exists());
+    let gone = pathmark(&["tunnel", "show", "--socket", &control])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(gone.stderr).unwrap();
+    assert!(stderr.contains("nothing answers on"), "{stderr}");
+    assert_eq!(gone.status.code(), Some(1));
 }
 
 #[test]

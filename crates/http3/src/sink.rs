@@ -12,12 +12,14 @@ use tokio::task::JoinHandle;
 /// Bytes that are collected while others are written.
 const PIECE: usize = 512 * 1024;
 
-/// What is written so far.
+/// A file with the bytes written so far.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) file: Arc<File>,
     pub(crate) hasher: Sha256,
     pub(crate) position: u64,
+    /// The hasher sees what is written.
+    hashes: bool,
 }
 
 impl Writer {
@@ -27,13 +29,25 @@ impl Writer {
             file,
             hasher: Sha256::new(),
             position: 0,
+            hashes: true,
+        }
+    }
+
+    /// Writes from `position` on, where `file` ends, and hashes nothing.
+    pub(crate) fn after(file: Arc<File>, position: u64) -> Self {
+        Self {
+            position,
+            hashes: false,
+            ..Self::new(file)
         }
     }
 
     /// Hashes and writes bytes on a thread that may block; returns their memory.
     fn write(mut self, mut bytes: BytesMut) -> JoinHandle<io::Result<(Self, BytesMut)>> {
         tokio::task::spawn_blocking(move || {
-            self.hasher.update(&bytes);
+            if self.hashes {
+                self.hasher.update(&bytes);
+            }
             self.file.write_all_at(&bytes, self.position)?;
             self.position += bytes.len() as u64;
             bytes.clear();

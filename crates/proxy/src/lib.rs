@@ -13,6 +13,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod flows;
 pub mod ingress;
 pub mod outbound;
 mod payload;

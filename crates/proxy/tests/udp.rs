@@ -146,6 +146,38 @@ async fn an_idle_flow_ends_and_its_place_is_free() {
     .await;
 }
 
+/// A flow of which one direction alone is used, for several times that of an idle one.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_direction_in_use_keeps_the_flow() {
+    bounded(async {
+        let times = Times {
+            udp_idle: Duration::from_millis(400),
+            ..Times::default()
+        };
+        let served = Served::with(access(&["a"]), times);
+        let socket = UdpSocket::bind(loopback()).await.unwrap();
+        let to = target(socket.local_addr().unwrap());
+        let flow = served.tunnel("a").udp(&to).await.unwrap();
+        flow.send(Bytes::from_static(b"begin")).await.unwrap();
+        let (_, proxy) = socket.recv_from(&mut [0; 10]).await.unwrap();
+        let mut ticks = tokio::time::interval(Duration::from_millis(40));
+        for number in 0..50_u8 {
+            ticks.tick().await;
+            socket.send_to(&[number], proxy).await.unwrap();
+            assert_eq!(flow.receive().await.unwrap(), [number][..]);
+        }
+        for number in 0..50_u8 {
+            ticks.tick().await;
+            flow.send(Bytes::from(vec![number])).await.unwrap();
+            let mut got = [0; 10];
+            assert_eq!(socket.recv_from(&mut got).await.unwrap(), (1, proxy));
+            assert_eq!(got[0], number);
+        }
+        assert_eq!(served.proxy.counts().udp_idle, 0);
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_flow_leaves_nothing_at_the_proxy() {
     bounded(async {

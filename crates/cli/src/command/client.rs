@@ -1,6 +1,7 @@
-//! What the clients of files share: how they connect, and what they print.
+//! The common part of the clients of files: how they connect, and what they print.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -12,6 +13,7 @@ use pathmark_http3::wire::ALPN;
 use super::connect::{ConnectArgs, Connected, Way};
 use super::reconnect::ReconnectArgs;
 use super::session::{self, Stop};
+use super::state::uploads::Uploads;
 use super::state::{StateArgs, Visit};
 use super::target::Target;
 use super::trust::HostTrustArgs;
@@ -67,7 +69,7 @@ pub(super) struct Session {
 }
 
 impl MoveArgs {
-    /// What a client takes at most.
+    /// Bounds on the resources that a client takes.
     pub(super) fn limits(self) -> ClientLimits {
         ClientLimits {
             pace: self.limit.map(Pace::new),
@@ -122,6 +124,16 @@ impl ClientArgs {
             handshake,
             visit,
         })
+    }
+}
+
+impl ClientArgs {
+    /// Uploads that broke off. Without a place for them, only a client that connects again goes on
+    /// with them.
+    pub(super) fn uploads(&self, again: ReconnectArgs) -> Option<Arc<Uploads>> {
+        let uploads = self.state.uploads();
+        let goes_on = uploads.are_kept() || again.reconnect.is_some();
+        goes_on.then(|| Arc::new(uploads))
     }
 }
 

@@ -22,7 +22,7 @@ use pathmark_http3::http::{Request, StatusCode};
 use pathmark_http3::origin::{Grant, Quota};
 use pathmark_http3::pace::Pace;
 use pathmark_http3::plan::{PutRights, Reply, Rules, problem};
-use pathmark_http3::root::{Entries, open_directory};
+use pathmark_http3::root::{Entries, find_uploads, open_directory};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -167,7 +167,7 @@ impl Clients {
         self.find(request).ok().map(|client| client.name.as_str())
     }
 
-    /// What a request's client may do.
+    /// The rights of a request's client.
     pub(super) fn admit<T>(&self, request: &Request<T>) -> Result<Arc<Grant>, Box<Reply>> {
         match self.find(request) {
             Ok(client) => Ok(Arc::clone(&client.grant)),
@@ -221,7 +221,10 @@ impl Client {
                 use std::os::unix::ffi::OsStrExt;
                 beneath.push(std::ffi::OsStr::from_bytes(name));
             }
-            Quota::new(most, used(&beneath, DEPTH))
+            Quota::new(
+                most,
+                used(&beneath, DEPTH).saturating_add(unfinished(&beneath)),
+            )
         });
         let pace = match bytes(&entry.rate)? {
             Some(0..1000) => bail!("its rate is below 1kB per second"),
@@ -237,7 +240,12 @@ impl Client {
         Ok(Self {
             name: entry.name.clone(),
             token: token.map(|token| Sha256::digest(token).into()),
-            grant: Arc::new(Grant { rules, pace, quota }),
+            grant: Arc::new(Grant {
+                name: entry.name.clone(),
+                rules,
+                pace,
+                quota,
+            }),
         })
     }
 }
@@ -255,7 +263,16 @@ fn prefix(text: &str) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(path.with_context(|| format!("prefix `{text}`"))?.names)
 }
 
-/// Bytes of all files in a directory; what cannot be read counts nothing.
+/// Bytes of all unfinished uploads in a directory.
+fn unfinished(directory: &Path) -> u64 {
+    let uploads = open_directory(directory).map(|top| find_uploads(&top));
+    let bytes = uploads.unwrap_or_default().into_iter();
+    bytes
+        .map(|upload| upload.stat.size)
+        .fold(0, u64::saturating_add)
+}
+
+/// Bytes of all files in a directory; a file that cannot be read counts nothing.
 fn used(directory: &Path, depth: usize) -> u64 {
     use std::os::unix::ffi::OsStrExt;
     let entries = open_directory(directory).and_then(Entries::of);

@@ -34,7 +34,7 @@ pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// What is left of a pattern whose first character stands for `byte`.
+/// The rest of a pattern whose first character stands for `byte`.
 fn one(pattern: &[u8], byte: Option<u8>) -> Option<&[u8]> {
     let byte = byte?;
     match pattern {

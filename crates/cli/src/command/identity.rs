@@ -1,4 +1,4 @@
-//! What a server is known by: a certificate with its key, kept from one run to the next.
+//! The identity of a server: a certificate with its key, kept from one run to the next.
 //!
 //! ```text
 //!   DIRECTORY/../.pathmark-NAME.key    0600, PEM: a self-signed certificate and its private key

@@ -10,6 +10,7 @@ mod client;
 mod clients;
 mod compare;
 mod connect;
+mod control;
 mod demo;
 mod emulate;
 mod figures;
@@ -125,11 +126,11 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 /// First argument that makes this program a router, so that the demo needs no second one.
 const ROUTER: &str = "vcp-router";
 
-/// What servers log where `RUST_LOG` says nothing else.
+/// The log filter of servers where `RUST_LOG` says nothing else.
 const SERVERS_LOG: &str = "warn,pathmark_cli=info";
 
-/// What tunnels log there.
-const TUNNELS_LOG: &str = "warn,pathmark_proxy=info";
+/// The log filter of tunnels there.
+const TUNNELS_LOG: &str = "warn,pathmark_cli=info,pathmark_proxy=info";
 
 type Outcome = Result<(), Failure>;
 
@@ -157,6 +158,9 @@ pub fn main() -> ExitCode {
         Command::Get(args) => session::run(|stop| get::get(args, stop)),
         Command::Put(args) => session::run(|stop| put::put(args, stop)),
         Command::Ls(args) => session::run(|stop| ls::ls(args, stop)),
+        Command::Tunnel(args) if args.reloads() => {
+            session::run_reloading(|stop| tunnel::tunnel(*args, stop))
+        }
         Command::Tunnel(args) => session::run(|stop| tunnel::tunnel(*args, stop)),
         Command::Emulate(args) => emulate::emulate(&args),
         Command::Compare(args) => compare::compare(&args),
@@ -187,7 +191,7 @@ pub fn main() -> ExitCode {
 /// The JSON of a command that failed before it had figures.
 #[derive(Debug, Serialize)]
 struct Failed<'a> {
-    /// Of `demo`.
+    /// The runs of `demo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     runs: Option<[(); 0]>,
     error: &'a str,

@@ -1,5 +1,5 @@
-//! What `serve` adds to an origin's connections: the laws that clients may choose among, a report
-//! of the sender after each file, and a line of the log for each request.
+//! The additions of `serve` to an origin's connections: the laws that clients may choose among, a
+//! report of the sender after each file, and a line of the log for each request.
 //!
 //! | field | in | value |
 //! |---|---|---|
@@ -24,7 +24,7 @@ use crate::report::SenderReport;
 
 /// A law.
 pub(super) const LAW: HeaderName = HeaderName::from_static("pathmark-law");
-/// What a client asks for that leaves the choice of the law to the server.
+/// The request of a client that leaves the choice of the law to the server.
 pub(super) const ANY_LAW: &str = "?1";
 /// The sender's report.
 pub(super) const REPORT: HeaderName = HeaderName::from_static("pathmark-report");
@@ -50,7 +50,7 @@ impl Laws {
     }
 }
 
-/// What all connections of a server share.
+/// State that all connections of a server share.
 #[derive(Clone, Debug)]
 pub(super) struct House {
     pub(super) laws: Laws,

@@ -146,6 +146,8 @@ pub(super) async fn serve(args: Args) -> Outcome {
 /// ended: unfinished files that clients were to store are removed then.
 async fn accept(endpoint: &Endpoint, origin: Origin, house: House) {
     let mut connections = JoinSet::new();
+    let tended = origin.clone();
+    let tending = tokio::spawn(async move { tended.tend().await });
     loop {
         let incoming = tokio::select! {
             incoming = endpoint.accept() => incoming,
@@ -171,4 +173,5 @@ async fn accept(endpoint: &Endpoint, origin: Origin, house: House) {
         });
     }
     while connections.join_next().await.is_some() {}
+    tending.abort();
 }

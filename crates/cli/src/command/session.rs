@@ -48,7 +48,7 @@ pub(super) const PERF: Codes = Codes {
     interrupted: 1,
 };
 
-/// What a command learns of SIGINT (Ctrl-C), SIGTERM and SIGHUP.
+/// The request to stop by SIGINT (Ctrl-C), SIGTERM or SIGHUP.
 #[derive(Clone, Debug)]
 pub(super) struct Stop(watch::Receiver<bool>);
 
@@ -75,10 +75,24 @@ pub(super) fn interrupted() -> anyhow::Error {
 
 /// Runs a command, which ends soon after its [`Stop`] says so.
 pub(super) fn run<F: Future<Output = Outcome>>(command: impl FnOnce(Stop) -> F) -> Outcome {
+    run_until(hangup_counts(), command)
+}
+
+/// As [`run`], but SIGHUP is for the command, which has [`Hangups`].
+pub(super) fn run_reloading<F: Future<Output = Outcome>>(
+    command: impl FnOnce(Stop) -> F,
+) -> Outcome {
+    run_until(false, command)
+}
+
+fn run_until<F: Future<Output = Outcome>>(
+    hangup: bool,
+    command: impl FnOnce(Stop) -> F,
+) -> Outcome {
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let (tell, stop) = watch::channel(false);
-        let signal = stopped();
+        let signal = stopped_by(hangup);
         tokio::spawn(async move {
             signal.await;
             tell.send_replace(true);
@@ -101,8 +115,8 @@ pub(super) fn run_to_stop(command: impl Future<Output = Outcome>) -> Outcome {
     })
 }
 
-/// Closes a connection of a client, and returns once CONNECTION_CLOSE has left. What the peer owes
-/// has arrived by now, or is not wanted any more: nothing is waited for.
+/// Closes a connection of a client, and returns once CONNECTION_CLOSE has left. The
+/// client waits for no more data of the peer: it has all of it, or does not want the rest.
 pub(super) async fn leave(connection: &Connection, stop: &Stop, codes: Codes) {
     if connection.close_reason().is_some() {
         return;
@@ -203,6 +217,17 @@ impl Hangups {
     pub(super) fn new() -> Self {
         Self(signal(SignalKind::hangup()).ok())
     }
+
+    /// Waits for the next SIGHUP.
+    pub(super) async fn next(&mut self) {
+        let received = match &mut self.0 {
+            Some(hangups) => hangups.recv().await,
+            None => None,
+        };
+        if received.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 /// As [`serve`], but SIGHUP is for `reload`, and ends nothing.
@@ -210,20 +235,19 @@ pub(super) async fn serve_reloading(
     endpoint: &Endpoint,
     codes: Codes,
     serving: impl Future<Output = ()>,
-    Hangups(hangups): Hangups,
+    mut hangups: Hangups,
     reload: impl Fn(),
 ) {
     let reloading = async {
-        if let Some(mut hangups) = hangups {
-            while hangups.recv().await.is_some() {
-                reload();
-            }
+        loop {
+            hangups.next().await;
+            reload();
         }
     };
     let serving = async {
         tokio::select! {
             () = serving => {}
-            () = async { reloading.await; std::future::pending().await } => {}
+            () = reloading => {}
         }
     };
     serve_until(endpoint, codes, serving, stopped_by(false)).await;
@@ -249,7 +273,7 @@ async fn serve_until(
     let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
 }
 
-/// What a server prints once it accepts connections.
+/// The line that a server prints once it accepts connections.
 #[derive(Debug, Serialize)]
 struct Listening {
     listening: SocketAddr,

@@ -17,7 +17,7 @@ use super::state::known::KnownHosts;
 use super::target::Target;
 use super::{Failure, output};
 
-/// Whom a client believes.
+/// The servers that a client trusts.
 #[derive(Clone, Debug, clap::Args)]
 #[group(multiple = false)]
 pub(super) struct TrustArgs {
@@ -43,7 +43,7 @@ pub(super) struct HostTrustArgs {
     trust_new: bool,
 }
 
-/// What a server shows.
+/// The certificate that a server shows.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct CertificateArgs {
     /// Certificate chain in PEM (default: a self-signed one, whose pin is printed)
@@ -54,7 +54,7 @@ pub(super) struct CertificateArgs {
     key: Option<PathBuf>,
 }
 
-/// Whom a connection's server may be.
+/// The servers that a connection accepts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judge<'a> {
     given: &'a TrustArgs,

@@ -10,7 +10,7 @@ use http::header::{HeaderName, IF_MATCH, IF_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use sha2::Digest;
 
-use super::error::GetError;
+use super::error::{GetError, Refusal};
 use super::part::PartFile;
 use super::plan::{Arriving, Part, Step, decide};
 use super::request::{Client, Exchange, Progress};
@@ -24,7 +24,7 @@ use crate::wire::LinkError;
 /// How a file is fetched.
 #[derive(Clone, Debug)]
 pub struct Get {
-    /// What becomes of a file that has the target's name.
+    /// The fate of a file that has the target's name.
     pub existing: Existing,
     /// Further fields of the request.
     pub headers: HeaderMap,
@@ -151,12 +151,17 @@ impl Client {
         };
         let received = receive(exchange, (arriving, most), file, writer, &place, progress);
         let mut fetched = match received.await {
-            // A server gives up without an end; whether the file changed is known by its tag.
+            // A server gives up without an end; why is known by asking for the same version.
             Err(GetError::Link(LinkError::Reset { code })) => {
-                return match self.is_gone(&uri, tag).await {
-                    true => Err(GetError::Changed),
-                    false => Err(LinkError::Reset { code }.into()),
-                };
+                return Err(match self.refusal_of(&uri, tag).await {
+                    None => LinkError::Reset { code }.into(),
+                    Some(refusal) => match refusal.status {
+                        StatusCode::PRECONDITION_FAILED | StatusCode::NOT_FOUND => {
+                            GetError::Changed
+                        }
+                        _ => refusal.into(),
+                    },
+                });
             }
             received => received?,
         };
@@ -181,23 +186,18 @@ impl Client {
         Ok(exchange)
     }
 
-    /// True if the server has the file in another version than that of `tag` now.
-    async fn is_gone(&self, uri: &http::Uri, tag: Option<EntityTag>) -> bool {
-        let asked = async {
-            let mut headers = HeaderMap::new();
-            set(&mut headers, IF_MATCH, &tag?.to_string());
-            let mut exchange = self
-                .request(Method::HEAD, uri.clone(), headers)
-                .await
-                .ok()?;
-            exchange.finish(None).await.ok()?;
-            let status = exchange.response().await.ok()?.status();
-            Some(matches!(
-                status,
-                StatusCode::PRECONDITION_FAILED | StatusCode::NOT_FOUND
-            ))
-        };
-        asked.await.unwrap_or(false)
+    /// How the server refuses a request for the version `tag`, if it does.
+    async fn refusal_of(&self, uri: &http::Uri, tag: Option<EntityTag>) -> Option<Refusal> {
+        let mut headers = HeaderMap::new();
+        set(&mut headers, IF_MATCH, &tag?.to_string());
+        let asking = self.request(Method::HEAD, uri.clone(), headers);
+        let mut exchange = asking.await.ok()?;
+        exchange.finish(None).await.ok()?;
+        let response = exchange.response().await.ok()?;
+        match response.status().is_client_error() {
+            true => Some(exchange.refusal(&response).await),
+            false => None,
+        }
     }
 }
 

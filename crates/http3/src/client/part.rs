@@ -55,7 +55,7 @@ impl PartFile {
         }))
     }
 
-    /// What is there of a version from `source`. The last byte does not count: it is fetched once
+    /// The part of a version from `source`. The last byte does not count: it is fetched once
     /// more, so that the range of a part that is whole is not empty.
     ///
     /// # Errors

@@ -26,13 +26,24 @@ const MAX_AT_ONCE: usize = 1000;
 /// Permission bits of a new file, of which the process's umask takes some.
 const MODE: Mode = Mode::from_raw_mode(0o666);
 
-/// What becomes of a file that has the name already.
+/// The fate of a file that has the name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// It stays, and the new one is refused.
     Keep,
     /// The new one takes its place.
     Replace,
+}
+
+/// What becomes of the file of a [`Draft`] that is dropped without a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// It is removed.
+    Removed,
+    /// It stays, unless it is empty.
+    Bytes,
+    /// It stays.
+    Kept,
 }
 
 /// Why a whole file did not get its name.
@@ -66,8 +77,7 @@ pub struct Draft {
     temporary: Vec<u8>,
     /// The file has its temporary name.
     owned: bool,
-    /// What was received stays if the transfer breaks off.
-    resumable: bool,
+    dropped: Dropped,
     attributes: Attributes,
     /// Another temporary name, which goes with the file where that is removed.
     companion: Option<Vec<u8>>,
@@ -91,7 +101,7 @@ impl Draft {
         for number in 0..MAX_AT_ONCE {
             let number = number.to_string();
             let name = [RESERVED_PREFIX, number.as_bytes(), TEMPORARY_SUFFIX].concat();
-            match Self::claim(directory, name, false) {
+            match Self::claim(directory, name, Dropped::Removed) {
                 Ok(Some(draft)) => {
                     // A process that was killed may have left bytes.
                     draft.file.set_len(0)?;
@@ -116,13 +126,13 @@ impl Draft {
     /// # Errors
     /// Those of opening it.
     pub fn resume(directory: &Arc<OwnedFd>, temporary: Vec<u8>) -> io::Result<Option<Self>> {
-        Self::claim(directory, temporary, true)
+        Self::claim(directory, temporary, Dropped::Bytes)
     }
 
     fn claim(
         directory: &Arc<OwnedFd>,
         temporary: Vec<u8>,
-        resumable: bool,
+        dropped: Dropped,
     ) -> io::Result<Option<Self>> {
         loop {
             let flags = OFlags::RDWR
@@ -155,7 +165,7 @@ impl Draft {
                         file: Arc::new(file),
                         temporary,
                         owned: true,
-                        resumable,
+                        dropped,
                         attributes: Attributes::default(),
                         companion: None,
                     }));
@@ -176,6 +186,11 @@ impl Draft {
     /// The file of this temporary name goes where this one is removed.
     pub fn set_companion(&mut self, temporary: Vec<u8>) {
         self.companion = Some(temporary);
+    }
+
+    /// What becomes of the file if this value is dropped.
+    pub const fn set_dropped(&mut self, dropped: Dropped) {
+        self.dropped = dropped;
     }
 
     /// The file gets these attributes with its name.
@@ -205,6 +220,7 @@ impl Draft {
     pub fn place(mut self, name: &[u8], existing: Existing) -> Result<Placed, KeepError> {
         self.rename(name, existing)?;
         self.owned = false;
+        self.remove_companion();
         Ok(Placed {
             directory: Arc::clone(&self.directory),
             name: name.to_vec(),
@@ -246,6 +262,30 @@ impl Draft {
         }
     }
 
+    /// Ends the transfer: true if the file stays.
+    #[must_use]
+    pub fn end(mut self) -> bool {
+        self.settle()
+    }
+
+    /// Removes the file where it is not to stay, as far as that goes.
+    fn settle(&mut self) -> bool {
+        let stays = match self.dropped {
+            Dropped::Removed => false,
+            Dropped::Bytes => {
+                let metadata = self.file.metadata();
+                !metadata.is_ok_and(|metadata| metadata.len() == 0)
+            }
+            Dropped::Kept => true,
+        };
+        if self.owned && !stays {
+            // A file that cannot be removed keeps its temporary name, which no client sees.
+            let _ = self.remove();
+        }
+        self.owned = false;
+        stays
+    }
+
     /// Removes the file.
     ///
     /// # Errors
@@ -254,12 +294,16 @@ impl Draft {
         self.remove()
     }
 
-    fn remove(&mut self) -> io::Result<()> {
-        self.owned = false;
+    fn remove_companion(&self) {
         if let Some(companion) = &self.companion {
             // Most often there is none.
             let _ = unlinkat(&self.directory, companion.as_slice(), AtFlags::empty());
         }
+    }
+
+    fn remove(&mut self) -> io::Result<()> {
+        self.owned = false;
+        self.remove_companion();
         Ok(unlinkat(
             self.directory.as_fd(),
             self.temporary.as_slice(),
@@ -301,15 +345,7 @@ impl Placed {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        let is_empty = || {
-            self.file
-                .metadata()
-                .is_ok_and(|metadata| metadata.len() == 0)
-        };
-        if self.owned && (!self.resumable || is_empty()) {
-            // A file that cannot be removed keeps its temporary name, which no client sees.
-            let _ = self.remove();
-        }
+        let _ = self.settle();
     }
 }
 

@@ -4,6 +4,7 @@ use super::axis::Axis;
 use super::cell_report::CellReport;
 use super::figure::Figure;
 use super::report::Report;
+use super::sentence::capitalized;
 use crate::plot::{HeatCell, HeatColour, HeatMap, HeatPanel};
 
 /// What stands across; all other axes stand down.
@@ -136,7 +137,7 @@ fn ratios(report: &Report) -> HeatMap {
         })
         .collect();
     let about = format!(
-        "Means over {} seeds; below 1: sooner than {BASELINE}; > before a number: at least",
+        "Means over {} seeds; below 1: sooner than {BASELINE}; >: at least; <: at most",
         report.seeds
     );
     HeatMap {
@@ -184,10 +185,7 @@ fn values(report: &Report, figure: Figure) -> HeatMap {
         "Means over {} seeds; > before a number: at least, since files had not arrived",
         report.seeds
     );
-    let title = figure.title();
-    let mut letters = title.chars();
-    let first = letters.next().map(|c| c.to_uppercase().to_string());
-    let title = first.unwrap_or_default() + letters.as_str();
+    let title = capitalized(figure.title());
     HeatMap {
         legend: vec![
             (good.to_owned(), HeatColour::Good(1.0)),

@@ -96,7 +96,7 @@ impl<O: Outbound> Ingress<O> {
     /// Serves an HTTP client: one request, one flow.
     pub(super) async fn http(&self, mut local: TcpStream) {
         let mut head = Vec::new();
-        let read = tokio::time::timeout(self.limits.handshake, read(&mut local, &mut head));
+        let read = tokio::time::timeout(self.limits().handshake, read(&mut local, &mut head));
         let request = match read.await {
             Ok(Ok(request)) => request,
             Ok(Err(_)) => return count(&self.counters.bad_requests),
@@ -117,6 +117,7 @@ impl<O: Outbound> Ingress<O> {
                 return self.farewell(local, answer.as_bytes()).await;
             }
         };
+        let listed = self.list(&local, "http", &target);
         let (read, write) = match self.open(&local, &target).await {
             Some(Ok(flow)) => flow,
             Some(Err(refusal)) => {
@@ -128,11 +129,13 @@ impl<O: Outbound> Ingress<O> {
         if local.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.is_err() {
             return self.give_up(read, write);
         }
-        self.join(local, head.split_off(length), read, write).await;
+        let flow = (read, write);
+        self.join(local, head.split_off(length), flow, &listed)
+            .await;
     }
 }
 
-/// Reads a request's head; what follows it may come with it.
+/// Reads a request's head. Bytes behind the head may come with it.
 async fn read(
     local: &mut TcpStream,
     head: &mut Vec<u8>,

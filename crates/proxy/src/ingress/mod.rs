@@ -5,14 +5,15 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::flows::{Carried, Flows, Kind, Listed};
 use crate::outbound::{Abort, Outbound, Refusal};
 use crate::target::Target;
 
@@ -27,7 +28,7 @@ mod udp;
 /// Longest wait for a client to take the last answer.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What an ingress allows.
+/// Bounds of an ingress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// TCP flows at once. Connections beyond wait in the listeners' queues.
@@ -52,7 +53,7 @@ impl Default for Limits {
 }
 
 /// What an ingress has counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// TCP connections that were accepted.
     pub accepted: u64,
@@ -116,7 +117,7 @@ impl Counters {
     }
 }
 
-/// What a TCP listener does with a connection.
+/// The way in which a TCP listener serves a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Service {
     /// All connections go to one target.
@@ -133,8 +134,9 @@ pub enum Service {
 #[derive(Clone, Debug)]
 pub struct Ingress<O> {
     outbound: O,
-    limits: Limits,
+    limits: Arc<RwLock<Limits>>,
     counters: Arc<Counters>,
+    flows: Flows,
     room: Arc<Semaphore>,
     udp_room: Arc<Semaphore>,
 }
@@ -144,17 +146,35 @@ impl<O: Outbound> Ingress<O> {
     pub fn new(outbound: O, limits: Limits) -> Self {
         Self {
             outbound,
-            limits,
+            limits: Arc::new(RwLock::new(limits)),
             counters: Arc::default(),
+            flows: Flows::default(),
             room: Arc::new(Semaphore::new(limits.flows)),
             udp_room: Arc::new(Semaphore::new(limits.udp_flows)),
         }
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counters.counts()
+    }
+
+    /// The flows under way.
+    #[must_use]
+    pub const fn flows(&self) -> &Flows {
+        &self.flows
+    }
+
+    /// Changes the times; the numbers of flows stay.
+    pub fn change(&self, limits: Limits) {
+        let mut now = self.limits.write().unwrap_or_else(PoisonError::into_inner);
+        now.udp_idle = limits.udp_idle;
+        now.handshake = limits.handshake;
+    }
+
+    fn limits(&self) -> Limits {
+        *self.limits.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Accepts connections for a service, without end.
@@ -188,7 +208,7 @@ impl<O: Outbound> Ingress<O> {
         _room: OwnedSemaphorePermit,
     ) {
         match service {
-            Service::Forward(target) => self.forward(local, &target).await,
+            Service::Forward(target) => self.forward(local, "forward", &target).await,
             Service::Socks => self.socks(local).await,
             Service::Http => self.http(local).await,
             Service::Transparent => self.transparent(local).await,
@@ -199,12 +219,18 @@ impl<O: Outbound> Ingress<O> {
 
     /// Joins a connection with a flow to a target. A refusal becomes a reset: the connection
     /// exists already.
-    async fn forward(&self, local: TcpStream, target: &Target) {
+    async fn forward(&self, local: TcpStream, by: &str, target: &Target) {
+        let listed = self.list(&local, by, target);
         match self.open(&local, target).await {
-            Some(Ok((read, write))) => self.join(local, Vec::new(), read, write).await,
+            Some(Ok(flow)) => self.join(local, Vec::new(), flow, &listed).await,
             Some(Err(_)) => splice::reset_on_close(&local),
             None => {}
         }
+    }
+
+    fn list(&self, local: &TcpStream, by: &str, target: &Target) -> Listed {
+        let client = local.peer_addr().ok();
+        self.flows.add(Kind::Tcp, by, client, target)
     }
 
     /// Opens a flow for a connection; none where the connection was reset meanwhile.
@@ -252,8 +278,14 @@ impl<O: Outbound> Ingress<O> {
         write.abort();
     }
 
-    async fn join(&self, local: TcpStream, early: Vec<u8>, read: O::Read, write: O::Write) {
-        let traffic = splice::splice(local, early, read, write).await;
+    async fn join(
+        &self,
+        local: TcpStream,
+        early: Vec<u8>,
+        flow: (O::Read, O::Write),
+        carried: &Carried,
+    ) {
+        let traffic = splice::splice(local, early, flow, carried).await;
         let Counters {
             up, down, reset, ..
         } = &*self.counters;

@@ -18,6 +18,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::flows::Carried;
 use crate::outbound::Abort;
 
 /// Most bytes that one read takes, and so most that a direction holds.
@@ -43,7 +44,12 @@ pub struct Traffic {
 
 /// Joins a local connection and a flow until both directions have ended. `early` goes to the target
 /// before what is read.
-pub async fn splice<R, W>(local: TcpStream, early: Vec<u8>, mut read: R, mut write: W) -> Traffic
+pub async fn splice<R, W>(
+    local: TcpStream,
+    early: Vec<u8>,
+    (mut read, mut write): (R, W),
+    carried: &Carried,
+) -> Traffic
 where
     R: AsyncRead + Abort + Unpin,
     W: AsyncWrite + Abort + Unpin,
@@ -52,7 +58,8 @@ where
     let (mut from, mut to) = (Half(&local), Half(&local));
     let traffic = {
         let watch = pin!(broken(&local));
-        join((&mut from, &mut to), early, (&mut read, &mut write), watch).await
+        let flow = (&mut read, &mut write);
+        join((&mut from, &mut to), early, flow, watch, carried).await
     };
     if traffic.reset {
         reset_on_close(&local);
@@ -66,6 +73,7 @@ pub async fn join<A, B, R, W>(
     early: Vec<u8>,
     (read, write): (&mut R, &mut W),
     mut broken: Pin<&mut impl Future<Output = ()>>,
+    carried: &Carried,
 ) -> Traffic
 where
     A: AsyncRead + Unpin,
@@ -75,8 +83,11 @@ where
 {
     let (mut up, mut down) = (Direction::new(early), Direction::new(Vec::new()));
     let ended = poll_fn(|cx| {
-        let sent = up.poll(cx, from, write)?;
-        let received = down.poll(cx, read, to)?;
+        let before = (up.moved, down.moved);
+        let (sent, received) = (up.poll(cx, from, write), down.poll(cx, read, to));
+        carried.up((up.moved - before.0) as usize);
+        carried.down((down.moved - before.1) as usize);
+        let (sent, received) = (sent?, received?);
         if sent.is_ready() && received.is_ready() {
             return Poll::Ready(Ok(()));
         }
@@ -339,7 +350,10 @@ mod tests {
         .unwrap();
         let (flow, mut target) = tokio::io::duplex(7);
         let (read, write) = tokio::io::split(flow);
-        let splice = tokio::spawn(splice(local, b"early ".to_vec(), Flow(read), Flow(write)));
+        let splice = tokio::spawn(async move {
+            let flow = (Flow(read), Flow(write));
+            splice(local, b"early ".to_vec(), flow, &Carried::default()).await
+        });
 
         client.write_all(b"and what follows").await.unwrap();
         client.shutdown().await.unwrap();

@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Ingress, count};
+use crate::flows::{Kind, Listed};
 use crate::outbound::{Datagrams, Outbound};
 use crate::target::Target;
 
@@ -30,7 +31,7 @@ const QUEUE_BYTES: usize = 512 * 1024;
 const REFUSED: Duration = Duration::from_secs(1);
 
 /// Pause after an error of a socket.
-const PAUSE: Duration = Duration::from_millis(10);
+pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 /// Takes datagrams from a target to the application.
 pub(super) trait Back: Send + Sync + 'static {
@@ -72,14 +73,15 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
         Self(Arc::default())
     }
 
-    /// Gives a datagram to the flow of a key, which begins with it if there is none.
+    /// Gives a datagram to the flow of a key, which begins with it if there is none. Without `back`
+    /// the datagram is dropped.
     pub(super) fn offer<O: Outbound, B: Back>(
         &self,
         ingress: &Ingress<O>,
         key: K,
-        target: &Target,
+        (by, client, target): (&str, SocketAddr, &Target),
         payload: &[u8],
-        back: impl FnOnce() -> B,
+        back: impl FnOnce() -> io::Result<B>,
     ) {
         let mut map = lock(&self.0);
         let queue = match map.entry(key) {
@@ -88,14 +90,22 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
                 let Ok(room) = Arc::clone(&ingress.udp_room).try_acquire_owned() else {
                     return count(&ingress.counters.dropped);
                 };
+                let back = match back() {
+                    Ok(back) => back,
+                    Err(error) => {
+                        ingress.counters.accept_failed(&error);
+                        return count(&ingress.counters.dropped);
+                    }
+                };
                 let (payloads, queue) = mpsc::channel(QUEUE);
                 let bytes = Arc::new(AtomicUsize::new(0));
                 let flow = Flow {
                     ingress: ingress.clone(),
                     key: entry.key().clone(),
                     target: target.clone(),
-                    back: back(),
+                    back,
                     bytes: Arc::clone(&bytes),
+                    listed: ingress.flows.add(Kind::Udp, by, Some(client), target),
                     flows: Arc::downgrade(&self.0),
                     _room: room,
                 };
@@ -118,6 +128,7 @@ struct Flow<K, O, B> {
     back: B,
     /// Bytes in its queue.
     bytes: Arc<AtomicUsize>,
+    listed: Listed,
     flows: Weak<Mutex<Map<K>>>,
     _room: OwnedSemaphorePermit,
 }
@@ -163,6 +174,7 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
         while let Some(payload) = queue.recv().await {
             self.bytes.fetch_sub(payload.len(), Ordering::Relaxed);
             *lock(used) = Instant::now();
+            self.listed.up(payload.len());
             if datagrams.send(payload).await.is_err() {
                 break;
             }
@@ -173,6 +185,7 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
     async fn down(&self, datagrams: &O::Datagrams, used: &Mutex<Instant>) -> End {
         while let Ok(payload) = datagrams.receive().await {
             *lock(used) = Instant::now();
+            self.listed.down(payload.len());
             if self.back.deliver(&payload).await.is_err() {
                 count(&self.ingress.counters.dropped);
             }
@@ -181,9 +194,8 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
     }
 
     async fn idle(&self, used: &Mutex<Instant>) -> End {
-        let idle = self.ingress.limits.udp_idle;
         loop {
-            let end = *lock(used) + idle;
+            let end = *lock(used) + self.ingress.limits().udp_idle;
             if Instant::now() >= end {
                 return End::Idle;
             }
@@ -248,9 +260,10 @@ impl<O: Outbound> Ingress<O> {
         loop {
             let (length, address) = receive(self, &socket, &mut buffer).await;
             let payload = buffer.get(..length).unwrap_or_default();
-            flows.offer(self, address, &target, payload, || Client {
-                socket: Arc::clone(&socket),
-                address,
+            let way = ("forward", address, &target);
+            flows.offer(self, address, way, payload, || {
+                let socket = Arc::clone(&socket);
+                Ok(Client { socket, address })
             });
         }
     }

@@ -1,7 +1,7 @@
 //! The configuration of a proxy: one TOML file, and the users with their tokens in another.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,6 +63,8 @@ struct File {
     limits: Limits,
     #[serde(default)]
     seconds: Seconds,
+    control: Option<PathBuf>,
+    metrics: Option<SocketAddr>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -100,6 +102,10 @@ pub struct Config {
     pub flows_per_user: usize,
     /// Times.
     pub times: Times,
+    /// The status socket.
+    pub control: Option<PathBuf>,
+    /// Where Prometheus metrics are served.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// A text with its name in messages.
@@ -200,6 +206,8 @@ impl Config {
                 udp_idle: seconds(file.seconds.udp_idle, LEAST_IDLE, default.udp_idle)?,
                 ..default
             },
+            control: file.control.map(|path| folder.join(path)),
+            metrics: file.metrics,
         })
     }
 
@@ -216,6 +224,8 @@ impl Config {
             flows: FLOWS,
             flows_per_user: FLOWS_PER_USER,
             times: Times::default(),
+            control: None,
+            metrics: None,
         }
     }
 

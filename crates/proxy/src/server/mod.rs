@@ -13,15 +13,17 @@ mod request;
 mod udp;
 mod users;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pathmark_http3::wire::{LinkError, ServerLink};
-use pathmark_transport::driver;
+use pathmark_transport::driver::{self, Connection};
 use tokio::task::JoinSet;
 
+use crate::flows::Flows;
 pub use counters::Counts;
 use counters::{Counters, count};
 use users::Gate;
@@ -63,6 +65,33 @@ struct Shared {
     gate: Gate,
     times: Times,
     counters: Counters,
+    flows: Flows,
+    connections: Mutex<BTreeMap<usize, Connection>>,
+}
+
+/// A connection that is in the list while it is served.
+struct Served<'a>(&'a Shared, usize);
+
+impl<'a> Served<'a> {
+    fn new(shared: &'a Shared, connection: &Connection) -> Self {
+        let id = connection.stable_id();
+        shared.connections().insert(id, connection.clone());
+        Self(shared, id)
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        self.0.connections().remove(&self.1);
+    }
+}
+
+impl Shared {
+    fn connections(&self) -> MutexGuard<'_, BTreeMap<usize, Connection>> {
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Proxy {
@@ -73,6 +102,8 @@ impl Proxy {
             gate: Gate::new(access),
             times,
             counters: Counters::default(),
+            flows: Flows::default(),
+            connections: Mutex::default(),
         }))
     }
 
@@ -93,6 +124,18 @@ impl Proxy {
         self.0.gate.flows()
     }
 
+    /// The flows that are open.
+    #[must_use]
+    pub fn open_flows(&self) -> &Flows {
+        &self.0.flows
+    }
+
+    /// The connections of clients.
+    #[must_use]
+    pub fn connections(&self) -> Vec<Connection> {
+        self.0.connections().values().cloned().collect()
+    }
+
     /// Serves the flows of a connection whose handshake is complete, until the client closes it.
     /// Dropped, the future ends all of them. The caller bounds the number of connections.
     ///
@@ -104,6 +147,7 @@ impl Proxy {
         let most = shared.gate.rules().flows_per_user() + SPARE_STREAMS;
         connection.set_max_concurrent_bi_streams(u32::try_from(most).unwrap_or(u32::MAX));
         let client = connection.remote_address();
+        let _served = Served::new(shared, &connection);
         let begun = ServerLink::with_tunnels(connection, HEAD_BYTES);
         // The settings need a stream that the client grants.
         let begun = tokio::time::timeout(shared.times.head, begun).await;

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::Shutdown;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -12,7 +11,8 @@ use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use super::counters::add;
+use super::counters::{Counters, add};
+use crate::flows::Carried;
 
 /// Bytes that one read of the socket takes: at first, and at most. A flow that fills what it has
 /// gets twice as many.
@@ -25,13 +25,13 @@ const READ: (usize, usize) = (4 * 1024, 256 * 1024);
 pub(super) async fn relay(
     target: TcpStream,
     (mut send, mut recv): (TunnelSend, TunnelRecv),
-    (bytes_up, bytes_down): (&AtomicU64, &AtomicU64),
+    bytes: (&Counters, &Carried),
 ) -> io::Result<()> {
     // The kernel sends RST when a socket is closed that lingers for no time.
     SockRef::from(&target).set_linger(Some(Duration::ZERO))?;
     let relayed = tokio::try_join!(
-        up(&target, &mut recv, bytes_up),
-        down(&target, &mut send, bytes_down),
+        up(&target, &mut recv, bytes),
+        down(&target, &mut send, bytes),
     );
     match relayed {
         Ok(_) => SockRef::from(&target).set_linger(None),
@@ -44,7 +44,11 @@ pub(super) async fn relay(
 }
 
 /// From the tunnel to the target.
-async fn up(target: &TcpStream, recv: &mut TunnelRecv, bytes: &AtomicU64) -> io::Result<()> {
+async fn up(
+    target: &TcpStream,
+    recv: &mut TunnelRecv,
+    (all, flow): (&Counters, &Carried),
+) -> io::Result<()> {
     loop {
         let chunk = tokio::select! {
             chunk = recv.chunk() => chunk?,
@@ -55,7 +59,8 @@ async fn up(target: &TcpStream, recv: &mut TunnelRecv, bytes: &AtomicU64) -> io:
             let _ = SockRef::from(target).shutdown(Shutdown::Write);
             return Ok(());
         };
-        add(bytes, chunk.len());
+        add(&all.bytes_up, chunk.len());
+        flow.up(chunk.len());
         tokio::select! {
             written = write_all(target, chunk) => written?,
             // A target that reads nothing would hide it for ever.
@@ -77,7 +82,11 @@ async fn write_all(target: &TcpStream, mut data: Bytes) -> io::Result<()> {
 }
 
 /// From the target to the tunnel.
-async fn down(target: &TcpStream, send: &mut TunnelSend, bytes: &AtomicU64) -> io::Result<()> {
+async fn down(
+    target: &TcpStream,
+    send: &mut TunnelSend,
+    (all, flow): (&Counters, &Carried),
+) -> io::Result<()> {
     let stopped = send.stopped();
     tokio::pin!(stopped);
     let mut size = READ.0;
@@ -94,7 +103,8 @@ async fn down(target: &TcpStream, send: &mut TunnelSend, bytes: &AtomicU64) -> i
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(error),
         };
-        add(bytes, read);
+        add(&all.bytes_down, read);
+        flow.down(read);
         let data = match read * 2 < buffer.capacity() {
             // A small piece would keep the whole buffer until it is acknowledged.
             true => Bytes::copy_from_slice(&buffer),

@@ -11,6 +11,7 @@ use super::Shared;
 use super::counters::count;
 use super::users::{Place, Rules};
 use super::{reach, relay, udp};
+use crate::flows::{Kind, Listed};
 use crate::outbound::Refusal;
 use crate::target::Target;
 use crate::token::TokenHash;
@@ -158,8 +159,8 @@ impl Flow<'_> {
         };
         count(&shared.counters.tcp_flows);
         let counters = &shared.counters;
-        let bytes = (&counters.bytes_up, &counters.bytes_down);
-        if let Err(error) = relay::relay(stream, tunnel, bytes).await {
+        let listed = self.list(Kind::Tcp, target);
+        if let Err(error) = relay::relay(stream, tunnel, (counters, &listed)).await {
             count(&counters.tcp_resets);
             let (user, client) = (self.place.user(), self.client);
             tracing::debug!(%client, user, %target, %error, "reset");
@@ -180,9 +181,15 @@ impl Flow<'_> {
         let accepted = accept(exchange, fields).await?;
         if let (Some(tunnel), Some(datagrams)) = (accepted, datagrams) {
             count(&shared.counters.udp_flows);
-            udp::relay(&socket, tunnel, &datagrams, shared).await;
+            let listed = self.list(Kind::Udp, target);
+            udp::relay(&socket, tunnel, &datagrams, (shared, &listed)).await;
         }
         Ok(())
+    }
+
+    fn list(&self, kind: Kind, target: &Target) -> Listed {
+        let (flows, user) = (&self.shared.flows, self.place.user());
+        flows.add(kind, user, Some(self.client), target)
     }
 
     async fn refused(

@@ -11,6 +11,7 @@ use tokio::net::UdpSocket;
 
 use super::Shared;
 use super::counters::{add, count};
+use crate::flows::Carried;
 use crate::payload::{self, MOST, UDP};
 
 /// Relays until the client ends the flow, or nothing arrives for the time of an idle flow.
@@ -18,12 +19,13 @@ pub(super) async fn relay(
     socket: &UdpSocket,
     (mut send, mut recv): (TunnelSend, TunnelRecv),
     datagrams: &DatagramFlow,
-    shared: &Shared,
+    (shared, flow): (&Shared, &Carried),
 ) {
     let seen = AtomicU64::new(0);
     let out = Out {
         socket,
         shared,
+        flow,
         seen: &seen,
     };
     tokio::select! {
@@ -44,6 +46,7 @@ pub(super) async fn relay(
 struct Out<'a> {
     socket: &'a UdpSocket,
     shared: &'a Shared,
+    flow: &'a Carried,
     /// Datagrams in either direction.
     seen: &'a AtomicU64,
 }
@@ -61,6 +64,7 @@ impl Out<'_> {
                 self.seen.fetch_add(1, Ordering::Relaxed);
                 count(&counters.datagrams_up);
                 add(&counters.bytes_up, bytes);
+                self.flow.up(bytes);
             }
             // An ICMP message about an earlier one, or a path that carries less.
             Err(_) => count(&counters.datagrams_dropped),
@@ -107,6 +111,7 @@ impl Out<'_> {
             self.seen.fetch_add(1, Ordering::Relaxed);
             count(&counters.datagrams_down);
             add(&counters.bytes_down, length);
+            self.flow.down(length);
         }
     }
 

@@ -1,30 +1,44 @@
 //! Connections to a proxy.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pathmark_transport::driver::{ClientConfig, Connection, Endpoint};
+use socket2::SockRef;
 use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 
+use crate::ingress::transparent::rules::OWN;
 use crate::target::{Host, Target};
 
 /// Time from an attempt to reach one address to the next one (RFC 8305 section 5).
 const STAGGER: Duration = Duration::from_millis(250);
+
+/// Time for a name to be resolved.
+const RESOLVING: Duration = Duration::from_secs(3);
+/// Time for all of an attempt: the next one resolves the name again.
+const ATTEMPT: Duration = Duration::from_secs(10);
 
 /// Connects to a proxy. Each time its name is resolved again.
 #[derive(Clone, Debug)]
 pub struct Dialer {
     server: Target,
     config: ClientConfig,
+    /// The addresses that the name had last.
+    last: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
 impl Dialer {
     /// Connects to `server` with the application protocol
     /// [`ALPN`](pathmark_http3::wire::ALPN), which `config` has to offer.
     #[must_use]
-    pub const fn new(server: Target, config: ClientConfig) -> Self {
-        Self { server, config }
+    pub fn new(server: Target, config: ClientConfig) -> Self {
+        Self {
+            server,
+            config,
+            last: Arc::default(),
+        }
     }
 
     /// The proxy.
@@ -35,13 +49,46 @@ impl Dialer {
     /// A connection whose handshake is complete, to whichever address answers first; or why there
     /// is none.
     pub(super) async fn dial(&self) -> Result<Connection, String> {
+        let dialed = tokio::time::timeout(ATTEMPT, self.race()).await;
+        dialed.unwrap_or_else(|_| Err("no answer".to_owned()))
+    }
+
+    /// The addresses of the name now. Where it cannot be resolved, those that it had last: the
+    /// resolver may be behind the tunnel.
+    async fn resolve(&self, host: &str) -> Result<Vec<SocketAddr>, String> {
+        let found = lookup_host((host, self.server.port));
+        let found = match tokio::time::timeout(RESOLVING, found).await {
+            Ok(Ok(found)) => Ok(found.collect::<Vec<_>>()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no answer".to_owned()),
+        };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match found {
+            Ok(found) => {
+                if !last.is_empty() && found.iter().any(|address| !last.contains(address)) {
+                    tracing::info!(host, addresses = ?found, "the name has other addresses");
+                }
+                last.clone_from(&found);
+                Ok(found)
+            }
+            Err(why) if last.is_empty() => Err(format!("the name {host} has no address: {why}")),
+            Err(why) => {
+                tracing::warn!(
+                    host,
+                    why,
+                    "the name has no address; the last ones are tried"
+                );
+                Ok(last.clone())
+            }
+        }
+    }
+
+    async fn race(&self) -> Result<Connection, String> {
         let host = match &self.server.host {
             Host::Name(name) => name.clone(),
             Host::Address(address) => address.to_string(),
         };
-        let found = lookup_host((host.as_str(), self.server.port)).await;
-        let found = found.map_err(|error| format!("the name {host} has no address: {error}"))?;
-        let mut addresses = found.collect::<Vec<_>>().into_iter();
+        let mut addresses = self.resolve(&host).await?.into_iter();
         let (mut attempts, mut failed) = (JoinSet::new(), Vec::new());
         loop {
             if let Some(address) = addresses.next() {
@@ -77,7 +124,13 @@ async fn attempt(
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let failed = |error: &dyn std::fmt::Display| format!("{address}: {error}");
-    let endpoint = Endpoint::client((any, 0).into()).map_err(|error| failed(&error))?;
+    let endpoint = UdpSocket::bind((any, 0)).and_then(|socket| {
+        // Rules of a transparent listener let marked packets pass. Only those who may set rules
+        // may set a mark.
+        let _ = SockRef::from(&socket).set_mark(OWN);
+        Endpoint::new(socket, None)
+    });
+    let endpoint = endpoint.map_err(|error| failed(&error))?;
     let connecting = endpoint.connect_with(config, address, &host);
     let connecting = connecting.map_err(|error| failed(&error))?;
     connecting.await.map_err(|error| failed(&error))

@@ -1,23 +1,34 @@
 //! The connection of a tunnel, which is made again when it is lost.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use pathmark_http3::wire::ClientLink;
+use pathmark_transport::driver::Connection;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::dial::Dialer;
+use super::network::{self, Changes};
 use crate::outbound::Refusal;
 
+/// H3_NO_ERROR (RFC 9114 section 8.1).
+const CLOSED: u32 = 0x100;
 /// Bytes of a response's header section.
 const HEAD_BYTES: u64 = 64 * 1024;
 /// The pause before an attempt that follows a failure: at first, and at most. It doubles.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// A proxy that does not answer for this long is reported.
+const SILENCE: Duration = Duration::from_secs(3);
+/// Time for an answer after a change of the network, before another connection is tried.
+const PROBE: Duration = Duration::from_secs(5);
+/// Time between two looks for that answer.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A connection, or why there is none.
 #[derive(Clone)]
-enum State {
+pub(super) enum State {
     Up(ClientLink),
     Down(String),
 }
@@ -40,6 +51,11 @@ impl Keeper {
         let (tell, state) = watch::channel(down);
         let task = tokio::spawn(async move { keep(&dialer, &tell).await });
         Self { state, task }
+    }
+
+    /// What there is now.
+    pub(super) fn now(&self) -> State {
+        self.state.borrow().clone()
     }
 
     /// A connection, but not the one that was `lost`, which is waited for up to `time`.
@@ -76,18 +92,12 @@ impl Drop for Keeper {
 /// Connects, and connects again when the connection is lost.
 async fn keep(dialer: &Dialer, tell: &watch::Sender<State>) {
     let server = dialer.server();
+    let changes = Changes::new();
     let mut pause = PAUSE.0;
     loop {
         let begun = Instant::now();
-        let why = match begin(dialer).await {
-            Ok(link) => {
-                let connection = link.connection().clone();
-                tracing::info!(%server, address = %connection.remote_address(), "connected");
-                tell.send_replace(State::Up(link));
-                let lost = connection.closed().await;
-                tracing::warn!(%server, %lost, "connection lost");
-                lost.to_string()
-            }
+        let why = match soon(dialer).await {
+            Ok(link) => hold(dialer, &changes, link, tell).await,
             Err(why) => {
                 tracing::warn!(%server, why, "cannot connect");
                 why
@@ -98,8 +108,99 @@ async fn keep(dialer: &Dialer, tell: &watch::Sender<State>) {
         if begun.elapsed() > PAUSE.1 {
             pause = PAUSE.0;
         }
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // Another network may lead to the proxy.
+            () = changes.next() => tracing::info!("the network has changed"),
+        }
         pause = (pause * 2).min(PAUSE.1);
+    }
+}
+
+/// Connects. Silence of the proxy is logged before the attempt ends.
+async fn soon(dialer: &Dialer) -> Result<ClientLink, String> {
+    let mut beginning = pin!(begin(dialer));
+    if let Ok(begun) = tokio::time::timeout(SILENCE, &mut beginning).await {
+        return begun;
+    }
+    let server = dialer.server();
+    tracing::warn!(
+        %server,
+        "no answer for 3 s: the network may block UDP, or no proxy runs there"
+    );
+    beginning.await
+}
+
+/// Keeps a connection, and the one that replaces it after a change of the network, until it is
+/// lost: returns why.
+async fn hold(
+    dialer: &Dialer,
+    changes: &Changes,
+    mut link: ClientLink,
+    tell: &watch::Sender<State>,
+) -> String {
+    let server = dialer.server();
+    loop {
+        let connection = link.connection().clone();
+        tracing::info!(%server, address = %connection.remote_address(), "connected");
+        tell.send_replace(State::Up(link));
+        let replaced = tokio::select! {
+            lost = connection.closed() => {
+                tracing::warn!(%server, %lost, "connection lost");
+                return lost.to_string();
+            }
+            replaced = replace(dialer, changes, &connection) => replaced,
+        };
+        connection.close(CLOSED, b"replaced");
+        link = replaced;
+    }
+}
+
+/// Follows changes of the network with a connection. Returns another one where only that has
+/// answers.
+async fn replace(dialer: &Dialer, changes: &Changes, connection: &Connection) -> ClientLink {
+    let mut from = network::source(connection.remote_address());
+    loop {
+        changes.next().await;
+        let Some(source) = network::source(connection.remote_address()) else {
+            tracing::warn!("the network has changed: no route leads to the proxy");
+            continue;
+        };
+        if connection.local_ip() != Some(source) {
+            connection.migrate(None);
+        }
+        let received = connection.stats().packets_received;
+        connection.ping();
+        let mut answered = pin!(answer(connection, received));
+        let within = tokio::time::timeout(PROBE, &mut answered).await;
+        let mut pause = PAUSE.0;
+        if within.is_err() {
+            tracing::warn!("the network has changed: no answer; a new connection is tried");
+            loop {
+                tokio::select! {
+                    () = &mut answered => break,
+                    begun = begin(dialer) => match begun {
+                        Ok(link) => return link,
+                        Err(why) => tracing::warn!(why, "cannot connect"),
+                    },
+                }
+                tokio::select! {
+                    () = &mut answered => break,
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE.1),
+                }
+            }
+        }
+        // Most changes are of other interfaces.
+        if from.replace(source) != Some(source) {
+            tracing::info!(%source, "the network has changed: the connection goes on");
+        }
+    }
+}
+
+/// Waits until more packets than these have arrived.
+async fn answer(connection: &Connection, received: u64) {
+    while connection.stats().packets_received <= received {
+        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -3,6 +3,8 @@
 mod dial;
 mod flow;
 mod keeper;
+mod network;
+mod switch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +12,12 @@ use std::time::Duration;
 use pathmark_http3::http::header::{HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use pathmark_http3::http::{Request, Uri};
 use pathmark_http3::wire::{ClientLink, DatagramFlow, LinkError, TunnelRecv, TunnelSend, codes};
+use pathmark_transport::driver::Connection;
 
 pub use dial::Dialer;
 pub use flow::Flow;
-use keeper::Keeper;
+use keeper::{Keeper, State};
+pub use switch::Switch;
 
 use crate::outbound::{Abort, Outbound, Refusal};
 use crate::target::Target;
@@ -66,6 +70,23 @@ impl Tunnel {
             times,
             keeper: Keeper::new(dialer),
         }))
+    }
+
+    /// The proxy, as it is named.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        &self.0.authority
+    }
+
+    /// The connection; or why there is none.
+    ///
+    /// # Errors
+    /// The reason, for people.
+    pub fn connection(&self) -> Result<Connection, String> {
+        match self.0.keeper.now() {
+            State::Up(link) => Ok(link.connection().clone()),
+            State::Down(why) => Err(why),
+        }
     }
 
     /// Waits for a connection to the proxy.

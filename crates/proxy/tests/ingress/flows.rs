@@ -115,6 +115,33 @@ async fn a_reset_after_an_end_ends_the_silent_direction(bed: &Bed<impl Outbound>
     }
 }
 
+/// With Nagle's algorithm on any side, the second segment of each pair waits for an acknowledgement
+/// that its receiver delays by 40 ms.
+async fn small_segments_do_not_wait_for_acknowledgements(bed: &Bed<impl Outbound>) {
+    const PAIRS: u32 = 50;
+    for way in WAYS {
+        let (mut client, mut served) = pair(bed, way).await;
+        client.set_nodelay(true).unwrap();
+        served.set_nodelay(true).unwrap();
+        let began = tokio::time::Instant::now();
+        for _ in 0..PAIRS {
+            for (from, to) in [(&mut client, &mut served)] {
+                from.write_all(b"a").await.unwrap();
+                from.write_all(b"b").await.unwrap();
+                within(to.read_exact(&mut [0; 2])).await.unwrap();
+                to.write_all(b"c").await.unwrap();
+                to.write_all(b"d").await.unwrap();
+                within(from.read_exact(&mut [0; 2])).await.unwrap();
+            }
+        }
+        let took = began.elapsed();
+        assert!(
+            took < PAIRS * std::time::Duration::from_millis(40),
+            "{way:?}: {took:?}"
+        );
+    }
+}
+
 /// A listener whose queue is full: SYNs get no answer.
 fn silent() -> (Socket, Vec<Socket>, Target) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -232,6 +259,7 @@ by_both!(
     a_reset_passes_a_direction_that_is_full,
     a_reset_after_an_end_ends_the_silent_direction,
     a_flow_that_is_killed_does_not_disturb_others,
+    small_segments_do_not_wait_for_acknowledgements,
     refusals_have_their_causes,
 );
 

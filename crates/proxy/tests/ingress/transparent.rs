@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use pathmark_proxy::ingress::transparent::rules::{OWN, Rules, Step};
 use pathmark_proxy::ingress::{Ingress, Limits, Service, transparent};
+use pathmark_proxy::outbound::Refusal;
 use pathmark_testbed::{IpNet, Node, Testbed};
 use socket2::Socket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -164,6 +165,46 @@ async fn flows_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
     }
 }
 
+/// The connection exists when the proxy refuses the flow: a reset is what is left to say.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_refusal_is_a_reset_and_a_reset_reaches_the_target() {
+    let bed = Bed::new();
+    bed.run(&rules().apply(true));
+    for refusal in [
+        Refusal::Refused,
+        Refusal::TimedOut,
+        Refusal::Unreachable,
+        Refusal::Denied,
+        Refusal::Busy,
+        Refusal::Proxy("it was stopped".to_owned()),
+    ] {
+        let ingress = Ingress::new(Direct::refusing(refusal.clone()), Limits::default());
+        let listeners = bed.listen(&ingress);
+        for address in NOWHERE {
+            let to = SocketAddr::new(ip(address), 80);
+            let refused = async { connect(&bed.inside, to, None).await?.read_u8().await };
+            let error = within(refused).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{refusal} {to}");
+        }
+        for listener in listeners {
+            listener.abort();
+            assert!(listener.await.is_err());
+        }
+    }
+    let far = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let direct = Direct::to(far.local_addr().unwrap());
+    let ingress = Ingress::new(direct, Limits::default());
+    let _listeners = bed.listen(&ingress);
+    for address in NOWHERE {
+        let to = SocketAddr::new(ip(address), 80);
+        let pair = async { tokio::join!(connect(&bed.inside, to, None), far.accept()) };
+        let (client, served) = within(pair).await;
+        reset(client.unwrap());
+        let error = within(served.unwrap().0.read_u8()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{to}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_exempt_goes_directly() {
     let bed = Bed::new();
@@ -221,6 +262,25 @@ async fn nothing_passes_a_tunnel_that_is_down() {
                 () = within(dropped) => {}
             }
             attempt.abort();
+            bed.run(&rules().apply(true));
+            let own = match (name, to.is_ipv4()) {
+                ("inside", true) => "192.168.7.2",
+                ("inside", false) => "fd00:7::2",
+                (_, true) => "203.0.113.1",
+                (_, false) => "2001:db8:2::1",
+            };
+            let target = bed.outside.udp(to).unwrap();
+            let client = node.udp(SocketAddr::new(ip(own), 0)).unwrap();
+            client.send_to(b"datagram", to).unwrap();
+            within(async {
+                while drops(&bed.gateway) == 0 {
+                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                }
+            })
+            .await;
+            target.set_nonblocking(true).unwrap();
+            let got = target.recv(&mut [0; 9]).unwrap_err();
+            assert_eq!(got.kind(), ErrorKind::WouldBlock, "{name} {to}");
             bed.run(&rules().apply(true));
         }
     }

@@ -17,7 +17,7 @@ const STATUS: usize = 400;
 
 /// The service manager, if `$NOTIFY_SOCKET` names one.
 #[derive(Debug, Default)]
-pub(super) struct Supervisor {
+pub struct Supervisor {
     socket: Option<(UnixDatagram, SocketAddr)>,
     /// Time between two signs of life: half of what the watchdog allows.
     interval: Option<Duration>,
@@ -26,7 +26,8 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// The one that the environment names.
-    pub(super) fn from_environment(now: Instant) -> Self {
+    #[must_use]
+    pub fn from_environment(now: Instant) -> Self {
         let text = |key: &str| env::var(key).ok();
         let interval = interval(
             text("WATCHDOG_USEC").as_deref(),
@@ -49,29 +50,30 @@ impl Supervisor {
     }
 
     /// Everything is open, packets move.
-    pub(super) fn ready(&self, status: &dyn fmt::Display) {
+    pub fn ready(&self, status: &dyn fmt::Display) {
         self.tell(&format!("READY=1\n{}", Status(status)));
     }
 
     /// A reload begins; [`Self::ready`] says how it ended.
-    pub(super) fn reloading(&self) {
+    pub fn reloading(&self) {
         let now = sys::monotonic_micros();
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
     }
 
     /// The end has begun.
-    pub(super) fn stopping(&self, status: &dyn fmt::Display) {
+    pub fn stopping(&self, status: &dyn fmt::Display) {
         self.tell(&format!("STOPPING=1\n{}", Status(status)));
     }
 
     /// When [`Self::beat`] is due next.
-    pub(super) fn due(&self) -> Option<Instant> {
+    #[must_use]
+    pub fn due(&self) -> Option<Instant> {
         self.interval.map(|_| self.due)
     }
 
     /// Tells the watchdog that this thread, which moves the packets, is alive; does nothing before
     /// it is due.
-    pub(super) fn beat(&mut self, now: Instant) {
+    pub fn beat(&mut self, now: Instant) {
         if let Some(interval) = self.interval
             && now >= self.due
         {

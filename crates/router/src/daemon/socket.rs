@@ -85,8 +85,11 @@ pub(super) fn vacant(path: &Path) -> Result<bool, ControlError> {
     }
 }
 
-/// Binds a Unix socket. A socket that a router left behind is replaced; any other file stays.
-pub(super) fn bind(path: &Path) -> Result<(Socket, UnixListener), ControlError> {
+/// Binds a Unix socket. A socket that a process left behind is replaced; any other file stays.
+///
+/// # Errors
+/// [`ControlError`].
+pub fn bind(path: &Path) -> Result<(Socket, UnixListener), ControlError> {
     let failed = |source| ControlError::Socket {
         path: path.to_owned(),
         source,
@@ -133,7 +136,7 @@ pub(super) fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr),
 
 /// A bound status socket, removed when dropped.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub struct Socket {
     path: PathBuf,
     /// Device and inode, which distinguish it from a socket that replaced it.
     inode: (u64, u64),

@@ -1,16 +1,19 @@
-//! What `get` and `put` keep between runs: tokens of servers, in a file of the user's.
+//! State of `get` and `put` between runs: tokens of servers, in a file of the user's, and uploads
+//! that broke off.
 //!
 //! ```text
 //!   $XDG_STATE_HOME/pathmark/servers.json    0600, a new one takes its place by rename(2)
 //!                            servers.lock    flock(2), held for a read and a write
 //!                            servers.new     what is being written, under that lock
+//!                            uploads/        a file for each upload that broke off
 //! ```
 //!
-//! A run takes a token out and puts the next one in, so no two use the same. Whatever is wrong with
-//! the file costs a warning and what was in it, never a transfer.
+//! A run takes a token out and puts the next one in, so no two use the same. A fault of the file
+//! costs a warning and its tokens, never a transfer.
 
 pub(super) mod known;
 mod tokens;
+pub(super) mod uploads;
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
@@ -39,9 +42,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(2);
 pub(super) struct StateArgs {
     /// Keep no token of the server for later runs, and use none that was kept: by default its
     /// token, with which the next transfer starts sooner, is in $XDG_STATE_HOME/pathmark
-    /// (~/.local/state/pathmark)
+    /// (~/.local/state/pathmark), as is what put needs to resume
     #[arg(long)]
-    no_state: bool,
+    pub(super) no_state: bool,
 }
 
 /// The directory of the file, and whose it is.
@@ -51,7 +54,7 @@ struct State {
     user: u32,
 }
 
-/// What keeps the file from being used.
+/// A reason not to use the file.
 #[derive(Debug, thiserror::Error)]
 enum StateError {
     /// It cannot be read or written.
@@ -294,7 +297,7 @@ fn own_file(path: &Path, new: bool) -> io::Result<File> {
         .open(path)
 }
 
-/// What is kept, or why that counts no more.
+/// The tokens that are kept, or the reason why they do not count.
 fn read(path: &Path, user: u32) -> io::Result<Result<Tokens, Unusable>> {
     let bytes = read_own(path, user)?;
     Ok(bytes.and_then(|bytes| Tokens::parse(&bytes).ok_or(Unusable::Damaged)))

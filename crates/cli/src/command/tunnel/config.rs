@@ -1,7 +1,7 @@
-//! What a tunnel does, from a file and from arguments.
+//! The configuration of a tunnel, from a file and from arguments.
 
 use std::fmt::Display;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -33,6 +33,10 @@ pub(super) struct File {
     tproxy: Option<Transparent>,
     #[serde(default)]
     limits: FileLimits,
+    /// The status socket; relative to this file's directory.
+    pub(super) control: Option<PathBuf>,
+    /// Where Prometheus metrics are served.
+    pub(super) metrics: Option<SocketAddr>,
 }
 
 /// Where flows come in.
@@ -112,8 +116,9 @@ impl File {
         if file.uri.is_some() && file.uri_file.is_some() {
             return Err(anyhow!("{shown} has both uri and uri_file; remove one"));
         }
-        if let (Some(uri_file), Some(directory)) = (&mut file.uri_file, path.parent()) {
-            *uri_file = directory.join(&*uri_file);
+        if let Some(directory) = path.parent() {
+            let paths = file.uri_file.iter_mut().chain(&mut file.control);
+            paths.for_each(|path| *path = directory.join(&*path));
         }
         Ok(file)
     }
@@ -157,7 +162,7 @@ impl Listeners {
         self.tproxy = other.tproxy.or(self.tproxy.take());
     }
 
-    /// What users are to know before the tunnel runs.
+    /// Warnings to users before the tunnel runs.
     pub(super) fn warnings(&self) -> Vec<String> {
         let open = |what: &str, bind: &Bind| {
             format!("{what} {bind} serves other machines, without a password")

@@ -9,24 +9,22 @@ use anyhow::Context;
 use pathmark::ClientConfig;
 use pathmark_cc::Algorithm;
 use pathmark_http3::wire::ALPN;
-use pathmark_proxy::ingress::spec::{Bind, Forward, Protocol};
-use pathmark_proxy::ingress::{Ingress, Service, listen, transparent};
-use pathmark_proxy::tunnel::{Dialer, Tunnel, TunnelTimes};
+use pathmark_proxy::ingress::spec::{Bind, Forward};
+use pathmark_proxy::ingress::{Ingress, Limits};
+use pathmark_proxy::tunnel::{Dialer, Switch, Tunnel, TunnelTimes};
 use pathmark_proxy::uri::ProxyUri;
 use pathmark_transport::crypto::tls::{TlsClientConfig, Trust};
-use serde::Serialize;
-use tokio::task::JoinSet;
 
+use super::control::{Control, ShowArgs};
 use super::session::{self, DscpArgs, Stop};
 use super::{Failure, Outcome, output, values};
 use config::{File, Listeners, Transparent};
 
 mod config;
+mod live;
 mod pipe;
 mod rules;
-
-/// Time without a connection after which the user gets a message.
-const SILENCE: Duration = Duration::from_secs(3);
+mod status;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -65,7 +63,7 @@ struct RunArgs {
     /// Serve clients of HTTP CONNECT; on loopback unless BIND is given
     #[arg(long, value_name = "[BIND:]PORT")]
     http: Vec<Bind>,
-    /// Take TCP connections that the rules of `pathmark tunnel rules` bring to this port
+    /// Take connections and datagrams that the rules of `pathmark tunnel rules` bring to this port
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     tproxy: Option<u16>,
     /// End a UDP flow after this time without a datagram (default: 2m)
@@ -82,7 +80,8 @@ struct ProxyArgs {
     /// Read the URI of the proxy from this file
     #[arg(long, value_name = "FILE", conflicts_with = "uri")]
     uri_file: Option<PathBuf>,
-    /// Read URI, listeners and limits from this TOML file; arguments add to them
+    /// Read URI, listeners and limits from this TOML file, and again at SIGHUP; arguments add to
+    /// them
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Congestion controller
@@ -102,13 +101,20 @@ enum Command {
         /// The TOML file
         file: PathBuf,
     },
-    /// Bring TCP connections of this machine, and of those that it routes for, to --tproxy
+    /// Print the state of a running tunnel: its connection, its flows and what limits them
+    Show(ShowArgs),
+    /// Bring TCP and UDP of this machine, and of those that it routes for, to --tproxy
     Rules(rules::Args),
 }
 
 impl Args {
     pub(super) const fn json(&self) -> bool {
         self.run.json
+    }
+
+    /// SIGHUP is for a tunnel with a configuration.
+    pub(super) const fn reloads(&self) -> bool {
+        self.command.is_none() && self.run.proxy.config.is_some()
     }
 }
 
@@ -117,6 +123,7 @@ pub(super) async fn tunnel(args: Args, stop: Stop) -> Outcome {
     match args.command {
         Some(Command::Connect(args)) => pipe::pipe(args, stop).await,
         Some(Command::Check { file }) => check(&file),
+        Some(Command::Show(args)) => show(&args),
         Some(Command::Rules(args)) => rules::rules(args).await,
         None => run(args.uri.as_deref(), args.run, stop).await,
     }
@@ -146,6 +153,12 @@ fn check(path: &std::path::Path) -> Outcome {
         )));
     }
     Ok(output::line(format_args!("{shown}: no faults"))?)
+}
+
+fn show(args: &ShowArgs) -> Outcome {
+    let file = args.config.as_deref().map(File::read).transpose();
+    let file = file.map_err(Failure::usage)?.unwrap_or_default();
+    args.show(file.control, status::table)
 }
 
 fn readable(path: Option<&std::path::Path>) -> Option<String> {
@@ -198,147 +211,107 @@ impl ProxyArgs {
     }
 }
 
-/// What a tunnel prints once its listeners accept.
-#[derive(Debug, Serialize)]
-struct Started {
-    listeners: Vec<Listening>,
+/// What a tunnel is to do now.
+struct Wanted {
+    uri: ProxyUri,
+    listeners: Listeners,
+    limits: Limits,
+    control: Option<PathBuf>,
+    metrics: Option<SocketAddr>,
+    warnings: Vec<String>,
 }
 
-/// A listener.
-#[derive(Debug, Serialize)]
-struct Listening {
-    kind: &'static str,
-    address: SocketAddr,
-    /// Of a forward.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<String>,
+impl Wanted {
+    /// Reads files and arguments.
+    fn read(given: Option<&str>, args: &RunArgs) -> Result<Self, Failure> {
+        let file = args.proxy.file()?;
+        let uri = args.proxy.uri(given, &file)?;
+        let mut listeners = file.listeners();
+        let mut limits = file.limits();
+        limits.udp_idle = args.udp_idle.unwrap_or(limits.udp_idle);
+        listeners.extend(Listeners {
+            forward: args.forward.clone(),
+            socks: args.socks.clone(),
+            http: args.http.clone(),
+            tproxy: args.tproxy.map(|port| Transparent {
+                port,
+                bypass: Vec::new(),
+                from: Vec::new(),
+            }),
+        });
+        if listeners.is_empty() {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "nothing listens: add -L, -D, --http or --tproxy, or a configuration with them"
+            )));
+        }
+        listeners.check().map_err(Failure::usage)?;
+        let secret = args.proxy.uri_file.as_deref().or(file.uri_file.as_deref());
+        let warnings = listeners.warnings().into_iter().chain(readable(secret));
+        Ok(Self {
+            uri,
+            limits,
+            warnings: warnings.collect(),
+            control: file.control,
+            metrics: file.metrics,
+            listeners,
+        })
+    }
 }
 
 async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
-    let file = args.proxy.file()?;
-    let uri = args.proxy.uri(given, &file)?;
-    let mut listeners = file.listeners();
-    let mut limits = file.limits();
-    limits.udp_idle = args.udp_idle.unwrap_or(limits.udp_idle);
-    listeners.extend(Listeners {
-        forward: args.forward,
-        socks: args.socks,
-        http: args.http,
-        tproxy: args.tproxy.map(|port| Transparent {
-            port,
-            bypass: Vec::new(),
-            from: Vec::new(),
-        }),
-    });
-    if listeners.is_empty() {
-        return Err(Failure::usage(anyhow::anyhow!(
-            "nothing listens: add -L, -D, --http or --tproxy, or a configuration with them"
-        )));
-    }
-    listeners.check().map_err(Failure::usage)?;
-    let secret = args.proxy.uri_file.as_deref().or(file.uri_file.as_deref());
-    for warning in listeners.warnings().into_iter().chain(readable(secret)) {
+    let mut hangups = args.proxy.config.is_some().then(session::Hangups::new);
+    let wanted = Wanted::read(given, &args)?;
+    for warning in &wanted.warnings {
         output::note!("warning: {warning}");
     }
-    let tunnel = args.proxy.tunnel(&uri)?;
-    let ingress = Ingress::new(tunnel.clone(), limits);
-    let mut serving = JoinSet::new();
-    let listeners = begin(&ingress, &listeners, &mut serving)?;
-    if args.json {
-        output::json(&Started { listeners })?;
-    } else {
-        for listener in &listeners {
-            let Listening { kind, address, .. } = listener;
-            let target = listener
-                .target
-                .as_deref()
-                .map(|target| format!(" to {target}"));
-            let target = target.unwrap_or_default();
-            output::line(format_args!("{kind} on {address}{target}"))?;
-        }
-    }
-    let silence = async {
-        if tokio::time::timeout(SILENCE, tunnel.connected())
-            .await
-            .is_err()
-        {
-            output::note!(
-                "pathmark: no answer yet from {}; a firewall may drop UDP, or no proxy runs there",
-                uri.server
-            );
-        }
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        () = stop.stopped() => {}
-        () = silence => {}
-        Some(ended) = serving.join_next() => ended.context("a listener has ended")?,
-    }
-    Ok(())
-}
-
-/// Binds all listeners, and has them accept.
-fn begin(
-    ingress: &Ingress<Tunnel>,
-    listeners: &Listeners,
-    serving: &mut JoinSet<()>,
-) -> Result<Vec<Listening>, Failure> {
-    let mut listening = Vec::new();
-    let mut services = Vec::new();
-    for forward in &listeners.forward {
-        let target = forward.target.clone();
-        match forward.protocol {
-            Protocol::Tcp => services.push((&forward.bind, "forward", Service::Forward(target))),
-            Protocol::Udp => {
-                for socket in listen::udp(&forward.bind)? {
-                    listening.push(Listening {
-                        kind: "udp forward",
-                        address: socket.local_addr()?,
-                        target: Some(target.to_string()),
-                    });
-                    let (ingress, target) = (ingress.clone(), target.clone());
-                    serving.spawn(async move { ingress.serve_udp(socket, target).await });
-                }
+    let control = Control::bind(wanted.control.as_deref(), wanted.metrics)?;
+    let switch = Switch::new(args.proxy.tunnel(&wanted.uri)?);
+    let ingress = Ingress::new(switch.clone(), wanted.limits);
+    let mut listeners = live::Live::new(ingress.clone());
+    listeners.apply(&wanted.listeners).await?;
+    let status = status::TunnelStatus::new(switch.clone(), ingress.clone(), &listeners);
+    listeners.announce(args.json, control.metrics_address())?;
+    let mut serving = tokio::spawn(control.serve(status));
+    let mut uri = wanted.uri;
+    loop {
+        let hangup = async {
+            match &mut hangups {
+                Some(hangups) => hangups.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stop.stopped() => break,
+            () = hangup => {}
+            ended = &mut serving => return Ok(ended.context("the status has ended")?),
+            kind = listeners.ended() => {
+                return Err(anyhow::anyhow!("the listener of {kind} has ended").into());
             }
         }
-    }
-    services.extend(
-        listeners
-            .socks
-            .iter()
-            .map(|bind| (bind, "socks", Service::Socks)),
-    );
-    services.extend(
-        listeners
-            .http
-            .iter()
-            .map(|bind| (bind, "http", Service::Http)),
-    );
-    let mut bound = Vec::new();
-    for (bind, kind, service) in services {
-        let sockets = listen::tcp(bind)?;
-        bound.extend(
-            sockets
-                .into_iter()
-                .map(|socket| (socket, kind, service.clone())),
-        );
-    }
-    if let Some(tproxy) = &listeners.tproxy {
-        let sockets = transparent::tcp(tproxy.port)?.into_iter();
-        bound.extend(sockets.map(|socket| (socket, "tproxy", Service::Transparent)));
-    }
-    for (socket, kind, service) in bound {
-        let target = match &service {
-            Service::Forward(target) => Some(target.to_string()),
-            _ => None,
+        let reloaded = async {
+            let wanted = Wanted::read(given, &args)?;
+            if wanted.uri != uri {
+                switch.change(args.proxy.tunnel(&wanted.uri)?);
+                uri = wanted.uri;
+            }
+            ingress.change(wanted.limits);
+            listeners.apply(&wanted.listeners).await
         };
-        listening.push(Listening {
-            kind,
-            address: socket.local_addr()?,
-            target,
-        });
-        let ingress = ingress.clone();
-        serving.spawn(async move { ingress.serve(socket, service).await });
+        match reloaded.await {
+            Ok(()) => tracing::info!("the configuration was read again"),
+            Err(Failure::Usage(error)) => {
+                let error = output::explain(&error);
+                tracing::error!(error, "the configuration stays as it was");
+            }
+            Err(Failure::Failed(error)) => {
+                let error = output::explain(&error);
+                tracing::error!(error, "not all of the configuration is in force");
+            }
+            Err(Failure::Reported) => {}
+        }
     }
-    Ok(listening)
+    // The socket is removed.
+    serving.abort();
+    let _ = serving.await;
+    Ok(())
 }

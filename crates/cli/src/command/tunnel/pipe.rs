@@ -3,6 +3,7 @@
 use std::pin::pin;
 
 use anyhow::anyhow;
+use pathmark_proxy::flows::Carried;
 use pathmark_proxy::ingress::splice;
 use pathmark_proxy::outbound::Outbound;
 use pathmark_proxy::target::Target;
@@ -39,7 +40,8 @@ pub(super) async fn pipe(args: Args, stop: Stop) -> Outcome {
     let (mut input, mut output) = (tokio::io::stdin(), tokio::io::stdout());
     let broken = pin!(stop.stopped());
     let local = (&mut input, &mut output);
-    let traffic = splice::join(local, Vec::new(), (&mut read, &mut write), broken).await;
+    let flow = (&mut read, &mut write);
+    let traffic = splice::join(local, Vec::new(), flow, broken, &Carried::default()).await;
     if stop.is_stopped() {
         return Err(interrupted().into());
     }

@@ -70,10 +70,14 @@ impl<O: Outbound> Ingress<O> {
                 continue;
             };
             port = Some(address.port());
-            flows.offer(self, target.clone(), &target, payload, || Client {
-                socket: Arc::clone(&socket),
-                address,
-                header: wire::datagram_header(&target),
+            let way = ("socks", address, &target);
+            flows.offer(self, target.clone(), way, payload, || {
+                let header = wire::datagram_header(&target);
+                Ok(Client {
+                    socket: Arc::clone(&socket),
+                    address,
+                    header,
+                })
             });
         }
     }

@@ -16,7 +16,7 @@ pub mod wire;
 impl<O: Outbound> Ingress<O> {
     /// Serves a SOCKS client.
     pub(super) async fn socks(&self, mut local: TcpStream) {
-        let handshake = tokio::time::timeout(self.limits.handshake, handshake(&mut local));
+        let handshake = tokio::time::timeout(self.limits().handshake, handshake(&mut local));
         let request = match handshake.await {
             Ok(Ok(Ok(request))) => request,
             Ok(Ok(Err(refused))) => {
@@ -36,6 +36,7 @@ impl<O: Outbound> Ingress<O> {
         let Ok(own) = local.local_addr() else {
             return;
         };
+        let listed = self.list(&local, "socks", target);
         let (read, write) = match self.open(&local, target).await {
             Some(Ok(flow)) => flow,
             Some(Err(refusal)) => {
@@ -47,11 +48,11 @@ impl<O: Outbound> Ingress<O> {
         if local.write_all(&wire::reply(0, own)).await.is_err() {
             return self.give_up(read, write);
         }
-        self.join(local, Vec::new(), read, write).await;
+        self.join(local, Vec::new(), (read, write), &listed).await;
     }
 }
 
-/// What a client gets that is not served.
+/// The answer to a client that is not served.
 struct Refused {
     error: SocksError,
     answer: Vec<u8>,

@@ -1,10 +1,10 @@
-//! Connections that the kernel takes from their way to a target (TPROXY).
+//! Connections and datagrams that the kernel takes from their way to a target (TPROXY).
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::listen::{self, BACKLOG, ListenError};
 use super::splice;
@@ -12,6 +12,7 @@ use super::{Ingress, count};
 use crate::outbound::Outbound;
 use crate::target::{Host, Target};
 
+mod datagrams;
 pub mod rules;
 
 /// Transparent listeners on loopback: the rules bring packets there.
@@ -19,6 +20,22 @@ pub mod rules;
 /// # Errors
 /// [`ListenError`]; not for an IP version that the machine lacks.
 pub fn tcp(port: u16) -> Result<Vec<TcpListener>, ListenError> {
+    all(port, (Type::STREAM, Protocol::TCP), adopt)
+}
+
+/// Transparent sockets for datagrams, as [`tcp`].
+///
+/// # Errors
+/// As [`tcp`].
+pub fn udp(port: u16) -> Result<Vec<UdpSocket>, ListenError> {
+    all(port, (Type::DGRAM, Protocol::UDP), datagrams::adopt)
+}
+
+fn all<T>(
+    port: u16,
+    (kind, protocol): (Type, Protocol),
+    adopt: impl Fn(Socket, SocketAddr) -> io::Result<T>,
+) -> Result<Vec<T>, ListenError> {
     let mut listeners = Vec::new();
     let loopback: [SocketAddr; 2] = [
         (Ipv4Addr::LOCALHOST, port).into(),
@@ -26,8 +43,8 @@ pub fn tcp(port: u16) -> Result<Vec<TcpListener>, ListenError> {
     ];
     for address in loopback {
         let domain = Domain::for_address(address);
-        let opened = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))
-            .and_then(|socket| adopt(socket, address));
+        let opened = Socket::new(domain, kind, Some(protocol));
+        let opened = opened.and_then(|socket| adopt(socket, address));
         match opened {
             Ok(listener) => listeners.push(listener),
             Err(error) if !listeners.is_empty() && listen::lacks_version(&error) => {}
@@ -42,6 +59,13 @@ pub fn tcp(port: u16) -> Result<Vec<TcpListener>, ListenError> {
 /// # Errors
 /// Those of the kernel: the option needs `CAP_NET_ADMIN`.
 pub fn adopt(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
+    bind(&socket, address)?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Binds a transparent socket, to any address.
+fn bind(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     socket.set_reuse_address(true)?;
     match address {
@@ -53,9 +77,7 @@ pub fn adopt(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
     }
     // Connections inherit the mark, so that the rules let their packets to clients pass.
     socket.set_mark(rules::OWN)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+    socket.bind(&address.into())
 }
 
 impl<O: Outbound> Ingress<O> {
@@ -71,6 +93,6 @@ impl<O: Outbound> Ingress<O> {
                 return splice::reset_on_close(&local);
             }
         };
-        self.forward(local, &target).await;
+        self.forward(local, "tproxy", &target).await;
     }
 }

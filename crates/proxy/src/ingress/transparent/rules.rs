@@ -1,12 +1,12 @@
-//! What the kernel is asked to bring to a transparent listener: rules of nftables, a mark, and a
-//! route for it.
+//! Rules of nftables, a mark and a route, by which the kernel brings packets to a transparent
+//! listener.
 //!
 //! ```text
 //!   forwarded ──► prerouting: tproxy, mark ─┐
 //!   own ─► output: mark ─► route: lo ─► prerouting ─┴─► rule: fwmark ─► table: local ─► listener
 //! ```
 //!
-//! What would pass an ingress that does not run is dropped.
+//! Packets that would pass an ingress that does not run are dropped.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -40,7 +40,7 @@ const PRIVATE: [&str; 13] = [
     "ff00::/8",
 ];
 
-/// What is to reach a transparent listener.
+/// The packets that reach a transparent listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// The listener's port.
@@ -126,7 +126,7 @@ impl Rules {
         text += &sets("bypass", &bypass);
         text += &sets("from", &self.from);
         let not_ours = "\
-            \x20   meta l4proto != tcp accept\n\
+            \x20   meta l4proto != { tcp, udp } accept\n\
             \x20   ct direction reply accept\n\
             \x20   fib daddr type { local, broadcast, anycast, multicast } accept\n\
             \x20   ip daddr @bypass4 accept\n\
@@ -138,11 +138,13 @@ impl Rules {
             text += "    iif != lo ip6 saddr != @from6 accept\n";
         }
         for (family, version, to) in [("ipv4", "ip", "127.0.0.1"), ("ipv6", "ip6", "[::1]")] {
-            text += &format!(
-                "    meta nfproto {family} meta l4proto tcp tproxy {version} to {to}:{} \
-                 meta mark set {MARK:#x} accept\n",
-                self.port
-            );
+            for protocol in ["tcp", "udp"] {
+                text += &format!(
+                    "    meta nfproto {family} meta l4proto {protocol} tproxy {version} \
+                     to {to}:{} meta mark set {MARK:#x} accept\n",
+                    self.port
+                );
+            }
         }
         text += "    counter drop\n  }\n";
         text += "  chain output {\n    type route hook output priority mangle\n";

@@ -1,0 +1,353 @@
+//! The status of a running proxy or tunnel: a Unix socket for `show`, Prometheus metrics over HTTP,
+//! and notifications to the service manager. All three are as `vcp-router` has them.
+
+use std::fmt::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use pathmark::Connection;
+use pathmark_cc::Instant;
+use pathmark_router::daemon::http::{self, Method, Status};
+use pathmark_router::daemon::{ControlError, Query, Socket, Supervisor, ask, bind};
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::{Failure, Outcome, output};
+
+/// Time for one request and its answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Clients at once; more wait.
+const CLIENTS: usize = 32;
+/// Pause after a client that could not be accepted, for lack of descriptors for instance.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Longest line of a request.
+const LONGEST_LINE: u64 = 1_000;
+
+/// What has a status.
+pub(super) trait Shown: Clone + Send + Sync + 'static {
+    /// The state, as one JSON object.
+    fn json(&self) -> String;
+    /// Prometheus text (version 0.0.4).
+    fn metrics(&self) -> String;
+    /// The state in a line, for the service manager.
+    fn line(&self) -> String;
+}
+
+/// The sockets.
+pub(super) struct Control {
+    unix: Option<(Socket, UnixListener)>,
+    metrics: Option<TcpListener>,
+    room: Arc<Semaphore>,
+}
+
+impl Control {
+    /// Binds what is configured.
+    pub(super) fn bind(path: Option<&Path>, metrics: Option<SocketAddr>) -> Result<Self, Failure> {
+        let unix = path.map(|path| {
+            let (socket, listener) = bind(path)?;
+            Ok::<_, Failure>((socket, UnixListener::from_std(listener)?))
+        });
+        let metrics = metrics.map(|address| {
+            let bound = std::net::TcpListener::bind(address).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener)
+            });
+            bound.with_context(|| format!("cannot listen on {address} for metrics"))
+        });
+        Ok(Self {
+            unix: unix.transpose()?,
+            metrics: metrics.transpose()?,
+            room: Arc::new(Semaphore::new(CLIENTS)),
+        })
+    }
+
+    /// Where metrics are.
+    pub(super) fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref()?.local_addr().ok()
+    }
+
+    /// Serves clients and the service manager, without end.
+    pub(super) async fn serve(self, shown: impl Shown) {
+        let unix = async {
+            let Some((_, listener)) = &self.unix else {
+                return std::future::pending().await;
+            };
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => self.client(stream, shown.clone(), line).await,
+                    Err(_) => tokio::time::sleep(PAUSE).await,
+                }
+            }
+        };
+        let metrics = async {
+            let Some(listener) = &self.metrics else {
+                return std::future::pending().await;
+            };
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => self.client(stream, shown.clone(), scrape).await,
+                    Err(_) => tokio::time::sleep(PAUSE).await,
+                }
+            }
+        };
+        let ((), (), ()) = tokio::join!(unix, metrics, supervise(&shown));
+    }
+
+    /// Serves a client, once there is room for one.
+    async fn client<S, T, F>(&self, stream: T, shown: S, exchange: impl FnOnce(T, S) -> F)
+    where
+        F: Future<Output = std::io::Result<()>> + Send + 'static,
+    {
+        let room = Arc::clone(&self.room).acquire_owned().await;
+        let exchange = exchange(stream, shown);
+        tokio::spawn(async move {
+            let _room = room;
+            // A client that goes, or takes too long, loses its answer alone.
+            let _ = timeout(PATIENCE, exchange).await;
+        });
+    }
+}
+
+/// Answers a line of the status socket.
+async fn line(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    shown: impl Shown,
+) -> std::io::Result<()> {
+    let mut line = String::new();
+    let mut limited = tokio::io::BufReader::new((&mut stream).take(LONGEST_LINE));
+    tokio::io::AsyncBufReadExt::read_line(&mut limited, &mut line).await?;
+    let answer = match line.parse() {
+        Ok(Query::Json) => shown.json() + "\n",
+        Ok(Query::Metrics) => shown.metrics(),
+        Ok(_) | Err(_) => "{\"error\":\"ask for json or metrics\"}\n".to_owned(),
+    };
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+/// Answers a scrape of metrics.
+async fn scrape(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    shown: impl Shown,
+) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    let (status, is_head) = loop {
+        match asked(&head) {
+            Some(asked) => break asked,
+            None if stream.read_buf(&mut head).await? == 0 => return Ok(()),
+            None => {}
+        }
+    };
+    let body = match status {
+        Status::Ok => shown.metrics(),
+        status => http::explanation(status).to_owned(),
+    };
+    let mut answer = http::head(status, body.len());
+    if !is_head {
+        answer.extend_from_slice(body.as_bytes());
+    }
+    stream.write_all(&answer).await?;
+    stream.shutdown().await
+}
+
+/// The status of the answer to a request, and whether it was HEAD. `None`: more has to come.
+fn asked(head: &[u8]) -> Option<(Status, bool)> {
+    let request = match http::request(head) {
+        Ok(request) => request?,
+        Err(status) => return Some((status, false)),
+    };
+    let status = match (request.method, request.path) {
+        (Method::Other, _) => Status::MethodNotAllowed,
+        (_, "/metrics") => Status::Ok,
+        _ => Status::NotFound,
+    };
+    Some((status, request.method == Method::Head))
+}
+
+/// Tells the service manager that the process is ready, then that it lives, and its status.
+async fn supervise(shown: &impl Shown) {
+    let start = super::session::now();
+    let mut supervisor = Supervisor::from_environment(Instant::ZERO);
+    supervisor.ready(&shown.line());
+    let mut said = shown.line();
+    loop {
+        let now = Instant::ZERO + start.elapsed();
+        let Some(due) = supervisor.due() else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep(due.saturating_since(now).min(PATIENCE)).await;
+        supervisor.beat(Instant::ZERO + start.elapsed());
+        let line = shown.line();
+        if line != said {
+            supervisor.ready(&line);
+            said = line;
+        }
+    }
+}
+
+/// Arguments of `show`.
+#[derive(Debug, clap::Args)]
+pub(super) struct ShowArgs {
+    /// Read where the status socket is from this configuration
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// The status socket, which the configuration names as `control`
+    #[arg(long, value_name = "PATH", conflicts_with = "config")]
+    pub(super) socket: Option<PathBuf>,
+    /// Print the state as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Print Prometheus metrics
+    #[arg(long, conflicts_with = "json")]
+    pub(super) metrics: bool,
+}
+
+impl ShowArgs {
+    /// Prints the state of the process that has the socket.
+    pub(super) fn show(&self, configured: Option<PathBuf>, table: fn(&Value) -> String) -> Outcome {
+        let path = self.socket.clone().or(configured).ok_or_else(|| {
+            Failure::usage(anyhow!(
+                "no socket is named: give --socket PATH, or --config FILE with `control`"
+            ))
+        })?;
+        let query = match self.metrics {
+            true => Query::Metrics,
+            false => Query::Json,
+        };
+        let text = ask(&path, &query).map_err(|error| match error {
+            ControlError::Silent { path, source } => anyhow!(
+                "nothing answers on {}: does it run, and is this its `control`? ({source})",
+                path.display()
+            ),
+            other => other.into(),
+        })?;
+        let text = match self.json || self.metrics {
+            true => text,
+            false => table(&serde_json::from_str(&text)?),
+        };
+        Ok(output::line(format_args!("{}", text.trim_end()))?)
+    }
+}
+
+/// The flows of a state as lines of a table.
+pub(super) fn flow_lines(out: &mut String, state: &Value) {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let flows = state["flows"].as_array().map_or(&[][..], Vec::as_slice);
+    if flows.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "{:<5} {:<12} {:<22} {:<32} {:>9} {:>12} {:>12}",
+        "kind", "by", "client", "target", "seconds", "bytes up", "bytes down"
+    );
+    for flow in flows {
+        let _ = writeln!(
+            out,
+            "{:<5} {:<12} {:<22} {:<32} {:>9.1} {:>12} {:>12}",
+            text(&flow["kind"]),
+            text(&flow["by"]),
+            text(&flow["client"]),
+            text(&flow["target"]),
+            flow["seconds"].as_f64().unwrap_or_default(),
+            flow["bytes_up"],
+            flow["bytes_down"],
+        );
+    }
+}
+
+/// A path report as a line.
+pub(super) fn path_line(report: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
+    format!(
+        "law {}, routers {}, RTT p50 {:.1} ms, {} packets lost, ECN {}",
+        text(&report["algorithm"]),
+        text(&report["feedback"]),
+        report["rtt_ms"]["p50"].as_f64().unwrap_or_default(),
+        report["packets_lost"],
+        text(&report["ecn"]),
+    )
+}
+
+/// Lines of Prometheus' text format, of one program.
+pub(super) struct Exposition {
+    prefix: &'static str,
+    text: String,
+}
+
+impl Exposition {
+    pub(super) const fn new(prefix: &'static str) -> Self {
+        Self {
+            prefix,
+            text: String::new(),
+        }
+    }
+
+    /// A metric with one value for each set of labels, which are as in `{user="a"}` or empty.
+    pub(super) fn metric<L: fmt::Display, V: fmt::Display>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (L, V)>,
+    ) {
+        let kind = match name.ends_with("_total") {
+            true => "counter",
+            false => "gauge",
+        };
+        let prefix = self.prefix;
+        let _ = writeln!(self.text, "# HELP {prefix}_{name} {help}");
+        let _ = writeln!(self.text, "# TYPE {prefix}_{name} {kind}");
+        for (labels, value) in values {
+            let _ = writeln!(self.text, "{prefix}_{name}{labels} {value}");
+        }
+    }
+
+    /// A metric with one value.
+    pub(super) fn value(&mut self, name: &str, help: &str, value: impl fmt::Display) {
+        self.metric(name, help, [("", value)]);
+    }
+
+    /// Metrics of a connection.
+    pub(super) fn path(&mut self, connection: &Connection) {
+        let (report, stats) = (connection.path_report(), connection.stats());
+        let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
+        let rtt = seconds(report.smoothed_rtt);
+        self.value("rtt_seconds", "Smoothed RTT of the connection.", rtt);
+        let least = seconds(report.min_rtt);
+        self.value("min_rtt_seconds", "Least RTT of the connection.", least);
+        for (name, help, value) in [
+            (
+                "sent_bytes_total",
+                "Bytes of UDP payload sent.",
+                stats.bytes_sent,
+            ),
+            (
+                "received_bytes_total",
+                "Bytes of UDP payload received.",
+                stats.bytes_received,
+            ),
+            (
+                "lost_packets_total",
+                "Packets declared lost.",
+                stats.packets_lost,
+            ),
+            (
+                "migrations_total",
+                "Changes of path that were validated.",
+                stats.migrations,
+            ),
+        ] {
+            self.value(name, help, value);
+        }
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+}

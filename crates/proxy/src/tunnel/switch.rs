@@ -1,0 +1,49 @@
+//! A tunnel that another one takes the place of.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use pathmark_http3::wire::{TunnelRecv, TunnelSend};
+
+use super::{Flow, Tunnel};
+use crate::outbound::{Outbound, Refusal};
+use crate::target::Target;
+
+/// The tunnel that new flows take. Flows that have begun keep theirs. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Switch(Arc<RwLock<Tunnel>>);
+
+impl Switch {
+    /// Begins with a tunnel.
+    #[must_use]
+    pub fn new(tunnel: Tunnel) -> Self {
+        Self(Arc::new(RwLock::new(tunnel)))
+    }
+
+    /// Has new flows take another tunnel.
+    pub fn change(&self, tunnel: Tunnel) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = tunnel;
+    }
+
+    /// The tunnel that new flows take.
+    #[must_use]
+    pub fn now(&self) -> Tunnel {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl Outbound for Switch {
+    type Read = TunnelRecv;
+    type Write = TunnelSend;
+    type Datagrams = Flow;
+
+    async fn tcp(&self, target: &Target) -> Result<(TunnelRecv, TunnelSend), Refusal> {
+        self.now().tcp(target).await
+    }
+
+    async fn udp(&self, target: &Target) -> Result<Flow, Refusal> {
+        self.now().udp(target).await
+    }
+}
