@@ -89,7 +89,7 @@ fn closed_ports_hosts_out_of_reach_and_wrong_names_are_reported() {
     });
 }
 
-/// A host that drops packets cannot be told from a path of 600 ms: the client says that it waits,
+/// A host that drops packets looks like a path of 600 ms: the client says that it waits,
 /// and for how long.
 #[test]
 fn silence_is_reported_while_it_lasts() {

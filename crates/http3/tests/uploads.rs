@@ -144,7 +144,7 @@ async fn a_put_goes_on_with_another_server_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_source_that_changed_is_sent_anew_and_a_lost_answer_is_found() {
+async fn a_source_that_changed_is_sent_again_and_a_lost_answer_is_found() {
     bounded(async {
         let scene = Scene::new();
         scene.break_off(2_000_000).await;

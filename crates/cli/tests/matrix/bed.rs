@@ -252,7 +252,7 @@ impl Bed {
         }
     }
 
-    /// Besides `others` files the destination has nothing but the part of one transfer.
+    /// In addition to `others` files the destination has nothing but the part of one transfer.
     pub(crate) fn has_parts_alone(&self, others: usize) {
         let names = self.names();
         let is_part = |name: &&String| name.starts_with(".pathmark-") && name.ends_with(".part");

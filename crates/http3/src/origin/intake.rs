@@ -28,7 +28,7 @@ use crate::wire::LinkError;
 
 /// A file that is being stored.
 pub(super) struct Intake {
-    /// The PUT, of this request or of the one that began the upload.
+    /// The request of the PUT, or the one from when the upload began.
     pub(super) ask: Ask,
     /// The digest in the header section of this request, if it is another one than the PUT.
     pub(super) digest: Option<Sha256Digest>,

@@ -12,7 +12,7 @@ use super::grant::Grant;
 use crate::resource::Token;
 use crate::root::Lying;
 
-/// The most that is kept of unfinished uploads.
+/// Bounds on the unfinished uploads that are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct UploadLimits {
     /// Uploads of a client. Its oldest ones make room for the next.

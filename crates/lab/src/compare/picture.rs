@@ -7,6 +7,9 @@ use super::report::Report;
 use super::sentence::capitalized;
 use crate::plot::{HeatCell, HeatColour, HeatMap, HeatPanel};
 
+/// Panels next to each other that are readable on a page.
+const PANELS: usize = 2;
+
 /// What stands across; all other axes stand down.
 const ACROSS: [Axis; 2] = [Axis::Rate, Axis::Rtt];
 const DOWN: [Axis; 4] = [Axis::Routers, Axis::Flows, Axis::Loss, Axis::Buffer];
@@ -146,7 +149,7 @@ fn ratios(report: &Report) -> HeatMap {
             ("the same".to_owned(), HeatColour::Good(0.5)),
             ("twice the time".to_owned(), HeatColour::Good(0.0)),
         ],
-        columns: panels.len().clamp(1, 5),
+        columns: panels.len().clamp(1, PANELS),
         panels,
         ..framed(
             report,
@@ -192,7 +195,7 @@ fn values(report: &Report, figure: Figure) -> HeatMap {
             ("half way".to_owned(), HeatColour::Good(0.5)),
             (bad.to_owned(), HeatColour::Good(0.0)),
         ],
-        columns: report.laws.len().min(5),
+        columns: report.laws.len().clamp(1, PANELS),
         panels: report
             .laws
             .iter()

@@ -52,7 +52,7 @@ impl Default for Limits {
     }
 }
 
-/// What an ingress has counted.
+/// Counters of an ingress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// TCP connections that were accepted.

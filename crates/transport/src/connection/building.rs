@@ -103,7 +103,7 @@ pub(super) struct Open {
     pub(super) tag_len: usize,
 }
 
-/// What went into a packet.
+/// The content of a packet.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) carried: Carried,

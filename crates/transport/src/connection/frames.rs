@@ -15,7 +15,7 @@ use crate::wire::frame::{Frames, types};
 use crate::wire::packet::Protected;
 use crate::wire::{Frame, PacketType, SpaceId, TransportError, TransportErrorCode as Code};
 
-/// What the frames of a packet amount to.
+/// The effect of the frames of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Summary {
     ack_eliciting: bool,

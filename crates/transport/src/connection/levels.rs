@@ -30,7 +30,7 @@ impl Levels<'_> {
     /// Lets the session write, takes its keys, and acts on what it has learnt.
     ///
     /// # Errors
-    /// What the peer's handshake has wrong.
+    /// The fault of the peer's handshake.
     pub(super) fn drive(&mut self) -> Result<(), TransportError> {
         let handshake = &mut self.sources.handshake;
         handshake.write(|change| self.spaces.install(change, self.update_after))?;

@@ -40,7 +40,7 @@ impl Lifecycle {
         }
     }
 
-    /// What the connection waits for.
+    /// The event that the connection waits for.
     #[inline]
     pub(super) const fn timers(&self) -> &Timers {
         &self.timers

@@ -6,7 +6,7 @@ use crate::crypto::Keys;
 use crate::wire::packet::{Protected, Retry, VersionNegotiation};
 use crate::wire::{ConnectionId, PacketType, TransportError, TransportParameters, version};
 
-/// What to do about a Retry.
+/// The response to a Retry.
 pub(in crate::connection) enum RetryAnswer {
     /// It is dropped.
     Drop,
@@ -22,6 +22,14 @@ impl Handshake {
     #[inline]
     pub(in crate::connection) const fn peer(&self) -> Option<&TransportParameters> {
         self.parameters.peer.as_ref()
+    }
+
+    /// True if this side must never [`migrate`](crate::Connection::migrate): it is a server, or its
+    /// server sent `disable_active_migration`, as far as that is known (RFC 9000 §9, §18.2).
+    #[must_use]
+    pub fn is_migration_forbidden(&self) -> bool {
+        let peer = self.parameters.peer.as_ref();
+        !self.side.is_client() || peer.is_some_and(|p| p.disable_active_migration)
     }
 
     /// The peer's unit of ACK delays, as a power of two in microseconds.
