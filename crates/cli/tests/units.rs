@@ -1,4 +1,4 @@
-//! The packaged units of `pathmark proxy` and `pathmark tunnel`, and what the service manager hears.
+//! The packaged units of both commands, and what the service manager hears of these.
 
 mod common;
 
