@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from curl_cffi import CurlHttpVersion, requests
+from curl_cffi import CurlHttpVersion, CurlOpt, requests
 
 LARGE = random.Random(1).randbytes(3_000_000)
 
@@ -64,9 +64,30 @@ def judge(port, certificate, directory):
     again = ask("PUT", "/stored%20here", LARGE, if_none_match="*")
     assert again.status_code == 412, again.text
     done("put")
+    pinned(port, certificate)
     missing = ask("GET", "/nothing")
     assert missing.status_code == 404 and json.loads(missing.content)["status"] == 404
     done("problem details")
+
+
+def pinned(port, certificate):
+    """The server is known by the hash of its public key alone, as `--pinnedpubkey` has it."""
+    pem = subprocess.check_output(["openssl", "x509", "-in", certificate, "-pubkey", "-noout"])
+    der = subprocess.check_output(["openssl", "pkey", "-pubin", "-outform", "DER"], input=pem)
+
+    def get(key):
+        pin = b"sha256//" + base64.b64encode(hashlib.sha256(key).digest())
+        options = {CurlOpt.PINNEDPUBLICKEY: pin}
+        version = CurlHttpVersion.V3ONLY
+        session = requests.Session(http_version=version, verify=False, curl_options=options)
+        return session.get(f"https://localhost:{port}/large", timeout=20)
+
+    assert get(der).content == LARGE
+    try:
+        get(b"another key")
+    except requests.exceptions.SSLError:
+        return done("a pinned key")
+    raise AssertionError("another key is trusted")
 
 
 def main(files):

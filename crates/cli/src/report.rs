@@ -24,7 +24,7 @@ pub(crate) struct SenderReport {
     /// `plain-hop`, `ttl-rewritten`, `hidden-hop`, `ecn-mark`, `loss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fallback: Option<String>,
-    /// What became of ECN marks on its path: `capable` where they survive; the reason why packets
+    /// The fate of ECN marks on its path: `capable` where they survive; the reason why packets
     /// leave without them (`dropped`, `all-ce`, `bleached`, `remarked`, `backwards`, `missing`);
     /// `testing` or `unknown` before the first answer; `off`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -109,7 +109,7 @@ fn feedback_kind(report: &PathReport) -> Option<&'static str> {
 }
 
 impl SenderReport {
-    /// What `connection` knows now.
+    /// The figures that `connection` knows now.
     #[must_use]
     pub(crate) fn of(connection: &Connection) -> Self {
         let (report, stats) = (connection.path_report(), connection.stats());
@@ -150,7 +150,7 @@ impl SenderReport {
         }
     }
 
-    /// What held the sender back, for people: `router 7 93 %, the application 7 %`.
+    /// The bounds that held the sender back, for people: `router 7 93 %, the application 7 %`.
     #[must_use]
     pub(crate) fn explain(&self) -> String {
         let b = &self.bounded_by;

@@ -8,7 +8,7 @@ use pathmark_emulator::Scenario;
 use pathmark_emulator::result::{LinkResult, RunResult};
 use pathmark_lab::sweep::{Case, cases};
 
-/// A run: its variant, what the sweep set, what came of it.
+/// A run: its variant, the values that the sweep set, its result.
 struct Run {
     variant: String,
     /// Values in the order of the page's columns.

@@ -7,7 +7,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Output;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::offered::{Offered, until, until_unfinished};
 use common::{Process, Server, json, object, pathmark};
@@ -24,8 +24,8 @@ impl Jobs {
     fn new() -> Self {
         let here = TempDir::new().unwrap();
         let file = fs::File::create(here.path().join("up")).unwrap();
-        // A sparse file of 50 GB: the transfer lasts long, and the disk stays empty.
-        file.set_len(50_000_000_000).unwrap();
+        // A sparse file of 10 GB: the transfer lasts long, and the disk stays empty.
+        file.set_len(10_000_000_000).unwrap();
         fs::write(here.path().join("small"), b"small").unwrap();
         Self { here }
     }
@@ -203,42 +203,6 @@ fn files_done_before_an_interrupt_are_reported_as_done() {
     assert_eq!(said["files"][0]["error"], Value::Null, "{said}");
     assert!(said["files"][0]["sha256"].is_string());
     assert_eq!(said["files"][1]["error"], "interrupted");
-}
-
-#[test]
-#[expect(clippy::disallowed_methods, reason = "a user's time is measured")]
-fn a_closed_port_and_a_host_out_of_reach_are_reported_at_once() {
-    let closed = UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let (jobs, begun) = (Jobs::new(), Instant::now());
-    for address in [closed.to_string(), format!("localhost:{}", closed.port())] {
-        for job in jobs.at(&address, false) {
-            let said = failed(&start(&job, &["--insecure"]).finish(), "refuses");
-            assert_eq!(said["seconds"], 0.0);
-        }
-    }
-    // Six attempts, each of which took 30 s.
-    assert!(begun.elapsed() < Duration::from_secs(12));
-}
-
-#[test]
-fn silence_is_reported_while_it_lasts() {
-    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = silent.local_addr().unwrap().to_string();
-    let client = ["perf", "client", &address, "--time", "1s", "--insecure"];
-    let output = pathmark(&[&client[..], &["--connect-timeout", "3500ms"]].concat()).output();
-    let output = output.unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let (first, last) = stderr.trim_end().split_once('\n').unwrap();
-    assert!(
-        first.contains(&format!("no answer yet from {address}")),
-        "{stderr}"
-    );
-    assert!(last.contains("no answer within 3.5s"), "{stderr}");
-    let output = pathmark(&[&client[..], &["--connect-timeout", "1m"]].concat()).output();
-    assert_eq!(output.unwrap().status.code(), Some(2));
 }
 
 #[test]

@@ -1,16 +1,15 @@
-//! What becomes of files when several transfers meet, or one is killed; and what a server lets its
-//! clients do. Real sockets and processes.
+//! The fate of files when several transfers meet, or one is killed; and the rights of a server's
+//! clients. Real sockets and processes.
 
 mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::sync::{Arc, Condvar, Mutex};
 
+use common::gate::Gate;
 use common::offered::{Offered, settle, unfinished, unfinished_bytes, until};
 use common::{Process, pathmark};
 use nix::sys::signal::Signal;
@@ -124,72 +123,6 @@ fn refused(output: &Output, code: i32, word: &str) {
     for file in said["files"].as_array().unwrap() {
         let error = file["error"].as_str().unwrap();
         assert!(error.contains(word), "{error}");
-    }
-}
-
-/// A relay between clients and a server that passes a number of bytes each way, then none until it
-/// is opened.
-#[derive(Clone)]
-struct Gate {
-    address: SocketAddr,
-    left: Arc<(Mutex<u64>, Condvar)>,
-}
-
-impl Gate {
-    /// A gate in front of `server` for one client, which lets `bytes` through in each direction
-    /// together.
-    fn new(server: &str, bytes: u64) -> Self {
-        let near = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
-        far.connect(server).unwrap();
-        let gate = Self {
-            address: near.local_addr().unwrap(),
-            left: Arc::new((Mutex::new(bytes), Condvar::new())),
-        };
-        let client = Arc::new(Mutex::new(None));
-        let (to_server, from_server) = (far.try_clone().unwrap(), far);
-        let (from_client, to_client) = (near.try_clone().unwrap(), near);
-        let (known, this) = (Arc::clone(&client), gate.clone());
-        // The threads end with the process: they hold nothing but sockets.
-        std::thread::spawn(move || {
-            let mut buffer = [0; 65536];
-            while let Ok((length, from)) = from_client.recv_from(&mut buffer) {
-                *known.lock().unwrap() = Some(from);
-                this.pass(length);
-                // A server or client that is gone refuses; what it would have said is lost, as
-                // packets are.
-                let _ = to_server.send(&buffer[..length]);
-            }
-        });
-        let this = gate.clone();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 65536];
-            loop {
-                // An ICMP error of an earlier packet shows here, once.
-                let Ok(length) = from_server.recv(&mut buffer) else {
-                    continue;
-                };
-                this.pass(length);
-                let to = client.lock().unwrap().unwrap();
-                let _ = to_client.send_to(&buffer[..length], to);
-            }
-        });
-        gate
-    }
-
-    /// Waits until `bytes` bytes may pass.
-    fn pass(&self, bytes: usize) {
-        let (left, changed) = &*self.left;
-        let mut left = changed
-            .wait_while(left.lock().unwrap(), |left| *left < bytes as u64)
-            .unwrap();
-        *left -= bytes as u64;
-    }
-
-    /// From now on everything passes.
-    fn open(&self) {
-        *self.left.0.lock().unwrap() = u64::MAX;
-        self.left.1.notify_all();
     }
 }
 
@@ -442,9 +375,9 @@ fn a_client_that_is_interrupted_says_so_and_leaves_nothing_unfinished() {
     let server = Server::start(&["--allow-put"]);
     let here = TempDir::new().unwrap();
     let path = here.path().join("f");
-    // A sparse file of 100 GB: the transfer lasts long, and the disk stays empty.
+    // A sparse file of 10 GB: the transfer lasts long, and the disk stays empty.
     let file = fs::File::create(&path).unwrap();
-    file.set_len(100_000_000_000).unwrap();
+    file.set_len(10_000_000_000).unwrap();
     let client = Process::start(&server.put(&path, &server.address, &[]));
     until(|| unfinished_bytes(server.directory.path()) > 0);
     let begun = std::time::Instant::now();

@@ -214,7 +214,7 @@ async fn several_at_once_and_one_killed_do_no_harm() {
     // There are two now, unless one waited for the other.
     let (one, two) = tokio::join!(server.get(state.path(), &[]), server.get(state.path(), &[]));
     for figures in [one, two] {
-        // On a busy machine one of them may find the file locked for too long, and goes without.
+        // Under load one of them may find the file locked for too long, and goes without.
         let others = warnings(&figures).iter().filter(|warning| {
             let text = warning.as_str().unwrap();
             !text.contains("is locked by another process for too long")

@@ -8,7 +8,7 @@ use pathmark_emulator::result::{LinkResult, RunResult};
 use pathmark_emulator::scenario::Change;
 use pathmark_lab::sweep::{Sweep, cases};
 
-/// Runs of a built-in scenario: its variant, and what came of it.
+/// Runs of a built-in scenario: its variant, and its result.
 fn runs(
     name: &str,
     changes: &[&str],

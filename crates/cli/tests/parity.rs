@@ -29,8 +29,8 @@ bytes = 1_000_000
 "#;
 
 /// The demonstration's path; `more` goes into the link's table. The interval is pinned: 401 ms of
-/// round trip are just below a border of the classes that `auto` goes by, and a busy machine's
-/// first sample lies beyond it.
+/// round trip are just below a border of the classes that `auto` goes by, and the first
+/// sample of a machine under load lies beyond it.
 fn path(more: &str) -> String {
     format!(
         "[[link]]\nname = \"bottleneck\"\nfrom = \"S\"\nto = \"D\"\nduplex = true\nrate \

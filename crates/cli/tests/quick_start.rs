@@ -180,8 +180,8 @@ fn two_routers_grant_auto_its_rate() {
     });
 }
 
-/// A question was granted. Where a busy machine holds the answer up for more than two round trips
-/// it is asked again.
+/// A request was granted. It is repeated where a machine under load holds the answer up for more
+/// than two round trips.
 fn once_or_twice(grants: &Value) -> bool {
     matches!(grants["granted"].as_u64(), Some(1 | 2))
 }

@@ -1,6 +1,9 @@
-//! Figures of `pathmark proxy` and `pathmark tunnel`, printed with their conditions. Each is a run of
-//! its own on an idle machine: `cargo test --release -p pathmark-cli --test tunnel_figures NAME --
-//! --ignored --nocapture`.
+//! Figures of `pathmark proxy` and `pathmark tunnel`, printed with their conditions. Each is a run
+//! of its own on an idle machine:
+//!
+//! ```sh
+//! cargo test --release -p pathmark-cli --test tunnel_figures NAME -- --ignored --nocapture
+//! ```
 
 #![expect(clippy::disallowed_methods, reason = "these runs are in real time")]
 

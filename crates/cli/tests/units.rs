@@ -1,4 +1,5 @@
-//! The packaged units of both commands, and what the service manager hears of these.
+//! The packaged units of `pathmark proxy` and `pathmark tunnel`, and their messages to the service
+//! manager.
 
 mod common;
 

@@ -31,8 +31,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Room for what a busy machine holds back while a process waits for a processor, in time. A sender
-/// that fills queues fills this one too; XCP's flows leave it nearly empty.
+/// Room, in time, for packets that wait while a process waits for a processor. A sender that fills
+/// queues fills this one too; XCP's flows leave it nearly empty.
 const ROOM: &str = "200ms";
 
 /// Nothing was dropped, and the queue was nearly empty nearly always.

@@ -21,6 +21,7 @@ pub mod fields;
 pub mod origin;
 pub mod pace;
 pub mod plan;
+mod reader;
 pub mod resource;
 pub mod root;
 mod sink;

@@ -1,4 +1,4 @@
-//! What the file system says of a resource, without a handle on it.
+//! Attributes of a resource in the file system, without a handle on it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,6 +17,8 @@ const COARSE_TICK: Duration = Duration::from_secs(2);
 pub const RESERVED_PREFIX: &[u8] = b".pathmark-";
 /// The ending of those of unfinished uploads and downloads.
 pub const TEMPORARY_SUFFIX: &[u8] = b".part";
+/// The ending of the names of notes on uploads.
+const NOTE_SUFFIX: &[u8] = b"-put.part";
 
 /// True for names of unfinished files, of any client, and of servers' keys. An origin neither
 /// lists, serves nor stores them.
@@ -25,6 +27,52 @@ pub fn is_reserved(name: &[u8]) -> bool {
     // Some file systems fold case.
     let prefix = name.get(..RESERVED_PREFIX.len());
     prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(RESERVED_PREFIX))
+}
+
+/// Characters of a [`Token`].
+const TOKEN: usize = 32;
+
+/// The name of an upload that can be resumed: 128 random bits, in lower-case hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Token(String);
+
+impl Token {
+    /// The token of these bits.
+    #[must_use]
+    pub fn of(bits: u128) -> Self {
+        Self(format!("{bits:032x}"))
+    }
+
+    /// The token in the name of an upload.
+    #[must_use]
+    pub fn in_name(name: &[u8]) -> Option<Self> {
+        Self::between(name, TEMPORARY_SUFFIX)
+    }
+
+    /// The token in the name of the note on an upload.
+    #[must_use]
+    pub fn in_note(name: &[u8]) -> Option<Self> {
+        Self::between(name, NOTE_SUFFIX)
+    }
+
+    fn between(name: &[u8], suffix: &[u8]) -> Option<Self> {
+        let token = name.strip_prefix(RESERVED_PREFIX)?.strip_suffix(suffix)?;
+        let digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let fits = token.len() == TOKEN && token.iter().all(digit);
+        fits.then(|| String::from_utf8(token.to_vec()).ok().map(Self))?
+    }
+
+    /// The name of the upload: of the file with its bytes, and of its resource.
+    #[must_use]
+    pub fn name(&self) -> Vec<u8> {
+        [RESERVED_PREFIX, self.0.as_bytes(), TEMPORARY_SUFFIX].concat()
+    }
+
+    /// The name of the note on it.
+    #[must_use]
+    pub fn note(&self) -> Vec<u8> {
+        [RESERVED_PREFIX, self.0.as_bytes(), NOTE_SUFFIX].concat()
+    }
 }
 
 /// A time stamp, relative to the Unix epoch.
@@ -36,7 +84,7 @@ pub struct Time {
     pub nanoseconds: u32,
 }
 
-/// What kind of file a name is for.
+/// The kind of file that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -52,7 +100,7 @@ pub enum Kind {
 /// Metadata of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Bytes.
     pub size: u64,
@@ -75,7 +123,7 @@ pub struct Entry {
     pub name: Vec<u8>,
     /// Its metadata, of a symbolic link itself.
     pub stat: Stat,
-    /// What a symbolic link points at.
+    /// The target of a symbolic link.
     pub target: Option<Vec<u8>>,
 }
 
@@ -223,6 +271,18 @@ pub(crate) mod tests {
             "where a file system folds case"
         );
         assert!(!is_reserved(b"pathmark-0.part") && !is_reserved(b"a.part"));
+    }
+
+    #[test]
+    fn a_token_is_in_the_names_of_its_files() {
+        let token = Token::of(0xfeed);
+        assert_eq!(Token::in_name(&token.name()), Some(token.clone()));
+        assert_eq!(Token::in_note(&token.note()), Some(token.clone()));
+        assert!(is_reserved(&token.name()) && is_reserved(&token.note()));
+        assert_eq!(Token::in_name(&token.note()), None);
+        for other in [".pathmark-0.part", ".pathmark-.part", "name", ""] {
+            assert_eq!(Token::in_name(other.as_bytes()), None, "{other}");
+        }
     }
 
     #[test]

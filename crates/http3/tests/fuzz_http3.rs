@@ -10,8 +10,9 @@ use http::header::{HeaderName, HeaderValue};
 use http::{Request, Uri};
 use pathmark_http3::client::{ListingReader, parse_listing};
 use pathmark_http3::fields::{
-    ContentRange, EntityTag, MAX_NAME, MAX_PARTS, PathName, TagList, parse_range, preferred_form,
-    resolve_ranges, sha256_digest, sha256_field, sha256_preference, urgency,
+    AttributesField, ContentRange, EntityTag, MAX_NAME, MAX_PARTS, PathName, TagList, UploadFields,
+    parse_range, preferred_form, resolve_ranges, sha256_digest, sha256_field, sha256_preference,
+    urgency,
 };
 use pathmark_http3::plan::{Ask, Piece, PutRights, Rules, file};
 use pathmark_http3::resource::{Kind, Stat, Time};
@@ -56,6 +57,16 @@ fn field_values(input: &[u8]) {
         let again = TagList::parse("If-Match", [tags.join(",").as_bytes()]);
         assert!(again.is_ok_and(|again| again.is_some()));
     }
+    if let Ok(Some(field)) = AttributesField::parse([input]) {
+        let written = field.write();
+        assert_eq!(
+            AttributesField::parse([written.as_bytes()]),
+            Ok(Some(field))
+        );
+    }
+    let upload = UploadFields::read(|_| Some(input));
+    assert!(upload.complete.is_none() || upload.offset.is_none());
+    assert_eq!(upload.offset, upload.length);
     assert!(sha256_preference([input]) <= 10 && urgency([input]) <= 7);
     let _ = preferred_form([input]);
 }

@@ -126,7 +126,7 @@ async fn directories_are_listed_in_both_forms() {
         let accept = [("accept", "text/html,*/*;q=0.8")];
         let html = ask(&link, request("GET", "/sub/", &accept), b"").await;
         let html = String::from_utf8(html.content).unwrap();
-        assert_eq!(html.matches("<li>").count(), 1001);
+        assert_eq!(html.matches("<tr><td>").count(), 1001);
         let followed = ask(&link, request("GET", "/link", &[]), b"").await;
         assert_eq!(followed.content, b"x");
     })
@@ -264,6 +264,31 @@ async fn two_writers_of_one_name_do_not_mix() {
         let stored = served.read("x");
         assert!(stored.len() == 200_000 && stored.iter().all(|byte| *byte == stored[0]));
         assert_eq!(served.names(), ["x"]);
+    })
+    .await;
+}
+
+/// A server may answer and stop a request before it has read its end (RFC 9114 section 4.1). By the
+/// time of the end the transport has forgotten the stream's sending part.
+#[tokio::test]
+async fn a_response_counts_after_its_request_was_stopped() {
+    bounded(async {
+        let served = Served::new(PutRights::None);
+        let link = served.link().await;
+        let mut exchange = link.request(request("GET", "/none", &[])).await.unwrap();
+        let response = exchange.response().await.unwrap();
+        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+        // Round trips, with which the reset is acknowledged.
+        for _ in 0..3 {
+            let other = ask(&link, request("GET", "/none", &[]), b"").await;
+            assert_eq!(other.status(), StatusCode::NOT_FOUND);
+        }
+        exchange.finish(None).await.unwrap();
+        let mut content = Vec::new();
+        while let Some(data) = exchange.data().await.unwrap() {
+            content.extend_from_slice(&data);
+        }
+        assert!(String::from_utf8(content).unwrap().contains("no file"));
     })
     .await;
 }

@@ -8,6 +8,7 @@ mod legend;
 mod paint;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::path::Path;
 use std::sync::Once;
@@ -18,6 +19,7 @@ use plotters::style::register_font;
 
 pub use heat::{HeatCell, HeatColour, HeatMap, HeatPanel};
 use paint::{Paint, paints};
+use text::{fitting, headline, short, three_digits};
 
 /// A chart that cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +38,7 @@ pub struct Figure {
     pub columns: usize,
     /// The panels.
     pub panels: Vec<Panel>,
-    /// Width and height of a panel, pixels; by default 560 and 300.
+    /// Width and height of a panel, pixels. By default a figure is about as wide as a page.
     pub panel_size: Option<(u32, u32)>,
     /// A line at the bottom, such as where the figures are from.
     pub footer: Option<String>,
@@ -80,12 +82,11 @@ pub struct Line {
     pub marked: bool,
     /// Error bars: at which x, from where, to where.
     pub bars: Vec<(f64, f64, f64)>,
-    /// Which colour it has, unless its label names a law; by default the next one. Lines of
-    /// different panels that show the same thing have the same number.
-    pub colour: Option<usize>,
 }
 
-const PANEL: (u32, u32) = (560, 300);
+/// Sizes of a panel that stands alone in its row, and of others.
+const ALONE: (u32, u32) = (760, 330);
+const PANEL: (u32, u32) = (415, 270);
 const HEAD: u32 = 48;
 const FOOT: u32 = 22;
 
@@ -114,7 +115,8 @@ impl Figure {
         let columns = self.columns.max(1);
         let rows = self.panels.len().div_ceil(columns).max(1);
         let scale = |n: usize, unit| u32::try_from(n).unwrap_or(1) * unit;
-        let (wide, high) = self.panel_size.unwrap_or(PANEL);
+        let default = if columns == 1 { ALONE } else { PANEL };
+        let (wide, high) = self.panel_size.unwrap_or(default);
         (scale(columns, wide), scale(rows, high) + HEAD + self.foot())
     }
 
@@ -141,8 +143,10 @@ impl Figure {
         }
         let columns = self.columns.max(1);
         let rows = self.panels.len().div_ceil(columns).max(1);
-        for (cell, panel) in body.split_evenly((rows, columns)).iter().zip(&self.panels) {
-            panel.draw(cell).map_err(text)?;
+        let paints = paints(&self.panels.iter().map(Panel::labels).collect::<Vec<_>>());
+        let cells = body.split_evenly((rows, columns));
+        for ((cell, panel), paints) in cells.iter().zip(&self.panels).zip(paints) {
+            panel.draw(cell, &paints).map_err(text)?;
         }
         area.present().map_err(text)
     }
@@ -152,6 +156,7 @@ impl Panel {
     fn draw<B: DrawingBackend>(
         &self,
         area: &DrawingArea<B, Shift>,
+        paints: &[Paint],
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let least_x = points().map(|p| p.0).fold(f64::INFINITY, f64::min);
@@ -176,9 +181,11 @@ impl Panel {
             .unwrap_or_else(|| room * most(&mut points().map(|p| p.1).chain(bars())));
         // An axis needs an extent, also of a run in which nothing happened.
         let (x_max, y_max) = (positive(x_max), positive(y_max));
-        let legend = self.legend(area.dim_in_pixel().0);
+        let legend = self.legend(paints, area.dim_in_pixel().0);
         let rows = legend.iter().map(|entry| entry.row + 1).max().unwrap_or(0);
-        let area = area.titled(&self.title, ("sans-serif", 16))?;
+        let letters = self.title.chars().count();
+        let size = fitting(letters, f64::from(area.dim_in_pixel().0)).min(16.0);
+        let area = area.titled(&self.title, ("sans-serif", size))?;
         let (top, area) = area.split_vertically(rows * legend::ROW);
         for entry in &legend {
             entry.draw(&top)?;
@@ -190,13 +197,12 @@ impl Panel {
             .x_label_area_size(36)
             .y_label_area_size(60);
         if !self.categories.is_empty() {
-            let last = self.categories.len() as f64 - 0.5;
-            let x_max = last;
-            let mut chart = builder.build_cartesian_2d(-0.5..last, 0.0..y_max)?;
-            self.draw_on(&mut chart, x_max, y_max)
+            let x_max = self.categories.len() as f64 - 0.5;
+            let mut chart = builder.build_cartesian_2d(-0.5..x_max, 0.0..y_max)?;
+            self.draw_on(&mut chart, paints, (x_max, y_max))
         } else if self.log_x && least_x > 0.0 && least_x < x_max {
             let mut chart = builder.build_cartesian_2d((least_x..x_max).log_scale(), 0.0..y_max)?;
-            self.draw_on(&mut chart, x_max, y_max)
+            self.draw_on(&mut chart, paints, (x_max, y_max))
         } else {
             // From 0, unless that would leave half of the axis empty.
             let from = if least_x < x_max && 2.0 * least_x > x_max {
@@ -205,15 +211,15 @@ impl Panel {
                 0.0
             };
             let mut chart = builder.build_cartesian_2d(from..x_max, 0.0..y_max)?;
-            self.draw_on(&mut chart, x_max, y_max)
+            self.draw_on(&mut chart, paints, (x_max, y_max))
         }
     }
 
     fn draw_on<'a, B, X>(
         &self,
         chart: &mut ChartContext<'a, B, Cartesian2d<X, plotters::coord::types::RangedCoordf64>>,
-        x_max: f64,
-        y_max: f64,
+        paints: &[Paint],
+        (x_max, y_max): (f64, f64),
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
     where
         B: DrawingBackend + 'a,
@@ -241,8 +247,7 @@ impl Panel {
                 .disable_x_mesh();
         }
         mesh.draw()?;
-        bars::draw(self, chart, y_max)?;
-        let paints: Vec<Paint> = self.drawn().map(|(_, paint)| paint).collect();
+        bars::draw(self, paints, chart, y_max)?;
         let mut next = paints.iter();
         let mut labels_above = 1;
         for line in &self.lines {
@@ -301,13 +306,16 @@ impl Panel {
         Ok(())
     }
 
-    /// The lines that have a colour of their own, each with its paint.
-    fn drawn(&self) -> impl Iterator<Item = (&Line, Paint)> {
+    /// The lines that have a paint of their own.
+    fn drawn(&self) -> impl Iterator<Item = &Line> {
         let own = |line: &&Line| !line.reference && line.expected_of.is_none();
-        let lines = || self.lines.iter().filter(own);
-        let labels = lines().map(|line| (line.label.as_deref(), line.colour));
-        let paints = paints(&labels.collect::<Vec<_>>());
-        lines().zip(paints)
+        self.lines.iter().filter(own)
+    }
+
+    /// Their labels, empty where they have none.
+    fn labels(&self) -> Vec<&str> {
+        let labels = self.drawn().map(|line| line.label.as_deref());
+        labels.map(Option::unwrap_or_default).collect()
     }
 }
 
@@ -333,46 +341,6 @@ impl Panel {
             .find(|(index, _)| (index - x).abs() < 1e-6);
         found.map_or_else(String::new, |(_, name)| name.clone())
     }
-}
-
-/// A headline in one line as large as fits, or in two where it would be small in one, and the
-/// size of its letters; a letter is about 0.6 of that wide.
-fn headline(title: &str, width: f64) -> (Vec<String>, f64) {
-    let fitting = |letters: usize| width / letters.max(1) as f64 / 0.6;
-    let letters = title.chars().count();
-    if fitting(letters) >= 14.0 {
-        return (vec![title.to_owned()], fitting(letters).min(22.0));
-    }
-    let (mut first, mut second) = (String::new(), String::new());
-    for word in title.split_whitespace() {
-        let line = if 2 * first.chars().count() < letters && second.is_empty() {
-            &mut first
-        } else {
-            &mut second
-        };
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    let longer = first.chars().count().max(second.chars().count());
-    (vec![first, second], fitting(longer).min(16.0))
-}
-
-/// The shortest form of a number: `0.25`, `300`, `1e-5`, `1e9`.
-fn short(value: f64) -> String {
-    let size = value.abs();
-    if size > 0.0 && !(1e-3..1e5).contains(&size) {
-        return format!("{value:.1e}").replace(".0e", "e");
-    }
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// As much of a number as a plot can tell.
-fn three_digits(value: f64) -> f64 {
-    let unit = 10f64.powf(value.abs().max(1e-300).log10().floor() - 2.0);
-    (value / unit).round() * unit
 }
 
 fn positive(value: f64) -> f64 {

@@ -21,7 +21,7 @@ struct Inner {
     begun: AtomicU64,
 }
 
-/// What a flow carries.
+/// The kind of traffic of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {

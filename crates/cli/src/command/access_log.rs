@@ -32,12 +32,12 @@ pub(super) struct Line<'a> {
     pub(super) status: u16,
     pub(super) bytes: u64,
     pub(super) seconds: f64,
-    /// What held the sender back most, of the whole connection.
+    /// The bound that held the sender back most, of the whole connection.
     pub(super) bounded_by: Option<&'static str>,
     pub(super) error: Option<&'a str>,
 }
 
-/// What the thread is given.
+/// A message to the thread.
 #[derive(Debug)]
 enum Message {
     Line(String),

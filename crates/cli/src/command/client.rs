@@ -1,6 +1,7 @@
-//! What the clients of files share: how they connect, and what they print.
+//! The common part of the clients of files: how they connect, and what they print.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -12,9 +13,10 @@ use pathmark_http3::wire::ALPN;
 use super::connect::{ConnectArgs, Connected, Way};
 use super::reconnect::ReconnectArgs;
 use super::session::{self, Stop};
+use super::state::uploads::Uploads;
 use super::state::{StateArgs, Visit};
 use super::target::Target;
-use super::trust::HostTrustArgs;
+use super::trust::{HostTrustArgs, ShowArgs};
 use super::{Failure, clients, connect, values};
 
 /// The variable of the environment with a token.
@@ -32,6 +34,8 @@ pub(super) struct ClientArgs {
     /// Send the bearer token in this file; without the option, that in $PATHMARK_TOKEN, if any
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    show: ShowArgs,
     /// Print one JSON object at the end
     #[arg(long)]
     pub(super) json: bool,
@@ -67,7 +71,7 @@ pub(super) struct Session {
 }
 
 impl MoveArgs {
-    /// What a client takes at most.
+    /// Bounds on the resources that a client takes.
     pub(super) fn limits(self) -> ClientLimits {
         ClientLimits {
             pace: self.limit.map(Pace::new),
@@ -98,11 +102,13 @@ impl ClientArgs {
             None => clients::token_of(TOKEN),
         };
         let token = token.map_err(Failure::usage)?;
+        let shown = self.show.read()?;
         transport.keep_alive = Some(session::KEEP_ALIVE);
         let way = Way {
             target,
             trust: self.trust.judge(),
             limits: self.limits,
+            shown: shown.as_ref(),
             stop,
         };
         let before =
@@ -122,6 +128,16 @@ impl ClientArgs {
             handshake,
             visit,
         })
+    }
+}
+
+impl ClientArgs {
+    /// Uploads that broke off. Without a place for them, only a client that connects again goes on
+    /// with them.
+    pub(super) fn uploads(&self, again: ReconnectArgs) -> Option<Arc<Uploads>> {
+        let uploads = self.state.uploads();
+        let goes_on = uploads.are_kept() || again.reconnect.is_some();
+        goes_on.then(|| Arc::new(uploads))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Connections of clients: whichever address of a server answers first, and whose certificate is
 //! believed.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,15 +15,16 @@ use pathmark_transport::wire::TransportErrorCode;
 use super::reconnect::NoAnswer;
 use super::session::{Stop, interrupted, now};
 use super::target::Target;
-use super::trust::Judge;
+use super::trust::{Judge, Shown};
 use super::{Failure, output, values};
 use pathmark::{ClientConfig, Connection, Endpoint, TransportConfig};
 
 /// Time from an attempt to reach one address of a host to the next one (RFC 8305 section 5).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Time without an answer after which the user gets a message.
-const SILENCE: Duration = Duration::from_secs(3);
+/// Time without an answer after which the user gets a message, which has to come within 2 s. A
+/// handshake over 600 ms takes less, with a Retry too, unless a packet is lost.
+const SILENCE: Duration = Duration::from_millis(1600);
 
 /// Longest attempt to connect: as long as the transport's handshake may take.
 const LONGEST_CONNECT: Duration = Duration::from_secs(30);
@@ -33,7 +35,7 @@ pub(super) struct Connected<T> {
     pub(super) connection: Connection,
     /// The time that the handshake took.
     pub(super) handshake: Duration,
-    /// What was prepared for it.
+    /// The value that was prepared for it.
     pub(super) prepared: T,
 }
 
@@ -54,12 +56,14 @@ fn connect_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Who a client connects to, and how.
+/// The server that a client connects to, and the way to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way<'a> {
     pub(super) target: &'a Target,
     pub(super) trust: Judge<'a>,
     pub(super) limits: ConnectArgs,
+    /// The certificate for servers that ask for one.
+    pub(super) shown: Option<&'a Shown>,
     pub(super) stop: &'a Stop,
 }
 
@@ -76,13 +80,21 @@ pub(super) async fn connect<T>(
         target,
         trust,
         limits,
+        shown,
         stop,
     } = way;
-    let tls = trust.config(alpn)?;
+    let mut tls = trust.config(alpn)?;
+    if let Some(shown) = shown {
+        tls = tls
+            .with_certificate(&shown.chain, &shown.key)
+            .map_err(Failure::usage)?;
+    }
     let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
+    let resolved = Cell::new(false);
     let connecting = async {
         // A name server that does not answer now may later.
         let addresses = target.resolve().await;
+        resolved.set(true);
         let addresses = addresses.map_err(|error| NoAnswer(output::explain(&error)));
         race(
             target,
@@ -97,9 +109,14 @@ pub(super) async fn connect<T>(
     let silence = async {
         tokio::time::sleep(time.min(SILENCE)).await;
         if time > SILENCE {
+            let (of, why) = match resolved.get() {
+                true => (&server, "a firewall may drop UDP, or no server runs there"),
+                false => (&target.host, "no name server says its addresses"),
+            };
             output::note!(
-                "pathmark: no answer yet from {server}; a firewall may drop UDP, or no server \
-                 runs there"
+                "pathmark: no answer yet from {}: {why}; --connect-timeout ends the attempt after \
+                 {time:?}",
+                output::plain(of)
             );
             tokio::time::sleep(time - SILENCE).await;
         }

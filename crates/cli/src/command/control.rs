@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Longest line of a request.
 const LONGEST_LINE: u64 = 1_000;
 
-/// What has a status.
+/// A service that has a status.
 pub(super) trait Shown: Clone + Send + Sync + 'static {
     /// The state, as one JSON object.
     fn json(&self) -> String;

@@ -262,7 +262,7 @@ fn origin(runs: &[(Case, Scenario)]) -> String {
     bytes.iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
-/// What tells a run from the others of its list.
+/// The name of a run in its list.
 fn label(case: &Case) -> String {
     let pairs = case.set.iter().map(|(key, value)| format!("{key}={value}"));
     let parts: Vec<String> = case.variant.iter().cloned().chain(pairs).collect();

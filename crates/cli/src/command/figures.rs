@@ -27,7 +27,7 @@ pub(super) struct Transfer {
     pub(super) rtt_ms: Rtt,
     pub(super) cpu_s: f64,
     pub(super) bounded_by: BoundedBy,
-    /// What became of ECN marks.
+    /// The fate of ECN marks.
     pub(super) ecn: String,
     pub(super) router_id: Option<u16>,
     pub(super) approved_bps: Option<f64>,
@@ -64,8 +64,8 @@ impl Transfer {
         }
     }
 
-    /// Adds the figures of a server to those of the servers before it. What cannot be added is the
-    /// last one's.
+    /// Adds the figures of a server to those of the servers before it. A figure that cannot
+    /// be added is the last one's.
     pub(super) fn add(&mut self, server: Self) {
         let mut warnings = std::mem::take(&mut self.warnings);
         for warning in server.warnings {

@@ -1,4 +1,4 @@
-//! What became of the files of a `get` or `put`.
+//! The results of the files of a `get` or `put`.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ use super::{Failure, Outcome, output, session};
 /// Files that are under way at once, each of which is open.
 pub(super) const AT_ONCE: usize = 32;
 
-/// What became of a file, in the JSON of `get` and `put`.
+/// The result of a file, in the JSON of `get` and `put`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct FileFigures {
     /// Its name at the server.
@@ -82,6 +82,9 @@ pub(super) struct Figures {
     /// Files that were there already, which `-r` leaves as they are.
     pub(super) unchanged: u64,
     pub(super) files: Vec<FileFigures>,
+    /// Bytes of content were sent, of files that did not arrive whole among them.
+    #[serde(skip)]
+    pub(super) moved: bool,
 }
 
 impl Figures {

@@ -33,7 +33,7 @@ struct Row {
     mode: String,
     /// Seconds since 1970-01-01 UTC.
     time: i64,
-    /// What a symbolic link points at.
+    /// The target of a symbolic link.
     target: Option<String>,
 }
 

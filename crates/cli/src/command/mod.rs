@@ -126,10 +126,10 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 /// First argument that makes this program a router, so that the demo needs no second one.
 const ROUTER: &str = "vcp-router";
 
-/// What servers log where `RUST_LOG` says nothing else.
+/// The log filter of servers where `RUST_LOG` says nothing else.
 const SERVERS_LOG: &str = "warn,pathmark_cli=info";
 
-/// What tunnels log there.
+/// The log filter of tunnels there.
 const TUNNELS_LOG: &str = "warn,pathmark_cli=info,pathmark_proxy=info";
 
 type Outcome = Result<(), Failure>;
@@ -191,7 +191,7 @@ pub fn main() -> ExitCode {
 /// The JSON of a command that failed before it had figures.
 #[derive(Debug, Serialize)]
 struct Failed<'a> {
-    /// Of `demo`.
+    /// The runs of `demo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     runs: Option<[(); 0]>,
     error: &'a str,

@@ -1,4 +1,4 @@
-//! What people and scripts see.
+//! Output for people and for scripts.
 
 use std::borrow::Cow;
 use std::fmt::{Arguments, Write as _};
@@ -144,15 +144,14 @@ macro_rules! note {
 
 pub(super) use note;
 
-/// An error and its causes in one line. A cause that the text before it ends with is not said
-/// again.
+/// An error and its causes in one line. A cause that the text before it has is not said again.
 pub(super) fn explain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
         let cause = cause.to_string();
         if text.is_empty() {
             text = cause;
-        } else if !text.ends_with(&cause) {
+        } else if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
     }
@@ -223,6 +222,7 @@ pub(super) fn time_bar(bars: &MultiProgress, name: &str, time: Duration) -> Prog
 #[cfg(test)]
 mod tests {
     use anyhow::Context;
+    use pathmark_http3::wire::LinkError;
 
     use super::*;
 
@@ -258,5 +258,8 @@ mod tests {
         let error = Err::<(), _>(error).context("cannot fetch a").unwrap_err();
         let text = super::explain(&error);
         assert_eq!(text, "cannot fetch a: cannot read the file: timed out");
+        let lost = pathmark_http3::client::GetError::Link(LinkError::TimedOut);
+        let text = super::explain(&lost.into());
+        assert_eq!(text.matches("try again").count(), 1, "{text}");
     }
 }

@@ -209,7 +209,7 @@ pub(super) async fn client(args: ClientArgs, stop: Stop) -> Outcome {
     outcome
 }
 
-/// Measures; what is known at the end is in `transfer` and `sender`, however it ends.
+/// Measures. The results are in `transfer` and `sender`, however it ends.
 async fn measure(
     args: &ClientArgs,
     stop: &Stop,
@@ -225,6 +225,7 @@ async fn measure(
     let way = Way {
         target: &args.target,
         trust: args.trust.judge(),
+        shown: None,
         limits: args.limits,
         stop,
     };

@@ -1,4 +1,4 @@
-//! What a command does for XCP-i routers: answers those that measure the hops between them and this
+//! The part of a command in XCP-i: it answers routers that measure the hops between them and this
 //! host, and measures such hops itself.
 
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use super::Failure;
 use super::target::Target;
 use pathmark::xcp_i::{HostClouds, HostEdge, RunningEdge, count_hops};
 
-/// What packets for routers that measure may take, bytes per second: 1 % of 100 Mbit/s.
+/// The rate of packets for routers that measure, bytes per second: 1 % of 100 Mbit/s.
 const ANSWERS_RATE: u64 = 125_000;
 
 /// Whether routers are answered.

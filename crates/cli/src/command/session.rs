@@ -48,7 +48,7 @@ pub(super) const PERF: Codes = Codes {
     interrupted: 1,
 };
 
-/// What a command learns of SIGINT (Ctrl-C), SIGTERM and SIGHUP.
+/// The request to stop by SIGINT (Ctrl-C), SIGTERM or SIGHUP.
 #[derive(Clone, Debug)]
 pub(super) struct Stop(watch::Receiver<bool>);
 
@@ -115,8 +115,8 @@ pub(super) fn run_to_stop(command: impl Future<Output = Outcome>) -> Outcome {
     })
 }
 
-/// Closes a connection of a client, and returns once CONNECTION_CLOSE has left. What the peer owes
-/// has arrived by now, or is not wanted any more: nothing is waited for.
+/// Closes a connection of a client, and returns once CONNECTION_CLOSE has left. The
+/// client waits for no more data of the peer: it has all of it, or does not want the rest.
 pub(super) async fn leave(connection: &Connection, stop: &Stop, codes: Codes) {
     if connection.close_reason().is_some() {
         return;
@@ -273,7 +273,7 @@ async fn serve_until(
     let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
 }
 
-/// What a server prints once it accepts connections.
+/// The line that a server prints once it accepts connections.
 #[derive(Debug, Serialize)]
 struct Listening {
     listening: SocketAddr,

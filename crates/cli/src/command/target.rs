@@ -23,7 +23,7 @@ pub(super) struct Target {
     pub(super) host: String,
     /// UDP port.
     pub(super) port: u16,
-    /// What follows the first `/`.
+    /// The part that follows the first `/`.
     pub(super) path: Option<PathName>,
     /// Names may be patterns: it is no URL.
     pub(super) globs: bool,

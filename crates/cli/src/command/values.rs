@@ -59,7 +59,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listen {
-    /// What was written.
+    /// The text as written.
     text: String,
     /// The addresses to try, in order: the next where the host has none of the first one's version.
     addresses: Vec<SocketAddr>,

@@ -12,7 +12,7 @@ use pathmark_testbed::chain::Hop;
 /// Routers that one machine runs in real time.
 const MOST_HOPS: usize = 4;
 
-/// What to build and to send.
+/// The network to build, and the flows over it.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The routers' ports from the first host to the second, and back.
@@ -34,11 +34,11 @@ pub struct Planned {
     pub setup: FlowSetup,
     /// It goes from the second host to the first.
     pub backwards: bool,
-    /// What it sends.
+    /// Its load.
     pub load: Load,
 }
 
-/// What a flow sends.
+/// The load of a flow.
 #[derive(Clone, Debug)]
 pub enum Load {
     /// A number of bytes over a connection.
@@ -48,7 +48,7 @@ pub enum Load {
 }
 
 impl Plan {
-    /// What the test bed needs for `scenario`.
+    /// The plan of the test bed for `scenario`.
     ///
     /// # Errors
     /// Says which part of the scenario it cannot show.

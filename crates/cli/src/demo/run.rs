@@ -40,12 +40,12 @@ pub struct Run {
     pub round: u32,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The figures.
     pub result: RunResult,
-    /// Who sent.
+    /// The stack that sent.
     pub stack: String,
     /// `tun` or `in-process`.
     pub mode: &'static str,

@@ -1,4 +1,4 @@
-//! What the demonstration runs: paths and stacks.
+//! The paths and stacks of the demonstration.
 
 use pathmark_cc::Algorithm;
 

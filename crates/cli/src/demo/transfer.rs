@@ -25,7 +25,7 @@ use crate::report::SenderReport;
 use pathmark::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use pathmark::{ClientConfig, Connection, Endpoint, ServerConfig};
 
-/// What the sending side of a flow knew at its end.
+/// Figures of the sending side of a flow at its end.
 #[derive(Clone, Debug, Default)]
 pub struct SenderFigures {
     /// Packets that it declared lost.
@@ -36,7 +36,7 @@ pub struct SenderFigures {
     pub cwnd_bytes: Option<MeanMax>,
 }
 
-/// What a transfer needs before it begins: the files, a place for what arrives, a certificate.
+/// The needs of a transfer before it begins: the files, a place for arriving files, a certificate.
 #[derive(Debug)]
 pub struct Prepared {
     there: TempDir,
@@ -152,7 +152,7 @@ pub async fn transfer(
 struct Senders(Arc<Mutex<BTreeMap<String, Connection>>>);
 
 impl Senders {
-    /// What the sender of a file knows now.
+    /// The report of the sender of a file now.
     fn report(&self, path: &str) -> Option<SenderReport> {
         let senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         senders.get(path).map(SenderReport::of)

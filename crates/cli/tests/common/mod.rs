@@ -1,6 +1,7 @@
 //! The `pathmark` command as a process.
 #![allow(dead_code, reason = "no test uses all of it")]
 
+pub(crate) mod gate;
 pub(crate) mod offered;
 
 use std::io::{BufRead, BufReader};

@@ -71,7 +71,8 @@ fn a_plain_router_in_the_middle() {
         let clouds = &last["links"][0]["controller"]["clouds"];
         println!("{figures}\n{}\n{clouds}", last["xcp_i"]);
         assert_eq!(figures["feedback"], "xcp");
-        assert!(clouds["counted"].as_u64().unwrap() > 10_000, "{clouds}");
+        // Packets before the first estimate are not counted: its time depends on the machine.
+        assert!(clouds["counted"].as_u64().unwrap() > 4_000, "{clouds}");
         capacity_is_known(&last);
         let (real, emulated) = (goodput(&figures), emulated(BYTES));
         println!(
@@ -84,9 +85,9 @@ fn a_plain_router_in_the_middle() {
     });
 }
 
-/// What the narrow link carries was found. Trains share it with the file. On a machine with other
-/// things to do routers forward late besides, and at the end of the file the link seemed as slow as
-/// 17.9 Mbit/s (28 in another run).
+/// The rate of the narrow link was found. Trains share it with the file. Routers of a machine under
+/// load also forward late, and at the end of the file the link seemed as slow as 17.9 Mbit/s (28 in
+/// another run).
 fn capacity_is_known(shown: &Value) {
     let known = known(shown);
     let capacity = known["capacity_bps"].as_f64().unwrap();

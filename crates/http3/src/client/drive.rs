@@ -1,4 +1,4 @@
-//! What `get` and `put` of directories have in common: tasks that list, tasks that move files.
+//! The common part of `get` and `put` of directories: tasks that list, tasks that move files.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -12,7 +12,7 @@ use super::list::Listed;
 use super::walk::{Names, Skipped, TooMany, TreeLimits, Walk, Work};
 use crate::fields::PathName;
 
-/// What became of an entry.
+/// An entry with its result.
 #[derive(Debug)]
 pub struct Ended<T, E> {
     /// Its path on the server.
@@ -21,7 +21,7 @@ pub struct Ended<T, E> {
     pub outcome: Result<Outcome<T>, E>,
 }
 
-/// What became of an entry that did not fail.
+/// The result of an entry that did not fail.
 #[derive(Debug)]
 pub enum Outcome<T> {
     /// The file was moved.
@@ -67,7 +67,7 @@ pub(super) trait Direction: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Outcome<Self::Moved>, Self::Error>> + Send;
 }
 
-/// What a task has done.
+/// The result of a task.
 enum Done<D: Direction> {
     Listed(usize, Result<Found<D::Folder, D::Error>, D::Error>),
     File(Listed, Ended<D::Moved, D::Error>),

@@ -15,9 +15,9 @@ const MAX_LISTING: usize = 64 << 20;
 const MAX_ENTRY: usize = 32 << 10;
 /// Bytes of a link's target at most (`PATH_MAX` of Linux).
 const MAX_TARGET: usize = 4095;
-/// What is in front of the entries, without spaces.
+/// The text in front of the entries, without spaces.
 const BEGIN: &[u8] = b"{\"entries\":[";
-/// What is wrong with a listing of another form.
+/// The error of a listing of another form.
 const FORM: &str = "it is no listing of this server's form";
 
 /// An entry of a directory on a server. Its name is that of a file in the directory: no server has
@@ -26,7 +26,7 @@ const FORM: &str = "it is no listing of this server's form";
 pub struct Listed {
     /// Its name.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Bytes.
     pub size: u64,
@@ -34,7 +34,7 @@ pub struct Listed {
     pub mode: u32,
     /// The time of the last write.
     pub modified: Time,
-    /// What a symbolic link points at, which may be outside of what the server serves.
+    /// The target of a symbolic link, which may be outside of the directory that is served.
     pub target: Option<Vec<u8>>,
 }
 
@@ -143,7 +143,7 @@ impl Client {
 /// The entries of a listing in JSON.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Names the fault of the listing.
 pub fn parse_listing(content: &[u8]) -> Result<Vec<Listed>, &'static str> {
     let (mut reader, mut entries) = (ListingReader::default(), Vec::new());
     reader.feed(content, &mut entries)?;
@@ -155,7 +155,7 @@ impl ListingReader {
     /// Reads the next bytes of a listing, and appends the entries that end in them.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Names the fault of the bytes.
     pub fn feed(&mut self, bytes: &[u8], entries: &mut Vec<Listed>) -> Result<(), &'static str> {
         for byte in bytes {
             if self.place != Place::Entry && byte.is_ascii_whitespace() {
@@ -197,7 +197,7 @@ impl ListingReader {
     /// The listing has ended.
     ///
     /// # Errors
-    /// What is missing.
+    /// Names the missing part.
     pub fn finish(self) -> Result<(), &'static str> {
         match self.place {
             Place::End => Ok(()),

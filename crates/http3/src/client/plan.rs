@@ -1,4 +1,4 @@
-//! What a response to a GET means for the part that is there, as pure functions.
+//! The meaning of a response to a GET for the part that is there, as pure functions.
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG};
 use http::{HeaderMap, StatusCode};
@@ -8,7 +8,7 @@ use super::error::Refusal;
 use crate::fields::{ContentRange, EntityTag, Sha256Digest};
 use crate::plan::{digest_in, lines};
 
-/// What is on disk of a version.
+/// The part of a version that is on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) bytes: u64,
@@ -28,7 +28,7 @@ pub(super) struct Arriving {
     pub(super) digest: Option<Sha256Digest>,
 }
 
-/// What to do with a response.
+/// The step that follows a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Write the content to the file.
@@ -41,7 +41,7 @@ pub(super) enum Step {
     Broken(&'static str),
 }
 
-/// What to do with a response to a request for the whole file, or for all behind `part`.
+/// The step that follows a response to a request for the whole file, or for all behind `part`.
 pub(super) fn decide(status: StatusCode, headers: &HeaderMap, part: Option<&Part>) -> Step {
     match (status, part) {
         (StatusCode::OK, _) => take_whole(headers),

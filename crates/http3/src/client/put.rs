@@ -8,19 +8,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, IF_NONE_MATCH, TRAILER};
-use http::{HeaderMap, Method, Response};
+use http::{HeaderMap, Method, Response, StatusCode};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
-use tokio::task::JoinHandle;
 
 use super::error::PutError;
 use super::get::set;
+use super::ledger::Page;
 use super::request::{Client, Exchange, Progress};
+use super::resume::{resumable, upload_of};
 use crate::blocking::blocking;
 use crate::fields::{AttributesField, PathName, Sha256Digest, sha256_field};
-use crate::plan::{ATTRIBUTES, REPR_DIGEST, digest_in};
+use crate::plan::{ATTRIBUTES, REPR_DIGEST, digest_in, upload_fields};
+use crate::reader::Reader;
 use crate::resource::{Kind, Stat};
-use crate::root::{Existing, file_stat, read_piece};
+use crate::root::{Existing, file_stat};
 use crate::wire::LinkError;
 
 /// A file that was stored.
@@ -28,6 +30,8 @@ use crate::wire::LinkError;
 pub struct Stored {
     /// Bytes of the file.
     pub bytes: u64,
+    /// Bytes of them that an earlier connection had brought.
+    pub resumed: u64,
     /// SHA-256 of the file.
     pub sha256: Sha256Digest,
     /// The server announced the same digest of what it stored.
@@ -68,14 +72,21 @@ impl Client {
     /// The same for an open file; true if the server keeps the attributes.
     pub(super) async fn put_file(
         &self,
-        (file, stat): (Arc<File>, Stat),
+        source: (Arc<File>, Stat),
         path: &PathName,
         (existing, attributes): (Existing, Option<AttributesField>),
         mut progress: impl FnMut(Progress),
     ) -> Result<(Stored, bool), PutError> {
         let uri = self.uri(path).map_err(PutError::Name)?;
+        let page = self.page(&uri, existing, &source.1);
+        if let Some(page) = &page
+            && let Some(resumed) = self.go_on(page, path, &source, &mut progress).await?
+        {
+            return Ok(resumed);
+        }
+        let bytes = source.1.size;
         let mut headers = HeaderMap::new();
-        set(&mut headers, CONTENT_LENGTH, &stat.size.to_string());
+        set(&mut headers, CONTENT_LENGTH, &bytes.to_string());
         set(&mut headers, TRAILER, "Repr-Digest");
         if let Some(attributes) = attributes {
             set(&mut headers, ATTRIBUTES, &attributes.write());
@@ -83,20 +94,54 @@ impl Client {
         if existing == Existing::Keep {
             set(&mut headers, IF_NONE_MATCH, "*");
         }
+        if page.is_some() {
+            resumable(&mut headers);
+        }
         let mut exchange = self.request(Method::PUT, uri, headers).await?;
-        exchange.announce(stat.size);
-        exchange.allow(stat.size);
+        exchange.announce(bytes);
+        exchange.allow(bytes);
         progress(Progress::Begin {
-            bytes: Some(stat.size),
+            bytes: Some(bytes),
             offset: 0,
         });
-        let (sent, hash) = send(&mut exchange, &file, &stat, progress).await?;
+        let reader = Reader {
+            file: Arc::clone(&source.0),
+            position: 0,
+            end: bytes,
+            hasher: Some(Sha256::new()),
+        };
+        let sent = send(&mut exchange, reader, &source.1, page.as_ref(), progress).await;
+        self.stored(exchange, sent, page.as_ref(), (bytes, 0)).await
+    }
+
+    /// The result of a file whose content was sent, as far as the server took it.
+    pub(super) async fn stored(
+        &self,
+        mut exchange: Exchange,
+        sent: Result<Sent, PutError>,
+        page: Option<&Page>,
+        (bytes, resumed): (u64, u64),
+    ) -> Result<(Stored, bool), PutError> {
+        let (sent, hash) = match sent {
+            Ok(sent) => sent,
+            Err(error) => {
+                // The server is to keep nothing of a source that is of no use.
+                drop(exchange);
+                self.give_up(page).await?;
+                return Err(error);
+            }
+        };
         // A server that refuses stops the content, and one that has stored it may: the response
         // says which.
         let response = match (exchange.response().await, sent) {
             (Ok(response), _) => response,
             (Err(_), Err(error)) | (Err(error), Ok(())) => return Err(error.into()),
         };
+        if let Some(page) = page
+            && is_over(&response)
+        {
+            page.forget().await?;
+        }
         if !response.status().is_success() {
             return Err(exchange.refusal(&response).await.into());
         }
@@ -105,7 +150,8 @@ impl Client {
         };
         let verified = is_confirmed(&response, &sha256)?;
         let stored = Stored {
-            bytes: stat.size,
+            bytes,
+            resumed,
             sha256,
             verified,
         };
@@ -159,14 +205,25 @@ impl Client {
         let verified = is_confirmed(&response, &sha256)?;
         Ok(Stored {
             bytes,
+            resumed: 0,
             sha256,
             verified,
         })
     }
 }
 
+/// True if the upload is complete, or cannot go on.
+fn is_over(response: &Response<()>) -> bool {
+    let (status, fields) = (response.status(), upload_fields(response.headers()));
+    let goes_on = status.is_server_error() || status == StatusCode::CONFLICT;
+    fields.complete == Some(true) || !goes_on
+}
+
 /// True if the server announces the digest of what it stored.
-fn is_confirmed(response: &Response<()>, sha256: &Sha256Digest) -> Result<bool, PutError> {
+pub(super) fn is_confirmed(
+    response: &Response<()>,
+    sha256: &Sha256Digest,
+) -> Result<bool, PutError> {
     match digest_in(response.headers()) {
         Ok(Some(digest)) if digest != *sha256 => Err(PutError::Digest),
         Ok(digest) => Ok(digest.is_some()),
@@ -196,20 +253,19 @@ pub(super) fn only_plain(file: &File, stat: &Stat) -> Result<(), PutError> {
     }
 }
 
-/// Sends the content with its digest in the trailer section: how that ended, and the digest of all
-/// of the content if all was sent.
-async fn send(
+/// How the sending of content ended, and the digest of the whole file if all was sent.
+pub(super) type Sent = (Result<(), LinkError>, Option<Sha256Digest>);
+
+/// Sends what is left of a file, with the digest of all of it in the trailer section. The resource
+/// of the upload is kept in `page` once the server names it.
+pub(super) async fn send(
     exchange: &mut Exchange,
-    file: &Arc<File>,
+    reader: Reader,
     stat: &Stat,
+    page: Option<&Page>,
     mut progress: impl FnMut(Progress),
-) -> Result<(Result<(), LinkError>, Option<Sha256Digest>), PutError> {
-    let reader = Reader {
-        file: Arc::clone(file),
-        position: 0,
-        end: stat.size,
-        hasher: Sha256::new(),
-    };
+) -> Result<Sent, PutError> {
+    let file = Arc::clone(&reader.file);
     let mut next = reader.next();
     let sha256: Sha256Digest = loop {
         let (reader, piece) = match next.await.map_err(io::Error::other)? {
@@ -219,16 +275,20 @@ async fn send(
             read => read?,
         };
         if piece.is_empty() {
-            break reader.hasher.finalize().into();
+            break reader.hasher.unwrap_or_default().finalize().into();
         }
         next = reader.next();
         let bytes = piece.len() as u64;
+        if let Some(page) = page
+            && let Some(path) = exchange.interim().and_then(|interim| upload_of(&interim))
+        {
+            page.keep(&path).await?;
+        }
         if let Err(error) = exchange.send(piece).await {
             return Ok((Err(error), None));
         }
         progress(Progress::Bytes(bytes));
     };
-    let file = Arc::clone(file);
     let after = blocking(move || file_stat(&file)).await??;
     // Dropping the exchange resets the request, and the server stores nothing.
     if after.size < stat.size {
@@ -240,24 +300,4 @@ async fn send(
     let mut trailers = HeaderMap::new();
     set(&mut trailers, REPR_DIGEST, &sha256_field(&sha256));
     Ok((exchange.finish(Some(trailers)).await, Some(sha256)))
-}
-
-/// Bytes of a file that are still to be read.
-struct Reader {
-    file: Arc<File>,
-    position: u64,
-    end: u64,
-    hasher: Sha256,
-}
-
-impl Reader {
-    /// Reads and hashes a piece on a thread that may block; an empty one at the end.
-    fn next(mut self) -> JoinHandle<io::Result<(Self, Bytes)>> {
-        tokio::task::spawn_blocking(move || {
-            let piece = read_piece(&self.file, self.position, self.end)?;
-            self.hasher.update(&piece);
-            self.position += piece.len() as u64;
-            Ok((self, piece))
-        })
-    }
 }

@@ -1,5 +1,6 @@
 //! Requests of a client, each step of which has a limit of time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use pathmark_transport::driver;
 
 use super::error::Refusal;
+use super::ledger::Ledger;
 use super::plan::refusal;
 use crate::fields::PathName;
 use crate::pace::Pace;
@@ -20,7 +22,7 @@ const SLOWEST_DISK: u64 = 10_000_000;
 /// Bytes of a refusal's content that are read.
 const MAX_PROBLEM: usize = 64 * 1024;
 
-/// What a server takes of a client at most.
+/// Bounds on the resources that a server takes of a client.
 #[derive(Clone, Debug)]
 pub struct ClientLimits {
     /// Bytes of a header section.
@@ -70,6 +72,7 @@ pub struct Client {
     link: ClientLink,
     authority: String,
     authorization: Option<HeaderValue>,
+    pub(super) ledger: Option<Arc<dyn Ledger>>,
     pub(super) limits: ClientLimits,
 }
 
@@ -95,6 +98,7 @@ impl Client {
             link: within(limits.stall, ClientLink::new(connection, limits.head_bytes)).await?,
             authority: authority.to_owned(),
             authorization: None,
+            ledger: None,
             limits,
         })
     }
@@ -102,7 +106,7 @@ impl Client {
     /// Sends this bearer token (RFC 6750) with each request.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Names the fault of the token.
     pub fn with_token(mut self, token: &str) -> Result<Self, &'static str> {
         const NONE: &str = "a token has visible characters of ASCII, one at least";
         let visible = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
@@ -113,7 +117,22 @@ impl Client {
         Ok(self)
     }
 
-    /// The URI of a path; what is wrong with it if there is none.
+    /// Keeps in `ledger` what a later client needs to go on with uploads that break off.
+    #[must_use]
+    pub fn with_ledger(mut self, ledger: Arc<dyn Ledger>) -> Self {
+        self.ledger = Some(ledger);
+        self
+    }
+
+    /// The URI of a path on the same host that is encoded already.
+    pub(super) fn uri_of(&self, path: &str) -> Option<Uri> {
+        let uri = Uri::builder()
+            .scheme("https")
+            .authority(self.authority.as_str());
+        uri.path_and_query(path).build().ok()
+    }
+
+    /// The URI of a path, or the fault of a path that has none.
     pub(super) fn uri(&self, path: &PathName) -> Result<Uri, String> {
         let uri = Uri::builder()
             .scheme("https")
@@ -174,6 +193,11 @@ impl Exchange {
 
     pub(super) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
         within(self.limits.stall, self.link.finish(trailers)).await
+    }
+
+    /// An interim response that has arrived.
+    pub(super) fn interim(&mut self) -> Option<Response<()>> {
+        self.link.interim()
     }
 
     pub(super) async fn response(&mut self) -> Result<Response<()>, LinkError> {

@@ -27,17 +27,17 @@ use crate::root::{Entries, Existing, Tree, file_stat, hash_file, look};
 /// How a directory is stored.
 #[derive(Clone, Debug)]
 pub struct PutTree {
-    /// What becomes of files of the server that differ.
+    /// The fate of files of the server that differ.
     pub existing: Existing,
     /// Files of the same size are compared by SHA-256, and not by the time of the last write.
     pub checksum: bool,
-    /// What is stored at most.
+    /// Bounds on the files that are stored.
     pub limits: TreeLimits,
     /// Bytes that were handed to the transport so far.
     pub sent: Arc<AtomicU64>,
 }
 
-/// What all tasks share.
+/// State that all tasks share.
 struct Shared {
     client: Client,
     source: Tree,

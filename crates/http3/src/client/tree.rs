@@ -29,7 +29,7 @@ pub struct GetTree {
     pub headers: HeaderMap,
     /// Files of the same size are compared by SHA-256, and not by the time of the last write.
     pub checksum: bool,
-    /// What is fetched at most.
+    /// Bounds on the files that are fetched.
     pub limits: TreeLimits,
     /// Bytes that arrived so far.
     pub arrived: Arc<AtomicU64>,
@@ -39,7 +39,7 @@ pub struct GetTree {
 #[derive(Debug)]
 struct Folder(Arc<OwnedFd>);
 
-/// What all tasks share.
+/// State that all tasks share.
 struct Shared {
     client: Client,
     tree: Tree,

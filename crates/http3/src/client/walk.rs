@@ -23,7 +23,7 @@ const DEPTH: usize = 128;
 /// Names from the top of a tree on.
 pub(super) type Names = Vec<Vec<u8>>;
 
-/// What is to be done next.
+/// The next work of a walk.
 #[derive(Debug)]
 pub(super) enum Work<F> {
     /// List the directory, at this place of [`Walk::directories`].
@@ -58,7 +58,7 @@ pub(super) struct Walk<F> {
     limits: TreeLimits,
 }
 
-/// What is under way, and what is fetched, at most.
+/// Bounds on the files under way and on the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeLimits {
     /// Entries of the tree.
@@ -118,7 +118,7 @@ impl<F> Walk<F> {
         }
     }
 
-    /// What can begin now; none until something ends.
+    /// Work that can begin now; none until other work ends.
     pub(super) fn next(&mut self) -> Option<Work<F>> {
         if self.listings < LISTINGS && self.files.len() < WAITING && !self.is_full() {
             // Depth first: the number of unlisted directories stays small in deep trees.

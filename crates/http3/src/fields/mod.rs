@@ -11,6 +11,7 @@ mod percent;
 mod priority;
 mod range;
 mod structured;
+mod upload;
 
 pub use accept::{Form, preferred_form};
 pub use attributes::AttributesField;
@@ -20,6 +21,7 @@ pub use etag::{EntityTag, TagList};
 pub use percent::{MAX_NAME, PathError, PathName, decode_bytes, encode_bytes, encode_name};
 pub use priority::urgency;
 pub use range::{MAX_PARTS, RangeError, RangeSpec, Span, parse_range, resolve_ranges};
+pub use upload::{INTEROP_VERSION, UploadFields, boolean};
 
 /// A field that does not follow its grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

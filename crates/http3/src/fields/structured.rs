@@ -1,4 +1,4 @@
-//! Dictionaries of structured fields (RFC 9651), as far as digest fields need them.
+//! Dictionaries and items of structured fields (RFC 9651), as far as this crate's fields need them.
 
 use base64::Engine;
 use base64::alphabet;
@@ -15,13 +15,22 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub(super) enum Bare {
     Integer(i64),
     Bytes(Vec<u8>),
-    /// A type that no digest field has.
+    Boolean(bool),
+    /// A type that no field of this crate has.
     Other,
 }
 
 /// Members of a dictionary at most, repeated keys among them: RFC 9651 section 3.2 asks parsers to
 /// take as many.
 const MAX_MEMBERS: usize = 1024;
+
+/// The value of an item; `None` outside the grammar.
+pub(super) fn item(input: &[u8]) -> Option<Bare> {
+    let mut rest = Input(skip(input, b" "));
+    let value = rest.bare()?;
+    rest.parameters()?;
+    skip(rest.0, b" ").is_empty().then_some(value)
+}
 
 /// The members of a dictionary in their order, the last of each key; `None` outside the grammar, or
 /// with more than 1024 members.
@@ -65,7 +74,7 @@ fn skip<'a>(input: &'a [u8], blanks: &[u8]) -> &'a [u8] {
         .unwrap_or_default()
 }
 
-/// What is not parsed yet.
+/// The bytes that are not parsed yet.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -134,7 +143,8 @@ impl<'a> Input<'a> {
             b':' => self.bytes(),
             b'?' => {
                 self.take(b'?');
-                (self.take(b'0') || self.take(b'1')).then_some(Bare::Other)
+                let set = self.take(b'1');
+                (set || self.take(b'0')).then_some(Bare::Boolean(set))
             }
             b'@' => {
                 self.take(b'@');
@@ -217,7 +227,7 @@ mod tests {
             ("b", Bare::Bytes(b"hello".to_vec())),
             ("c", Bare::Other),
             ("d", Bare::Other),
-            ("e", Bare::Other),
+            ("e", Bare::Boolean(true)),
             ("f", Bare::Other),
             ("g", Bare::Other),
             ("h", Bare::Other),
@@ -228,6 +238,15 @@ mod tests {
         assert_eq!(dictionary(b""), Some(Vec::new()));
         let bare = dictionary(b"b=:aGVsbG8:").unwrap();
         assert_eq!(bare, [("b".to_owned(), Bare::Bytes(b"hello".to_vec()))]);
+    }
+
+    #[test]
+    fn items_are_read() {
+        assert_eq!(item(b" 7;a=1 "), Some(Bare::Integer(7)));
+        assert_eq!(item(b"?0"), Some(Bare::Boolean(false)));
+        for bad in ["", "?", "?2", "1, 2", "1 2", "a=1=", "?1x"] {
+            assert_eq!(item(bad.as_bytes()), None, "{bad}");
+        }
     }
 
     #[test]

@@ -1,14 +1,18 @@
-//! What a client may do, and how much.
+//! Rights and budgets of a client.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::pace::Pace;
 use crate::plan::Rules;
 
-/// What a client may do. Connections of the client share it.
+/// Rights and budgets of a client. Connections of the client share it.
 #[derive(Debug)]
 pub struct Grant {
-    /// What requests may ask for.
+    /// The name of the client, to which its unfinished uploads belong; empty for all clients that
+    /// the program does not tell apart.
+    pub name: String,
+    /// Rules for its requests.
     pub rules: Rules,
     /// The rate of content in both directions together.
     pub pace: Option<Pace>,
@@ -20,7 +24,15 @@ pub struct Grant {
 #[derive(Debug)]
 pub struct Quota {
     most: u64,
+    /// Bytes of files, and bytes that requests under way have reserved.
     used: AtomicU64,
+}
+
+/// Bytes of a quota for a file that arrives. They are free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    grant: Arc<Grant>,
+    bytes: u64,
 }
 
 impl Grant {
@@ -28,24 +40,59 @@ impl Grant {
     #[must_use]
     pub const fn of(rules: Rules) -> Self {
         Self {
+            name: String::new(),
             rules,
             pace: None,
             quota: None,
         }
     }
 
-    /// True if the client may store `bytes` more.
-    pub(super) fn has_room(&self, bytes: u64) -> bool {
-        self.quota
-            .as_ref()
-            .is_none_or(|quota| quota.has_room(bytes))
+    /// Reserves `bytes`; none if the quota has less.
+    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
+        let mut reservation = Reservation {
+            grant: Arc::clone(self),
+            bytes: 0,
+        };
+        reservation.grow_to(bytes).then_some(reservation)
     }
 
-    /// A file of `bytes` has taken the place of one of `before` bytes.
-    pub(super) fn count(&self, bytes: u64, before: u64) {
+    /// Files of this number of bytes are gone.
+    pub(super) fn release(&self, bytes: u64) {
         if let Some(quota) = &self.quota {
-            quota.count(bytes, before);
+            quota.give(bytes);
         }
+    }
+}
+
+impl Reservation {
+    /// Reserves more, up to `bytes`; false if the quota has less.
+    pub(super) fn grow_to(&mut self, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        let fits = match &self.grant.quota {
+            Some(quota) => quota.take(more),
+            None => true,
+        };
+        if fits {
+            self.bytes = self.bytes.max(bytes);
+        }
+        fits
+    }
+
+    /// A file has `bytes` of what was reserved; the rest is free again.
+    pub(super) fn keep(mut self, bytes: u64) {
+        let rest = std::mem::take(&mut self.bytes).saturating_sub(bytes);
+        self.grant.release(rest);
+    }
+
+    /// Nothing is reserved any more, and files of `bytes` are gone.
+    pub(super) fn release(self, bytes: u64) {
+        self.grant.release(bytes);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.grant.release(self.bytes);
     }
 }
 
@@ -59,17 +106,21 @@ impl Quota {
         }
     }
 
-    fn has_room(&self, bytes: u64) -> bool {
-        let used = self.used.load(Ordering::Relaxed);
-        used.saturating_add(bytes) <= self.most
+    fn take(&self, bytes: u64) -> bool {
+        let more = |used: u64| {
+            let sum = used.saturating_add(bytes);
+            (bytes == 0 || sum <= self.most).then_some(sum)
+        };
+        let order = Ordering::Relaxed;
+        self.used.fetch_update(order, order, more).is_ok()
     }
 
-    fn count(&self, bytes: u64, before: u64) {
-        let change = |used: u64| Some(used.saturating_sub(before).saturating_add(bytes));
+    fn give(&self, bytes: u64) {
+        let less = |used: u64| Some(used.saturating_sub(bytes));
         // It always changes.
         let _ = self
             .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 }
 
@@ -77,17 +128,51 @@ impl Quota {
 mod tests {
     use super::*;
 
+    fn limited(most: u64, used: u64) -> Arc<Grant> {
+        Arc::new(Grant {
+            quota: Some(Quota::new(most, used)),
+            ..Grant::of(Rules::default())
+        })
+    }
+
     #[test]
-    fn a_quota_counts_what_is_replaced() {
-        let quota = Quota::new(100, 40);
-        assert!(quota.has_room(60) && !quota.has_room(61) && !quota.has_room(u64::MAX));
-        quota.count(60, 0);
-        assert!(quota.has_room(0) && !quota.has_room(1));
-        quota.count(10, 60);
-        assert!(quota.has_room(50) && !quota.has_room(51));
-        quota.count(0, 1000);
-        assert!(quota.has_room(100));
-        let free = Grant::of(Rules::default());
-        assert!(free.has_room(u64::MAX));
+    fn what_is_reserved_is_free_again_or_kept() {
+        let grant = limited(100, 40);
+        assert!(grant.reserve(61).is_none() && grant.reserve(u64::MAX).is_none());
+        let first = grant.reserve(50).unwrap();
+        assert!(grant.reserve(11).is_none());
+        drop(first);
+        let mut second = grant.reserve(0).unwrap();
+        assert!(second.grow_to(30) && second.grow_to(60) && !second.grow_to(61));
+        second.keep(10);
+        assert!(grant.reserve(51).is_none());
+        grant.release(50);
+        drop(grant.reserve(100).unwrap());
+        let free = Arc::new(Grant::of(Rules::default()));
+        assert!(free.reserve(u64::MAX).is_some());
+        // A quota that is exceeded already takes an empty file.
+        assert!(limited(10, 40).reserve(0).is_some());
+    }
+
+    #[test]
+    fn of_many_at_once_only_as_many_as_fit_are_taken() {
+        let grant = limited(1000, 0);
+        let taken = std::thread::scope(|scope| {
+            let takers: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let held = (0..100).map(|_| grant.reserve(7));
+                        held.flatten().collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            let held: Vec<_> = takers
+                .into_iter()
+                .flat_map(|taker| taker.join().unwrap())
+                .collect();
+            held.len()
+        });
+        assert_eq!(taken, 142);
+        assert!(grant.reserve(1000).is_some());
     }
 }

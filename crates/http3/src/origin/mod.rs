@@ -2,13 +2,19 @@
 
 mod counters;
 mod digests;
+mod entry;
+mod fault;
 mod grant;
+mod intake;
 mod list;
 mod read;
 mod send;
 mod serve;
 mod shared;
+mod space;
 mod steward;
+mod upload;
+mod uploads;
 mod write;
 
 pub use counters::Counts;
@@ -16,3 +22,4 @@ pub use grant::{Grant, Quota};
 pub use serve::Origin;
 pub use shared::Limits;
 pub use steward::{End, Idle, Record, Steward};
+pub use uploads::UploadLimits;

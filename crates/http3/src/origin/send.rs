@@ -9,13 +9,12 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response};
 use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::JoinHandle;
 
 use super::grant::Grant;
 use super::steward::Steward;
 use crate::fields::{Sha256Digest, Span};
 use crate::plan::Reply;
-use crate::root::read_piece;
+use crate::reader::Reader;
 use crate::wire::{LinkError, ServerExchange};
 
 /// Bytes of a DATA frame at most, which a client has the limit of time to take.
@@ -164,7 +163,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Sends a response that is whole in memory; what is left of the request is not read.
+    /// Sends a response that is whole in memory. The rest of the request is not read.
     pub(super) async fn reply(
         &mut self,
         reply: &Reply,
@@ -201,28 +200,6 @@ impl Exchange {
             next = reader.next();
             self.send(piece).await?;
         }
-    }
-}
-
-/// Bytes of a file that are still to be read.
-struct Reader {
-    file: Arc<File>,
-    position: u64,
-    end: u64,
-    hasher: Option<Sha256>,
-}
-
-impl Reader {
-    /// Reads a piece on a thread that may block, and hashes it there; an empty one at the end.
-    fn next(mut self) -> JoinHandle<io::Result<(Self, Bytes)>> {
-        tokio::task::spawn_blocking(move || {
-            let piece = read_piece(&self.file, self.position, self.end)?;
-            if let Some(hasher) = &mut self.hasher {
-                hasher.update(&piece);
-            }
-            self.position += piece.len() as u64;
-            Ok((self, piece))
-        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Connections of an origin, and the requests on them.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use http::StatusCode;
 use http::header::RETRY_AFTER;
@@ -11,14 +12,23 @@ use tokio::task::JoinSet;
 use super::counters::{Counters, Counts, count};
 use super::digests::Digests;
 use super::grant::Grant;
+use super::intake::remove;
 use super::read::read;
 use super::send::{Broken, Exchange, Terms, within};
 use super::shared::{Limits, Shared, instant, now};
 use super::steward::{End, Idle, Record, Steward};
+use super::upload::upload;
+use super::uploads::Uploads;
 use super::write::write;
-use crate::plan::{Ask, Method, Rules, problem};
+use crate::blocking::blocking;
+use crate::plan::{self, Ask, Method, Rules, problem};
 use crate::root::Root;
 use crate::wire::{Incoming, LinkError, ServerLink};
+
+/// Time between two looks at the age of uploads.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The same where uploads are kept for a short time.
+const LEAST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves the files of a directory.
 #[derive(Clone, Debug)]
@@ -33,6 +43,8 @@ impl Origin {
         Self(Arc::new(Shared {
             root,
             grant: Arc::new(Grant::of(rules)),
+            space: Arc::default(),
+            uploads: Arc::new(Uploads::new(limits.uploads)),
             limits,
             digests,
             places: Arc::new(Semaphore::new(places)),
@@ -45,6 +57,26 @@ impl Origin {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.counters.counts()
+    }
+
+    /// Removes unfinished uploads whose time is over, also those that an earlier process has left.
+    /// It does not end.
+    pub async fn tend(&self) {
+        let shared = &self.0;
+        let (looks, age) = (Arc::clone(shared), shared.uploads.limits.age);
+        let found = blocking(move || looks.uploads.adopt(looks.root.uploads()));
+        if let Err(error) = found.await {
+            tracing::warn!(%error, "unfinished uploads of an earlier run stay");
+        }
+        let pause = (age / 8).clamp(LEAST_PAUSE, LONGEST_PAUSE);
+        loop {
+            let over = shared.uploads.expired(now());
+            let shared = Arc::clone(shared);
+            if let Err(error) = blocking(move || remove(&shared, &over)).await {
+                tracing::warn!(%error, "unfinished uploads stay");
+            }
+            tokio::time::sleep(pause).await;
+        }
     }
 
     /// Responds to requests as [`serve_with`](Self::serve_with), and adds nothing.
@@ -172,9 +204,18 @@ async fn respond(shared: &Arc<Shared>, exchange: &mut Exchange) -> Result<(), Br
         return Ok(exchange.reply(&reply, now()).await?);
     };
     exchange.place = Some(place);
-    match ask.method {
-        Method::Get | Method::Head => read(shared, exchange, &ask).await,
-        Method::Put => write(shared, exchange, ask).await,
+    match (ask.method, ask.token.clone()) {
+        (Method::Head | Method::Patch | Method::Delete, Some(token)) => {
+            upload(shared, exchange, &ask, &token).await
+        }
+        (Method::Put, _) => write(shared, exchange, ask).await,
+        (Method::Options, _) => {
+            let (rules, age) = (&exchange.terms.grant.rules, shared.uploads.limits.age);
+            let reply = plan::options(&ask, rules, age);
+            Ok(exchange.reply(&reply, now()).await?)
+        }
+        // Without a token there is nothing but GET and HEAD.
+        _ => read(shared, exchange, &ask).await,
     }
 }
 

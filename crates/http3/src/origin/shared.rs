@@ -1,4 +1,4 @@
-//! What the requests of an origin share.
+//! State that the requests of an origin share.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -8,9 +8,11 @@ use tokio::sync::Semaphore;
 use super::counters::Counters;
 use super::digests::Digests;
 use super::grant::Grant;
+use super::space::Space;
+use super::uploads::{UploadLimits, Uploads};
 use crate::root::Root;
 
-/// What a client takes of a server at most.
+/// Bounds on the resources that a client takes of a server.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Requests of a connection at a time.
@@ -26,6 +28,8 @@ pub struct Limits {
     pub stall: Duration,
     /// Files below 256 MiB that are hashed at a time, on all connections, and as many larger ones.
     pub hashes: usize,
+    /// Bounds on unfinished uploads.
+    pub uploads: UploadLimits,
 }
 
 impl Default for Limits {
@@ -37,11 +41,12 @@ impl Default for Limits {
             head_time: Duration::from_secs(10),
             stall: Duration::from_secs(30),
             hashes: 2,
+            uploads: UploadLimits::default(),
         }
     }
 }
 
-/// What all requests use.
+/// State that all requests use.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) root: Root,
@@ -49,6 +54,10 @@ pub(super) struct Shared {
     pub(super) grant: Arc<Grant>,
     pub(super) limits: Limits,
     pub(super) digests: Digests,
+    /// Space of disks that requests were promised.
+    pub(super) space: Arc<Space>,
+    /// Uploads that can be resumed.
+    pub(super) uploads: Arc<Uploads>,
     /// Places for requests.
     pub(super) places: Arc<Semaphore>,
     /// Held while a precondition is checked and its file gets its name.

@@ -1,4 +1,4 @@
-//! What the program around an origin adds to a connection's requests.
+//! Hooks by which the program around an origin takes part in a connection's requests.
 
 use std::fmt::Debug;
 
@@ -13,7 +13,7 @@ use crate::plan::Reply;
 /// Fields of a program's own in responses, and records of requests. There is one for each
 /// connection.
 pub trait Steward: Debug + Send + Sync + 'static {
-    /// What a request's client may do; `None`: what the origin's rules say.
+    /// The rights of a request's client; `None`: those by the origin's rules.
     ///
     /// # Errors
     /// The reply to a client that is not known.

@@ -1,4 +1,4 @@
-//! What a request asks for, before its resource is looked at.
+//! Requests as they are read, before their resource is looked at.
 
 use http::header::{
     ACCEPT, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, HeaderName, IF_MATCH,
@@ -10,19 +10,20 @@ use std::time::SystemTime;
 use super::reply::{Reply, problem};
 use crate::fields::{
     AttributesField, BadField, EntityTag, Form, PathName, RangeSpec, Sha256Digest, TagList,
-    parse_range, preferred_form, sha256_digest, sha256_preference, urgency,
+    UploadFields, parse_range, preferred_form, sha256_digest, sha256_preference, urgency,
 };
+use crate::resource::Token;
 
 /// Priority (RFC 9218).
 const PRIORITY: HeaderName = HeaderName::from_static("priority");
-/// What a file, link or directory that is stored is to have.
+/// The attributes of a file, link or directory to store.
 pub(crate) const ATTRIBUTES: HeaderName = HeaderName::from_static("pathmark-attributes");
 /// Repr-Digest (RFC 9530).
 pub(crate) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 /// Want-Repr-Digest (RFC 9530).
 pub(crate) const WANT_REPR_DIGEST: HeaderName = HeaderName::from_static("want-repr-digest");
 
-/// What clients may store.
+/// The rights of clients to store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PutRights {
     /// Nothing.
@@ -34,7 +35,7 @@ pub enum PutRights {
     Replace,
 }
 
-/// What an operator allows.
+/// Rules of an operator.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// Hosts, or hosts with ports, that requests may name. Empty: all. Another one gets status 421.
@@ -43,7 +44,7 @@ pub struct Rules {
     pub get: bool,
     /// Clients may list directories.
     pub list: bool,
-    /// What clients may store.
+    /// The right to store.
     pub put: PutRights,
     /// The directory that clients are confined to; none: the root.
     pub prefix: Vec<Vec<u8>>,
@@ -73,6 +74,12 @@ pub enum Method {
     Head,
     /// PUT.
     Put,
+    /// PATCH of an upload.
+    Patch,
+    /// DELETE of an upload.
+    Delete,
+    /// OPTIONS.
+    Options,
 }
 
 /// Preconditions (RFC 9110 section 13.1).
@@ -88,7 +95,7 @@ pub struct Conditions {
     pub if_unmodified_since: Option<SystemTime>,
 }
 
-/// What a request says of its content.
+/// A request's fields about its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Body {
     /// Content-Length.
@@ -97,7 +104,7 @@ pub struct Body {
     pub digest: Option<Sha256Digest>,
     /// The client waits for status 100.
     pub expects_continue: bool,
-    /// What is to be stored with it.
+    /// Attributes to store with it.
     pub attributes: Option<AttributesField>,
 }
 
@@ -120,17 +127,23 @@ pub struct Ask {
     pub urgency: u8,
     /// The form of a listing.
     pub form: Form,
-    /// What it says of its content.
+    /// Its fields about its content.
     pub body: Body,
+    /// The upload whose resource the path is.
+    pub token: Option<Token>,
+    /// Its fields about an upload.
+    pub upload: UploadFields,
 }
 
 impl Ask {
-    /// What a request asks for.
+    /// Reads the fields of a request.
     ///
     /// # Errors
     /// The reply that the request gets at once.
     pub fn read(request: &Request<()>, rules: &Rules) -> Result<Self, Box<Reply>> {
-        let method = method(request.method(), rules)?;
+        let last = request.uri().path().rsplit('/').next();
+        let token = last.and_then(|name| Token::in_name(name.as_bytes()));
+        let method = method(request.method(), rules, token.is_some())?;
         authority(request, rules)?;
         let path = PathName::parse(request.uri().path().as_bytes())
             .map_err(|error| Box::new(problem(StatusCode::BAD_REQUEST, &error.to_string())))?;
@@ -142,7 +155,7 @@ impl Ask {
         let bad = |error: BadField| Box::new(problem(StatusCode::BAD_REQUEST, &error.to_string()));
         let (range, if_range) = match method {
             Method::Get => (range(headers), if_range(headers)),
-            Method::Head | Method::Put => (None, None),
+            _ => (None, None),
         };
         Ok(Self {
             method,
@@ -154,9 +167,11 @@ impl Ask {
             urgency: urgency(lines(headers, &PRIORITY)),
             form: preferred_form(lines(headers, &ACCEPT)),
             body: match method {
-                Method::Put => body(headers)?,
-                Method::Get | Method::Head => Body::default(),
+                Method::Put | Method::Patch => body(headers)?,
+                _ => Body::default(),
             },
+            token,
+            upload: upload_fields(headers),
         })
     }
 }
@@ -184,41 +199,48 @@ fn only_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> 
     line.filter(|_| lines.next().is_none())
 }
 
-fn method(method: &http::Method, rules: &Rules) -> Result<Method, Box<Reply>> {
+/// The fields of a message about an upload.
+pub(crate) fn upload_fields(headers: &HeaderMap) -> UploadFields {
+    UploadFields::read(|name| only_line(headers, &HeaderName::from_static(name)))
+}
+
+/// The methods that a path has.
+pub(super) const fn allowed(rules: &Rules, upload: bool) -> &'static str {
+    match (rules.put, upload) {
+        (PutRights::None, _) => "GET, HEAD, OPTIONS",
+        (_, true) => "HEAD, PATCH, DELETE, OPTIONS",
+        (_, false) => "GET, HEAD, PUT, OPTIONS",
+    }
+}
+
+fn method(method: &http::Method, rules: &Rules, upload: bool) -> Result<Method, Box<Reply>> {
     let may_put = rules.put != PutRights::None;
-    let allow = if may_put {
-        "GET, HEAD, PUT"
-    } else {
-        "GET, HEAD"
-    };
-    match *method {
-        http::Method::GET => Ok(Method::Get),
-        http::Method::HEAD => Ok(Method::Head),
-        http::Method::PUT if may_put => Ok(Method::Put),
-        http::Method::PUT => {
-            let detail = "this origin stores nothing; its operator has to allow PUT";
-            Err(problem(StatusCode::METHOD_NOT_ALLOWED, detail)
-                .with(ALLOW, allow)
-                .into())
-        }
+    let (status, detail) = match *method {
+        http::Method::GET => return Ok(Method::Get),
+        http::Method::HEAD => return Ok(Method::Head),
+        http::Method::OPTIONS => return Ok(Method::Options),
+        http::Method::PUT if may_put => return Ok(Method::Put),
+        http::Method::PATCH if may_put && upload => return Ok(Method::Patch),
+        http::Method::DELETE if may_put && upload => return Ok(Method::Delete),
+        http::Method::PUT => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            "this origin stores nothing; its operator has to allow PUT",
+        ),
         http::Method::POST
         | http::Method::DELETE
         | http::Method::PATCH
-        | http::Method::OPTIONS
         | http::Method::TRACE
-        | http::Method::CONNECT => {
-            let detail = "the origin takes only the methods that Allow lists";
-            Err(problem(StatusCode::METHOD_NOT_ALLOWED, detail)
-                .with(ALLOW, allow)
-                .into())
-        }
-        _ => {
-            let detail = "the origin does not know this method";
-            Err(problem(StatusCode::NOT_IMPLEMENTED, detail)
-                .with(ALLOW, allow)
-                .into())
-        }
-    }
+        | http::Method::CONNECT => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            "the origin takes only the methods that Allow lists",
+        ),
+        _ => (
+            StatusCode::NOT_IMPLEMENTED,
+            "the origin does not know this method",
+        ),
+    };
+    let reply = problem(status, detail);
+    Err(reply.with(ALLOW, allowed(rules, upload)).into())
 }
 
 /// Refuses hosts that the operator did not name, and other schemes than `https`.

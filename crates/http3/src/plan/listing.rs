@@ -1,9 +1,32 @@
 //! Listings of directories, entry by entry, so that a directory of any size takes bounded memory.
 
-use serde::Serialize;
+use std::sync::LazyLock;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::reply::http_date;
 use crate::fields::{Form, PathName, encode_bytes, encode_name};
 use crate::resource::{Entry, Kind};
+
+/// The style of pages: that of the browser, light or dark.
+const STYLE: &str = "\
+:root{color-scheme:light dark;font-family:system-ui,sans-serif}\
+body{margin:2rem auto;max-width:60rem;padding:0 1rem}\
+h1{font-size:1.3rem;overflow-wrap:anywhere}\
+table{border-collapse:collapse;width:100%}\
+th,td{padding:.3rem .6rem;text-align:left;vertical-align:top;border-bottom:1px solid #8886}\
+td:first-child{width:100%;overflow-wrap:anywhere}\
+:is(th,td)+:is(th,td){text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}";
+
+/// The Content-Security-Policy of pages: they load and run nothing, and their one style is
+/// [`STYLE`].
+pub(super) static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = BASE64_STANDARD.encode(Sha256::digest(STYLE));
+    format!("default-src 'none'; style-src 'sha256-{hash}'")
+});
 
 /// An entry in JSON. Names and targets are percent-encoded: a string of JSON has no place for
 /// bytes that are no UTF-8.
@@ -19,7 +42,7 @@ struct Row<'a> {
     target: Option<&'a str>,
 }
 
-/// What comes before the first entry.
+/// The text before the first entry.
 #[must_use]
 pub fn begin(form: Form, path: &PathName) -> String {
     match form {
@@ -29,11 +52,13 @@ pub fn begin(form: Form, path: &PathName) -> String {
             let title = escape(&format!("/{}", names.collect::<String>()));
             let up = match path.names.is_empty() {
                 true => "",
-                false => "<li><a href=\"../\">../</a>\n",
+                false => "<tr><td><a href=\"../\">../</a><td><td>\n",
             };
             format!(
-                "<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
-                 <h1>{title}</h1>\n<ul>\n{up}"
+                "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+                 <meta name=\"viewport\" content=\"width=device-width\">\n\
+                 <title>{title}</title>\n<style>{STYLE}</style>\n<h1>{title}</h1>\n<table>\n\
+                 <thead><tr><th>Name<th>Size<th>Last change\n<tbody>\n{up}"
             )
         }
     }
@@ -48,25 +73,36 @@ pub fn entry(form: Form, first: bool, entry: &Entry) -> String {
             format!("{separator}{}", row(entry))
         }
         Form::Html => {
-            let slash = if entry.stat.kind == Kind::Directory {
-                "/"
-            } else {
-                ""
+            let Entry { name, stat, target } = entry;
+            let (slash, size) = match stat.kind {
+                Kind::Directory => ("/", String::new()),
+                Kind::File => ("", size(stat.size)),
+                Kind::Symlink | Kind::Special => ("", String::new()),
             };
-            let href = encode_name(&entry.name);
-            let name = escape(&shown(&entry.name));
-            // A name with a colon is no relative reference by itself (RFC 3986 section 4.2).
-            format!("<li><a href=\"./{href}{slash}\">{name}{slash}</a>\n")
+            let text = escape(&shown(name));
+            // No request is for a device. A name with a colon is no relative reference by itself
+            // (RFC 3986 section 4.2).
+            let link = match stat.kind {
+                Kind::Special => text,
+                _ => format!(
+                    "<a href=\"./{}{slash}\">{text}{slash}</a>",
+                    encode_name(name)
+                ),
+            };
+            let target = target.as_ref().map(|target| escape(&shown(target)));
+            let target = target.map_or_else(String::new, |target| format!(" → {target}"));
+            let time = http_date(stat.modified.to_system()).unwrap_or_default();
+            format!("<tr><td>{link}{target}<td>{size}<td>{time}\n")
         }
     }
 }
 
-/// What comes after the last entry.
+/// The text after the last entry.
 #[must_use]
 pub const fn end(form: Form) -> &'static str {
     match form {
         Form::Json => "\n]}\n",
-        Form::Html => "</ul>\n",
+        Form::Html => "</table>\n",
     }
 }
 
@@ -88,6 +124,26 @@ fn row(entry: &Entry) -> String {
         target: target.as_deref(),
     };
     serde_json::to_string(&row).unwrap_or_default()
+}
+
+/// A number of bytes for people, rounded down to a tenth of its unit.
+fn size(bytes: u64) -> String {
+    let scales = [
+        ("EB", 18),
+        ("PB", 15),
+        ("TB", 12),
+        ("GB", 9),
+        ("MB", 6),
+        ("kB", 3),
+    ];
+    let scale = scales.iter().find(|(_, power)| bytes >= 10_u64.pow(*power));
+    scale.map_or_else(
+        || format!("{bytes} B"),
+        |(unit, power)| {
+            let tenths = bytes / 10_u64.pow(*power - 1);
+            format!("{}.{} {unit}", tenths / 10, tenths % 10)
+        },
+    )
 }
 
 /// A name for people: control characters and bytes that are no UTF-8 become U+FFFD.
@@ -117,4 +173,37 @@ fn escape(text: &str) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_down_to_a_tenth_of_their_unit() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 kB"),
+            (1099, "1.0 kB"),
+            (999_999, "999.9 kB"),
+            (3_000_000, "3.0 MB"),
+            (u64::MAX, "18.4 EB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn the_policy_allows_the_style_of_the_page() {
+        let page = begin(Form::Html, &PathName::default());
+        let style = page.split_once("<style>").unwrap().1;
+        let style = style.split_once("</style>").unwrap().0;
+        let hash = BASE64_STANDARD.encode(Sha256::digest(style));
+        assert!(
+            POLICY.contains(&format!("style-src 'sha256-{hash}'")),
+            "{}",
+            *POLICY
+        );
+    }
 }

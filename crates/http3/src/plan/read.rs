@@ -9,6 +9,7 @@ use http::header::{
 use http::{HeaderMap, Response, StatusCode};
 
 use super::ask::{Ask, Conditions, Method, REPR_DIGEST};
+use super::listing;
 use super::media::media_type;
 use super::multipart::{Piece, boundary, parts};
 use super::reply::{Reply, date, http_date, problem, set};
@@ -243,7 +244,7 @@ pub fn directory(ask: &Ask) -> Reply {
         (VARY, "Accept"),
         (CACHE_CONTROL, "no-cache"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (CONTENT_SECURITY_POLICY, "default-src 'none'"),
+        (CONTENT_SECURITY_POLICY, listing::POLICY.as_str()),
     ];
     let with = |reply: Reply, (name, value)| reply.with(name, value);
     fields.into_iter().fold(Reply::empty(StatusCode::OK), with)

@@ -1,6 +1,7 @@
 //! Responses that a plan consists of: their heads, and bodies that are in memory. Failures have
 //! problem details (RFC 9457).
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -19,17 +20,21 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// Its content.
     pub body: Bytes,
-    /// What its problem details say; empty where it has none.
+    /// The text of its problem details; empty where it has none.
     pub detail: String,
 }
 
-/// The members of problem details that this origin uses. The type is `about:blank`, so the title
-/// is the status code's phrase.
+/// The members of problem details that this origin uses. Without a type, which is `about:blank`
+/// then, the title is the status code's phrase.
 #[derive(Serialize)]
 struct Problem<'a> {
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
     title: &'a str,
     status: u16,
     detail: &'a str,
+    #[serde(flatten)]
+    more: BTreeMap<&'a str, u64>,
 }
 
 impl Reply {
@@ -65,10 +70,23 @@ impl Reply {
 /// A failure with problem details that name a remedy.
 #[must_use]
 pub fn problem(status: StatusCode, detail: &str) -> Reply {
+    let title = status.canonical_reason().unwrap_or("Error");
+    typed_problem(status, (None, title), detail, &[])
+}
+
+/// The same of a registered type with its title, and with further members.
+pub(super) fn typed_problem(
+    status: StatusCode,
+    (kind, title): (Option<&str>, &str),
+    detail: &str,
+    more: &[(&str, u64)],
+) -> Reply {
     let problem = Problem {
-        title: status.canonical_reason().unwrap_or("Error"),
+        kind,
+        title,
         status: status.as_u16(),
         detail,
+        more: more.iter().copied().collect(),
     };
     let body = serde_json::to_vec(&problem).unwrap_or_default();
     let length = body.len().to_string();

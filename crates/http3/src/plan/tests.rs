@@ -65,7 +65,7 @@ fn methods_hosts_and_paths_are_refused_with_their_status() {
         let problem: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!(problem["status"], status);
         if status == 405 {
-            assert_eq!(reply.headers["allow"], "GET, HEAD");
+            assert_eq!(reply.headers["allow"], "GET, HEAD, OPTIONS");
         }
     }
     for uri in [
@@ -364,7 +364,14 @@ fn listings_carry_names_of_any_bytes() {
         "{html}"
     );
     assert!(html.contains("<h1>/a&lt;b/</h1>"), "{html}");
+    assert!(
+        html.contains("</a><td>7 B<td>Thu, 01 Jan 1970 00:16:40 GMT"),
+        "{html}"
+    );
+    assert!(html.contains(">l:\u{fffd}</a> → ../x y<td>"), "{html}");
     assert!(!html.contains('\u{1b}'));
+    let device = rendered(Form::Html, &[entry(b"tty", Kind::Special, None)]);
+    assert!(device.contains("<tr><td>tty<td>"), "{device}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ const PIECE: usize = 256 * 1024;
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// What that thread asks.
+    /// The flag that the thread reads.
     #[must_use]
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)

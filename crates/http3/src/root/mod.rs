@@ -4,12 +4,14 @@ mod draft;
 mod entries;
 mod hash;
 mod tree;
+mod upload;
 mod walk;
 
-pub use draft::{Draft, Existing, KeepError, Placed};
+pub use draft::{Draft, Dropped, Existing, KeepError, Placed};
 pub use entries::Entries;
 pub use hash::{Cancel, hash_file, read_piece};
 pub use tree::{Attributes, Tree, look, make_link, set_bits};
+pub use upload::{Lying, Note, Upload, find_uploads};
 pub use walk::{Found, Root, RootError, names_stat, open_directory};
 
 use std::fs::File;

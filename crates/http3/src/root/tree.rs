@@ -1,5 +1,5 @@
 //! A directory that files, directories and links from elsewhere are written into. No step follows
-//! a symbolic link beneath its top, whoever made it.
+//! a symbolic link beneath its top.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -233,7 +233,7 @@ pub fn make_link(
     Ok(is_new)
 }
 
-/// What a name in a directory is for, a link itself; `None` if the name is free.
+/// The entry of a directory with this name, a link itself; `None` if the name is free.
 ///
 /// # Errors
 /// Those of asking.

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, readlinkat, stat
 use rustix::io::Errno;
 
 use super::stat_of;
+use super::upload::{Lying, find_uploads};
 use crate::fields::PathName;
 use crate::resource::{Kind, Stat, is_reserved};
 
@@ -23,7 +24,7 @@ const MAX_DEPTH: usize = 128;
 #[derive(Debug)]
 pub struct Root(OwnedFd);
 
-/// What a path leads to.
+/// The end of a path.
 #[derive(Debug)]
 pub enum Found {
     /// A regular file, open for reading.
@@ -104,6 +105,12 @@ impl Root {
     /// Those of opening.
     pub fn open(path: &Path) -> io::Result<Self> {
         open_directory(path).map(Self)
+    }
+
+    /// All uploads beneath the root. It blocks as long as the file system does.
+    #[must_use]
+    pub fn uploads(&self) -> Vec<Lying> {
+        find_uploads(&self.0)
     }
 
     /// Opens what a path leads to. Symbolic links are followed as long as they stay beneath the

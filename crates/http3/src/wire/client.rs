@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes};
 use h3::ConnectionState;
@@ -43,6 +45,10 @@ pub struct ClientExchange {
     received: bool,
     /// The stream is a tunnel.
     left: bool,
+    /// Interim responses so far.
+    interim: usize,
+    /// The final response, or the failure to receive it, that came while the content was sent.
+    early: Option<Result<Response<()>, LinkError>>,
     link: ClientLink,
 }
 
@@ -160,6 +166,8 @@ impl ClientLink {
             sent: false,
             received: false,
             left: false,
+            interim: 0,
+            early: None,
             link: self.clone(),
         })
     }
@@ -230,21 +238,53 @@ impl ClientExchange {
         self.stream.finish().await
     }
 
+    /// An interim response that has arrived, if there is one. It does not wait.
+    pub fn interim(&mut self) -> Option<Response<()>> {
+        if self.early.is_some() {
+            return None;
+        }
+        // What is received is dropped with the future only once it is whole.
+        let received = {
+            let mut context = Context::from_waker(Waker::noop());
+            pin!(self.receive()).poll(&mut context)
+        };
+        match received {
+            Poll::Pending => None,
+            Poll::Ready(Ok(response)) if response.status().is_informational() => Some(response),
+            Poll::Ready(ended) => {
+                self.early = Some(ended);
+                None
+            }
+        }
+    }
+
     /// The head of the final response.
     ///
     /// # Errors
     /// [`LinkError`].
     pub async fn response(&mut self) -> Result<Response<()>, LinkError> {
-        for _ in 0..=MAX_INTERIM {
-            let response = self.stream.recv_response().await;
-            let response = response.map_err(|error| self.link.adapter.stream_error(error))?;
+        if let Some(early) = self.early.take() {
+            return early;
+        }
+        loop {
+            let response = self.receive().await?;
             if !response.status().is_informational() {
                 return Ok(response);
             }
         }
-        Err(LinkError::Message(
-            "the server sends interim responses without end".to_owned(),
-        ))
+    }
+
+    /// The head of the next response, interim or final.
+    async fn receive(&mut self) -> Result<Response<()>, LinkError> {
+        let response = self.stream.recv_response().await;
+        let response = response.map_err(|error| self.link.adapter.stream_error(error))?;
+        self.interim += usize::from(response.status().is_informational());
+        match self.interim <= MAX_INTERIM {
+            true => Ok(response),
+            false => Err(LinkError::Message(
+                "the server sends interim responses without end".to_owned(),
+            )),
+        }
     }
 
     /// The next bytes of the response's content; `None` at its end.

@@ -54,6 +54,9 @@ pub enum LinkError {
     /// The peer's message does not follow the protocol.
     #[error("the peer's message does not follow HTTP/3: {0}")]
     Message(String),
+    /// A later request for the same upload was received.
+    #[error("a later request for the upload took the place of this one")]
+    Superseded,
     /// The header section is larger than its receiver allows.
     #[error("the header section takes {size} bytes, and its receiver allows {most}")]
     HeadTooLarge {

@@ -1,8 +1,8 @@
 //! A filter of incoming frames (RFC 9114 section 7.1), in front of the `h3` crate.
 //!
-//! `h3` 0.0.8 collects every frame but DATA whole, of whatever length; takes an empty DATA frame
-//! for the end of the content; and takes the end of a stream within a DATA frame for one, too. The
-//! filter refuses long frames, drops empty DATA frames and those of unknown types, and knows
+//! `h3` 0.0.8 collects every frame but DATA whole, of whatever length. It takes an empty DATA frame
+//! for the end of the content, and the end of a stream within a DATA frame for one, too. The filter
+//! refuses long frames, drops empty DATA frames and those of unknown types, and knows
 //! whether a stream ends between two frames.
 
 use std::collections::VecDeque;

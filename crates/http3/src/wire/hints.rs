@@ -1,5 +1,5 @@
-//! What exchanges tell the transport of their streams. The `h3` crate has no way to them, so that
-//! hints go by stream ids.
+//! Hints of exchanges to the transport about their streams. The `h3` crate has no way to these, so
+//! that hints go by stream ids.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use pathmark_transport::driver::{self, Stopped};
 
 use super::frames::Frames;
 
-/// What the transport should know of a sending part before it sends.
+/// A hint to the transport about a sending part, before it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hint {
     /// The priority among the streams of the connection; higher ones are sent first.

@@ -2,8 +2,8 @@
 //! its place.
 //!
 //! A server takes [`Incoming`] requests from a [`ServerLink`], a client sends requests on a
-//! [`ClientLink`]; both end in an exchange of one request and its response. What `h3` 0.0.8 lacks
-//! is added here: bounds on frames ([`frames`]), a deadline for heads, a reset of streams that are
+//! [`ClientLink`]; both end in an exchange of one request and its response. This module adds to
+//! `h3` 0.0.8: bounds on frames ([`frames`]), a deadline for heads, a reset of streams that are
 //! dropped before their end, and tunnels: plain and extended CONNECT, HTTP datagrams and capsules.
 
 mod adapter;

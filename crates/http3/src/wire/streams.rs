@@ -59,6 +59,12 @@ fn write_error(error: driver::WriteError) -> StreamErrorIncoming {
         driver::WriteError::Stopped(error_code) => {
             StreamErrorIncoming::StreamTerminated { error_code }
         }
+        // This side writes nothing after its own end: the peer stopped the stream, the reset that
+        // answers was acknowledged, and the transport has forgotten the code. What arrives in the
+        // other direction says more.
+        driver::WriteError::Closed => StreamErrorIncoming::StreamTerminated {
+            error_code: codes::NO_ERROR,
+        },
         driver::WriteError::ConnectionLost(error) => no_stream(error),
         error => StreamErrorIncoming::Unknown(Box::new(error)),
     }

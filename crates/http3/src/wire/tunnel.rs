@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use pathmark_transport::driver::{self, Stopped};
+use pathmark_transport::driver::{self, Stopped, WriteError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::error::codes;
@@ -121,7 +121,7 @@ impl TunnelSend {
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         for part in [&mut self.head, &mut self.payload] {
             while part.has_remaining() {
-                ready!(self.stream.poll_write_chunk(cx, part))?;
+                ready!(self.stream.poll_write_chunk(cx, part)).map_err(failed)?;
             }
         }
         Poll::Ready(Ok(()))
@@ -130,10 +130,19 @@ impl TunnelSend {
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.ended {
             ready!(self.poll_drain(cx))?;
-            self.stream.finish()?;
+            self.stream.finish().map_err(failed)?;
             self.ended = true;
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+/// A failure to write before the direction's end. The transport forgets a stopped stream with the
+/// acknowledgement of the reset.
+fn failed(error: WriteError) -> io::Error {
+    match error {
+        WriteError::Closed => io::ErrorKind::ConnectionReset.into(),
+        error => error.into(),
     }
 }
 

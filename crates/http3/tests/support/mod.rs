@@ -1,5 +1,7 @@
 //! Servers and clients over real sockets, and files for them.
 
+pub(crate) mod house;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -75,6 +77,29 @@ pub(crate) async fn connect(identity: &Identity, to: SocketAddr) -> Connection {
     connecting.await.unwrap()
 }
 
+/// Serves all that connect to the address.
+pub(crate) fn serve(identity: &Identity, origin: Origin) -> SocketAddr {
+    let endpoint = listen(identity);
+    let address = endpoint.local_address();
+    tokio::spawn(async move {
+        while let Some(incoming) = endpoint.accept().await {
+            let origin = origin.clone();
+            tokio::spawn(async move {
+                let connection = incoming.accept().unwrap().await.unwrap();
+                let _ = origin.serve(connection).await;
+            });
+        }
+    });
+    address
+}
+
+/// A client of a server with this identity.
+pub(crate) async fn client(identity: &Identity, to: SocketAddr) -> Client {
+    let connection = connect(identity, to).await;
+    let client = Client::new(connection, NAME, ClientLimits::default());
+    client.await.unwrap()
+}
+
 /// An origin of a new directory, and how to reach it.
 pub(crate) struct Served {
     pub(crate) directory: tempfile::TempDir,
@@ -96,18 +121,7 @@ impl Served {
         let directory = tempfile::tempdir().unwrap();
         let origin = Origin::new(Root::open(directory.path()).unwrap(), rules, limits);
         let identity = Identity::new();
-        let endpoint = listen(&identity);
-        let address = endpoint.local_address();
-        let serving = origin.clone();
-        tokio::spawn(async move {
-            while let Some(incoming) = endpoint.accept().await {
-                let origin = serving.clone();
-                tokio::spawn(async move {
-                    let connection = incoming.accept().unwrap().await.unwrap();
-                    let _ = origin.serve(connection).await;
-                });
-            }
-        });
+        let address = serve(&identity, origin.clone());
         Self {
             directory,
             origin,
@@ -132,10 +146,7 @@ impl Served {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        let connection = connect(&self.identity, self.address).await;
-        Client::new(connection, NAME, ClientLimits::default())
-            .await
-            .unwrap()
+        client(&self.identity, self.address).await
     }
 
     pub(crate) async fn link(&self) -> ClientLink {

@@ -4,7 +4,11 @@ use super::axis::Axis;
 use super::cell_report::CellReport;
 use super::figure::Figure;
 use super::report::Report;
+use super::sentence::capitalized;
 use crate::plot::{HeatCell, HeatColour, HeatMap, HeatPanel};
+
+/// Panels next to each other that are readable on a page.
+const PANELS: usize = 2;
 
 /// What stands across; all other axes stand down.
 const ACROSS: [Axis; 2] = [Axis::Rate, Axis::Rtt];
@@ -136,7 +140,7 @@ fn ratios(report: &Report) -> HeatMap {
         })
         .collect();
     let about = format!(
-        "Means over {} seeds; below 1: sooner than {BASELINE}; > before a number: at least",
+        "Means over {} seeds; below 1: sooner than {BASELINE}; >: at least; <: at most",
         report.seeds
     );
     HeatMap {
@@ -145,7 +149,7 @@ fn ratios(report: &Report) -> HeatMap {
             ("the same".to_owned(), HeatColour::Good(0.5)),
             ("twice the time".to_owned(), HeatColour::Good(0.0)),
         ],
-        columns: panels.len().clamp(1, 5),
+        columns: panels.len().clamp(1, PANELS),
         panels,
         ..framed(
             report,
@@ -184,17 +188,14 @@ fn values(report: &Report, figure: Figure) -> HeatMap {
         "Means over {} seeds; > before a number: at least, since files had not arrived",
         report.seeds
     );
-    let title = figure.title();
-    let mut letters = title.chars();
-    let first = letters.next().map(|c| c.to_uppercase().to_string());
-    let title = first.unwrap_or_default() + letters.as_str();
+    let title = capitalized(figure.title());
     HeatMap {
         legend: vec![
             (good.to_owned(), HeatColour::Good(1.0)),
             ("half way".to_owned(), HeatColour::Good(0.5)),
             (bad.to_owned(), HeatColour::Good(0.0)),
         ],
-        columns: report.laws.len().min(5),
+        columns: report.laws.len().clamp(1, PANELS),
         panels: report
             .laws
             .iter()

@@ -5,7 +5,9 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Line, Panel, short, three_digits};
+use super::paint::Paint;
+use super::text::{short, three_digits};
+use super::{Line, Panel};
 
 /// Share of a category's room that its bars take.
 const FILLED: f64 = 0.8;
@@ -21,11 +23,12 @@ pub(super) fn is_bar(panel: &Panel, line: &Line) -> bool {
 }
 
 /// The bars, and the width of each category's.
-fn bars(panel: &Panel) -> Vec<(Bar<'_>, f64)> {
+fn bars<'a>(panel: &'a Panel, paints: &[Paint]) -> Vec<(Bar<'a>, f64)> {
     let mut bars = Vec::new();
     for place in 0..panel.categories.len() {
         let x = place as f64;
-        let here = panel.drawn().filter(|(line, _)| is_bar(panel, line));
+        let drawn = panel.drawn().zip(paints);
+        let here = drawn.filter(|(line, _)| is_bar(panel, line));
         let here = here.filter_map(|(line, paint)| {
             let mut points = line.points.iter();
             let (_, y) = points.find(|(at, _)| (at - x).abs() < 1e-6)?;
@@ -45,6 +48,7 @@ fn bars(panel: &Panel) -> Vec<(Bar<'_>, f64)> {
 /// Draws the bars of a panel with categories.
 pub(super) fn draw<'a, B, X>(
     panel: &Panel,
+    paints: &[Paint],
     chart: &mut ChartContext<'a, B, Cartesian2d<X, RangedCoordf64>>,
     y_max: f64,
 ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
@@ -52,7 +56,7 @@ where
     B: DrawingBackend + 'a,
     X: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
-    let bars = bars(panel);
+    let bars = bars(panel, paints);
     let numbered = bars.len() <= MOST_NUMBERS;
     for ((left, y, line, colour), width) in bars {
         let (right, middle) = (left + width * 0.94, left + width * 0.47);

@@ -51,13 +51,13 @@ impl Entry<'_> {
 
 impl Panel {
     /// Where each labelled line stands in the rows above the chart.
-    pub(super) fn legend(&self, width: u32) -> Vec<Entry<'_>> {
+    pub(super) fn legend(&self, paints: &[Paint], width: u32) -> Vec<Entry<'_>> {
         let mut entries = Vec::new();
         if self.without_legend {
             return entries;
         }
         let (mut x, mut row) = (LEFT, 0);
-        for (line, paint) in self.drawn() {
+        for (line, paint) in self.drawn().zip(paints) {
             let Some(label) = line.label.as_ref().filter(|label| !label.is_empty()) else {
                 continue;
             };
@@ -68,7 +68,7 @@ impl Panel {
             }
             entries.push(Entry {
                 label,
-                paint,
+                paint: *paint,
                 bar: is_bar(self, line),
                 x,
                 row,
@@ -82,6 +82,7 @@ impl Panel {
 #[cfg(test)]
 mod tests {
     use super::super::Line;
+    use super::super::paint::paints;
     use super::*;
 
     /// A single line without a label takes no room, and the legend has no stroke for it.
@@ -95,7 +96,9 @@ mod tests {
             lines: vec![line(Some("")), line(None), line(Some("one"))],
             ..Panel::default()
         };
-        let labels: Vec<&str> = panel.legend(500).iter().map(|entry| entry.label).collect();
+        let paints = paints(&[vec!["", "", "one"]]).concat();
+        let entries = panel.legend(&paints, 500);
+        let labels: Vec<&str> = entries.iter().map(|entry| entry.label).collect();
         assert_eq!(labels, ["one"]);
     }
 }

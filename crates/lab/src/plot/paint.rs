@@ -14,6 +14,9 @@ const FIRST_COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
 ];
 
+/// Colours that [`colour()`] keeps apart.
+const MOST_COLOURS: usize = 3 * FIRST_COLOURS.len();
+
 /// How a line or a bar is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Paint {
@@ -52,16 +55,19 @@ const fn dashed(red: u8, green: u8, blue: u8, drawn: i32, left_out: i32) -> Pain
     }
 }
 
-/// The paint of the law whose name the label begins with, as `kernel CUBIC`, `auto-at-port` and
-/// `cubic, 40ms` do. The longest name counts.
+/// The paint of the law whose name the label begins with, as `kernel CUBIC`, `auto-at-port`,
+/// `cubic, 40ms` and `vcp1` do, or that follows a colon, as in `defaults: xcp`. The longest name
+/// counts.
 fn law(label: &str) -> Option<Paint> {
     let label = label.to_lowercase();
+    let label = label.rsplit(": ").next().unwrap_or(&label);
     let stacks = ["pathmark ", "kernel "];
     let stack = stacks.iter().find_map(|stack| label.strip_prefix(stack));
-    let name = stack.unwrap_or(&label);
+    let name = stack.unwrap_or(label);
     let begins = |law: &&str| {
         let rest = name.strip_prefix(law);
-        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
+        let number = |rest: &str| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_digit());
+        rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric) || number(rest))
     };
     let laws = Algorithm::NAMES.iter().zip(LAWS);
     let found = laws.filter(|(law, _)| begins(law));
@@ -69,31 +75,42 @@ fn law(label: &str) -> Option<Paint> {
     Some(longest.1)
 }
 
-/// Paints of these labels, in their order. The second line of a law is lighter, the third darker.
-/// A label without a law has the colour of its number, or else of its place.
-pub(super) fn paints(labels: &[(Option<&str>, Option<usize>)]) -> Vec<Paint> {
-    let mut used: Vec<(Paint, &str)> = Vec::new();
-    let labels = labels.iter().enumerate();
-    labels
-        .map(|(place, (label, number))| {
-            let label = label.unwrap_or("");
-            let Some(paint) = law(label) else {
-                return Paint {
-                    colour: colour(number.unwrap_or(place)),
-                    dash: None,
-                };
-            };
-            if !used.contains(&(paint, label)) {
-                used.push((paint, label));
-            }
-            let of_law = used.iter().filter(|(other, _)| *other == paint);
-            let shade = of_law.clone().position(|(_, other)| *other == label);
-            Paint {
-                colour: shaded(paint.colour, shade.unwrap_or(0)),
-                ..paint
-            }
-        })
-        .collect()
+/// Paints of the labels of several panels, in their order. Lines of one label are alike in all
+/// panels. The second line of a law is lighter, the third darker, and then they are dashed. A label
+/// without a law has the next colour that no law has here.
+pub(super) fn paints(panels: &[Vec<&str>]) -> Vec<Vec<Paint>> {
+    let labels = || panels.iter().flatten().copied();
+    let of_laws: Vec<RGBColor> = labels().filter_map(law).map(|paint| paint.colour).collect();
+    let free: Vec<RGBColor> = (0..MOST_COLOURS)
+        .map(colour)
+        .filter(|own| !of_laws.contains(own))
+        .collect();
+    let other = |place: usize| Paint {
+        colour: free
+            .get(place % free.len().max(1))
+            .copied()
+            .unwrap_or(BLACK),
+        dash: None,
+    };
+    let mut known: Vec<(&str, Option<Paint>)> = Vec::new();
+    for label in labels().filter(|label| !label.is_empty()) {
+        if !known.iter().any(|(other, _)| *other == label) {
+            known.push((label, law(label)));
+        }
+    }
+    let place = |label: &str, law: Option<Paint>| {
+        let alike = known.iter().filter(|(_, paint)| *paint == law);
+        alike.map(|(name, _)| *name).position(|name| name == label)
+    };
+    let panel = |labels: &Vec<&str>| {
+        let mut unnamed = labels.iter().filter(|label| !label.is_empty()).count()..;
+        let paint = |label: &&str| match law(label) {
+            Some(paint) => shaded(paint, place(label, Some(paint)).unwrap_or(0)),
+            None => other(place(label, None).or_else(|| unnamed.next()).unwrap_or(0)),
+        };
+        labels.iter().map(paint).collect()
+    };
+    panels.iter().map(panel).collect()
 }
 
 /// The colour with this number: after the first ones come darker ones, and then lighter ones.
@@ -114,13 +131,19 @@ pub(super) fn colour(number: usize) -> RGBColor {
     mixed(RGBColor(red, green, blue), towards)
 }
 
-/// The colour itself, half way to white, half way to black, and so on in rounds.
-fn shaded(colour: RGBColor, shade: usize) -> RGBColor {
-    match shade % 3 {
-        0 => colour,
-        1 => mixed(colour, 255),
-        _ => mixed(colour, 0),
-    }
+/// The paint itself, half way to white, half way to black, and so on in rounds with other dashes.
+fn shaded(paint: Paint, shade: usize) -> Paint {
+    let colour = match shade % 3 {
+        0 => paint.colour,
+        1 => mixed(paint.colour, 255),
+        _ => mixed(paint.colour, 0),
+    };
+    let dash = match shade / 3 {
+        0 => paint.dash,
+        1 => Some((9, 4)),
+        _ => Some((3, 3)),
+    };
+    Paint { colour, dash }
 }
 
 fn mixed(RGBColor(red, green, blue): RGBColor, towards: u16) -> RGBColor {
@@ -133,9 +156,34 @@ mod tests {
     use super::*;
 
     fn colours(labels: &[&str]) -> Vec<(u8, u8, u8)> {
-        let labels: Vec<_> = labels.iter().map(|label| (Some(*label), None)).collect();
-        let paints = paints(&labels);
-        paints.iter().map(|paint| paint.colour.rgb()).collect()
+        let paints = paints(&[labels.to_vec()]);
+        let all = paints.iter().flatten();
+        all.map(|paint| paint.colour.rgb()).collect()
+    }
+
+    #[test]
+    fn a_label_without_a_law_has_no_laws_colour() {
+        let found = colours(&["tcp", "vcp+bise", "auto", "defaults", "tcp"]);
+        assert_eq!(found[0], found[4]);
+        let laws: Vec<_> = LAWS.iter().map(|paint| paint.colour.rgb()).collect();
+        assert!(laws.contains(&found[1]) && laws.contains(&found[2]));
+        for (other, others) in [(0, &found[1..4]), (3, &found[..3])] {
+            assert!(!others.contains(&found[other]), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_label_has_one_paint_in_all_panels() {
+        let panels = [vec!["ftp0", "xcp, 1", ""], vec!["", "xcp, 2", "ftp0"]];
+        let found = paints(&panels);
+        assert_eq!(found[0][0], found[1][2]);
+        assert_ne!(found[0][2], found[0][0]);
+        assert_ne!(found[0][1], found[1][1]);
+        let many: Vec<String> = (0..9).map(|n| format!("xcp, {n}")).collect();
+        let mut found = paints(&[many.iter().map(String::as_str).collect()]).concat();
+        while let Some(paint) = found.pop() {
+            assert!(!found.contains(&paint), "{paint:?}");
+        }
     }
 
     #[test]
@@ -149,6 +197,8 @@ mod tests {
         assert_eq!(colours(&["newreno+red"]), colours(&["newreno"]));
         assert_ne!(colours(&["xcp-i"]), colours(&["xcp"]));
         assert_ne!(colours(&["vcp+bise"]), colours(&["vcp"]));
+        assert_eq!(colours(&["cubic0"]), colours(&["cubic"]));
+        assert_eq!(colours(&["known: auto"]), colours(&["auto"]));
         assert_eq!(law("xcpx"), None);
         assert_eq!(law("file 0"), None);
     }
@@ -158,7 +208,7 @@ mod tests {
         let all = colours(&["xcp, before", "xcp, after", "xcp, before", "file 3"]);
         assert_eq!(all[0], all[2]);
         assert_ne!(all[0], all[1]);
-        assert_eq!(all[3], colour(3).rgb());
+        assert_eq!(all[3], colour(0).rgb());
     }
 
     #[test]

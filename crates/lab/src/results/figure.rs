@@ -19,13 +19,12 @@ pub fn figure(chapter: &Chapter) -> Figure {
     } else {
         Vec::new()
     };
-    let mut panels: Vec<Panel> = own
+    let panels: Vec<Panel> = own
         .iter()
         .chain(&default)
         .enumerate()
         .flat_map(|(index, plot)| panels(chapter, plot, index == 0))
         .collect();
-    colour(&mut panels);
     let barred = panels
         .iter()
         .flat_map(|p| &p.lines)
@@ -42,21 +41,6 @@ pub fn figure(chapter: &Chapter) -> Figure {
         columns: panels.len().clamp(1, 2),
         panels,
         ..Figure::default()
-    }
-}
-
-/// Gives lines of one name one colour in all panels.
-fn colour(panels: &mut [Panel]) {
-    let mut known: Vec<String> = Vec::new();
-    for line in panels.iter_mut().flat_map(|panel| &mut panel.lines) {
-        let Some(label) = &line.label else {
-            continue;
-        };
-        let place = known.iter().position(|name| name == label);
-        line.colour = place.or(Some(known.len()));
-        if place.is_none() {
-            known.push(label.clone());
-        }
     }
 }
 

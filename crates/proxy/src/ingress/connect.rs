@@ -135,7 +135,7 @@ impl<O: Outbound> Ingress<O> {
     }
 }
 
-/// Reads a request's head; what follows it may come with it.
+/// Reads a request's head. Bytes behind the head may come with it.
 async fn read(
     local: &mut TcpStream,
     head: &mut Vec<u8>,

@@ -28,7 +28,7 @@ mod udp;
 /// Longest wait for a client to take the last answer.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What an ingress allows.
+/// Bounds of an ingress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// TCP flows at once. Connections beyond wait in the listeners' queues.
@@ -52,7 +52,7 @@ impl Default for Limits {
     }
 }
 
-/// What an ingress has counted.
+/// Counters of an ingress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
     /// TCP connections that were accepted.
@@ -117,7 +117,7 @@ impl Counters {
     }
 }
 
-/// What a TCP listener does with a connection.
+/// The way in which a TCP listener serves a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Service {
     /// All connections go to one target.
@@ -154,7 +154,7 @@ impl<O: Outbound> Ingress<O> {
         }
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counters.counts()

@@ -34,7 +34,7 @@ pub struct Bind {
     pub port: u16,
 }
 
-/// What a forward carries.
+/// The kind of traffic of a forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// Byte streams.
@@ -50,7 +50,7 @@ pub struct Forward {
     pub bind: Bind,
     /// Where its flows go.
     pub target: Target,
-    /// What it carries.
+    /// Its kind of traffic.
     pub protocol: Protocol,
 }
 

@@ -53,7 +53,7 @@ impl Keeper {
         Self { state, task }
     }
 
-    /// What there is now.
+    /// The state now.
     pub(super) fn now(&self) -> State {
         self.state.borrow().clone()
     }

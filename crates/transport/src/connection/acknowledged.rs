@@ -1,18 +1,16 @@
 //! Fates of our packets: acknowledgements and losses, reported to the parts whose frames they
 //! carried and to the path's controller.
 
-use super::Connection;
 use super::carried::Carried;
-use super::control::{Control, ControlFrame};
-use super::handshake::Handshake;
-use super::paths::{AckReport, Measured, Path};
+use super::control::ControlFrame;
+use super::paths::{AckReport, Measured, Path, Paths};
 use super::received::Received;
+use super::sources::Sources;
+use super::spaces::PacketSpaces;
 use super::stats::Stats;
 use crate::ack::AckRequest;
-use crate::recovery::{
-    AckError, AckOutcome, Fate, LossOutcome, Probe, Recovery, SentPacket, Timeout,
-};
-use crate::streams::{AckedRun, Streams};
+use crate::recovery::{AckError, Fate, Probe, Recovery, SentPacket, Timeout};
+use crate::streams::AckedRun;
 use crate::wire::frame::{Ack, types};
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
@@ -21,10 +19,8 @@ use crate::{Duration, Instant};
 struct FrameOwners<'a> {
     now: Instant,
     space: SpaceId,
-    streams: &'a mut Streams,
+    sources: &'a mut Sources,
     acked: AckedRun,
-    handshake: &'a mut Handshake,
-    control: &'a mut Control,
     ack_request: &'a mut AckRequest,
     received: &'a mut Received,
     path: &'a mut Path,
@@ -37,7 +33,7 @@ impl FrameOwners<'_> {
         match fate {
             Fate::Acked => self.on_acked(number, packet),
             Fate::Lost => {
-                self.streams.settle_acked(&mut self.acked);
+                self.sources.streams.settle_acked(&mut self.acked);
                 self.on_lost(number, packet);
             }
         }
@@ -46,17 +42,13 @@ impl FrameOwners<'_> {
     #[inline]
     fn on_acked(&mut self, number: u64, packet: &SentPacket<Carried>) {
         let carried = &packet.frames;
-        self.streams.gather_acked(&carried.streams, &mut self.acked);
+        self.sources.on_acked(self.space, carried, &mut self.acked);
         if let Some(largest) = carried.acked {
             self.received.on_ack_acked(largest);
         }
-        for range in carried.crypto() {
-            self.handshake.on_ack(self.space, range.clone());
-        }
         for frame in carried.control() {
-            match frame {
-                ControlFrame::AckFrequency(sequence) => self.ack_request.on_acked(*sequence),
-                frame => self.control.on_acked(*frame),
+            if let ControlFrame::AckFrequency(sequence) = frame {
+                self.ack_request.on_acked(*sequence);
             }
         }
         if self.space == SpaceId::Data && !packet.is_off_path() {
@@ -66,14 +58,10 @@ impl FrameOwners<'_> {
 
     fn on_lost(&mut self, number: u64, packet: &SentPacket<Carried>) {
         let carried = &packet.frames;
-        self.streams.on_lost(&carried.streams);
-        for range in carried.crypto() {
-            self.handshake.on_loss(self.space, range.clone());
-        }
+        self.sources.on_lost(self.space, carried);
         for frame in carried.control() {
-            match frame {
-                ControlFrame::AckFrequency(sequence) => self.ack_request.on_lost(*sequence),
-                frame => self.control.on_lost(*frame),
+            if let ControlFrame::AckFrequency(sequence) = frame {
+                self.ack_request.on_lost(*sequence);
             }
         }
         if packet.probe == Probe::Mtu {
@@ -88,48 +76,51 @@ impl FrameOwners<'_> {
     }
 }
 
-impl Connection {
+/// The parts that the fate of a packet matters to.
+pub(super) struct Fates<'a> {
+    pub(super) now: Instant,
+    pub(super) sources: &'a mut Sources,
+    pub(super) spaces: &'a mut PacketSpaces,
+    pub(super) paths: &'a mut Paths,
+    pub(super) stats: &'a mut Stats,
+}
+
+impl Fates<'_> {
     /// Recovery on one hand, the owners of what packets carried on the other.
-    fn owners(
-        &mut self,
-        now: Instant,
-        space: SpaceId,
-    ) -> (&mut Recovery<Carried>, FrameOwners<'_>) {
+    fn owners(&mut self, space: SpaceId) -> (&mut Recovery<Carried>, FrameOwners<'_>) {
         let (recovery, received, ack_request) = self.spaces.split(space);
         let owners = FrameOwners {
-            now,
+            now: self.now,
             space,
-            streams: &mut self.streams,
+            sources: self.sources,
             acked: AckedRun::default(),
-            handshake: &mut self.handshake,
-            control: &mut self.control,
             ack_request,
             received,
             path: self.paths.path_mut(),
-            stats: &mut self.stats,
+            stats: self.stats,
             mtu_changed: false,
         };
         (recovery, owners)
     }
 
-    /// An ACK frame arrived in a packet that was sealed with keys of `generation`.
+    /// An ACK frame arrived in a packet that was sealed with keys of `generation`: what it has to
+    /// tell the controller.
     pub(super) fn on_ack(
         &mut self,
-        now: Instant,
         space: SpaceId,
         generation: u64,
         ack: &Ack<'_>,
-        report: &mut AckReport,
-    ) -> Result<(), TransportError> {
+    ) -> Result<AckReport, TransportError> {
+        let now = self.now;
         self.spaces.on_ack_frame(space, generation, ack)?;
         if space == SpaceId::Data {
-            self.handshake.check_ack(ack)?;
+            self.sources.handshake.check_ack(ack)?;
         }
-        let exponent = self.handshake.peer_ack_delay_exponent();
+        let exponent = self.sources.handshake.peer_ack_delay_exponent();
         let micros = ack.delay.checked_shl(exponent).unwrap_or(u64::MAX);
         let delay = Duration::from_micros(micros);
         let probed = self.spaces.recovery().pto_count() > 0;
-        let (recovery, mut owners) = self.owners(now, space);
+        let (recovery, mut owners) = self.owners(space);
         let outcome = recovery
             .on_ack(now, space, ack.ranges(), delay, |fate, number, packet| {
                 owners.resolve(fate, number, &packet);
@@ -141,52 +132,42 @@ impl Connection {
                 };
                 TransportError::new(code, error.to_string()).in_frame(types::ACK)
             })?;
-        owners.streams.settle_acked(&mut owners.acked);
+        owners.sources.streams.settle_acked(&mut owners.acked);
         let mtu_changed = owners.mtu_changed;
+        let mut report = AckReport::default();
         if space == SpaceId::Data {
             let below = outcome.newly.largest.map(|(number, ..)| number);
             let tells = probed || below.is_none_or(|number| number < ack.largest);
             if tells && outcome.newly.advanced && outcome.loss.packets > 0 {
                 // A probe, or a packet that asked for nothing, is acknowledged, and shows what was
                 // refused before it.
-                self.streams.serve_lowest_first();
+                self.sources.streams.serve_lowest_first();
             }
-            self.after_data_ack(now, ack, &outcome, mtu_changed, report);
+            let next = self.spaces.next_number();
+            let path = self.paths.path_mut();
+            let narrower;
+            (report, narrower) = path.on_ack(now, ack, outcome, delay, (next, mtu_changed));
+            self.stats.mtu_black_holes += u64::from(narrower);
+            self.spaces.after_data_ack();
+            self.stats.packets_spurious += outcome.newly.spurious;
         }
         if let Some(rtt) = outcome.rtt {
             self.stats.rtt.record(rtt);
             let srtt = self.spaces.recovery().rtt().srtt_or_initial();
-            self.streams.on_rtt(srtt);
+            self.sources.streams.on_rtt(srtt);
         }
         self.spaces.after_ack();
-        report.on_ack(outcome, delay);
-        Ok(())
-    }
-
-    fn after_data_ack(
-        &mut self,
-        now: Instant,
-        ack: &Ack<'_>,
-        outcome: &AckOutcome,
-        mtu_changed: bool,
-        report: &mut AckReport,
-    ) {
-        let next = self.spaces.next_number();
-        let path = self.paths.path_mut();
-        let narrower = path.on_ack(now, ack, outcome, (next, mtu_changed), report);
-        self.stats.mtu_black_holes += u64::from(narrower);
-        self.spaces.after_data_ack();
-        self.stats.packets_spurious += outcome.newly.spurious;
+        Ok(report)
     }
 
     /// Passes one ACK frame and the feedback that came with it to the controller, in the order that
     /// it expects. The controller gets reports of 1-RTT packets alone: packet numbers of the
     /// handshake are others, and its few packets count towards bytes in flight all the same.
-    pub(super) fn settle(&mut self, now: Instant, space: SpaceId, report: &mut AckReport) {
-        let report = core::mem::take(report);
+    pub(super) fn settle(&mut self, space: SpaceId, report: &AckReport) {
         if space != SpaceId::Data || report.is_empty() {
             return;
         }
+        let now = self.now;
         let recovery = self.spaces.recovery();
         let rtt = recovery.rtt();
         let srtt = rtt.srtt_or_initial();
@@ -196,7 +177,7 @@ impl Connection {
             in_flight: recovery.bytes_in_flight(),
             next: self.spaces.next_number(),
         };
-        let settled = self.paths.path_mut().settle(now, &report, &measured);
+        let settled = self.paths.path_mut().settle(now, report, &measured);
         self.stats.feedback_received += settled.feedback;
         self.stats.congestion_experienced += u64::from(settled.marked);
         self.stats.persistent_congestions += u64::from(settled.persistent_congestion);
@@ -204,48 +185,51 @@ impl Connection {
             self.paths.start_over(now, fault);
             self.spaces.recovery_mut().disown_in_flight();
         }
-        self.after_controller(now);
+        self.follow_window();
     }
 
-    fn on_losses(&mut self, now: Instant, loss: &LossOutcome) {
-        // [9002 7.4 later-losses]
-        let persistent = self.paths.path_mut().on_losses(now, loss);
-        self.stats.persistent_congestions += u64::from(persistent);
-    }
-
-    /// The window may have moved: the pacer and the send buffer follow it.
-    pub(super) fn after_controller(&mut self, now: Instant) {
+    /// The controller may have moved the window.
+    pub(super) fn follow_window(&mut self) {
         let srtt = self.spaces.recovery().rtt().srtt();
-        let window = self.paths.path_mut().follow_window(now, srtt);
-        self.streams.on_congestion_window(window);
+        let path = self.paths.path_mut();
+        self.sources.follow_window(self.now, srtt, path);
     }
 
-    /// Recovery's deadline has come.
-    pub(super) fn on_recovery_timeout(&mut self, now: Instant) {
+    /// Recovery's deadline has come. If a probe is due: after how long the second one is.
+    pub(super) fn on_timeout(&mut self) -> Option<Duration> {
+        let now = self.now;
         // The space matters to the owners of what a packet carried: losses by time are of one space
         // at a time.
-        let Some(space) = self.spaces.recovery().timeout_space() else {
-            return;
-        };
-        let (recovery, mut owners) = self.owners(now, space);
+        let space = self.spaces.recovery().timeout_space()?;
+        let (recovery, mut owners) = self.owners(space);
         let timeout = recovery.on_timeout(now, |fate, number, packet| {
             owners.resolve(fate, number, &packet);
         });
-        owners.streams.settle_acked(&mut owners.acked);
+        owners.sources.streams.settle_acked(&mut owners.acked);
         match timeout {
-            Timeout::None => {}
+            Timeout::None => None,
             Timeout::Lost(loss) => {
                 if space == SpaceId::Data {
-                    self.on_losses(now, &loss);
-                    self.after_controller(now);
+                    // [9002 7.4 later-losses]
+                    let persistent = self.paths.path_mut().on_losses(now, &loss);
+                    self.stats.persistent_congestions += u64::from(persistent);
+                    self.follow_window();
                 }
+                None
             }
             Timeout::Probe(space) => {
                 self.stats.probe_timeouts += 1;
                 let count = self.spaces.recovery().pto_count();
                 self.paths.path_mut().on_probe_timeout(now, count);
-                self.prepare_probes(now, space);
-                self.after_controller(now);
+                // There must be something to send, best what is missing the longest.
+                self.sources.repeat_early_data(self.spaces);
+                let later = self.spaces.begin_probes(space);
+                if space == SpaceId::Data {
+                    let path = self.paths.path();
+                    self.sources.fill_data_probe(now, self.spaces, path);
+                }
+                self.follow_window();
+                Some(later)
             }
         }
     }

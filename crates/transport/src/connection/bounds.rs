@@ -22,7 +22,7 @@ pub struct BoundShares {
     pub router: f64,
 }
 
-/// What bounds the sender at the moment.
+/// The bound of the sender at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
     Application,

@@ -3,11 +3,15 @@
 use super::carried::Carried;
 use super::paths::ShimUse;
 use crate::Ecn;
-use crate::wire::packet::Started;
+use crate::wire::packet::{MIN_INITIAL_DATAGRAM, Started};
 use crate::wire::{SpaceId, Writer};
 
 /// A datagram with less room than this gets no further packet.
 pub(super) const MIN_PACKET_ROOM: usize = 128;
+
+/// A 1-RTT packet that ends this close to its datagram's end is filled up, so that a batch can go
+/// on.
+const FILL_UP: usize = 64;
 
 /// What the path lets the next datagram carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +24,7 @@ pub(super) enum Permit {
 
 /// A datagram under construction.
 #[derive(Debug)]
-pub(super) struct Building<'a> {
+pub(super) struct PacketBuilder<'a> {
     pub(super) w: Writer<'a>,
     pub(super) permit: Permit,
     /// The shim at its front.
@@ -35,7 +39,7 @@ pub(super) struct Building<'a> {
     pub(super) ecn: Ecn,
 }
 
-impl<'a> Building<'a> {
+impl<'a> PacketBuilder<'a> {
     pub(super) const fn new(room: &'a mut [u8], permit: Permit) -> Self {
         Self {
             w: Writer::new(room),
@@ -51,9 +55,45 @@ impl<'a> Building<'a> {
     pub(super) fn len(&self) -> usize {
         self.w.position()
     }
+
+    /// The ECN field of the datagram as it stands; `mark` is the path's.
+    pub(super) const fn mark(&mut self, mark: Ecn) {
+        self.ecn = match self.long || !self.eliciting {
+            true => Ecn::NotEct,
+            false => mark,
+        };
+    }
+
+    /// Padding at the end of the datagram's last packet; `has_more`: streams have more to send.
+    pub(super) fn pad(
+        &mut self,
+        open: &Open,
+        contents: &mut Contents,
+        has_more: impl FnOnce() -> bool,
+    ) {
+        let w = &mut self.w;
+        let full = MIN_INITIAL_DATAGRAM.min(open.end) - open.tag_len;
+        // [9001 9.3 padded-hello] [9002 6.2.2.1 client-probe-space]
+        let missing = if self.initial || contents.padded {
+            full.saturating_sub(w.position())
+        } else if matches!(self.shim, ShimUse::Question(_)) {
+            // As long as the packets whose rate it asks for.
+            w.remaining()
+        } else if open.space == SpaceId::Data
+            && w.remaining() <= FILL_UP
+            && contents.eliciting
+            && has_more()
+        {
+            w.remaining()
+        } else {
+            0
+        };
+        contents.padded = missing > 0 && w.put_zeros(missing).is_ok();
+    }
 }
 
 /// A packet that was started.
+#[derive(Debug)]
 pub(super) struct Open {
     pub(super) space: SpaceId,
     pub(super) number: u64,
@@ -63,7 +103,7 @@ pub(super) struct Open {
     pub(super) tag_len: usize,
 }
 
-/// What went into a packet.
+/// The content of a packet.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) carried: Carried,

@@ -1,11 +1,11 @@
-//! What a packet carried, kept until it is acknowledged or lost.
+//! The content of a packet, kept until it is acknowledged or lost.
 
 use std::ops::Range;
 
 use super::control::ControlFrame;
 use crate::streams::SentFrames;
 
-/// What has to be remembered of one packet. Bulk packets hold stream data and nothing else, and
+/// The record of one packet. Bulk packets hold stream data and nothing else, and
 /// cost no heap.
 #[derive(Debug, Default)]
 pub(super) struct Carried {

@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 
+use super::outbox::Outbox;
 use crate::cid::{LocalIds, RemoteIds};
-use crate::crypto::SharedEndpointKey;
+use crate::crypto::{Random, ResetToken, SharedEndpointKey};
 use crate::wire::frame::NewConnectionId;
-use crate::wire::{ConnectionId, Frame, Writer};
+use crate::wire::{ConnectionId, Frame, TransportParameters, Writer};
 
 /// A frame that must arrive, as far as its loss has to be mended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +66,34 @@ impl Control {
     pub(super) fn send_token(&mut self, token: Bytes) {
         self.token_due = !token.is_empty();
         self.token = Some(token);
+    }
+
+    /// The peer's parameters are known: how many ids it stores, and tokens of its own.
+    pub(super) fn on_peer_parameters(&mut self, peer: &TransportParameters) {
+        self.local_ids
+            .on_peer_limit(peer.active_connection_id_limit);
+        if let Some(token) = peer.stateless_reset_token {
+            self.remote_ids.set_first_token(ResetToken::new(token));
+        }
+        if let Some(preferred) = &peer.preferred_address {
+            let token = ResetToken::new(preferred.reset_token);
+            self.remote_ids
+                .set_preferred(preferred.connection_id, token);
+        }
+    }
+
+    /// Gives the peer as many of our connection ids as it stores.
+    pub(super) fn issue_ids(&mut self, random: &mut Random, outbox: &mut Outbox) {
+        while let Some(id) = self.local_ids.issue(random) {
+            outbox.add_id(id);
+        }
+    }
+
+    /// The endpoint may remove its routes to this connection.
+    pub(super) fn remove_ids(&self, outbox: &mut Outbox) {
+        for id in self.local_ids.iter() {
+            outbox.remove_id(*id);
+        }
     }
 
     /// True if something waits.

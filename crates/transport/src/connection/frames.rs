@@ -4,17 +4,18 @@ use bytes::Bytes;
 
 use super::keys::OpenedPacket;
 use super::paths::AckReport;
-use super::receive::Carrier;
-use super::{Connection, ConnectionError, Event};
+use super::receive::{Carrier, Receiving};
+use super::sources::Sources;
+use super::{ConnectionError, Event};
+use crate::Arrived;
 use crate::cid::RemoteId;
 use crate::crypto::ResetToken;
 use crate::streams::Arrival;
 use crate::wire::frame::{Frames, types};
 use crate::wire::packet::Protected;
 use crate::wire::{Frame, PacketType, SpaceId, TransportError, TransportErrorCode as Code};
-use crate::{Arrived, Instant};
 
-/// What the frames of a packet amount to.
+/// The effect of the frames of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Summary {
     ack_eliciting: bool,
@@ -35,22 +36,22 @@ struct At<'a> {
     carrier: &'a Carrier<'a>,
 }
 
-impl Connection {
+impl Receiving<'_> {
     /// A packet opened for the first time.
     pub(super) fn on_payload(
         &mut self,
-        now: Instant,
         carrier: &Carrier<'_>,
         found: &Protected,
         opened: &OpenedPacket,
         payload: &[u8],
     ) -> Result<(), TransportError> {
+        let now = self.now;
         // [9000 12.4 some-frame]
         if payload.is_empty() {
             return Err(Error::violation("a packet without frames"));
         }
         if !self.lifecycle.is_open() {
-            self.look_for_close(now, payload);
+            self.look_for_close(payload);
             return Ok(());
         }
         let at = At {
@@ -60,9 +61,8 @@ impl Connection {
             carrier,
         };
         let space = found.ty.space();
-        let pto = self.pto();
-        self.lifecycle.on_received(now, pto, &mut self.timers);
-        let summary = self.on_frames(now, &at, payload)?;
+        self.lifecycle.on_received(now, self.spaces.pto());
+        let summary = self.on_frames(&at, payload)?;
         if !self.lifecycle.is_open() {
             return Ok(());
         }
@@ -79,11 +79,11 @@ impl Connection {
             let sent = self.spaces.recovery().space(SpaceId::Data).sent();
             if asks && sent.ack_eliciting() == 0 {
                 // The request was answered by this packet.
-                self.ask_for_packet();
+                self.sources.ask_for_packet(self.spaces);
             }
-            self.streams.on_refused();
+            self.sources.streams.on_refused();
             if newest && !summary.probing && at.ty == PacketType::OneRtt {
-                self.follow_peer(now, carrier, found);
+                self.follow_peer(carrier, found);
             }
             return Ok(());
         }
@@ -98,16 +98,16 @@ impl Connection {
         // Acknowledge a Quick-Start request during the handshake at once: the peer waits for it.
         let question = carrier.first
             && summary.ack_eliciting
-            && !self.handshake.is_confirmed()
+            && !self.sources.handshake.is_confirmed()
             && self.paths.path().feedback().is_question(carrier.prefix);
         if summary.immediate_ack || question {
             received.on_immediate_ack(now);
         }
         // Its ACK is to arrive: what was refused is sent again only then.
-        self.control.ping |= received.answers(now, opened.number);
+        self.sources.control.ping |= received.answers(now, opened.number);
         if space != SpaceId::Data {
             if space == SpaceId::Initial && self.side.is_server() && summary.ack_eliciting {
-                self.repeat_first_flight(now);
+                self.sources.repeat_first_flight(now, self.spaces);
             }
             return Ok(());
         }
@@ -118,7 +118,7 @@ impl Connection {
         // The path is a matter of 1-RTT packets alone, and what routers say of it, but for a
         // question.
         if newest && !summary.probing && !early {
-            self.follow_peer(now, carrier, found);
+            self.follow_peer(carrier, found);
         }
         let path = self.paths.path_mut();
         let on_path = carrier.first && path.brought(&carrier.received);
@@ -144,28 +144,27 @@ impl Connection {
 
     /// The newest packet of the peer has more than probing frames in it: the connection goes where
     /// it came from.
-    fn follow_peer(&mut self, now: Instant, carrier: &Carrier<'_>, found: &Protected) {
-        let (paths, others) = self.paths();
-        let moved = paths.follow_peer(now, &carrier.received, &found.dcid, others);
-        self.on_move(moved);
+    fn follow_peer(&mut self, carrier: &Carrier<'_>, found: &Protected) {
+        let others = self.spaces.others(&mut self.sources.control.remote_ids);
+        let (received, dcid) = (&carrier.received, &found.dcid);
+        let moved = self.paths.follow_peer(self.now, received, dcid, others);
+        let path = self.paths.path();
+        self.sources.on_move(moved, path, self.outbox);
     }
 
     /// Ranges of packet numbers beyond the fewest take of the memory for received data.
     #[cold]
     fn make_room_for_ranges(&mut self, limit: usize) {
         let received = self.spaces.received_mut(SpaceId::Data);
-        if limit < received.room_for_ranges() || !self.streams.holds_all_it_may() {
+        let streams = &mut self.sources.streams;
+        if limit < received.room_for_ranges() || !streams.holds_all_it_may() {
             let (before, after) = received.set_ranges(limit);
-            self.streams.on_other_memory(before, after);
+            streams.on_other_memory(before, after);
         }
     }
 
-    fn on_frames(
-        &mut self,
-        now: Instant,
-        at: &At<'_>,
-        payload: &[u8],
-    ) -> Result<Summary, TransportError> {
+    fn on_frames(&mut self, at: &At<'_>, payload: &[u8]) -> Result<Summary, TransportError> {
+        let space = at.ty.space();
         let mut summary = Summary {
             probing: true,
             ..Summary::default()
@@ -183,8 +182,9 @@ impl Connection {
             match &frame {
                 Frame::Ack(ack) => {
                     // The controller gets the report of one ACK frame at a time.
-                    self.settle(now, at.ty.space(), &mut report);
-                    self.on_ack(now, at.ty.space(), at.opened.generation, ack, &mut report)?;
+                    let mut fates = self.fates();
+                    fates.settle(space, &report);
+                    report = fates.on_ack(space, at.opened.generation, ack)?;
                 }
                 Frame::Feedback(frame) => {
                     let feedback = self.paths.path_mut().feedback_mut();
@@ -196,24 +196,26 @@ impl Connection {
                 }
                 Frame::ImmediateAck => summary.immediate_ack = true,
                 Frame::Stream(frame) => {
-                    summary.refused |= self.streams.on_stream(now, frame)? == Arrival::Refused;
+                    let arrival = self.sources.streams.on_stream(self.now, frame)?;
+                    summary.refused |= arrival == Arrival::Refused;
                 }
-                frame => self.on_frame(now, at, frame)?,
+                frame => self.on_frame(at, frame)?,
             }
             if !self.lifecycle.is_open() {
                 break;
             }
         }
-        self.settle(now, at.ty.space(), &mut report);
+        self.fates().settle(space, &report);
         Ok(summary)
     }
 
-    fn on_frame(
-        &mut self,
-        now: Instant,
-        at: &At<'_>,
-        frame: &Frame<'_>,
-    ) -> Result<(), TransportError> {
+    fn on_frame(&mut self, at: &At<'_>, frame: &Frame<'_>) -> Result<(), TransportError> {
+        let Sources {
+            handshake,
+            control,
+            streams,
+            ..
+        } = &mut *self.sources;
         match frame {
             // All but the first two are dealt with by the caller.
             Frame::Padding(_)
@@ -223,23 +225,24 @@ impl Connection {
             | Frame::Feedback(_)
             | Frame::Stream(_) => {}
             Frame::Crypto(frame) => {
-                self.on_crypto(now, at.ty.space(), frame.offset, frame.data)?;
+                handshake.on_crypto(at.ty.space(), frame.offset, frame.data)?;
+                self.levels().drive()?;
             }
             Frame::ResetStream(frame) => {
                 self.stats.streams_given_up += 1;
-                self.streams.on_reset_stream(now, frame)?;
+                streams.on_reset_stream(self.now, frame)?;
             }
             Frame::StopSending(frame) => {
                 self.stats.streams_given_up += 1;
-                self.streams.on_stop_sending(frame)?;
+                streams.on_stop_sending(frame)?;
             }
-            Frame::MaxData(max) => self.streams.on_max_data(*max),
-            Frame::MaxStreamData(frame) => self.streams.on_max_stream_data(frame)?,
-            Frame::MaxStreams(frame) => self.streams.on_max_streams(frame.dir, frame.max),
-            Frame::DataBlocked(limit) => self.streams.on_data_blocked(*limit),
-            Frame::StreamDataBlocked(frame) => self.streams.on_stream_data_blocked(frame)?,
+            Frame::MaxData(max) => streams.on_max_data(*max),
+            Frame::MaxStreamData(frame) => streams.on_max_stream_data(frame)?,
+            Frame::MaxStreams(frame) => streams.on_max_streams(frame.dir, frame.max),
+            Frame::DataBlocked(limit) => streams.on_data_blocked(*limit),
+            Frame::StreamDataBlocked(frame) => streams.on_stream_data_blocked(frame)?,
             Frame::StreamsBlocked(frame) => {
-                self.streams.on_streams_blocked(frame.dir, frame.limit);
+                streams.on_streams_blocked(frame.dir, frame.limit);
             }
             Frame::NewToken(token) => {
                 let event = || Event::NewToken(Bytes::copy_from_slice(token));
@@ -252,21 +255,20 @@ impl Connection {
                     id: frame.id,
                     token: Some(ResetToken::new(frame.reset_token)),
                 };
-                self.control
+                control
                     .remote_ids
                     .on_new(frame.retire_prior_to, &new)
                     .map_err(|e| e.in_frame(types::NEW_CONNECTION_ID))?;
             }
             Frame::RetireConnectionId(sequence) => {
                 self.stats.id_frames += 1;
-                let retired = self
-                    .control
+                let retired = control
                     .local_ids
                     .on_retire(*sequence, &at.found.dcid)
                     .map_err(|e| e.in_frame(types::RETIRE_CONNECTION_ID))?;
                 if let Some(id) = retired {
                     self.outbox.remove_id(id);
-                    self.issue_ids();
+                    control.issue_ids(self.random, self.outbox);
                 }
             }
             // No endpoint migrates before the handshake is confirmed (RFC 9000 §9).
@@ -275,14 +277,14 @@ impl Connection {
                     && !self.paths.path().brought(&at.carrier.received) => {}
             Frame::PathChallenge(data) => {
                 self.stats.path_challenges += 1;
-                let ids = &mut self.control.remote_ids;
+                let ids = &mut control.remote_ids;
                 let (received, bytes) = (&at.carrier.received, at.carrier.bytes);
                 self.paths.on_challenge(received, *data, bytes, ids);
             }
             Frame::PathResponse(data) => {
-                let (paths, mut others) = self.paths();
-                let received = &at.carrier.received;
-                let validated = paths.on_response(now, received, *data, &mut others);
+                let mut others = self.spaces.others(&mut control.remote_ids);
+                let (paths, received) = (&mut self.paths, &at.carrier.received);
+                let validated = paths.on_response(self.now, received, *data, &mut others);
                 self.stats.migrations += u64::from(validated);
             }
             Frame::ConnectionClose(frame) => {
@@ -291,31 +293,35 @@ impl Connection {
                     frame_type: frame.frame_type,
                     reason: String::from_utf8_lossy(frame.reason).into_owned().into(),
                 };
-                self.drain(now, ConnectionError::PeerTransport(error));
+                self.drain(ConnectionError::PeerTransport(error));
             }
             Frame::ApplicationClose(frame) => {
                 let error = ConnectionError::PeerApplication {
                     code: frame.error_code,
                     reason: Bytes::copy_from_slice(frame.reason),
                 };
-                self.drain(now, error);
+                self.drain(error);
             }
-            Frame::HandshakeDone => self.on_confirmed(now),
-            Frame::Datagram(data) => self.on_datagram_frame(data)?,
+            Frame::HandshakeDone => self.levels().on_confirmed(),
+            Frame::Datagram(data) => {
+                if self.sources.on_datagram_frame(data)? {
+                    self.outbox.push_once(Event::DatagramReceived);
+                }
+            }
             Frame::AckFrequency(frame) => {
                 if frame.max_ack_delay < super::handshake::MIN_ACK_DELAY {
                     let error = Error::violation("a max_ack_delay below our min_ack_delay");
                     return Err(error.in_frame(types::ACK_FREQUENCY));
                 }
                 let received = self.spaces.received_mut(SpaceId::Data);
-                received.on_ack_frequency(now, frame);
+                received.on_ack_frequency(self.now, frame);
             }
         }
         Ok(())
     }
 
     /// The connection is closing: all that still matters is whether the peer has closed too.
-    fn look_for_close(&mut self, now: Instant, payload: &[u8]) {
+    fn look_for_close(&mut self, payload: &[u8]) {
         let closed = Frames::new(payload).any(|frame| {
             matches!(
                 frame,
@@ -323,7 +329,7 @@ impl Connection {
             )
         });
         if closed {
-            self.drain(now, ConnectionError::LocallyClosed);
+            self.drain(ConnectionError::LocallyClosed);
         }
     }
 }

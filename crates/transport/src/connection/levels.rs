@@ -1,67 +1,69 @@
-//! The handshake's progress and what follows from it: keys that come and go, parameters that apply.
+//! The handshake's progress and what follows from it: keys that come and go, parameters that apply,
+//! early data that is taken or refused.
 
+use super::Event;
+use super::handshake::{self, EarlyDecision};
+use super::lifecycle::Lifecycle;
+use super::outbox::Outbox;
+use super::paths::Paths;
+use super::sources::Sources;
+use super::spaces::PacketSpaces;
 use super::timers::Timer;
-use super::{Connection, Event, handshake};
-use crate::crypto::ResetToken;
+use crate::Instant;
+use crate::crypto::Random;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
-use crate::{Duration, Instant};
 
-impl Connection {
-    /// CRYPTO data arrived.
-    pub(super) fn on_crypto(
-        &mut self,
-        now: Instant,
-        space: SpaceId,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<(), TransportError> {
-        self.handshake.on_crypto(space, offset, data)?;
-        self.drive_handshake(now)
-    }
+/// The parts that the handshake's progress matters to.
+pub(super) struct Levels<'a> {
+    pub(super) now: Instant,
+    /// Packets after which 1-RTT keys are updated.
+    pub(super) update_after: u64,
+    pub(super) sources: &'a mut Sources,
+    pub(super) spaces: &'a mut PacketSpaces,
+    pub(super) paths: &'a mut Paths,
+    pub(super) lifecycle: &'a mut Lifecycle,
+    pub(super) outbox: &'a mut Outbox,
+    pub(super) random: &'a mut Random,
+}
 
+impl Levels<'_> {
     /// Lets the session write, takes its keys, and acts on what it has learnt.
-    pub(super) fn drive_handshake(&mut self, now: Instant) -> Result<(), TransportError> {
-        let spaces = &mut self.spaces;
-        let update_after = self.config.key_update_after;
-        self.handshake
-            .write(|change| spaces.install(change, update_after))?;
-        self.take_early_keys();
-        if self.handshake.read_parameters()? {
-            self.settle_early_data(now)?;
-            self.on_peer_parameters(now);
+    ///
+    /// # Errors
+    /// The fault of the peer's handshake.
+    pub(super) fn drive(&mut self) -> Result<(), TransportError> {
+        let handshake = &mut self.sources.handshake;
+        handshake.write(|change| self.spaces.install(change, self.update_after))?;
+        // Server: once the ClientHello is read, it is known whether early data is taken.
+        if self.spaces.keys().has(SpaceId::Handshake)
+            && let Some(keys) = handshake.take_early_keys()
+        {
+            self.spaces.keys_mut().set_early(keys);
+        }
+        if handshake.read_parameters()? {
+            self.settle_early_data()?;
+            self.on_peer_parameters();
             self.outbox.push(Event::HandshakeDataReady);
         }
         // [9000 19.20 complete-first]
-        if self.handshake.complete_now()? {
-            self.on_complete(now)?;
+        if self.sources.handshake.complete_now()? {
+            self.on_complete()?;
         }
         Ok(())
     }
 
-    fn on_peer_parameters(&mut self, now: Instant) {
-        let Some(peer) = self.handshake.peer() else {
+    fn on_peer_parameters(&mut self) {
+        let Some(peer) = self.sources.handshake.peer() else {
             return;
         };
-        self.streams.set_peer_limits(handshake::peer_limits(peer));
+        let limits = handshake::peer_limits(peer);
+        self.sources.streams.set_peer_limits(limits);
         let silence = self.lifecycle.on_peer_timeout(peer.max_idle_timeout);
         self.spaces.recovery_mut().set_idle_timeout(silence);
-        self.paths.set_peer_mtu(now, peer.max_udp_payload_size);
+        self.paths.set_peer_mtu(self.now, peer.max_udp_payload_size);
         self.spaces
             .on_peer_parameters(peer.max_ack_delay, peer.min_ack_delay);
-        self.control
-            .local_ids
-            .on_peer_limit(peer.active_connection_id_limit);
-        if let Some(token) = peer.stateless_reset_token {
-            self.control
-                .remote_ids
-                .set_first_token(ResetToken::new(token));
-        }
-        if let Some(preferred) = &peer.preferred_address {
-            let token = ResetToken::new(preferred.reset_token);
-            self.control
-                .remote_ids
-                .set_preferred(preferred.connection_id, token);
-        }
+        self.sources.control.on_peer_parameters(peer);
         let feedback = self.paths.path_mut().feedback_mut();
         if feedback.offered() {
             // A peer that names none reads none, whatever it read in an earlier connection.
@@ -70,9 +72,10 @@ impl Connection {
         }
     }
 
-    fn on_complete(&mut self, now: Instant) -> Result<(), TransportError> {
+    fn on_complete(&mut self) -> Result<(), TransportError> {
+        let now = self.now;
         // [9001 8.2 missing-parameters]
-        if self.handshake.peer().is_none() {
+        if self.sources.handshake.peer().is_none() {
             // RFC 9001 §8.2: missing_extension.
             return Err(TransportError::new(
                 TransportErrorCode::crypto(109),
@@ -82,77 +85,83 @@ impl Connection {
         if let Some(srtt) = self.spaces.recovery().rtt().srtt() {
             self.paths.path_mut().on_handshake_rtt(now, srtt);
         }
-        self.timers.stop(Timer::Handshake);
+        self.lifecycle.timers_mut().stop(Timer::Handshake);
         self.outbox.push(Event::Connected);
-        self.issue_ids();
-        if self.side.is_server() {
-            self.end_early_data(now);
+        self.sources.control.issue_ids(self.random, self.outbox);
+        if self.sources.handshake.side().is_server() {
+            // The keys of early data go once what was under way has come (RFC 9001 §4.9.3).
+            // [9001 4.9.3 early-keys]
+            let drop_at = now + self.spaces.pto().saturating_mul(3);
+            self.spaces.keys_mut().end_early(drop_at);
             // [9001 4.1.2 handshake-done]
-            self.control.send_handshake_done();
-            self.on_confirmed(now);
+            self.sources.control.send_handshake_done();
+            self.on_confirmed();
         }
         Ok(())
     }
 
     /// The handshake is confirmed (RFC 9001 §4.1.2).
-    pub(super) fn on_confirmed(&mut self, now: Instant) {
-        if !self.handshake.confirm() {
+    pub(super) fn on_confirmed(&mut self) {
+        if !self.sources.handshake.confirm() {
             return;
         }
         // [9001 4.9.2 handshake-keys]
-        self.discard(now, SpaceId::Handshake);
+        self.sources
+            .discard(self.now, SpaceId::Handshake, self.spaces);
         self.spaces.on_confirmed();
         self.outbox.push(Event::Confirmed);
     }
 
-    /// Keys of `space` go, with all that waits for them (RFC 9001 §4.9).
-    pub(super) fn discard(&mut self, now: Instant, space: SpaceId) {
-        if self.spaces.discard(now, space) {
-            self.handshake.discard(space);
-        }
-    }
-
-    /// Server: the client still sends Initial packets that ask for an answer, so it may lack some
-    /// of ours: they are sent again before a probe timeout (RFC 9002 §6.2.3), behind what
-    /// the amplification limit has held back. A client's probes come in pairs, and also where
-    /// nothing is lost but a round trip takes longer than its first probe timeout. Data that is
-    /// due again already does not count.
-    pub(super) fn repeat_first_flight(&mut self, now: Instant) {
-        if !self.handshake.may_repeat() {
+    /// Client, at its start: if it resumes a session that allows early data, that may be sent from
+    /// now on.
+    pub(super) fn begin_early_data(&mut self) {
+        let Some(start) = self.sources.handshake.begin_early_data() else {
             return;
+        };
+        if let Some(kinds) = &start.kinds {
+            let feedback = self.paths.path_mut().feedback_mut();
+            feedback.remember(Some(kinds));
         }
-        let mut repeats = false;
-        for space in [SpaceId::Initial, SpaceId::Handshake] {
-            for packet in self.spaces.overdue(now, space) {
-                for range in packet.frames.crypto() {
-                    repeats |= self.handshake.repeat(space, range.clone());
-                }
+        // [9000 7.4.1 remembered-only]
+        let limits = handshake::early_limits(&start.limits);
+        self.sources.streams.set_peer_limits(limits);
+        self.spaces.keys_mut().set_early(start.keys);
+    }
+
+    /// Client: the server's parameters are known, and what it makes of early data.
+    ///
+    /// # Errors
+    /// PROTOCOL_VIOLATION if it takes it and has lowered its limits (RFC 9000 §7.4.1).
+    fn settle_early_data(&mut self) -> Result<(), TransportError> {
+        let next = self.spaces.next_number();
+        let decision = self.sources.handshake.settle_early_data(next);
+        if decision != EarlyDecision::None {
+            // [9001 5.6 no-more-early-packets]
+            self.spaces.keys_mut().discard_early();
+        }
+        match decision {
+            EarlyDecision::None | EarlyDecision::Accepted => return Ok(()),
+            EarlyDecision::Lowered => {
+                return Err(TransportError::new(
+                    TransportErrorCode::PROTOCOL_VIOLATION,
+                    "the server took early data and lowered its limits",
+                ));
             }
+            EarlyDecision::Refused => {}
         }
-        if repeats {
-            self.handshake.on_repeated();
+        let Some(peer) = self.sources.handshake.peer() else {
+            return Ok(());
+        };
+        let limits = handshake::peer_limits(peer);
+        if peer.max_datagram_frame_size == 0 {
+            self.sources.datagrams.drop_unsent();
         }
-    }
-
-    /// Gives the peer as many of our connection ids as it stores.
-    pub(super) fn issue_ids(&mut self) {
-        while let Some(id) = self.control.local_ids.issue(&mut self.random) {
-            self.outbox.add_id(id);
-        }
-    }
-
-    /// The current probe timeout, without backoff, as the unit of other timers. The peer has a hand
-    /// in it, for it answers as late as it likes: so it has a bound.
-    #[inline]
-    pub(super) fn pto(&self) -> Duration {
-        self.spaces
-            .recovery()
-            .pto()
-            .min(self.lifecycle.longest_pto())
-    }
-
-    #[inline]
-    pub(super) fn is_complete(&self) -> bool {
-        self.handshake.is_complete()
+        let path = self.paths.path_mut();
+        self.sources
+            .take_back_early_data(self.now, self.spaces, path);
+        path.feedback_mut().remember(None);
+        // [9001 4.6.2 start-over]
+        self.sources.streams.start_over(limits);
+        Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! From open to gone: the closing and draining states, why the connection is over, and the silence
-//! that ends it (RFC 9000 §10).
+//! From open to gone: the closing and draining states, why the connection is over, the silence
+//! that ends it (RFC 9000 §10), and the connection's own deadlines, which end with it.
 
 use super::close::{CloseReason, CloseState, ConnectionError, linger_until};
 use super::idle::Idle;
@@ -15,6 +15,8 @@ pub(super) enum Ending {
     Known,
     /// The connection is over from now on.
     Over(ConnectionError),
+    /// The same, and all is forgotten at once.
+    Gone(ConnectionError),
 }
 
 /// Where a connection stands between open and gone.
@@ -24,6 +26,7 @@ pub(super) struct Lifecycle {
     /// Why the connection is over, once it is.
     error: Option<ConnectionError>,
     idle: Idle,
+    timers: Timers,
 }
 
 impl Lifecycle {
@@ -33,7 +36,19 @@ impl Lifecycle {
             state: CloseState::default(),
             error: None,
             idle: Idle::new(idle_timeout, keep_alive),
+            timers: Timers::default(),
         }
+    }
+
+    /// The event that the connection waits for.
+    #[inline]
+    pub(super) const fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
+    #[inline]
+    pub(super) const fn timers_mut(&mut self) -> &mut Timers {
+        &mut self.timers
     }
 
     /// True until either side closes, or the connection is lost.
@@ -70,14 +85,20 @@ impl Lifecycle {
         pto: Duration,
         reason: CloseReason,
         error: ConnectionError,
-        timers: &mut Timers,
     ) -> Ending {
         if !self.is_open() {
             return Ending::Known;
         }
         self.state.close(reason);
-        linger(now, pto, timers);
+        self.linger(now, pto);
         self.end(error)
+    }
+
+    /// The peer broke the rules, or the connection cannot go on: this side closes.
+    pub(super) fn fail(&mut self, now: Instant, pto: Duration, error: TransportError) -> Ending {
+        let reason = CloseReason::Transport(error.clone());
+        // [9000 10.3 close-if-able]
+        self.close(now, pto, reason, ConnectionError::Transport(error))
     }
 
     /// This side closes for an error of its own, after which it does nothing more.
@@ -86,38 +107,40 @@ impl Lifecycle {
     }
 
     /// The peer closed: the connection sends no further packet (RFC 9000 §10.2.2).
-    pub(super) fn drain(
-        &mut self,
-        now: Instant,
-        pto: Duration,
-        error: ConnectionError,
-        timers: &mut Timers,
-    ) -> Ending {
+    pub(super) fn drain(&mut self, now: Instant, pto: Duration, error: ConnectionError) -> Ending {
         if self.is_gone() {
             return Ending::Known;
         }
         // [9000 10.2.2 draining-silent]
         self.state = CloseState::Draining;
         if self.error.is_none() {
-            linger(now, pto, timers);
+            self.linger(now, pto);
         }
         self.end(error)
     }
 
     /// All is forgotten.
-    pub(super) fn forget(&mut self, timers: &mut Timers) {
+    pub(super) fn forget(&mut self) {
         self.state = CloseState::Gone;
-        timers.keep_close_only();
-        timers.stop(Timer::Close);
+        self.timers.keep_close_only();
+        self.timers.stop(Timer::Close);
     }
 
-    /// The connection is over without a word: all is forgotten at once.
-    pub(super) fn lose(&mut self, error: ConnectionError, timers: &mut Timers) -> Ending {
+    /// The connection is over without a CONNECTION_CLOSE: timed out, or no version in common. All
+    /// is forgotten at once, but for a reset, after which it drains.
+    pub(super) fn lose(&mut self, now: Instant, pto: Duration, error: ConnectionError) -> Ending {
+        // [9000 10.3.1 drain-on-reset]
+        if error == ConnectionError::Reset {
+            return self.drain(now, pto, error);
+        }
         if !self.is_open() {
             return Ending::Known;
         }
-        self.forget(timers);
-        self.end(error)
+        self.forget();
+        match self.end(error) {
+            Ending::Over(error) => Ending::Gone(error),
+            ending => ending,
+        }
     }
 
     fn end(&mut self, error: ConnectionError) -> Ending {
@@ -126,6 +149,12 @@ impl Lifecycle {
         }
         self.error = Some(error.clone());
         Ending::Over(error)
+    }
+
+    /// A closed connection waits for nothing but the end of its last period.
+    fn linger(&mut self, now: Instant, pto: Duration) {
+        self.timers.set(Timer::Close, linger_until(now, pto));
+        self.timers.keep_close_only();
     }
 
     /// A datagram for the connection arrived; see [`CloseState::on_datagram`].
@@ -163,21 +192,15 @@ impl Lifecycle {
 
     /// A packet arrived and opened: silence begins again.
     #[inline]
-    pub(super) fn on_received(&mut self, now: Instant, pto: Duration, timers: &mut Timers) {
-        self.idle.on_received(now, pto, timers);
+    pub(super) fn on_received(&mut self, now: Instant, pto: Duration) {
+        self.idle.on_received(now, pto, &mut self.timers);
     }
 
     /// Something ack-eliciting was sent.
     #[inline]
-    pub(super) fn on_sent(&mut self, now: Instant, pto: Duration, timers: &mut Timers) {
-        self.idle.on_sent(now, pto, timers);
+    pub(super) fn on_sent(&mut self, now: Instant, pto: Duration) {
+        self.idle.on_sent(now, pto, &mut self.timers);
     }
-}
-
-/// A closed connection waits for nothing but the end of its last period.
-fn linger(now: Instant, pto: Duration, timers: &mut Timers) {
-    timers.set(Timer::Close, linger_until(now, pto));
-    timers.keep_close_only();
 }
 
 #[cfg(test)]
@@ -190,11 +213,11 @@ mod tests {
     const PTO: Duration = Duration::from_millis(100);
     const AT: Instant = Instant::from_millis(1000);
 
-    fn open() -> (Lifecycle, Timers) {
-        let lifecycle = Lifecycle::new(Some(Duration::from_secs(30)), None);
-        let mut timers = Timers::default();
+    fn open() -> Lifecycle {
+        let mut lifecycle = Lifecycle::new(Some(Duration::from_secs(30)), None);
+        let timers = lifecycle.timers_mut();
         timers.set(Timer::Handshake, Instant::from_millis(5000));
-        (lifecycle, timers)
+        lifecycle
     }
 
     fn reason() -> CloseReason {
@@ -206,48 +229,48 @@ mod tests {
 
     #[test]
     fn a_close_waits_for_three_probe_timeouts_and_for_nothing_else() {
-        let (mut lifecycle, mut timers) = open();
+        let mut lifecycle = open();
         assert!(lifecycle.is_open() && lifecycle.error().is_none());
         let error = ConnectionError::LocallyClosed;
-        let ending = lifecycle.close(AT, PTO, reason(), error.clone(), &mut timers);
+        let ending = lifecycle.close(AT, PTO, reason(), error.clone());
         assert_eq!(ending, Ending::Over(error.clone()));
         assert_eq!(lifecycle.error(), Some(&error));
         assert!(!lifecycle.is_open() && !lifecycle.ignores_input());
-        assert_eq!(timers.next(), Some(Instant::from_millis(1300)));
-        assert_eq!(timers.get(Timer::Handshake), None);
+        assert_eq!(lifecycle.timers().next(), Some(Instant::from_millis(1300)));
+        assert_eq!(lifecycle.timers().get(Timer::Handshake), None);
         assert_eq!(lifecycle.due(), Some(&reason()));
         lifecycle.on_close_sent(AT);
         assert!(lifecycle.due().is_none() && lifecycle.has_sent_close());
         // Later reasons change nothing.
         let later = Instant::from_millis(1100);
-        let again = lifecycle.close(later, PTO, reason(), ConnectionError::TimedOut, &mut timers);
+        let again = lifecycle.close(later, PTO, reason(), ConnectionError::TimedOut);
         assert_eq!(again, Ending::Known);
-        assert_eq!(timers.next(), Some(Instant::from_millis(1300)));
+        assert_eq!(lifecycle.timers().next(), Some(Instant::from_millis(1300)));
     }
 
     #[test]
     fn a_peer_that_closes_too_ends_what_is_sent_and_the_first_reason_stands() {
-        let (mut lifecycle, mut timers) = open();
+        let mut lifecycle = open();
         let error = ConnectionError::LocallyClosed;
-        let _ = lifecycle.close(AT, PTO, reason(), error.clone(), &mut timers);
+        let _ = lifecycle.close(AT, PTO, reason(), error.clone());
         let later = Instant::from_millis(1100);
-        let drained = lifecycle.drain(later, PTO, ConnectionError::Reset, &mut timers);
+        let drained = lifecycle.drain(later, PTO, ConnectionError::Reset);
         assert_eq!(drained, Ending::Known);
         assert!(lifecycle.is_draining() && lifecycle.ignores_input());
         assert!(lifecycle.due().is_none());
-        assert_eq!(timers.next(), Some(Instant::from_millis(1300)));
+        assert_eq!(lifecycle.timers().next(), Some(Instant::from_millis(1300)));
         assert_eq!(lifecycle.error(), Some(&error));
     }
 
     #[test]
     fn a_connection_that_is_lost_is_forgotten_at_once() {
-        let (mut lifecycle, mut timers) = open();
-        let ending = lifecycle.lose(ConnectionError::TimedOut, &mut timers);
-        assert_eq!(ending, Ending::Over(ConnectionError::TimedOut));
-        assert!(lifecycle.is_gone() && timers.next().is_none());
-        let late = lifecycle.drain(AT, PTO, ConnectionError::Reset, &mut timers);
+        let mut lifecycle = open();
+        let ending = lifecycle.lose(AT, PTO, ConnectionError::TimedOut);
+        assert_eq!(ending, Ending::Gone(ConnectionError::TimedOut));
+        assert!(lifecycle.is_gone() && lifecycle.timers().next().is_none());
+        let late = lifecycle.drain(AT, PTO, ConnectionError::Reset);
         assert_eq!(late, Ending::Known);
-        let again = lifecycle.lose(ConnectionError::HandshakeTimedOut, &mut timers);
+        let again = lifecycle.lose(AT, PTO, ConnectionError::HandshakeTimedOut);
         assert_eq!(again, Ending::Known);
         assert!(lifecycle.is_gone() && !lifecycle.is_draining());
         lifecycle.close_last(TransportError::new(TransportErrorCode::INTERNAL_ERROR, ""));
@@ -255,14 +278,30 @@ mod tests {
     }
 
     #[test]
+    fn a_reset_connection_drains() {
+        // [9000 10.3.1 drain-on-reset]
+        let mut lifecycle = open();
+        let ending = lifecycle.lose(AT, PTO, ConnectionError::Reset);
+        assert_eq!(ending, Ending::Over(ConnectionError::Reset));
+        assert!(lifecycle.is_draining());
+        assert_eq!(lifecycle.timers().next(), Some(Instant::from_millis(1300)));
+    }
+
+    #[test]
     fn silence_is_counted_from_packets() {
-        let (mut lifecycle, mut timers) = open();
+        let mut lifecycle = open();
         let timeout = lifecycle.on_peer_timeout(Duration::from_secs(10));
         assert_eq!(timeout, Some(Duration::from_secs(10)));
         assert_eq!(lifecycle.longest_pto(), Duration::from_secs(30));
-        lifecycle.on_received(AT, PTO, &mut timers);
-        assert_eq!(timers.get(Timer::Idle), Some(Instant::from_millis(11_000)));
-        lifecycle.on_sent(Instant::from_millis(2000), PTO, &mut timers);
-        assert_eq!(timers.get(Timer::Idle), Some(Instant::from_millis(12_000)));
+        lifecycle.on_received(AT, PTO);
+        assert_eq!(
+            lifecycle.timers().get(Timer::Idle),
+            Some(Instant::from_millis(11_000))
+        );
+        lifecycle.on_sent(Instant::from_millis(2000), PTO);
+        assert_eq!(
+            lifecycle.timers().get(Timer::Idle),
+            Some(Instant::from_millis(12_000))
+        );
     }
 }

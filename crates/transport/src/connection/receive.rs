@@ -1,12 +1,22 @@
 //! Datagrams in: the shim off, coalesced packets opened in place, each handed to the frames.
 
+use std::net::IpAddr;
+
+use super::acknowledged::Fates;
 use super::handshake::{self, RetryAnswer};
 use super::keys::{OpenedPacket, Unopened};
-use super::paths::{ShimPrefix, strip};
-use super::{Connection, ConnectionError, Received};
+use super::levels::Levels;
+use super::lifecycle::Lifecycle;
+use super::outbox::Outbox;
+use super::paths::{Paths, ShimPrefix, strip};
+use super::sources::Sources;
+use super::spaces::PacketSpaces;
+use super::stats::Stats;
+use super::{ConnectionError, Received};
 use crate::Instant;
 use crate::cid::LOCAL_ID_LEN;
-use crate::crypto::ResetToken;
+use crate::config::TransportConfig;
+use crate::crypto::{Random, ResetToken, Side};
 use crate::wire::packet::{DecodeError, Protected, Retry, VersionNegotiation};
 use crate::wire::{PacketType, PartialDecode, SpaceId, TransportError, TransportErrorCode};
 
@@ -21,15 +31,30 @@ pub(super) struct Carrier<'a> {
     pub(super) first: bool,
 }
 
-impl Connection {
-    /// Takes a datagram for this connection. Its bytes are decrypted in place.
-    pub fn handle_datagram(&mut self, now: Instant, received: Received, datagram: &mut [u8]) {
+/// The parts that datagrams, deadlines and calls of the application change, for one pass.
+pub(super) struct Receiving<'a> {
+    pub(super) now: Instant,
+    pub(super) side: Side,
+    pub(super) config: &'a TransportConfig,
+    pub(super) sources: &'a mut Sources,
+    pub(super) spaces: &'a mut PacketSpaces,
+    pub(super) paths: &'a mut Paths,
+    pub(super) lifecycle: &'a mut Lifecycle,
+    pub(super) stats: &'a mut Stats,
+    pub(super) outbox: &'a mut Outbox,
+    pub(super) random: &'a mut Random,
+}
+
+impl Receiving<'_> {
+    /// A datagram arrived. Its bytes are decrypted in place.
+    pub(super) fn datagram(&mut self, received: Received, datagram: &mut [u8]) {
         if self.lifecycle.ignores_input() || self.is_from_a_stranger(&received) {
             return;
         }
-        if self.handshake.keep(&received, datagram) {
+        if self.sources.handshake.keep(&received, datagram) {
             return;
         }
+        let now = self.now;
         let bytes = datagram.len();
         // Opening a packet destroys it, and a stateless reset looks like one.
         let reset = ResetToken::at_end_of(datagram);
@@ -37,7 +62,7 @@ impl Connection {
             let recovery = self.spaces.recovery_mut();
             recovery.set_amplification_blocked(now, false);
         }
-        let (prefix, mut rest) = if self.paths.path().feedback().offered() {
+        let (prefix, rest) = if self.paths.path().feedback().offered() {
             strip(datagram)
         } else {
             (ShimPrefix::Plain, datagram)
@@ -45,23 +70,41 @@ impl Connection {
         if matches!(prefix, ShimPrefix::Bad) {
             self.stats.shims_bad += 1;
         }
-        let mut carrier = Carrier {
+        let carrier = Carrier {
             received,
             prefix,
             bytes,
             first: true,
         };
+        if self.packets(carrier, rest) {
+            self.lifecycle
+                .on_datagram(now, self.spaces.recovery().rtt().min());
+            self.stats.datagrams_received += 1;
+            self.stats.bytes_received += bytes as u64;
+        // [9000 10.3.1 compared]
+        } else if let Some(token) = reset
+            && self.sources.control.remote_ids.is_reset(&token)
+        {
+            self.lose(ConnectionError::Reset);
+        }
+        while let Some((received, mut datagram)) = self.sources.handshake.take_kept() {
+            self.datagram(received, &mut datagram);
+        }
+    }
+
+    /// The packets of a datagram. True if one of them opened.
+    fn packets(&mut self, mut carrier: Carrier<'_>, mut rest: &mut [u8]) -> bool {
         let mut opened_any = false;
         let mut first_id = None;
         while !rest.is_empty() {
             let found = match PartialDecode::new(rest, LOCAL_ID_LEN) {
                 Ok(PartialDecode::Protected(found)) => found,
                 Ok(PartialDecode::Retry(retry)) if carrier.first => {
-                    self.on_retry(now, rest, &retry);
+                    self.on_retry(rest, &retry);
                     break;
                 }
                 Ok(PartialDecode::VersionNegotiation) if carrier.first => {
-                    self.on_version_negotiation(now, rest);
+                    self.on_version_negotiation(rest);
                     break;
                 }
                 // [9000 5.2.1 other-version]
@@ -81,24 +124,11 @@ impl Connection {
             }
             let (packet, behind) = rest.split_at_mut(found.len.min(rest.len()));
             // [9000 12.2 coalesced]
-            opened_any |= self.handle_packet(now, &carrier, &found, packet);
+            opened_any |= self.packet(&carrier, &found, packet);
             carrier.first = false;
             rest = behind;
         }
-        if opened_any {
-            self.lifecycle
-                .on_datagram(now, self.spaces.recovery().rtt().min());
-            self.stats.datagrams_received += 1;
-            self.stats.bytes_received += bytes as u64;
-        // [9000 10.3.1 compared]
-        } else if let Some(token) = reset
-            && self.control.remote_ids.is_reset(&token)
-        {
-            self.lose(now, ConnectionError::Reset);
-        }
-        while let Some((received, mut datagram)) = self.handshake.take_kept() {
-            self.handle_datagram(now, received, &mut datagram);
-        }
+        opened_any
     }
 
     /// A client knows where its server is (RFC 9000 §9).
@@ -108,13 +138,7 @@ impl Connection {
     }
 
     /// True if the packet opened.
-    fn handle_packet(
-        &mut self,
-        now: Instant,
-        carrier: &Carrier<'_>,
-        found: &Protected,
-        packet: &mut [u8],
-    ) -> bool {
+    fn packet(&mut self, carrier: &Carrier<'_>, found: &Protected, packet: &mut [u8]) -> bool {
         if self.side.is_server()
             && found.ty == PacketType::Initial
             // [9000 14.1 short-initials-dropped]
@@ -124,12 +148,12 @@ impl Connection {
             self.stats.packets_dropped += 1;
             return false;
         }
-        match self.open(now, found, packet) {
+        match self.open(found, packet) {
             Ok(opened) => {
                 self.stats.packets_received += 1;
                 // [9000 5.2 no-half-packets]
-                if let Err(error) = self.on_opened(now, carrier, found, &opened, packet) {
-                    self.fail(now, error);
+                if let Err(error) = self.on_opened(carrier, found, &opened, packet) {
+                    self.fail(error);
                 }
                 true
             }
@@ -140,53 +164,29 @@ impl Connection {
                 false
             }
             Err(Unopened::Fatal(error)) => {
-                self.fail(now, error);
+                self.fail(error);
                 false
             }
         }
     }
 
-    fn open(
-        &mut self,
-        now: Instant,
-        found: &Protected,
-        packet: &mut [u8],
-    ) -> Result<OpenedPacket, Unopened> {
-        let acceptable = match found.ty {
-            // A server must not read 1-RTT before it has seen the client's Finished (RFC 9001
-            // §5.7).
-            // [9001 5.7 not-before-complete]
-            PacketType::OneRtt => self.is_complete(),
-            PacketType::ZeroRtt => {
-                // [9001 5.6 client-opens-none]
-                self.side.is_server() && self.handshake.is_from_peer(&found.scid)
-            }
-            // A client's packets have no tokens to give (RFC 9000 §17.2.2).
-            PacketType::Initial => {
-                // [9000 17.2.2 no-server-token]
-                (self.side.is_server() || found.token.is_empty())
-                    && self.handshake.is_from_peer(&found.scid)
-            }
-            PacketType::Handshake => self.handshake.is_from_peer(&found.scid),
-        };
-        if !acceptable {
-            return Err(Unopened::Dropped);
+    fn open(&mut self, found: &Protected, packet: &mut [u8]) -> Result<OpenedPacket, Unopened> {
+        match self.sources.handshake.accepts(found) {
+            true => self.spaces.open(self.now, found, packet),
+            false => Err(Unopened::Dropped),
         }
-        let pto = self.pto();
-        self.spaces.open(now, pto, found, packet)
     }
 
     fn on_opened(
         &mut self,
-        now: Instant,
         carrier: &Carrier<'_>,
         found: &Protected,
         opened: &OpenedPacket,
         packet: &[u8],
     ) -> Result<(), TransportError> {
         let space = found.ty.space();
-        if found.ty.is_long() && self.handshake.on_source(found.scid) {
-            self.control.remote_ids.set_first(found.scid);
+        if found.ty.is_long() && self.sources.handshake.on_source(found.scid) {
+            self.sources.control.remote_ids.set_first(found.scid);
         }
         // [9000 17.2 reserved-bits]
         if !opened.reserved_bits_ok {
@@ -207,40 +207,106 @@ impl Connection {
             // The client's address is its own, and it has the Handshake keys (RFC 9000 §8.1, RFC
             // 9001 §4.9.1).
             self.paths.path_mut().validate();
-            self.discard(now, SpaceId::Initial);
+            self.sources
+                .discard(self.now, SpaceId::Initial, self.spaces);
         }
         let payload = packet
             .get(opened.payload_at..opened.payload_at + opened.payload_len)
             .unwrap_or(&[]);
-        self.on_payload(now, carrier, found, opened, payload)
+        self.on_payload(carrier, found, opened, payload)
     }
 
-    fn on_version_negotiation(&mut self, now: Instant, datagram: &[u8]) {
+    fn on_version_negotiation(&mut self, datagram: &[u8]) {
         let Ok(packet) = VersionNegotiation::decode(datagram) else {
             return;
         };
-        let ids = self.control.local_ids.iter();
-        if self.handshake.is_refusal(&packet, ids) {
+        let ids = self.sources.control.local_ids.iter();
+        if self.sources.handshake.is_refusal(&packet, ids) {
             // [9000 6.2 abandon]
-            self.lose(now, ConnectionError::VersionMismatch);
+            self.lose(ConnectionError::VersionMismatch);
         }
     }
 
-    fn on_retry(&mut self, now: Instant, datagram: &[u8], retry: &Retry) {
-        let longest = handshake::longest_token(&self.config);
-        match self.handshake.on_retry(datagram, retry, longest) {
+    fn on_retry(&mut self, datagram: &[u8], retry: &Retry) {
+        let longest = handshake::longest_token(self.config);
+        let sources = &mut *self.sources;
+        match sources.handshake.on_retry(datagram, retry, longest) {
             None => {}
             Some(RetryAnswer::Drop) => self.stats.packets_dropped += 1,
             Some(RetryAnswer::TooLong(bytes)) => {
-                self.lose(now, ConnectionError::TokenTooLong(bytes));
+                self.lose(ConnectionError::TokenTooLong(bytes));
             }
             Some(RetryAnswer::Again(keys, id)) => {
                 // [9000 17.2.5.1 retry-id]
-                self.control.remote_ids.set_first(id);
-                self.spaces.on_retry(now, keys);
-                self.handshake.resend(SpaceId::Initial);
-                self.resend_early_data(now);
+                sources.control.remote_ids.set_first(id);
+                self.spaces.on_retry(self.now, keys);
+                sources.handshake.resend(SpaceId::Initial);
+                if self.spaces.keys().has_early() {
+                    // The server has seen no early data: it leaves once more (RFC 9000 §17.2.5.3).
+                    let path = self.paths.path_mut();
+                    sources.take_back_early_data(self.now, self.spaces, path);
+                }
             }
         }
+    }
+
+    /// Client: datagrams leave from another address of ours from now on; `back`: the former one is
+    /// still ours. False if that is not possible.
+    pub(super) fn move_to(&mut self, local: Option<IpAddr>, back: bool) -> bool {
+        let handshake = &self.sources.handshake;
+        // [9000 9 confirmed-first] [9000 9 disabled]
+        if !handshake.is_confirmed() || handshake.is_migration_forbidden() {
+            return false;
+        }
+        let others = self.spaces.others(&mut self.sources.control.remote_ids);
+        let moved = self.paths.move_to(self.now, local, back, others);
+        let path = self.paths.path();
+        self.sources.on_move(moved, path, self.outbox)
+    }
+
+    /// The parts that the fates of our packets matter to.
+    pub(super) const fn fates(&mut self) -> Fates<'_> {
+        Fates {
+            now: self.now,
+            sources: self.sources,
+            spaces: self.spaces,
+            paths: self.paths,
+            stats: self.stats,
+        }
+    }
+
+    /// The parts that the handshake's progress matters to.
+    pub(super) const fn levels(&mut self) -> Levels<'_> {
+        Levels {
+            now: self.now,
+            update_after: self.config.key_update_after,
+            sources: self.sources,
+            spaces: self.spaces,
+            paths: self.paths,
+            lifecycle: self.lifecycle,
+            outbox: self.outbox,
+            random: self.random,
+        }
+    }
+
+    /// The peer broke the rules: the connection closes with this error.
+    pub(super) fn fail(&mut self, error: TransportError) {
+        let pto = self.spaces.pto();
+        let ending = self.lifecycle.fail(self.now, pto, error);
+        self.sources.on_ending(ending, self.outbox);
+    }
+
+    /// The peer closed: the connection sends no further packet (RFC 9000 §10.2.2).
+    pub(super) fn drain(&mut self, error: ConnectionError) {
+        let pto = self.spaces.pto();
+        let ending = self.lifecycle.drain(self.now, pto, error);
+        self.sources.on_ending(ending, self.outbox);
+    }
+
+    /// The connection is over without a CONNECTION_CLOSE.
+    pub(super) fn lose(&mut self, error: ConnectionError) {
+        let pto = self.spaces.pto();
+        let ending = self.lifecycle.lose(self.now, pto, error);
+        self.sources.on_ending(ending, self.outbox);
     }
 }

@@ -17,8 +17,8 @@ const ABOUT: &str = "\
     This command writes the page and its pictures:";
 
 const READING: &str = "\
-    A law is best in a cell, or as good, if its mean is close to the best: within 5 % for times, \
-    0.02 for utilization and Jain's index, 10 % and 1 ms for the queue, 10 % for the 95th \
+    A law is best in a cell, or as good, if its mean is close to the best. Close is within 5 % for \
+    times, 0.02 for utilization and Jain's index, 10 % and 1 ms for the queue, 10 % for the 95th \
     percentile. It is as good as well if the 95 % intervals of both means overlap and it is at \
     most five times as far off. With three seeds that scatter by 5 %, intervals of means that are \
     25 % apart overlap. Times that an unfinished file may have changed are bounds, and do not \
@@ -72,7 +72,7 @@ fn text(report: &Report, args: &Args, pictures: &[String]) -> String {
     text
 }
 
-/// What was typed, but for where it goes.
+/// The command as typed, without the place of its output.
 fn command(args: &Args) -> String {
     let mut words = Vec::new();
     if let Some(grid) = &args.grid {

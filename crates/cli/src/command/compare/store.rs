@@ -17,7 +17,7 @@ use super::job::{Done, Job};
 
 /// Where the files are.
 const FOLDER: &str = "cells";
-/// A file of results is of some kilobytes; what is larger is none.
+/// A file of results has some kilobytes; a larger file is none.
 const MOST_BYTES: u64 = 16 << 20;
 /// Letters of a checksum that stand in names and files.
 const LETTERS: usize = 32;
@@ -26,11 +26,11 @@ const LETTERS: usize = 32;
 #[derive(Debug)]
 pub(super) struct Store {
     folder: PathBuf,
-    /// Of the running program: another one's laws may differ.
+    /// Checksum of the running program: another one's laws may differ.
     program: String,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     /// The cell and the law, for people.
@@ -39,7 +39,7 @@ struct Kept {
     program: String,
     /// Checksum of the scenarios.
     scenarios: String,
-    /// What came of each seed.
+    /// The result of each seed.
     runs: Vec<Measured>,
     /// Checksum of all of the above.
     #[serde(default)]
@@ -54,11 +54,11 @@ impl Kept {
     }
 }
 
-/// What became of a file.
+/// The state of a file.
 enum Found {
     Nothing,
     Good(Vec<Measured>),
-    /// Of another program, or of another scenario.
+    /// It is of another program, or of another scenario.
     Old,
     Damaged,
 }
@@ -156,7 +156,7 @@ impl Store {
     }
 }
 
-/// Of what a job runs.
+/// Checksum of the scenarios that a job runs.
 fn scenarios(job: &Job) -> String {
     let texts: Vec<String> = (1..=job.seeds).map(|seed| job.scenario(seed)).collect();
     sum(texts.concat().as_bytes())

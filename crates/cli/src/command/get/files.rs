@@ -91,7 +91,7 @@ pub(super) async fn fetch(
     latest.into_inner()
 }
 
-/// Who learns of a transfer's progress.
+/// The places that show a transfer's progress.
 struct Telling<'a> {
     bar: &'a ProgressBar,
     latest: &'a RefCell<Latest>,

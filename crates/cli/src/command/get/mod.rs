@@ -138,7 +138,7 @@ fn destination(target: &Target, args: &Args) -> anyhow::Result<To> {
     Ok(To::File(path))
 }
 
-/// What is to be fetched from where; refuses what cannot be.
+/// The files to fetch, each with its place; refuses those that cannot be fetched.
 fn jobs(args: &Args) -> Result<Vec<Job>, Failure> {
     let output = args.output.as_path();
     let one = args.targets.len() == 1 && !output.as_os_str().as_bytes().ends_with(b"/");
@@ -241,7 +241,7 @@ pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
     figures.say(args.client.json, args.moving.quiet || is_out)
 }
 
-/// What became of jobs whose server was not reached.
+/// The results of jobs whose server was not reached.
 fn failed(jobs: &[Job], error: &anyhow::Error) -> Figures {
     let files = jobs.iter().map(|job| {
         let name = job.target.name();
@@ -323,7 +323,7 @@ async fn fetch(args: &Args, stop: &Stop, jobs: &[Job]) -> Result<Figures, Failur
     Ok(figures)
 }
 
-/// What is known of all files together.
+/// Figures of all files together.
 #[derive(Debug, Default)]
 struct Latest {
     /// Bytes that arrived, of all files.

@@ -2,10 +2,12 @@
 
 mod tree;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use bytes::Bytes;
@@ -22,6 +24,7 @@ use super::files::{AT_ONCE, Figures, FileFigures, UnderWay};
 use super::reconnect::is_lost;
 use super::routers::AnswerArgs;
 use super::session::{DscpArgs, Stop};
+use super::state::uploads::Uploads;
 use super::target::{Target, distinct, shown};
 use super::values::hex;
 use super::{Failure, Outcome, output, session, values};
@@ -62,7 +65,7 @@ pub(super) struct Args {
 
 /// Bytes of the standard input that are read at once.
 const PIECE: usize = 256 * 1024;
-/// What is the standard input.
+/// The name of the standard input.
 const IN: &str = "-";
 
 /// The files to store, each with its path on the server.
@@ -92,7 +95,7 @@ fn files(args: &Args) -> Result<Vec<(PathBuf, PathName)>, Failure> {
             }
             (_, None) if is_in => {
                 return Err(Failure::usage(anyhow!(
-                    "what comes from the standard input needs a name: HOST:PORT/NAME"
+                    "a file from the standard input needs a name: HOST:PORT/NAME"
                 )));
             }
             (_, None) => return Err(Failure::usage(anyhow!("{} has no name", path.display()))),
@@ -126,12 +129,13 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
         ..Figures::default()
     };
     let (mut files, mut attempts) = (files, args.moving.again.attempts());
+    let uploads = args.client.uploads(args.moving.again);
     loop {
-        let attempt = match attempt(&args, &stop, &files, existing).await {
+        let attempt = match attempt(&args, &stop, &files, existing, uploads.clone()).await {
             Err(Failure::Failed(error)) => failed(&files, &error),
             other => other?,
         };
-        let (lost, moved) = (attempt.lost(), attempt.transfer.bytes_up > 0);
+        let (lost, moved) = (attempt.lost(), attempt.moved);
         if !args.recursive {
             let failed = attempt.files.iter().filter(|file| file.lost);
             let names: BTreeSet<_> = failed.map(|file| file.name.as_str()).collect();
@@ -155,7 +159,7 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
     figures.say(args.client.json, args.moving.quiet)
 }
 
-/// What became of files whose server was not reached.
+/// The results of files whose server was not reached.
 fn failed(files: &[(PathBuf, PathName)], error: &anyhow::Error) -> Figures {
     let files = files.iter().map(|(path, name)| {
         let text = format!(
@@ -180,6 +184,7 @@ async fn attempt(
     stop: &Stop,
     files: &[(PathBuf, PathName)],
     existing: Existing,
+    uploads: Option<Arc<Uploads>>,
 ) -> Result<Figures, Failure> {
     let algorithm = args.cc.clone().unwrap_or_default();
     let mut figures = Figures {
@@ -196,14 +201,17 @@ async fn attempt(
     let connecting = args
         .client
         .connect(target, transport, limits, stop, warnings);
-    let session = connecting.await?;
+    let mut session = connecting.await?;
+    if let Some(uploads) = uploads {
+        session.client = session.client.with_ledger(uploads);
+    }
     let started = session::now();
     if args.recursive {
         tree::store(args, stop, &session, files, existing, &mut figures).await;
     } else {
-        figures.files = store(args, stop, &session, files, existing).await;
+        (figures.files, figures.moved) = store(args, stop, &session, files, existing).await;
         for stored in figures.files.iter().filter(|file| file.error.is_none()) {
-            figures.transfer.bytes_up += stored.bytes;
+            figures.transfer.bytes_up += stored.bytes - stored.resumed_bytes;
             figures.transfer.streams += 1;
         }
     }
@@ -219,30 +227,38 @@ async fn attempt(
     Ok(figures)
 }
 
-/// What a server that names no digest leaves open.
+/// The warning about a server that names no digest.
 fn unverified(name: &str) -> String {
     format!("{name}: the server announced no SHA-256 of what it stored")
 }
 
-/// Stores files, several at a time.
+/// Stores files, several at a time; true if content was sent.
 async fn store(
     args: &Args,
     stop: &Stop,
     session: &Session,
     files: &[(PathBuf, PathName)],
     existing: Existing,
-) -> Vec<FileFigures> {
+) -> (Vec<FileFigures>, bool) {
+    let moved = Cell::new(false);
     let bars = output::bars(args.moving.quiet);
     let started = session::now();
     let under_way = UnderWay::new(files.len());
     let stores = files.iter().enumerate().map(|(place, (path, name))| {
         let (client, bars, under_way) = (&session.client, &bars, &under_way);
+        let moved = &moved;
         async move {
             let shown = shown(name);
             let bar = output::byte_bar(bars, &shown, 0);
             let tell = |progress| match progress {
-                Progress::Begin { bytes, .. } => bar.set_length(bytes.unwrap_or(0)),
-                Progress::Bytes(bytes) => bar.inc(bytes),
+                Progress::Begin { bytes, offset } => {
+                    bar.set_length(bytes.unwrap_or(0));
+                    bar.set_position(offset);
+                }
+                Progress::Bytes(bytes) => {
+                    bar.inc(bytes);
+                    moved.set(true);
+                }
                 Progress::Arrived => {}
             };
             let stored = match path.as_os_str() == IN {
@@ -260,6 +276,7 @@ async fn store(
                     FileFigures {
                         name: shown,
                         bytes: stored.bytes,
+                        resumed_bytes: stored.resumed,
                         sha256: Some(hex(&stored.sha256)),
                         seconds: started.elapsed().as_secs_f64(),
                         ..FileFigures::default()
@@ -281,7 +298,8 @@ async fn store(
         () = stop.stopped() => {}
     }
     let name = |place: usize| files.get(place).map(|(_, name)| shown(name));
-    under_way.into_all(|place| name(place).unwrap_or_default())
+    let files = under_way.into_all(|place| name(place).unwrap_or_default());
+    (files, moved.get())
 }
 
 /// The next bytes of the standard input; none at its end.

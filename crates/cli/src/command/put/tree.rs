@@ -88,6 +88,7 @@ pub(super) async fn store(
             ended = storing => ended.map_err(|error| explained(error, existing)),
             () = stop.stopped() => Err(session::interrupted()),
         };
+        figures.moved |= sent.load(Ordering::Relaxed) > 0;
         bar.finish();
         for ended in [ended, printed] {
             let directory = directory.display();
@@ -112,12 +113,13 @@ fn note(
     match ended.outcome {
         Ok(Outcome::Moved(stored)) => {
             figures.transfer.streams += 1;
-            figures.transfer.bytes_up += stored.bytes;
+            figures.transfer.bytes_up += stored.bytes - stored.resumed;
             let sha256 = hex(&stored.sha256);
             if args.client.json {
                 figures.files.push(FileFigures {
                     name,
                     bytes: stored.bytes,
+                    resumed_bytes: stored.resumed,
                     sha256: Some(sha256),
                     seconds,
                     ..FileFigures::default()

@@ -1,17 +1,22 @@
-//! What `get` and `put` keep between runs: tokens of servers, in a file of the user's.
+//! State of `get` and `put` between runs: tokens of servers, in a file of the user's, and uploads
+//! that broke off.
 //!
 //! ```text
 //!   $XDG_STATE_HOME/pathmark/servers.json    0600, a new one takes its place by rename(2)
 //!                            servers.lock    flock(2), held for a read and a write
 //!                            servers.new     what is being written, under that lock
+//!                            uploads/        a file for each upload that broke off
+//!                            client.key      0600, PEM: the user's certificate and its key
 //! ```
 //!
-//! A run takes a token out and puts the next one in, so no two use the same. Whatever is wrong with
-//! the file costs a warning and what was in it, never a transfer.
+//! A run takes a token out and puts the next one in, so no two use the same. A fault of the file
+//! costs a warning and its tokens, never a transfer.
 
 pub(super) mod known;
 mod tokens;
+pub(super) mod uploads;
 
+use std::cell::Cell;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -19,10 +24,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::{Context, anyhow};
 use nix::unistd::geteuid;
 
-use super::session;
 use super::target::Target;
+use super::{identity, session};
 use pathmark::Endpoint;
 
 use tokens::Tokens;
@@ -37,11 +43,11 @@ const LOCK_PAUSE: Duration = Duration::from_millis(2);
 /// Whether anything is kept.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct StateArgs {
-    /// Keep no token of the server for later runs, and use none that was kept: by default its
+    /// Keep no token of the server for later runs, and use none that was kept. By default its
     /// token, with which the next transfer starts sooner, is in $XDG_STATE_HOME/pathmark
-    /// (~/.local/state/pathmark)
+    /// (~/.local/state/pathmark), as is what put needs to resume
     #[arg(long)]
-    no_state: bool,
+    pub(super) no_state: bool,
 }
 
 /// The directory of the file, and whose it is.
@@ -51,7 +57,7 @@ struct State {
     user: u32,
 }
 
-/// What keeps the file from being used.
+/// A reason not to use the file.
 #[derive(Debug, thiserror::Error)]
 enum StateError {
     /// It cannot be read or written.
@@ -194,6 +200,24 @@ fn home() -> Option<PathBuf> {
     of("XDG_STATE_HOME").or_else(|| of("HOME").map(|home| home.join(".local/state")))
 }
 
+/// This user's own certificate with its key, in PEM, and whether this run has made it.
+pub(super) fn own_certificate() -> anyhow::Result<(PathBuf, Vec<u8>, bool)> {
+    let home = home().context("neither XDG_STATE_HOME nor HOME is an absolute path")?;
+    let mut warnings = Vec::new();
+    let state = State::open(&home, geteuid().as_raw(), &mut warnings).ok_or_else(|| {
+        let why = warnings.pop();
+        anyhow!(why.unwrap_or_else(|| format!("{} takes no directory", home.display())))
+    })?;
+    let path = state.directory.join("client.key");
+    let made = Cell::new(false);
+    let pem = identity::read_or_make(&path, || {
+        made.set(true);
+        identity::make()
+    });
+    let pem = pem.with_context(|| format!("cannot use {}", path.display()))?;
+    Ok((path, pem, made.get()))
+}
+
 impl State {
     /// The state of `user` below `home`. `None` where there is and can be no directory for it: some
     /// users have no home, and some homes are read-only.
@@ -294,7 +318,7 @@ fn own_file(path: &Path, new: bool) -> io::Result<File> {
         .open(path)
 }
 
-/// What is kept, or why that counts no more.
+/// The tokens that are kept, or the reason why they do not count.
 fn read(path: &Path, user: u32) -> io::Result<Result<Tokens, Unusable>> {
     let bytes = read_own(path, user)?;
     Ok(bytes.and_then(|bytes| Tokens::parse(&bytes).ok_or(Unusable::Damaged)))

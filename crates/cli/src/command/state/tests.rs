@@ -184,7 +184,7 @@ fn many_at_once_lose_nothing_and_use_nothing_twice() {
                 let mut taken = Vec::new();
                 for round in 0..20 {
                     let change = |change: &mut dyn FnMut(Duration, &mut Tokens)| {
-                        // A busy machine may hold the others up for longer than one waits.
+                        // A machine under load may hold the others up for longer than one waits.
                         loop {
                             match state.update(&mut Vec::new(), |now, tokens| change(now, tokens)) {
                                 Err(StateError::Locked(_)) => {}

@@ -1,4 +1,4 @@
-//! What is kept of servers, and its form in the file.
+//! Tokens of servers, and their form in the file.
 
 use std::net::IpAddr;
 use std::time::Duration;

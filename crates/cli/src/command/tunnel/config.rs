@@ -1,4 +1,4 @@
-//! What a tunnel does, from a file and from arguments.
+//! The configuration of a tunnel, from a file and from arguments.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -162,7 +162,7 @@ impl Listeners {
         self.tproxy = other.tproxy.or(self.tproxy.take());
     }
 
-    /// What users are to know before the tunnel runs.
+    /// Warnings to users before the tunnel runs.
     pub(super) fn warnings(&self) -> Vec<String> {
         let open = |what: &str, bind: &Bind| {
             format!("{what} {bind} serves other machines, without a password")

@@ -20,12 +20,12 @@ use super::config::Listeners;
 pub(super) struct Listening {
     kind: &'static str,
     address: SocketAddr,
-    /// Of a forward.
+    /// The target of a forward.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
 }
 
-/// What a tunnel prints once its listeners accept.
+/// The line that a tunnel prints once its listeners accept.
 #[derive(Debug, Serialize)]
 struct Started {
     listeners: Vec<Listening>,
@@ -33,7 +33,7 @@ struct Started {
     metrics: Option<SocketAddr>,
 }
 
-/// What is configured for one or two sockets.
+/// The configuration of one or two sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Entry {
     Forward(Forward),
@@ -141,7 +141,7 @@ impl Listening {
     }
 }
 
-/// What is configured, in order.
+/// The configured listeners, in order.
 fn entries(listeners: &Listeners) -> Vec<Entry> {
     let forwards = listeners.forward.iter().cloned().map(Entry::Forward);
     let socks = listeners.socks.iter().copied().map(Entry::Socks);

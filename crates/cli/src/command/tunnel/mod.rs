@@ -211,7 +211,7 @@ impl ProxyArgs {
     }
 }
 
-/// What a tunnel is to do now.
+/// The configuration that a tunnel is to follow now.
 struct Wanted {
     uri: ProxyUri,
     listeners: Listeners,

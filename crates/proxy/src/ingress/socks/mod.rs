@@ -52,7 +52,7 @@ impl<O: Outbound> Ingress<O> {
     }
 }
 
-/// What a client gets that is not served.
+/// The answer to a client that is not served.
 struct Refused {
     error: SocksError,
     answer: Vec<u8>,

@@ -204,8 +204,8 @@ pub fn datagram(bytes: &[u8]) -> Result<(Target, &[u8]), SocksError> {
     Ok((target, bytes.get(reader.at..).unwrap_or_default()))
 }
 
-/// What stands in front of a datagram from a target (section 7). A target that the client named
-/// stays a name: the proxy alone knows its address.
+/// The header of a datagram from a target (section 7). A target that the client named stays a
+/// name: the proxy alone knows its address.
 #[must_use]
 pub fn datagram_header(from: &Target) -> Vec<u8> {
     let mut header = vec![0; 3];

@@ -1,12 +1,12 @@
-//! What the kernel is asked to bring to a transparent listener: rules of nftables, a mark, and a
-//! route for it.
+//! Rules of nftables, a mark and a route, by which the kernel brings packets to a transparent
+//! listener.
 //!
 //! ```text
 //!   forwarded ──► prerouting: tproxy, mark ─┐
 //!   own ─► output: mark ─► route: lo ─► prerouting ─┴─► rule: fwmark ─► table: local ─► listener
 //! ```
 //!
-//! What would pass an ingress that does not run is dropped.
+//! Packets that would pass an ingress that does not run are dropped.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -40,7 +40,7 @@ const PRIVATE: [&str; 13] = [
     "ff00::/8",
 ];
 
-/// What is to reach a transparent listener.
+/// The packets that reach a transparent listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// The listener's port.

@@ -3,10 +3,10 @@
 use super::Handshake;
 use crate::connection::Received;
 use crate::crypto::Keys;
-use crate::wire::packet::{Retry, VersionNegotiation};
-use crate::wire::{ConnectionId, TransportError, TransportParameters, version};
+use crate::wire::packet::{Protected, Retry, VersionNegotiation};
+use crate::wire::{ConnectionId, PacketType, TransportError, TransportParameters, version};
 
-/// What to do about a Retry.
+/// The response to a Retry.
 pub(in crate::connection) enum RetryAnswer {
     /// It is dropped.
     Drop,
@@ -22,6 +22,14 @@ impl Handshake {
     #[inline]
     pub(in crate::connection) const fn peer(&self) -> Option<&TransportParameters> {
         self.parameters.peer.as_ref()
+    }
+
+    /// True if this side must never [`migrate`](crate::Connection::migrate): it is a server, or its
+    /// server sent `disable_active_migration`, as far as that is known (RFC 9000 §9, §18.2).
+    #[must_use]
+    pub fn is_migration_forbidden(&self) -> bool {
+        let peer = self.parameters.peer.as_ref();
+        !self.side.is_client() || peer.is_some_and(|p| p.disable_active_migration)
     }
 
     /// The peer's unit of ACK delays, as a power of two in microseconds.
@@ -54,6 +62,25 @@ impl Handshake {
     pub(in crate::connection) fn is_from_peer(&self, source: &ConnectionId) -> bool {
         // [9000 7.2 client-drops-other-source] [9000 7.2 server-follows-first]
         !self.parameters.peer_id_known || *source == self.parameters.seen.initial_source
+    }
+
+    /// True if a packet may be opened now, by its header.
+    #[inline]
+    pub(in crate::connection) fn accepts(&self, found: &Protected) -> bool {
+        match found.ty {
+            // A server must not read 1-RTT before it has seen the client's Finished (RFC 9001
+            // §5.7).
+            // [9001 5.7 not-before-complete]
+            PacketType::OneRtt => self.is_complete(),
+            // [9001 5.6 client-opens-none]
+            PacketType::ZeroRtt => self.side.is_server() && self.is_from_peer(&found.scid),
+            // A client's packets have no tokens to give (RFC 9000 §17.2.2).
+            // [9000 17.2.2 no-server-token]
+            PacketType::Initial => {
+                (self.side.is_server() || found.token.is_empty()) && self.is_from_peer(&found.scid)
+            }
+            PacketType::Handshake => self.is_from_peer(&found.scid),
+        }
     }
 
     /// A packet with a long header opened. True if the peer has chosen its id by it.

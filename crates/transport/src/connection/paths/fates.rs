@@ -38,12 +38,6 @@ impl AckReport {
         self.peer_time = self.peer_time.or(Some(time));
     }
 
-    /// An ACK frame arrived, which the peer held back for `delay`.
-    pub(in crate::connection) const fn on_ack(&mut self, outcome: AckOutcome, delay: Duration) {
-        self.outcome = Some(outcome);
-        self.delay = delay;
-    }
-
     /// True if there is nothing to report.
     pub(in crate::connection) fn is_empty(&self) -> bool {
         self.feedback.is_none() && self.answer.is_none() && self.outcome.is_none()
@@ -105,16 +99,22 @@ impl Path {
         }
     }
 
-    /// An ACK frame of 1-RTT packets was dealt with; `mtu_changed`: by one of its packets. `next`:
-    /// number of the next packet. True if the path carries less than before.
+    /// An ACK frame of 1-RTT packets, which the peer held back for `delay`, was dealt with;
+    /// `mtu_changed`: by one of its packets. `next`: number of the next packet. True if the path
+    /// carries less than before.
     pub(in crate::connection) fn on_ack(
         &mut self,
         now: Instant,
         ack: &Ack<'_>,
-        outcome: &AckOutcome,
+        outcome: AckOutcome,
+        delay: Duration,
         (next, mtu_changed): (u64, bool),
-        report: &mut AckReport,
-    ) -> bool {
+    ) -> (AckReport, bool) {
+        let mut report = AckReport {
+            outcome: Some(outcome),
+            delay,
+            ..AckReport::default()
+        };
         let newly = &outcome.newly;
         // [9000 13.4.2.1 older-acks]
         if newly.advanced && self.feedback.signal().is_none_or(|s| s.ecn().is_none()) {
@@ -139,7 +139,7 @@ impl Path {
         if self.route.plain.settle(now) {
             report.fault = Some(Fault::DropsShims);
         }
-        narrower
+        (report, narrower)
     }
 
     /// Passes one ACK frame and the feedback that came with it to the controller, in the order that

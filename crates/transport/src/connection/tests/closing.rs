@@ -55,7 +55,7 @@ fn busy() -> Pair {
 fn three_probe_timeouts_after_a_close_nothing_is_left_to_wait_for() {
     let mut pair = busy();
     let now = pair.now;
-    let until = now + pair.client.get().pto().saturating_mul(3);
+    let until = now + pair.client.get().spaces.pto().saturating_mul(3);
     pair.client.get().close(now, 1, Bytes::new());
     // Neither what was under way nor the next keep-alive is waited for.
     assert_eq!(pair.client.get().deadline(), Some(until));

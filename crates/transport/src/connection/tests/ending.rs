@@ -135,7 +135,7 @@ fn a_stateless_reset_ends_the_connection_at_once() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
     // The server's token for the id that the client uses, as its endpoint derives it.
-    let id = pair.client.get().control.remote_ids.current().id;
+    let id = pair.client.get().sources.control.remote_ids.current().id;
     let token = ResetToken::derive(&NullEndpointKey::new(8), id.as_slice());
     let mut wrong = vec![0x5a; 40];
     pair.send_to_client(wrong.clone());

@@ -39,7 +39,7 @@ fn ids_replaced_over_a_bad_link_end_no_connection() {
                 for id in core::mem::take(&mut pair.client.unknown) {
                     late += 1;
                     let token = ResetToken::derive(&NullEndpointKey::new(7), id.as_slice());
-                    let control = &pair.server.get().control;
+                    let control = &pair.server.get().sources.control;
                     assert!(!control.remote_ids.is_reset(&token), "seed {seed}: {id:?}");
                 }
             }

@@ -3,7 +3,7 @@
 use super::pair::Pair;
 use crate::Ecn;
 use crate::connection::Connection;
-use crate::connection::building::{Building, Contents, Permit};
+use crate::connection::building::Contents;
 use crate::connection::tests::link::Datagram;
 use crate::wire::{Frame, SpaceId, Writer};
 
@@ -63,23 +63,22 @@ fn sealed(
     contents: Contents,
 ) -> Vec<u8> {
     let mut room = [0; 1400];
-    let mut building = Building::new(&mut room, Permit::All);
-    let dcid = connection.control.remote_ids.current().id;
-    let open = connection
-        .start_packet(space, &dcid, &mut building.w)
-        .unwrap();
-    building.w.range_mut(0..1).unwrap()[0] |= bits;
-    building.w.put_slice(payload).unwrap();
-    let range = connection
-        .finish_packet(now, &open, contents, &mut building.w)
-        .unwrap();
+    let mut w = Writer::new(&mut room);
+    let dcid = connection.sources.control.remote_ids.current().id;
+    let mut sending = connection.sending(now);
+    let open = sending.start(space, &dcid, &mut w).unwrap();
+    w.range_mut(0..1).unwrap()[0] |= bits;
+    w.put_slice(payload).unwrap();
+    let range = sending.finish(&open, contents, &mut w).unwrap();
     room[range].to_vec()
 }
 
 /// Asks back all ids that were given to the peer, and gives others.
 pub(crate) fn replace_ids(connection: &mut Connection) {
-    connection.control.local_ids.rotate();
-    connection.issue_ids();
+    connection.sources.control.local_ids.rotate();
+    let receiving = connection.receiving(crate::Instant::ZERO);
+    let (random, outbox) = (&mut *receiving.random, &mut *receiving.outbox);
+    receiving.sources.control.issue_ids(random, outbox);
 }
 
 /// Sends a packet with this payload over the link.

@@ -165,6 +165,7 @@ fn a_peer_is_asked_for_no_more_than_64_ids() {
     let peer = pair
         .server
         .get()
+        .sources
         .handshake
         .parameters_mut()
         .peer

@@ -19,7 +19,14 @@ fn counts(connection: &Connection) -> (u64, u64) {
 /// A pair whose client has read the first packet of the server and not answered it.
 fn answered() -> Pair {
     let mut pair = Pair::new();
-    let known = |p: &mut Pair| p.client.get().handshake.parameters_mut().peer_id_known;
+    let known = |p: &mut Pair| {
+        p.client
+            .get()
+            .sources
+            .handshake
+            .parameters_mut()
+            .peer_id_known
+    };
     assert!(pair.run_until(Duration::from_secs(1), known));
     pair
 }
@@ -43,10 +50,10 @@ fn a_server_keeps_the_source_id_of_its_first_packet() {
         let mut pair = answered();
         assert_eq!(to_client(&mut pair, space), (1, 0));
         let server = pair.server.get();
-        let id = server.control.handshake_id;
-        server.control.handshake_id = ConnectionId::new(b"another!").unwrap();
+        let id = server.sources.control.handshake_id;
+        server.sources.control.handshake_id = ConnectionId::new(b"another!").unwrap();
         assert_eq!(to_client(&mut pair, space), (0, 1));
-        pair.server.get().control.handshake_id = id;
+        pair.server.get().sources.control.handshake_id = id;
         pair.connect();
     }
 }
@@ -60,13 +67,13 @@ fn a_client_keeps_the_source_id_of_its_first_packet() {
     let now = pair.now;
     for same in [true, false] {
         let client = pair.client.get();
-        let id = client.control.handshake_id;
+        let id = client.sources.control.handshake_id;
         if !same {
-            client.control.handshake_id = ConnectionId::new(b"another!").unwrap();
+            client.sources.control.handshake_id = ConnectionId::new(b"another!").unwrap();
         }
         let ping = inject::frames(&[Frame::Ping]);
         let mut bytes = inject::packet(client, now, SpaceId::Initial, &ping);
-        client.control.handshake_id = id;
+        client.sources.control.handshake_id = id;
         bytes.resize(1200, 0);
         let datagram = super::link::Datagram {
             from: pair.client.address,
@@ -89,9 +96,15 @@ fn a_client_keeps_the_source_id_of_its_first_packet() {
 fn a_servers_initial_with_a_token_is_dropped() {
     // [9000 17.2.2 no-server-token]
     let mut pair = answered();
-    pair.server.get().handshake.parameters_mut().token = vec![7; 16];
+    pair.server.get().sources.handshake.parameters_mut().token = vec![7; 16];
     assert_eq!(to_client(&mut pair, SpaceId::Initial), (0, 1));
-    pair.server.get().handshake.parameters_mut().token.clear();
+    pair.server
+        .get()
+        .sources
+        .handshake
+        .parameters_mut()
+        .token
+        .clear();
     assert_eq!(to_client(&mut pair, SpaceId::Initial), (1, 0));
     pair.connect();
 }
@@ -208,7 +221,7 @@ fn a_whole_old_flight_may_come_again() {
     let mut pair = answered();
     let now = pair.now;
     let server = pair.server.get();
-    server.handshake.resend(SpaceId::Initial);
+    server.sources.handshake.resend(SpaceId::Initial);
     let mut buffer = [0; 1200];
     let again = server.poll_transmit(now, &mut buffer, 1).unwrap();
     assert!(types(&buffer[..again.len]).contains(&PacketType::Initial));
@@ -313,11 +326,11 @@ fn a_close_with_a_long_token_is_still_one_that_an_initial_may_hold() {
     for token in [800, 900, 1000, 1050, 1090] {
         let mut pair = answered();
         let client = pair.client.get();
-        client.handshake.parameters_mut().token = vec![7; token];
+        client.sources.handshake.parameters_mut().token = vec![7; token];
         client.spaces.keys_mut().discard(SpaceId::Handshake);
         let code = TransportErrorCode::INTERNAL_ERROR;
         let error = crate::wire::TransportError::new(code, "x".repeat(300));
-        client.fail(pair.now, error);
+        client.receiving(pair.now).fail(error);
         pair.run(Duration::from_millis(50));
         match pair.server.error() {
             Some(ConnectionError::PeerTransport(error)) => {

@@ -91,7 +91,7 @@ fn silences_with_one_late_answer_each_do_not_grow() {
     let mut pair = stretched(60);
     let mut lasted = Vec::new();
     for _ in 0..6 {
-        let idle = pair.server.get().pto() * 3;
+        let idle = pair.server.get().spaces.pto() * 3;
         lasted.push(idle);
         let number = next_number(&mut pair);
         pair.server.get().ping();
@@ -142,7 +142,7 @@ fn a_slow_path_outlives_a_short_idle_timeout() {
         assert_eq!((pair.client.error(), pair.server.error()), (None, None));
         let client = pair.client.get();
         assert!(client.spaces.recovery().pto() > Duration::from_millis(1500));
-        assert_eq!(client.pto(), client.spaces.recovery().pto());
+        assert_eq!(client.spaces.pto(), client.spaces.recovery().pto());
         client.ping();
     }
 }

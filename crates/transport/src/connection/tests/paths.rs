@@ -62,8 +62,8 @@ fn a_client_migrates_with_an_id_of_its_own() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
     pair.upload(20_000, Duration::from_secs(5));
-    let before = pair.client.get().control.remote_ids.current().id;
-    let server_before = pair.server.get().control.remote_ids.current().id;
+    let before = pair.client.get().sources.control.remote_ids.current().id;
+    let server_before = pair.server.get().sources.control.remote_ids.current().id;
     rebind(&mut pair, "10.1.0.1:3000");
     let now = pair.now;
     assert!(
@@ -73,9 +73,12 @@ fn a_client_migrates_with_an_id_of_its_own() {
     );
     pair.upload(20_000, Duration::from_secs(5));
     pair.run(Duration::from_secs(2));
-    assert_ne!(pair.client.get().control.remote_ids.current().id, before);
     assert_ne!(
-        pair.server.get().control.remote_ids.current().id,
+        pair.client.get().sources.control.remote_ids.current().id,
+        before
+    );
+    assert_ne!(
+        pair.server.get().sources.control.remote_ids.current().id,
         server_before
     );
     assert_eq!(
@@ -439,9 +442,7 @@ fn a_probed_path_gets_another_id_when_its_own_is_asked_back() {
     };
     probe(&mut pair, [1; 8]);
     // The client asks back all that it gave, and gives others.
-    let client = pair.client.get();
-    client.control.local_ids.rotate();
-    client.issue_ids();
+    inject::replace_ids(pair.client.get());
     pair.run(Duration::from_millis(100));
     probe(&mut pair, [2; 8]);
     let seen = seen.lock().unwrap();

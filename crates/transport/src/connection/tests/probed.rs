@@ -85,13 +85,13 @@ fn a_path_that_was_probed_keeps_its_id() {
     arrive(&mut pair, AWAY, None, challenge);
     assert_eq!(seen.lock().unwrap().len(), 1);
     pair.client.address = address(AWAY);
-    assert!(pair.client.get().control.remote_ids.switch());
+    assert!(pair.client.get().sources.control.remote_ids.switch());
     pair.client.get().ping();
     pair.run(Duration::from_millis(500));
     let server = pair.server.get();
     assert_eq!(server.remote_address(), address(AWAY));
     let probed = seen.lock().unwrap()[0].1.clone();
-    let current = *server.control.remote_ids.current();
+    let current = *server.sources.control.remote_ids.current();
     assert_eq!(current.id.as_slice(), probed);
     // The next id is for challenges of the path that was left: none was retired unused.
     assert_eq!(server.paths.fallback_id(), Some(current.sequence + 1));
@@ -325,10 +325,13 @@ fn a_return_on_purpose_is_answered_under_another_id() {
     pair.client.address = address(AWAY);
     pair.client.get().ping();
     pair.run(Duration::from_millis(300));
-    let before = pair.server.get().control.remote_ids.current().id;
+    let before = pair.server.get().sources.control.remote_ids.current().id;
     assert_eq!(pair.server.get().remote_address(), address(AWAY));
     migrate(&mut pair, HOME);
-    assert_ne!(pair.server.get().control.remote_ids.current().id, before);
+    assert_ne!(
+        pair.server.get().sources.control.remote_ids.current().id,
+        before
+    );
 }
 
 /// A client probes the path that it left, and returns there: that path is no other one any more.
@@ -342,7 +345,7 @@ fn a_return_to_a_probed_path_ends_its_probe() {
     migrate(&mut pair, HOME);
     let server = pair.server.get();
     assert!(server.paths.off_path_id().is_none());
-    assert!(!server.control.remote_ids.is_held(probed));
+    assert!(!server.sources.control.remote_ids.is_held(probed));
 }
 
 /// RFC 9000 §5.1.2: the client asks its ids back, also that of the path that it left on purpose.
@@ -404,7 +407,7 @@ fn probes_leave_from_the_address_that_they_belong_to() {
     assert_eq!(sent_to(&pair, sent, HOME), [first]);
     // The client moves on purpose, and the path that it left is challenged from where it was.
     let sent = pair.server.batches.len();
-    assert!(pair.client.get().control.remote_ids.switch());
+    assert!(pair.client.get().sources.control.remote_ids.switch());
     let ping = packet(&mut pair, &[Frame::Ping], FULL);
     arrive(&mut pair, "10.0.0.9:9", second, ping);
     assert_eq!(sent_to(&pair, sent, "10.0.0.9:9"), [second]);

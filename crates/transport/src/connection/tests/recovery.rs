@@ -146,7 +146,7 @@ fn probes_do_not_leave_together() {
     pair.run(Duration::from_secs(1));
     let timeouts = pair.client.get().stats().probe_timeouts;
     let (pto, period) = (
-        pair.client.get().pto(),
+        pair.client.get().spaces.pto(),
         pair.client.get().spaces.recovery().probe_period(),
     );
     let left = leave_while_lost(&mut pair, pto + Duration::from_micros(1));

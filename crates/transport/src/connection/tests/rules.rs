@@ -121,7 +121,14 @@ fn a_spin_bit_changes_nothing() {
 fn a_packet_of_another_version_is_dropped() {
     // [9000 5.2.1 other-version]
     let mut pair = Pair::new();
-    let known = |p: &mut Pair| p.client.get().handshake.parameters_mut().peer_id_known;
+    let known = |p: &mut Pair| {
+        p.client
+            .get()
+            .sources
+            .handshake
+            .parameters_mut()
+            .peer_id_known
+    };
     assert!(pair.run_until(Duration::from_secs(1), known));
     let ping = inject::frames(&[Frame::Ping]);
     let now = pair.now;
@@ -185,7 +192,7 @@ fn no_client_moves_before_the_handshake_is_confirmed() {
     let mut pair = Pair::new();
     assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
     let now = pair.now;
-    assert!(!pair.client.get().is_confirmed() && !pair.client.get().migrate(now, None));
+    assert!(!pair.client.get().handshake().is_confirmed() && !pair.client.get().migrate(now, None));
     pair.connect();
     pair.run(Duration::from_millis(100));
     let now = pair.now;

@@ -123,7 +123,7 @@ impl FromStr for Laws {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Law {
     name: String,
-    /// What marked ports run.
+    /// The law of marked ports.
     port: String,
     /// The law of guests at them.
     guest: &'static str,

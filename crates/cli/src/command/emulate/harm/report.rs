@@ -1,4 +1,4 @@
-//! What came of the cells.
+//! The results of the cells.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{Law, MOST_PACKETS};
 /// All of it; its JSON form.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// What the cells were drawn by, and what their runs' randomness comes from.
+    /// The seed by which cells were drawn, and from which their runs' randomness comes.
     pub(super) seed: u64,
     /// Cells that were wanted.
     pub(super) cells: usize,
@@ -33,7 +33,7 @@ pub(super) struct Summary {
     pub(super) cells: usize,
     /// Cells that it harms.
     pub(super) harmed: usize,
-    /// Of them, by what; a cell may count more than once.
+    /// The number of them by condition. A cell may count more than once.
     pub(super) conditions: BTreeMap<Condition, usize>,
     /// The figure farthest beyond its bound, if any is beyond it.
     pub(super) worst: Option<Worst>,
@@ -57,7 +57,7 @@ pub(super) struct Judged {
     pub(super) cell: String,
     pub(super) group: &'static str,
     pub(super) law: String,
-    /// What marked ports run.
+    /// The law of marked ports.
     pub(super) port: String,
     /// It does harm.
     pub(super) harm: bool,

@@ -41,7 +41,7 @@ pub(super) fn harmed(report: &Report) -> String {
     text
 }
 
-/// What the columns of [`row`] are.
+/// The names of the columns of [`row`].
 pub(super) fn header() -> Vec<String> {
     let conditions = Condition::ALL.map(Condition::name);
     let first = ["group", "law", "cells", "harmed", "excused"];

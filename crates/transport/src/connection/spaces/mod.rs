@@ -1,16 +1,23 @@
 //! The packet number spaces: keys, packets sent and received in each, and the probes that they owe.
 
+mod sealing;
+
+#[cfg(test)]
+mod tests;
+
 use super::carried::Carried;
 use super::keys::{LevelKeys, OpenedPacket, Unopened};
+use super::paths::Others;
 use super::probes::Probes;
 use super::received::Received;
 use crate::ack::AckRequest;
+use crate::cid::RemoteIds;
 use crate::config::TransportConfig;
-use crate::crypto::{KeyChange, Keys, Random};
+use crate::crypto::{KeyChange, Keys, Random, Side};
 use crate::recovery::{Probe, Recovery, SentPacket};
 use crate::wire::frame::{Ack, types};
-use crate::wire::packet::{Protected, TruncatedNumber};
-use crate::wire::{Frame, SpaceId, TransportError, TransportErrorCode, Writer};
+use crate::wire::packet::Protected;
+use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
 /// The second probe leaves after this share of the time until the next probe timeout. A queue that
@@ -26,7 +33,8 @@ fn next_skipped(number: u64, random: &mut Random) -> u64 {
 
 /// All packet number spaces of a connection.
 #[derive(Debug)]
-pub(super) struct PacketSpaces {
+pub(in crate::connection) struct PacketSpaces {
+    side: Side,
     keys: LevelKeys,
     recovery: Recovery<Carried>,
     received: [Received; 3],
@@ -35,6 +43,8 @@ pub(super) struct PacketSpaces {
     /// Packet number to be left out next, so that a peer that acknowledges what it has not seen is
     /// caught.
     skip_number: u64,
+    /// Upper bound of the probe timeout in all periods that depend on the peer.
+    longest_pto: Duration,
 }
 
 #[inline]
@@ -59,21 +69,23 @@ const fn of_mut<T>(spaces: &mut [T; 3], space: SpaceId) -> &mut T {
 
 impl PacketSpaces {
     /// Packets of the Data space whose frames the probes of one timeout repeat.
-    pub(super) const PROBES: usize = Recovery::<Carried>::PROBES as usize;
+    pub(in crate::connection) const PROBES: usize = Recovery::<Carried>::PROBES as usize;
 
     /// No packet was sent or received. `initial`: keys of Initial packets. The first number that is
     /// left out follows from `random`.
-    pub(super) fn new(
+    pub(in crate::connection) fn new(
         now: Instant,
-        is_client: bool,
+        side: Side,
         initial: Keys,
         config: &TransportConfig,
-        (max_ack_delay, idle_timeout): (Duration, Option<Duration>),
+        max_ack_delay: Duration,
+        (idle_timeout, longest_pto): (Option<Duration>, Duration),
         random: &mut Random,
     ) -> Self {
-        let mut recovery = Recovery::new(is_client, now);
+        let mut recovery = Recovery::new(side.is_client(), now);
         recovery.set_idle_timeout(idle_timeout);
         Self {
+            side,
             keys: LevelKeys::new(initial),
             recovery,
             received: SpaceId::ALL
@@ -82,43 +94,63 @@ impl PacketSpaces {
             ack_request: AckRequest::new(Duration::from_millis(25), None),
             probes: Probes::new(),
             skip_number: random.below(100) + 1,
+            longest_pto,
+        }
+    }
+
+    /// The current probe timeout, without backoff, as the unit of other timers. The peer has a hand
+    /// in it, for it answers as late as it likes: so it has a bound.
+    #[inline]
+    pub(in crate::connection) fn pto(&self) -> Duration {
+        self.recovery.pto().min(self.longest_pto)
+    }
+
+    /// What a change of path concerns; `ids`: the peer's.
+    pub(in crate::connection) const fn others<'a>(
+        &'a mut self,
+        ids: &'a mut RemoteIds,
+    ) -> Others<'a, Carried> {
+        Others {
+            ids,
+            recovery: &mut self.recovery,
+            longest_pto: self.longest_pto,
         }
     }
 
     #[inline]
-    pub(super) const fn keys(&self) -> &LevelKeys {
+    pub(in crate::connection) const fn keys(&self) -> &LevelKeys {
         &self.keys
     }
 
     #[inline]
-    pub(super) const fn keys_mut(&mut self) -> &mut LevelKeys {
+    pub(in crate::connection) const fn keys_mut(&mut self) -> &mut LevelKeys {
         &mut self.keys
     }
 
     #[inline]
-    pub(super) const fn recovery(&self) -> &Recovery<Carried> {
+    pub(in crate::connection) const fn recovery(&self) -> &Recovery<Carried> {
         &self.recovery
     }
 
     #[inline]
-    pub(super) const fn recovery_mut(&mut self) -> &mut Recovery<Carried> {
+    pub(in crate::connection) const fn recovery_mut(&mut self) -> &mut Recovery<Carried> {
         &mut self.recovery
     }
 
     /// What arrived in `space`.
     #[inline]
-    pub(super) const fn received(&self, space: SpaceId) -> &Received {
+    pub(in crate::connection) const fn received(&self, space: SpaceId) -> &Received {
         of(&self.received, space)
     }
 
     #[inline]
-    pub(super) const fn received_mut(&mut self, space: SpaceId) -> &mut Received {
+    pub(in crate::connection) const fn received_mut(&mut self, space: SpaceId) -> &mut Received {
         of_mut(&mut self.received, space)
     }
 
     /// Recovery on one hand, what the fate of a packet of `space` matters to on the other.
     #[inline]
-    pub(super) const fn split(
+    pub(in crate::connection) const fn split(
         &mut self,
         space: SpaceId,
     ) -> (&mut Recovery<Carried>, &mut Received, &mut AckRequest) {
@@ -127,7 +159,7 @@ impl PacketSpaces {
     }
 
     /// The session has new keys.
-    pub(super) fn install(&mut self, change: KeyChange, update_after: u64) {
+    pub(in crate::connection) fn install(&mut self, change: KeyChange, update_after: u64) {
         if matches!(change, KeyChange::Handshake(_)) {
             self.recovery.on_handshake_keys();
         }
@@ -135,7 +167,7 @@ impl PacketSpaces {
     }
 
     /// Keys of `space` go, with all that waits for them (RFC 9001 §4.9). False if they have gone.
-    pub(super) fn discard(&mut self, now: Instant, space: SpaceId) -> bool {
+    pub(in crate::connection) fn discard(&mut self, now: Instant, space: SpaceId) -> bool {
         let discards = self.keys.discard(space);
         if discards {
             self.probes.clear(space);
@@ -145,20 +177,20 @@ impl PacketSpaces {
     }
 
     /// Client: Initial packets begin again, with these keys.
-    pub(super) fn on_retry(&mut self, now: Instant, initial: Keys) {
+    pub(in crate::connection) fn on_retry(&mut self, now: Instant, initial: Keys) {
         self.keys.replace_initial(initial);
         // [9000 17.2.5.3 numbers-go-on]
         self.recovery.drain(now, SpaceId::Initial, |_, _| {});
     }
 
     /// The handshake is confirmed (RFC 9001 §4.1.2).
-    pub(super) fn on_confirmed(&mut self) {
+    pub(in crate::connection) fn on_confirmed(&mut self) {
         self.recovery.on_handshake_confirmed();
         self.keys.on_confirmed();
     }
 
     /// How long the peer delays acknowledgements, and the least that it may be asked for.
-    pub(super) const fn on_peer_parameters(
+    pub(in crate::connection) const fn on_peer_parameters(
         &mut self,
         max_ack_delay: Duration,
         min_ack_delay: Option<Duration>,
@@ -169,36 +201,26 @@ impl PacketSpaces {
 
     /// Opens a packet in place.
     #[inline]
-    pub(super) fn open(
+    pub(in crate::connection) fn open(
         &mut self,
         now: Instant,
-        pto: Duration,
         found: &Protected,
         packet: &mut [u8],
     ) -> Result<OpenedPacket, Unopened> {
+        let pto = self.pto();
         let expected = self.received(found.ty.space()).expected();
         self.keys.open(now, pto, expected, found, packet)
     }
 
     /// The number of the next packet of the Data space, as if none were left out.
     #[inline]
-    pub(super) fn next_number(&self) -> u64 {
+    pub(in crate::connection) fn next_number(&self) -> u64 {
         self.recovery.space(SpaceId::Data).sent().next_number()
-    }
-
-    /// The number of the next packet, and its form in a header.
-    pub(super) fn number(&self, space: SpaceId) -> (u64, TruncatedNumber) {
-        let detector = self.recovery.space(space);
-        let mut full = detector.sent().next_number();
-        if space == SpaceId::Data && full == self.skip_number {
-            full += 1;
-        }
-        (full, TruncatedNumber::new(full, detector.largest_acked()))
     }
 
     /// Packet `number` left.
     #[inline]
-    pub(super) fn on_sent(
+    pub(in crate::connection) fn on_sent(
         &mut self,
         space: SpaceId,
         number: u64,
@@ -219,7 +241,7 @@ impl PacketSpaces {
     /// # Errors
     /// KEY_UPDATE_ERROR if the peer acknowledges packets under keys that it does not use.
     #[inline]
-    pub(super) fn on_ack_frame(
+    pub(in crate::connection) fn on_ack_frame(
         &mut self,
         space: SpaceId,
         generation: u64,
@@ -239,7 +261,7 @@ impl PacketSpaces {
 
     /// An ACK frame was dealt with: after an answer no probe is wanted.
     #[inline]
-    pub(super) const fn after_ack(&mut self) {
+    pub(in crate::connection) const fn after_ack(&mut self) {
         if self.recovery.pto_count() == 0 {
             self.probes.clear_all();
         }
@@ -247,61 +269,35 @@ impl PacketSpaces {
 
     /// An ACK frame of the Data space was dealt with: what the peer was asked for may hold now.
     #[inline]
-    pub(super) const fn after_data_ack(&mut self) {
+    pub(in crate::connection) const fn after_data_ack(&mut self) {
         self.recovery
             .set_max_ack_delay(self.ack_request.max_ack_delay());
     }
 
     /// The peer is to acknowledge at once. False if it cannot be asked.
-    pub(super) const fn ask_at_once(&mut self) -> bool {
+    pub(in crate::connection) const fn ask_at_once(&mut self) -> bool {
         self.ack_request.ask_at_once()
     }
 
     /// True if an IMMEDIATE_ACK frame is due.
     #[inline]
-    pub(super) const fn immediate_due(&self) -> bool {
+    pub(in crate::connection) const fn immediate_due(&self) -> bool {
         self.ack_request.immediate_due()
     }
 
-    /// IMMEDIATE_ACK, if it is due, and ACK_FREQUENCY, when what is wanted has changed; its
-    /// sequence number. `interval`: over which routers measure; `window`: in datagrams.
-    pub(super) fn write_ack_request(
-        &mut self,
-        now: Instant,
-        interval: Option<Duration>,
-        window: u64,
-        w: &mut Writer<'_>,
-    ) -> Option<u64> {
-        if self.ack_request.immediate_due() && Frame::ImmediateAck.encode(w).is_ok() {
-            self.ack_request.on_immediate_written();
-        }
-        let threshold = self.recovery.space(SpaceId::Data).reordering().packets();
-        let srtt = self.recovery.rtt().srtt();
-        let frequency = self
-            .ack_request
-            .poll(now, srtt, interval, window, threshold)?;
-        let sequence = frequency.sequence;
-        let written = Frame::AckFrequency(frequency).encode(w).is_ok();
-        if !written {
-            self.ack_request.on_lost(sequence);
-        }
-        self.after_data_ack();
-        written.then_some(sequence)
-    }
-
     /// True if any space owes a probe.
-    pub(super) fn is_probing(&self) -> bool {
+    pub(in crate::connection) fn is_probing(&self) -> bool {
         self.probes.any()
     }
 
     /// True if `space` owes a probe.
     #[inline]
-    pub(super) const fn probes(&self, space: SpaceId) -> bool {
+    pub(in crate::connection) const fn probes(&self, space: SpaceId) -> bool {
         self.probes.is_due(space)
     }
 
     /// Which of two probes is to leave, if one is: 0 or 1. One of them has no shim.
-    pub(super) fn probe_index(&self, space: SpaceId) -> Option<u8> {
+    pub(in crate::connection) fn probe_index(&self, space: SpaceId) -> Option<u8> {
         self.probes.index(space)
     }
 
@@ -309,18 +305,18 @@ impl PacketSpaces {
     /// be of no use to the peer: it waits for what comes first in a stream, say, and has no memory
     /// for what is behind. So new data fills the first probes only.
     #[inline]
-    pub(super) const fn probes_again(&self) -> bool {
+    pub(in crate::connection) const fn probes_again(&self) -> bool {
         self.probes.is_due(SpaceId::Data) && self.recovery.pto_count() > 1
     }
 
     /// A probe timeout fired in `space`, whose first probe is due. After how long the second is.
-    pub(super) fn begin_probes(&mut self, space: SpaceId) -> Duration {
+    pub(in crate::connection) fn begin_probes(&mut self, space: SpaceId) -> Duration {
         self.probes.on_timeout(space);
         self.recovery.probe_period() / SECOND_PROBE
     }
 
     /// The second probe is due if nothing has come back; its space. A datagram has `limit` bytes.
-    pub(super) fn second_probe(&mut self, limit: u16) -> Option<SpaceId> {
+    pub(in crate::connection) fn second_probe(&mut self, limit: u16) -> Option<SpaceId> {
         if self.recovery.pto_count() == 0 {
             return None;
         }
@@ -353,7 +349,10 @@ impl PacketSpaces {
 
     /// Packets whose frames a probe may repeat, the oldest first: of a handshake only those with
     /// CRYPTO frames.
-    pub(super) fn repeatable(&self, space: SpaceId) -> impl Iterator<Item = &SentPacket<Carried>> {
+    pub(in crate::connection) fn repeatable(
+        &self,
+        space: SpaceId,
+    ) -> impl Iterator<Item = &SentPacket<Carried>> {
         let counts = move |packet: &&SentPacket<Carried>| match space {
             SpaceId::Data => packet.ack_eliciting && packet.probe != Probe::Mtu,
             SpaceId::Initial | SpaceId::Handshake => !packet.frames.crypto().is_empty(),
@@ -364,7 +363,7 @@ impl PacketSpaces {
 
     /// Packets of the handshake whose CRYPTO frames may be repeated without a probe timeout: all
     /// that are older than a round trip, once for a round trip; the oldest otherwise.
-    pub(super) fn overdue(
+    pub(in crate::connection) fn overdue(
         &self,
         now: Instant,
         space: SpaceId,
@@ -383,7 +382,7 @@ impl PacketSpaces {
 
     /// When one of the spaces has something to do. Acknowledgements that could not be sent at
     /// `polled_at` wait for something else.
-    pub(super) fn deadline(&self, polled_at: Instant) -> Option<Instant> {
+    pub(in crate::connection) fn deadline(&self, polled_at: Instant) -> Option<Instant> {
         let acks = SpaceId::ALL.into_iter().filter_map(|space| {
             let at = self.received(space).deadline()?;
             self.keys.has(space).then_some(at)
@@ -394,7 +393,3 @@ impl PacketSpaces {
             .min()
     }
 }
-
-#[cfg(test)]
-#[path = "spaces_tests.rs"]
-mod tests;

@@ -4,6 +4,7 @@ use crate::crypto::null::NullCrypto;
 use crate::crypto::{InitialCrypto, Side};
 use crate::recovery::{Fate, PathNumber};
 use crate::wire::frame::Frames;
+use crate::wire::{Frame, Writer};
 
 const START: Instant = Instant::from_millis(1000);
 
@@ -11,13 +12,14 @@ const START: Instant = Instant::from_millis(1000);
 fn spaces(random: &mut Random) -> PacketSpaces {
     let crypto = NullCrypto::new(&[b"test"]);
     let keys = InitialCrypto::initial_keys(&crypto, &[1; 8], Side::Client);
-    let delays = (Duration::from_millis(25), Some(Duration::from_secs(30)));
+    let (idle, longest) = (Duration::from_secs(30), Duration::from_secs(30));
     PacketSpaces::new(
         START,
-        true,
+        Side::Client,
         keys,
         &TransportConfig::default(),
-        delays,
+        Duration::from_millis(25),
+        (Some(idle), longest),
         random,
     )
 }

@@ -1,0 +1,70 @@
+//! A relay that holds a transfer midway.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// A relay between clients and a server that passes a number of bytes each way, then none until it
+/// is opened.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    pub(crate) address: SocketAddr,
+    left: Arc<(Mutex<u64>, Condvar)>,
+}
+
+impl Gate {
+    /// A gate in front of `server` for one client, which lets `bytes` through in each direction
+    /// together.
+    pub(crate) fn new(server: &str, bytes: u64) -> Self {
+        let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+        far.connect(server).unwrap();
+        let gate = Self {
+            address: near.local_addr().unwrap(),
+            left: Arc::new((Mutex::new(bytes), Condvar::new())),
+        };
+        let client = Arc::new(Mutex::new(None));
+        let (to_server, from_server) = (far.try_clone().unwrap(), far);
+        let (from_client, to_client) = (near.try_clone().unwrap(), near);
+        let (known, this) = (Arc::clone(&client), gate.clone());
+        // The threads end with the process: they hold nothing but sockets.
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok((length, from)) = from_client.recv_from(&mut buffer) {
+                *known.lock().unwrap() = Some(from);
+                this.pass(length);
+                // A server or client that is gone refuses; what it would have said is lost, as
+                // packets are.
+                let _ = to_server.send(&buffer[..length]);
+            }
+        });
+        let this = gate.clone();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            loop {
+                // An ICMP error of an earlier packet shows here, once.
+                let Ok(length) = from_server.recv(&mut buffer) else {
+                    continue;
+                };
+                this.pass(length);
+                let to = client.lock().unwrap().unwrap();
+                let _ = to_client.send_to(&buffer[..length], to);
+            }
+        });
+        gate
+    }
+
+    /// Waits until `bytes` bytes may pass.
+    fn pass(&self, bytes: usize) {
+        let (left, changed) = &*self.left;
+        let mut left = changed
+            .wait_while(left.lock().unwrap(), |left| *left < bytes as u64)
+            .unwrap();
+        *left -= bytes as u64;
+    }
+
+    /// From now on everything passes.
+    pub(crate) fn open(&self) {
+        *self.left.0.lock().unwrap() = u64::MAX;
+        self.left.1.notify_all();
+    }
+}

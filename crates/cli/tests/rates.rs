@@ -1,0 +1,425 @@
+//! How long files take, and what scp, an rsync daemon and curl over TCP take for them on the same
+//! path: on loopback, and through routers on TUN interfaces of a test bed. Tools that are not
+//! installed are left out, and named; the kernel's buffers of TCP are left as they are. The test
+//! bed's tools other than pathmark run as root.
+//!
+//! `cargo test --release -p pathmark-cli --test rates -- --ignored --nocapture NAME`, alone on an
+//! idle machine.
+
+#![expect(clippy::disallowed_methods, reason = "real time is what is measured")]
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::pathmark;
+use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
+use pathmark_testbed::{ChildGuard, Node};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A path between two hosts, or loopback.
+enum Bed {
+    Loopback,
+    Chain(Chain),
+}
+
+/// Routers in a row, each of this rate; half of the round trip each way is spread over them. The
+/// last one loses packets.
+fn chain(rate: &str, rtt_ms: u32, loss: f64, routers: u32, controller: &str) -> Bed {
+    let delay = f64::from(rtt_ms) / 2.0 / f64::from(routers);
+    let port = |controller: &str, loss: f64| {
+        format!(
+            "rate = \"{rate}\"\ndelay = \"{delay}ms\"\ncontroller = \"{controller}\"\n\
+             queue = {{ kind = \"droptail\", limit = \"1bdp\", rtt = \"{rtt_ms}ms\" }}\n\
+             loss = {{ kind = \"bernoulli\", per = {loss} }}\n"
+        )
+    };
+    let hop = |index| Hop {
+        forward: port(controller, if index + 1 == routers { loss } else { 0.0 }),
+        reverse: port("none", 0.0),
+    };
+    let program = RouterProgram {
+        program: env!("CARGO_BIN_EXE_pathmark").into(),
+        prefix: vec!["vcp-router".to_owned()],
+    };
+    let hops: Vec<_> = (0..routers).map(hop).collect();
+    Bed::Chain(Chain::new(program, 1500, &hops).unwrap())
+}
+
+/// A process of one of the hosts, which ends with this value.
+enum Running {
+    Here(Child),
+    There(ChildGuard),
+}
+
+impl Running {
+    fn child(&mut self) -> &mut Child {
+        match self {
+            Self::Here(child) => child,
+            Self::There(guard) => guard.child(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.child().kill();
+        let _ = self.child().wait();
+    }
+}
+
+impl Bed {
+    fn server(&self) -> String {
+        match self {
+            Self::Loopback => "127.0.0.1".to_owned(),
+            Self::Chain(_) => SENDER.to_string(),
+        }
+    }
+
+    /// Starts pathmark on the host that sends, or on the one that receives.
+    fn start(&self, sends: bool, command: Command) -> Running {
+        match self {
+            Self::Loopback => started(command),
+            Self::Chain(chain) => Running::There(host(chain, sends).spawn(command, &[]).unwrap()),
+        }
+    }
+
+    /// The same for another program, with the rights that this user has.
+    fn start_other(&self, sends: bool, line: &str) -> Running {
+        let words = line.split(' ');
+        let mut command = match self {
+            Self::Loopback => Command::new("env"),
+            Self::Chain(chain) => {
+                let (_, net) = host(chain, sends).namespaces();
+                let net = format!("/proc/{}/fd/{}", std::process::id(), net.as_raw_fd());
+                let mut command = Command::new("nsenter");
+                command.arg(format!("--net={net}"));
+                command
+            }
+        };
+        command
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        command.stderr(Stdio::null());
+        started(command)
+    }
+}
+
+fn started(mut command: Command) -> Running {
+    Running::Here(command.spawn().unwrap())
+}
+
+const fn host(chain: &Chain, sends: bool) -> &Node {
+    match sends {
+        true => &chain.sender,
+        false => &chain.receiver,
+    }
+}
+
+/// Bytes of all files beneath a directory.
+fn bytes_in(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).unwrap();
+    let bytes = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let metadata = entry.metadata().ok()?;
+        Some(match metadata.is_dir() {
+            true => bytes_in(&entry.path()),
+            false => metadata.size(),
+        })
+    });
+    bytes.sum()
+}
+
+/// Files to be moved, and where to.
+struct Files {
+    outer: TempDir,
+    bytes: u64,
+}
+
+impl Files {
+    /// This number of files of this number of bytes each, in the directory `d`.
+    fn new(count: usize, bytes: usize) -> Self {
+        let outer = TempDir::new().unwrap();
+        fs::create_dir_all(outer.path().join("data/d")).unwrap();
+        let words = (0..bytes as u64 / 8 + 1)
+            .flat_map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        let content: Vec<u8> = words.take(bytes).collect();
+        for n in 0..count {
+            fs::write(outer.path().join(format!("data/d/{n:05}")), &content).unwrap();
+        }
+        Self {
+            bytes: (count * bytes) as u64,
+            outer,
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.outer.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+/// Waits for the end of a client, or until `most` is over; says how long all of it takes, or what
+/// has arrived by then.
+fn measured(
+    name: &str,
+    mut client: Running,
+    begun: Instant,
+    most: Duration,
+    files: &Files,
+    to: &Path,
+) {
+    let ended = loop {
+        if let Some(status) = client.child().try_wait().unwrap() {
+            break Some(status);
+        }
+        if begun.elapsed() > most {
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let seconds = begun.elapsed().as_secs_f64();
+    let bytes = bytes_in(to);
+    let rate = bytes as f64 * 8e-6 / seconds;
+    match ended {
+        Some(status) if status.success() && bytes == files.bytes => {
+            println!("{name:<24} {seconds:>7.2} s  {rate:>8.1} Mbit/s");
+        }
+        Some(status) => println!("{name:<24} {status}, {bytes} bytes after {seconds:.1} s"),
+        None => println!("{name:<24} {bytes} bytes in {seconds:.1} s: {rate:.2} Mbit/s"),
+    }
+}
+
+const PORT: u16 = 4433;
+
+/// Moves the files with pathmark: by `get`, or by `put` from the other host.
+fn pathmark_moves(bed: &Bed, files: &Files, put: bool, law: &str, most: Duration) {
+    let here = TempDir::new().unwrap();
+    let (listen, data) = (format!("{}:{PORT}", bed.server()), files.path("data"));
+    let listen = if put && matches!(bed, Bed::Chain(_)) {
+        format!("{RECEIVER}:{PORT}")
+    } else {
+        listen
+    };
+    let to = here.path().join("to");
+    fs::create_dir(&to).unwrap();
+    let to_arg = to.to_str().unwrap();
+    let offered = if put { to_arg } else { &data };
+    let mut serve = pathmark(&["serve", "--dir", offered, "--listen", &listen, "--json"]);
+    serve.args(["--allow-put", "--cc", law]);
+    serve.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut server = bed.start(!put, serve);
+    let mut line = String::new();
+    let mut said = BufReader::new(server.child().stdout.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    let (source, target) = (files.path("data/d"), format!("{listen}/d"));
+    let mut client = match put {
+        true => pathmark(&["put", "-r", &source, &listen, "--cc", law]),
+        false => pathmark(&["get", "-r", &target, "-o", to_arg, "--cc", law]),
+    };
+    client.args(["--pin", said["pin"].as_str().unwrap(), "--json"]);
+    client.stdout(Stdio::piped()).stderr(Stdio::null());
+    let begun = Instant::now();
+    let mut client = bed.start(put, client);
+    let out = client.child().stdout.take().unwrap();
+    let json = std::thread::spawn(move || serde_json::from_reader::<_, Value>(out));
+    let name = format!("pathmark {} {law}", if put { "put" } else { "get" });
+    measured(&name, client, begun, most, files, &to);
+    if let Ok(mut said) = json.join().unwrap() {
+        said["files"] = Value::Null;
+        println!("    {said}");
+    }
+}
+
+/// True once a server takes connections.
+fn until_open(bed: &Bed, port: u16) {
+    for _ in 0..500 {
+        let open = match bed {
+            Bed::Loopback => TcpStream::connect(("127.0.0.1", port)).is_ok(),
+            Bed::Chain(_) => {
+                let probe = format!("bash -c exec<>/dev/tcp/{SENDER}/{port}");
+                bed.start_other(true, &probe)
+                    .child()
+                    .wait()
+                    .unwrap()
+                    .success()
+            }
+        };
+        if open {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("no server at port {port}");
+}
+
+/// A program other than pathmark, the command of its server, and the port of that.
+struct Tool {
+    name: &'static str,
+    server: String,
+    port: u16,
+}
+
+/// Runs `client`, which gets the directory to write to.
+fn other(
+    Tool { name, server, port }: Tool,
+    client: impl Fn(&str) -> String,
+    bed: &Bed,
+    files: &Files,
+    most: Duration,
+) {
+    let program = client("");
+    let program = program.split(' ').next().unwrap();
+    let found = Command::new("which").arg(program).output().unwrap();
+    if !found.status.success() {
+        return println!("{name:<24} is not installed");
+    }
+    let _server = bed.start_other(true, &server);
+    until_open(bed, port);
+    let here = TempDir::new().unwrap();
+    let begun = Instant::now();
+    let client = bed.start_other(false, &client(here.path().to_str().unwrap()));
+    measured(name, client, begun, most, files, here.path());
+}
+
+/// scp, an rsync daemon and, for a single file, curl with HTTP/1.1.
+fn others(bed: &Bed, files: &Files, is_single: bool, most: Duration) {
+    let host = bed.server();
+    let (data, key) = (files.path("data"), files.path("key"));
+    let keygen = Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-f", &key])
+        .status();
+    if keygen.is_ok_and(|status| status.success()) {
+        let config = format!(
+            "Port 2222\nHostKey {key}\nAuthorizedKeysFile {key}.pub\nStrictModes no\n\
+             PidFile none\nSubsystem sftp internal-sftp\n"
+        );
+        fs::write(files.path("sshd.conf"), config).unwrap();
+        fs::create_dir_all("/run/sshd").unwrap();
+        let server = format!("/usr/sbin/sshd -D -f {}", files.path("sshd.conf"));
+        let client = |to: &str| {
+            format!(
+                "scp -q -r -P 2222 -i {key} -o StrictHostKeyChecking=no \
+                 -o UserKnownHostsFile=/dev/null {host}:{data}/d {to}"
+            )
+        };
+        other(
+            Tool {
+                name: "scp",
+                server,
+                port: 2222,
+            },
+            client,
+            bed,
+            files,
+            most,
+        );
+    }
+    let config = format!("use chroot = no\nuid = 0\ngid = 0\n[data]\npath = {data}\n");
+    fs::write(files.path("rsyncd.conf"), config).unwrap();
+    let conf = files.path("rsyncd.conf");
+    let server = format!("rsync --daemon --no-detach --port=8730 --config={conf}");
+    let client = |to: &str| format!("rsync -a rsync://{host}:8730/data/d {to}");
+    other(
+        Tool {
+            name: "rsync daemon",
+            server,
+            port: 8730,
+        },
+        client,
+        bed,
+        files,
+        most,
+    );
+    if is_single {
+        let server = format!("python3 -m http.server 8000 --bind {host} --directory {data}");
+        let client = |to: &str| format!("curl -sf http://{host}:8000/d/00000 -o {to}/f");
+        other(
+            Tool {
+                name: "curl",
+                server,
+                port: 8000,
+            },
+            client,
+            bed,
+            files,
+            most,
+        );
+    }
+}
+
+/// The rate alone takes 8 s for the content.
+#[test]
+#[ignore = "a measurement"]
+fn ten_thousand_small_files_over_10_mbit_and_400_ms() {
+    let files = Files::new(10_000, 1000);
+    for (controller, law) in [
+        ("vcp+bise", "vcp+bise+wlte"),
+        ("none", "auto"),
+        ("none", "cubic"),
+    ] {
+        println!("10 Mbit/s, 400 ms, 10,000 files of 1 kB, controller {controller}");
+        let bed = || chain("10Mbit", 400, 0.0, 1, controller);
+        pathmark_moves(&bed(), &files, false, law, Duration::from_secs(120));
+        pathmark_moves(&bed(), &files, true, law, Duration::from_secs(120));
+    }
+    others(
+        &chain("10Mbit", 400, 0.0, 1, "none"),
+        &files,
+        false,
+        Duration::from_secs(120),
+    );
+}
+
+fn megabytes(usual: usize) -> usize {
+    std::env::var("PATHMARK_RATES_MB").map_or(usual, |text| text.parse().unwrap())
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn a_gigabyte_over_200_mbit_250_ms_and_two_routers() {
+    let files = Files::new(1, megabytes(1000) * 1_000_000);
+    let most = Duration::from_secs(120);
+    for (controller, law) in [("vcp+bise", "vcp+bise+wlte"), ("none", "auto")] {
+        println!("200 Mbit/s, 250 ms, 1 % lost, two routers, controller {controller}");
+        let bed = chain("200Mbit", 250, 0.01, 2, controller);
+        pathmark_moves(&bed, &files, false, law, most);
+    }
+}
+
+/// Each for 40 s at most.
+#[test]
+#[ignore = "a measurement"]
+fn tcp_in_comparison_over_200_mbit_and_250_ms() {
+    let files = Files::new(1, megabytes(400) * 1_000_000);
+    let most = Duration::from_secs(40);
+    for loss in [0.0, 0.001, 0.01] {
+        println!("200 Mbit/s, 250 ms, {loss} lost, two routers, no controller");
+        let bed = || chain("200Mbit", 250, loss, 2, "none");
+        pathmark_moves(&bed(), &files, false, "auto", most);
+        others(&bed(), &files, true, most);
+    }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn two_gigabytes_on_loopback() {
+    let files = Files::new(1, megabytes(2000) * 1_000_000);
+    let most = Duration::from_secs(300);
+    for _ in 0..3 {
+        for put in [false, true] {
+            pathmark_moves(&Bed::Loopback, &files, put, "auto", most);
+        }
+        others(&Bed::Loopback, &files, true, most);
+    }
+}

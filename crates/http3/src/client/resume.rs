@@ -1,0 +1,225 @@
+//! Uploads that go on where an earlier connection broke off
+//! (draft-ietf-httpbis-resumable-upload-12).
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, TRAILER};
+use http::{HeaderMap, Method, Response, StatusCode, Uri};
+use sha2::{Digest, Sha256};
+
+use super::error::PutError;
+use super::get::set;
+use super::ledger::Page;
+use super::put::{Stored, send};
+use super::request::{Client, Progress};
+use crate::blocking::blocking;
+use crate::fields::{INTEROP_VERSION, PathName, boolean};
+use crate::plan::{
+    PARTIAL_UPLOAD, RESUMPTION_SUPPORTED, UPLOAD_COMPLETE, UPLOAD_LENGTH, UPLOAD_OFFSET,
+    UPLOAD_VERSION, upload_fields,
+};
+use crate::reader::Reader;
+use crate::resource::Stat;
+use crate::root::{Existing, hash_file};
+
+/// Bytes of a file whose upload can be resumed, at least: shorter ones are sent again.
+const LEAST: u64 = 1 << 20;
+
+/// Asks a server to keep what arrives of an upload that breaks off. All of the content follows.
+pub(super) fn resumable(headers: &mut HeaderMap) {
+    set(headers, UPLOAD_COMPLETE, boolean(true));
+    set(headers, UPLOAD_VERSION, &INTEROP_VERSION.to_string());
+}
+
+/// The path of an upload's resource, which an interim response names.
+pub(super) fn upload_of(interim: &Response<()>) -> Option<String> {
+    let headers = interim.headers();
+    if interim.status() != RESUMPTION_SUPPORTED || !upload_fields(headers).same_version {
+        return None;
+    }
+    let location: Uri = headers.get(LOCATION)?.to_str().ok()?.parse().ok()?;
+    // An upload on another host is another server's to judge.
+    let path = location.path_and_query()?.as_str();
+    path.starts_with('/').then(|| path.to_owned())
+}
+
+/// The answer of a server about an upload.
+enum There {
+    /// It has this number of bytes.
+    Offset(u64),
+    /// It knows of none.
+    Gone,
+}
+
+impl Client {
+    /// The place in the ledger of an upload that is worth it.
+    pub(super) fn page(&self, uri: &Uri, existing: Existing, source: &Stat) -> Option<Page> {
+        let ledger = self.ledger.as_ref().filter(|_| source.size >= LEAST)?;
+        Some(Page::of(ledger, uri, existing, source))
+    }
+
+    /// Goes on with an upload that broke off; none if there is none to go on with.
+    pub(super) async fn go_on(
+        &self,
+        page: &Page,
+        path: &PathName,
+        (file, stat): &(Arc<File>, Stat),
+        mut progress: impl FnMut(Progress),
+    ) -> Result<Option<(Stored, bool)>, PutError> {
+        let Some((resource, same)) = page.find().await? else {
+            return Ok(None);
+        };
+        let Some(uri) = self.uri_of(&resource) else {
+            page.forget().await?;
+            return Ok(None);
+        };
+        if !same {
+            self.give_up(Some(page)).await?;
+            return Ok(None);
+        }
+        let offset = match self.ask_offset(&uri).await? {
+            There::Offset(offset) if offset <= stat.size => offset,
+            There::Offset(_) => {
+                self.give_up(Some(page)).await?;
+                return Ok(None);
+            }
+            There::Gone => {
+                page.forget().await?;
+                return self.is_there(path, file, stat).await;
+            }
+        };
+        progress(Progress::Begin {
+            bytes: Some(stat.size),
+            offset,
+        });
+        let reader = skip(file, stat, offset).await?;
+        let mut headers = HeaderMap::new();
+        resumable(&mut headers);
+        set(&mut headers, UPLOAD_OFFSET, &offset.to_string());
+        set(&mut headers, UPLOAD_LENGTH, &stat.size.to_string());
+        set(
+            &mut headers,
+            CONTENT_LENGTH,
+            &(stat.size - offset).to_string(),
+        );
+        set(&mut headers, CONTENT_TYPE, PARTIAL_UPLOAD);
+        set(&mut headers, TRAILER, "Repr-Digest");
+        let mut exchange = self.request(Method::PATCH, uri, headers).await?;
+        exchange.announce(stat.size - offset);
+        // The server reads all of the file, and reads it back.
+        exchange.allow(stat.size.saturating_mul(2));
+        let sent = send(&mut exchange, reader, stat, None, progress).await;
+        let lengths = (stat.size, offset);
+        self.stored(exchange, sent, Some(page), lengths)
+            .await
+            .map(Some)
+    }
+
+    /// How many bytes the server has of an upload.
+    async fn ask_offset(&self, uri: &Uri) -> Result<There, PutError> {
+        let mut headers = HeaderMap::new();
+        set(&mut headers, UPLOAD_VERSION, &INTEROP_VERSION.to_string());
+        let mut exchange = self.request(Method::HEAD, uri.clone(), headers).await?;
+        exchange.finish(None).await?;
+        let response = exchange.response().await?;
+        let fields = upload_fields(response.headers());
+        match (response.status(), fields.offset, fields.complete) {
+            (status, Some(offset), Some(false)) if status.is_success() => Ok(There::Offset(offset)),
+            (status, _, _) if status.is_server_error() || status == StatusCode::UNAUTHORIZED => {
+                Err(exchange.refusal(&response).await.into())
+            }
+            _ => Ok(There::Gone),
+        }
+    }
+
+    /// The result of an upload whose end the client did not hear of: the server has the file.
+    async fn is_there(
+        &self,
+        path: &PathName,
+        file: &Arc<File>,
+        stat: &Stat,
+    ) -> Result<Option<(Stored, bool)>, PutError> {
+        // A server that does not say what it has gets the file once more.
+        let Ok(Some(there)) = self.digest(path, stat.size).await else {
+            return Ok(None);
+        };
+        let file = Arc::clone(file);
+        let own = blocking(move || hash_file(&file, &AtomicBool::new(false))).await??;
+        let stored = Stored {
+            bytes: stat.size,
+            resumed: stat.size,
+            sha256: own,
+            verified: true,
+        };
+        Ok((own == there).then_some((stored, true)))
+    }
+
+    /// Tells the server to drop an upload, and forgets it. An upload that stays is removed when its
+    /// time is over.
+    pub(super) async fn give_up(&self, page: Option<&Page>) -> io::Result<()> {
+        let Some(page) = page else {
+            return Ok(());
+        };
+        if let Some((resource, _)) = page.find().await?
+            && let Some(uri) = self.uri_of(&resource)
+        {
+            let deleting = async {
+                let mut exchange = self.request(Method::DELETE, uri, HeaderMap::new()).await?;
+                exchange.finish(None).await?;
+                exchange.response().await
+            };
+            if let Err(error) = deleting.await {
+                tracing::debug!(%error, "an upload stays on the server");
+            }
+        }
+        page.forget().await
+    }
+}
+
+/// Hashes what the server has of a file: the reader of the rest.
+async fn skip(file: &Arc<File>, stat: &Stat, offset: u64) -> Result<Reader, PutError> {
+    let mut reader = Reader {
+        file: Arc::clone(file),
+        position: 0,
+        end: offset,
+        hasher: Some(Sha256::new()),
+    };
+    loop {
+        let (read, piece) = match reader.next().await.map_err(io::Error::other)? {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(PutError::Shorter);
+            }
+            read => read?,
+        };
+        reader = read;
+        if piece.is_empty() {
+            reader.end = stat.size;
+            return Ok(reader);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interim_response_of_another_version_names_nothing() {
+        let interim = |status: u16, version: &str, location: &str| {
+            let response = Response::builder()
+                .status(status)
+                .header(UPLOAD_VERSION, version)
+                .header(LOCATION, location);
+            upload_of(&response.body(()).unwrap())
+        };
+        let path = Some("/a/b".to_owned());
+        assert_eq!(interim(104, "8", "/a/b"), path);
+        assert_eq!(interim(104, "8", "https://host/a/b"), path);
+        assert_eq!(interim(104, "7", "/a/b"), None);
+        assert_eq!(interim(103, "8", "/a/b"), None);
+        assert_eq!(interim(104, "8", "a b"), None);
+    }
+}

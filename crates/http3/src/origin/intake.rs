@@ -1,0 +1,380 @@
+//! A file that is stored: its content arrives, its digest is compared, and it gets its name.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, PoisonError};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response, StatusCode};
+use sha2::Digest;
+
+use super::fault::{Fault, over_quota};
+use super::grant::{Grant, Reservation};
+use super::send::Exchange;
+use super::shared::{Shared, now};
+use super::space::Promise;
+use super::uploads::{Claim, Evicted};
+use crate::blocking::blocking;
+use crate::fields::{PathName, Sha256Digest, boolean};
+use crate::plan::{self, Ask, Reply, UploadState, problem};
+use crate::root::{
+    Draft, Dropped, Existing, KeepError, Placed, Upload, file_stat, hash_file, names_stat,
+};
+use crate::sink::{Sink, Writer};
+use crate::wire::LinkError;
+
+/// A file that is being stored.
+pub(super) struct Intake {
+    /// The request of the PUT, or the one from when the upload began.
+    pub(super) ask: Ask,
+    /// The digest in the header section of this request, if it is another one than the PUT.
+    pub(super) digest: Option<Sha256Digest>,
+    pub(super) directory: Arc<OwnedFd>,
+    pub(super) draft: Draft,
+    /// Bytes of the client's quota for what is to arrive.
+    pub(super) reservation: Reservation,
+    /// Bytes of the disk for it.
+    pub(super) promise: Promise,
+    /// The request has an upload that can be resumed.
+    pub(super) claim: Option<Claim>,
+    /// Bytes that earlier requests have brought.
+    pub(super) offset: u64,
+    /// Content-Length of this request.
+    pub(super) content: Option<u64>,
+    /// Bytes of the whole file, if they are announced.
+    pub(super) length: Option<u64>,
+    /// The content of this request is the last one.
+    pub(super) complete: bool,
+}
+
+/// Bytes that arrived, and their digest if they are the whole file.
+struct Received {
+    bytes: u64,
+    digest: Option<Sha256Digest>,
+    trailers: Option<HeaderMap>,
+}
+
+/// How a request fails that is not to store anything.
+enum Failure {
+    /// The file is of no use.
+    Fault(Fault),
+    /// The request broke off after this number of bytes, which count.
+    Broken(LinkError, u64),
+}
+
+impl<E: Into<Fault>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Fault(error.into())
+    }
+}
+
+/// Tells a client that waits for it to send the content.
+pub(super) async fn welcome(exchange: &mut Exchange, ask: &Ask) -> Result<(), LinkError> {
+    if !ask.body.expects_continue {
+        return Ok(());
+    }
+    let mut interim = Response::new(());
+    *interim.status_mut() = StatusCode::CONTINUE;
+    exchange.respond(interim).await
+}
+
+/// Takes the content of a request in.
+pub(super) async fn take_in(
+    shared: &Arc<Shared>,
+    exchange: &mut Exchange,
+    mut intake: Intake,
+) -> Result<Reply, Fault> {
+    let received = match receive(exchange, &mut intake).await {
+        Ok(received) => received,
+        Err(Failure::Fault(fault)) => {
+            intake.remove().await?;
+            return Err(fault);
+        }
+        Err(Failure::Broken(error, bytes)) => {
+            intake.leave(shared, bytes).await?;
+            return Err(error.into());
+        }
+    };
+    let bytes = received.bytes;
+    if !intake.complete {
+        intake.draft.set_dropped(Dropped::Kept);
+        let state = UploadState {
+            offset: intake.offset + bytes,
+            length: intake.length,
+            age: shared.uploads.limits.age,
+        };
+        let status = match *exchange.request.method() {
+            Method::PUT => StatusCode::CREATED,
+            _ => StatusCode::NO_CONTENT,
+        };
+        let reply = plan::incomplete(status, &state, &exchange.terms.grant.rules);
+        intake.leave(shared, bytes).await?;
+        exchange.bytes = bytes;
+        return Ok(reply);
+    }
+    let reply = complete(shared, exchange, intake, received).await?;
+    exchange.bytes = bytes;
+    Ok(reply)
+}
+
+/// Compares the digests of a whole file, and gives it its name.
+async fn complete(
+    shared: &Arc<Shared>,
+    exchange: &Exchange,
+    mut intake: Intake,
+    received: Received,
+) -> Result<Reply, Fault> {
+    // Whatever comes, nothing is resumed any more.
+    intake.draft.set_dropped(Dropped::Removed);
+    let (shared, grant) = (Arc::clone(shared), Arc::clone(&exchange.terms.grant));
+    let stored = blocking(move || {
+        let Intake {
+            ask,
+            digest,
+            directory,
+            draft,
+            reservation,
+            claim,
+            offset,
+            ..
+        } = intake;
+        let own = match received.digest {
+            Some(own) => Ok(own),
+            None => hash_file(&draft.file(), &AtomicBool::new(false)),
+        };
+        let stored = own.map_err(Fault::from).and_then(|own| {
+            let known = [ask.body.digest, digest];
+            check_digest(known, received.trailers.as_ref(), &own)?;
+            commit((&shared, &grant), &ask, &directory, draft, &own)
+        });
+        match &stored {
+            Ok(_) => reservation.keep(received.bytes),
+            Err(_) => grant.release(offset),
+        }
+        let resumable = claim.is_some();
+        if let Some(claim) = claim {
+            claim.finish();
+        }
+        // The client sees that what it is refused for is not the transfer.
+        let complete = |reply: Reply| match resumable {
+            true => reply.with(plan::UPLOAD_COMPLETE, boolean(true)),
+            false => reply,
+        };
+        match stored {
+            Err(Fault::Reply(reply)) => Err(Fault::from(complete(*reply))),
+            stored => stored.map(complete),
+        }
+    });
+    stored.await?
+}
+
+impl Intake {
+    /// The request ends, and nothing of the file stays.
+    async fn remove(mut self) -> io::Result<()> {
+        self.draft.set_dropped(Dropped::Removed);
+        blocking(move || {
+            drop(self.draft);
+            self.reservation.release(self.offset);
+            if let Some(claim) = self.claim {
+                claim.finish();
+            }
+        })
+        .await
+    }
+
+    /// The request ends after this number of bytes. An upload stays for the next one.
+    async fn leave(self, shared: &Arc<Shared>, bytes: u64) -> io::Result<()> {
+        let Some(claim) = self.claim else {
+            drop(self.draft);
+            return Ok(());
+        };
+        let shared = Arc::clone(shared);
+        let (draft, reservation, offset) = (self.draft, self.reservation, self.offset);
+        blocking(move || {
+            reservation.keep(bytes);
+            lay_down(&shared, claim, draft, offset + bytes);
+        })
+        .await
+    }
+}
+
+/// Keeps an upload of this number of bytes that no request has any more.
+pub(super) fn lay_down(shared: &Shared, claim: Claim, draft: Draft, bytes: u64) {
+    let stat = file_stat(&draft.file());
+    let last = stat.map_or(SystemTime::UNIX_EPOCH, |stat| stat.modified.to_system());
+    match draft.end() {
+        true => remove(shared, &claim.keep(bytes, last)),
+        false => claim.finish(),
+    }
+}
+
+/// Removes uploads from the disk.
+pub(super) fn remove(shared: &Shared, evicted: &[Evicted]) {
+    for Evicted { token, directory } in evicted {
+        let names = [directory.as_slice(), &[b"x".to_vec()]].concat();
+        let slash = false;
+        let removed = shared
+            .root
+            .parent(&PathName { names, slash }, false)
+            .map_err(io::Error::other)
+            .and_then(
+                |directory| match Upload::open(&Arc::new(directory), token)? {
+                    Some(upload) => upload.draft.discard(),
+                    None => Ok(()),
+                },
+            );
+        if let Err(error) = removed {
+            tracing::debug!(%error, "an unfinished upload stays");
+        }
+    }
+}
+
+/// Writes the content to the draft.
+async fn receive(exchange: &mut Exchange, intake: &mut Intake) -> Result<Received, Failure> {
+    let grant = Arc::clone(&exchange.terms.grant);
+    let (file, offset) = (intake.draft.file(), intake.offset);
+    let writer = match offset {
+        0 => Writer::new(file),
+        _ => Writer::after(file, offset),
+    };
+    let (mut sink, mut received) = (Sink::new(writer), 0_u64);
+    let most = grant.rules.max_file.saturating_sub(offset);
+    let ended = loop {
+        let data = match next(exchange, intake.claim.as_ref()).await {
+            Ok(data) => data,
+            Err(error) => break Err(error),
+        };
+        let length = data.as_ref().map_or(0, Bytes::len) as u64;
+        received = received.saturating_add(length);
+        if received > most {
+            return Err(plan::too_large(&grant.rules).into());
+        }
+        if !intake.reservation.grow_to(received) {
+            return Err(over_quota().into());
+        }
+        check_length(intake.content, received, data.is_none())?;
+        if intake
+            .length
+            .is_some_and(|length| received > length.saturating_sub(offset))
+        {
+            return Err(plan::wrong_length().into());
+        }
+        match data {
+            Some(data) => sink.take(&data).await?,
+            None => break Ok(()),
+        }
+        intake.promise.spend(length);
+    };
+    let trailers = match ended {
+        Ok(()) => exchange.trailers().await,
+        Err(error) => Err(error),
+    };
+    // What arrived before a failure is kept.
+    let writer = sink.finish().await?;
+    let bytes = writer.position.saturating_sub(offset);
+    match trailers {
+        Ok(trailers) => Ok(Received {
+            bytes,
+            digest: (offset == 0).then(|| writer.hasher.finalize().into()),
+            trailers,
+        }),
+        Err(error) => Err(Failure::Broken(error, bytes)),
+    }
+}
+
+/// The next bytes, unless a later request takes the upload over.
+async fn next(exchange: &mut Exchange, claim: Option<&Claim>) -> Result<Option<Bytes>, LinkError> {
+    let Some(claim) = claim else {
+        return exchange.data().await;
+    };
+    tokio::select! {
+        biased;
+        () = claim.stopped() => Err(LinkError::Superseded),
+        data = exchange.data() => data,
+    }
+}
+
+/// Compares what arrived with Content-Length.
+fn check_length(announced: Option<u64>, received: u64, ended: bool) -> Result<(), Fault> {
+    let Some(announced) = announced else {
+        return Ok(());
+    };
+    if received > announced || (ended && received < announced) {
+        let detail = "the content is not as long as Content-Length says; send the file again";
+        return Err(problem(StatusCode::BAD_REQUEST, detail).into());
+    }
+    Ok(())
+}
+
+/// Compares the digest with those in header and trailer section.
+fn check_digest(
+    known: [Option<Sha256Digest>; 2],
+    trailers: Option<&HeaderMap>,
+    digest: &Sha256Digest,
+) -> Result<(), Fault> {
+    let bad = |detail: &str| Fault::from(problem(StatusCode::BAD_REQUEST, detail));
+    let trailer = match trailers {
+        Some(trailers) => plan::digest_in(trailers).map_err(|error| bad(&error.to_string()))?,
+        None => None,
+    };
+    let wrong = |announced: Option<Sha256Digest>| announced.is_some_and(|other| other != *digest);
+    if known.into_iter().any(wrong) || wrong(trailer) {
+        return Err(bad(
+            "the content's SHA-256 is not the one in Repr-Digest; send the file again",
+        ));
+    }
+    Ok(())
+}
+
+/// Gives a whole file its name if the preconditions still hold.
+fn commit(
+    (shared, grant): (&Shared, &Grant),
+    ask: &Ask,
+    directory: &OwnedFd,
+    draft: Draft,
+    digest: &Sha256Digest,
+) -> Result<Reply, Fault> {
+    // The file's bytes reach the disk before others wait.
+    draft.file().sync_all()?;
+    let (placed, replaced) = place((shared, grant), ask, directory, draft)?;
+    match placed.and_then(|placed| placed.verify(digest)) {
+        Ok(stat) => {
+            shared.digests.keep(&stat, stat.is_settled(now()), *digest);
+            grant.release(replaced.unwrap_or(0));
+            let reply = plan::stored(replaced.is_some(), &stat, digest, now());
+            Ok(match ask.body.attributes {
+                Some(_) => reply.with(plan::ATTRIBUTES, "?1"),
+                None => reply,
+            })
+        }
+        Err(KeepError::Storage(error)) => Err(error.into()),
+        Err(error @ KeepError::Exists) => {
+            Err(problem(StatusCode::PRECONDITION_FAILED, &error.to_string()).into())
+        }
+        Err(error) => Err(problem(StatusCode::CONFLICT, &error.to_string()).into()),
+    }
+}
+
+/// Checks the preconditions and gives the file its name as one step; the bytes of the file that it
+/// replaced.
+fn place(
+    (shared, grant): (&Shared, &Grant),
+    ask: &Ask,
+    directory: &OwnedFd,
+    draft: Draft,
+) -> Result<(Result<Placed, KeepError>, Option<u64>), Fault> {
+    let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
+    let _held = shared
+        .commits
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let there = names_stat(directory.as_fd(), name)?;
+    plan::before_write(ask, &grant.rules, there.as_ref(), now())?;
+    let existing = match there {
+        Some(_) => Existing::Replace,
+        None => Existing::Keep,
+    };
+    Ok((draft.place(name, existing), there.map(|there| there.size)))
+}

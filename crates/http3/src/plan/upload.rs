@@ -1,0 +1,173 @@
+//! Responses about uploads that can be resumed (draft-ietf-httpbis-resumable-upload-12).
+
+use std::time::Duration;
+
+use http::header::{ALLOW, CACHE_CONTROL, HeaderName, LOCATION};
+use http::{Response, StatusCode};
+
+use super::ask::{Ask, PutRights, Rules, allowed};
+use super::reply::{Reply, set, typed_problem};
+use crate::fields::{INTEROP_VERSION, boolean};
+
+/// Upload-Complete.
+pub(crate) const UPLOAD_COMPLETE: HeaderName = HeaderName::from_static("upload-complete");
+/// Upload-Offset.
+pub(crate) const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
+/// Upload-Length.
+pub(crate) const UPLOAD_LENGTH: HeaderName = HeaderName::from_static("upload-length");
+/// Upload-Limit.
+const UPLOAD_LIMIT: HeaderName = HeaderName::from_static("upload-limit");
+/// Upload-Draft-Interop-Version.
+pub(crate) const UPLOAD_VERSION: HeaderName =
+    HeaderName::from_static("upload-draft-interop-version");
+/// Accept-Patch (RFC 5789).
+const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
+/// The media type of content that is appended to an upload.
+pub(crate) const PARTIAL_UPLOAD: &str = "application/partial-upload";
+/// The status of the interim response that names an upload's resource.
+pub(crate) const RESUMPTION_SUPPORTED: u16 = 104;
+/// Where the types of problems are registered.
+const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
+/// The largest integer of structured fields.
+const LARGEST: u64 = 999_999_999_999_999;
+
+/// The answer of a server about an upload.
+#[derive(Clone, Copy, Debug)]
+pub struct UploadState {
+    /// Bytes that are there.
+    pub offset: u64,
+    /// Bytes of the whole upload, if the client has said so.
+    pub length: Option<u64>,
+    /// How long it is kept from now on without further bytes.
+    pub age: Duration,
+}
+
+/// The value of Upload-Limit.
+fn limit(rules: &Rules, age: Duration) -> String {
+    let size = rules.max_file.min(LARGEST);
+    format!("max-size={size}, max-age={}", age.as_secs())
+}
+
+/// The interim response that names the resource of an upload.
+#[must_use]
+pub fn resumable(location: &str, rules: &Rules, age: Duration) -> Response<()> {
+    let mut interim = Response::new(());
+    if let Ok(status) = StatusCode::from_u16(RESUMPTION_SUPPORTED) {
+        *interim.status_mut() = status;
+    }
+    let headers = interim.headers_mut();
+    set(headers, LOCATION, location);
+    set(headers, UPLOAD_LIMIT, &limit(rules, age));
+    set(headers, UPLOAD_VERSION, &INTEROP_VERSION.to_string());
+    interim
+}
+
+/// The response to content that is not the last of its upload, or to a question for the offset.
+#[must_use]
+pub fn incomplete(status: StatusCode, state: &UploadState, rules: &Rules) -> Reply {
+    let reply = Reply::empty(status)
+        .with(UPLOAD_COMPLETE, boolean(false))
+        .with(UPLOAD_OFFSET, &state.offset.to_string())
+        .with(UPLOAD_LIMIT, &limit(rules, state.age))
+        .with(CACHE_CONTROL, "no-store");
+    match state.length {
+        Some(length) => reply.with(UPLOAD_LENGTH, &length.to_string()),
+        None => reply,
+    }
+}
+
+/// The refusal of content that does not begin where the upload ends.
+#[must_use]
+pub fn wrong_offset(expected: u64, provided: u64) -> Reply {
+    let kind = format!("{TYPES}mismatching-upload-offset");
+    let detail = "the content does not begin where the upload ends; send what follows the offset";
+    let members = [("expected-offset", expected), ("provided-offset", provided)];
+    let title = "Mismatching Upload Offset";
+    typed_problem(StatusCode::CONFLICT, (Some(&kind), title), detail, &members)
+        .with(UPLOAD_OFFSET, &expected.to_string())
+        .with(UPLOAD_COMPLETE, boolean(false))
+}
+
+/// The refusal of a length that is not the one that was announced.
+#[must_use]
+pub fn wrong_length() -> Reply {
+    let kind = format!("{TYPES}inconsistent-upload-length");
+    let title = "Inconsistent Upload Length Values";
+    let detail = "the lengths of the upload differ; send the file again, from its beginning";
+    typed_problem(StatusCode::BAD_REQUEST, (Some(&kind), title), detail, &[])
+}
+
+/// The length of a whole upload that a request announces, whose content begins at `offset`.
+///
+/// # Errors
+/// The refusal of lengths that differ, `known` among them.
+pub fn whole_length(ask: &Ask, offset: u64, known: Option<u64>) -> Result<Option<u64>, Box<Reply>> {
+    let end = ask.body.length.map(|length| offset.saturating_add(length));
+    let last = end.filter(|_| ask.upload.complete == Some(true));
+    let lengths = [known, ask.upload.length, last];
+    let mut lengths = lengths.into_iter().flatten();
+    let first = lengths.next();
+    let same = lengths.all(|other| Some(other) == first);
+    match same && first.is_none_or(|first| end.is_none_or(|end| end <= first)) {
+        true => Ok(first),
+        false => Err(wrong_length().into()),
+    }
+}
+
+/// The response to OPTIONS.
+#[must_use]
+pub fn options(ask: &Ask, rules: &Rules, age: Duration) -> Reply {
+    let allow = allowed(rules, ask.token.is_some());
+    let reply = Reply::empty(StatusCode::NO_CONTENT).with(ALLOW, allow);
+    match rules.put {
+        PutRights::None => reply,
+        PutRights::New | PutRights::Replace => reply
+            .with(ACCEPT_PATCH, PARTIAL_UPLOAD)
+            .with(UPLOAD_LIMIT, &limit(rules, age)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn ask(fields: &[(&str, &str)]) -> Ask {
+        let mut request = Request::put("https://host/name");
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let rules = Rules {
+            put: PutRights::New,
+            ..Rules::default()
+        };
+        Ask::read(&request.body(()).unwrap(), &rules).unwrap()
+    }
+
+    #[test]
+    fn lengths_that_differ_are_refused() {
+        let whole = [("content-length", "10"), ("upload-complete", "?1")];
+        assert_eq!(whole_length(&ask(&whole), 5, None).unwrap(), Some(15));
+        assert_eq!(whole_length(&ask(&whole), 5, Some(15)).unwrap(), Some(15));
+        assert!(whole_length(&ask(&whole), 5, Some(16)).is_err());
+        let part = [("content-length", "10"), ("upload-complete", "?0")];
+        assert_eq!(whole_length(&ask(&part), 5, None).unwrap(), None);
+        assert_eq!(whole_length(&ask(&part), 5, Some(16)).unwrap(), Some(16));
+        assert!(whole_length(&ask(&part), 7, Some(16)).is_err());
+        let both = [whole[0], whole[1], ("upload-length", "11")];
+        assert!(whole_length(&ask(&both), 0, None).is_err());
+        assert_eq!(whole_length(&ask(&both), 1, None).unwrap(), Some(11));
+    }
+
+    #[test]
+    fn a_problem_has_its_type_and_members() {
+        let reply = wrong_offset(7, 9);
+        let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!(body["expected-offset"], 7);
+        assert_eq!(body["provided-offset"], 9);
+        let kind = body["type"].as_str().unwrap();
+        assert!(kind.ends_with("#mismatching-upload-offset"), "{kind}");
+        assert_eq!(reply.headers[UPLOAD_OFFSET], "7");
+    }
+}

@@ -1,0 +1,353 @@
+//! The parts that frames come from and go to: handshake, control frames, streams and datagrams.
+//! Packets are filled in the order of [`Source::ALL`]; each source says whether it has frames by
+//! the state that it then writes them from, and gets the fate of what it wrote.
+
+use super::Event;
+use super::building::Contents;
+use super::carried::Carried;
+use super::control::{Control, ControlFrame};
+use super::handshake::Handshake;
+use super::lifecycle::Ending;
+use super::outbox::Outbox;
+use super::paths::{Move, Path};
+use super::spaces::PacketSpaces;
+use crate::crypto::Random;
+use crate::datagrams::Datagrams;
+use crate::recovery::Probe;
+use crate::streams::{AckedRun, Streams};
+use crate::wire::{SpaceId, Writer};
+use crate::{Duration, Instant};
+
+/// Where frames come from that ask for an acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// PATH_CHALLENGE and PATH_RESPONSE.
+    Path,
+    /// CRYPTO.
+    Handshake,
+    /// Frames about the connection.
+    Control,
+    /// IMMEDIATE_ACK and ACK_FREQUENCY.
+    AckRequest,
+    /// Datagrams and streams.
+    Data,
+}
+
+impl Source {
+    /// In the order in which they fill a packet.
+    const ALL: [Self; 5] = [
+        Self::Path,
+        Self::Handshake,
+        Self::Control,
+        Self::AckRequest,
+        Self::Data,
+    ];
+}
+
+/// What sources need to know of the other parts.
+pub(super) struct Asked<'a> {
+    pub(super) now: Instant,
+    /// The packet number space of the packet.
+    pub(super) space: SpaceId,
+    pub(super) spaces: &'a mut PacketSpaces,
+    pub(super) path: &'a mut Path,
+    /// Size of the datagrams that prove that a path carries QUIC.
+    pub(super) full: usize,
+    pub(super) random: &'a mut Random,
+}
+
+/// The parts that frames come from and go to.
+#[derive(Debug)]
+pub(super) struct Sources {
+    pub(super) handshake: Handshake,
+    pub(super) control: Control,
+    pub(super) streams: Streams,
+    pub(super) datagrams: Datagrams,
+}
+
+impl Sources {
+    /// True if the application has data to send, by a stream or a datagram.
+    #[inline]
+    pub(super) fn has_data(&mut self) -> bool {
+        self.datagrams.wants_to_send() || self.streams.wants_to_send()
+    }
+
+    /// What bounds the sender.
+    #[inline]
+    pub(super) fn limit(&mut self) -> pathmark_cc::Limit {
+        if self.datagrams.wants_to_send() {
+            pathmark_cc::Limit::Window
+        } else {
+            self.streams.limit()
+        }
+    }
+
+    /// True if some source has frames for a packet of `space`.
+    #[inline]
+    pub(super) fn have_frames(
+        &mut self,
+        now: Instant,
+        space: SpaceId,
+        spaces: &PacketSpaces,
+        path: &Path,
+    ) -> bool {
+        let is_data = space == SpaceId::Data;
+        // Data is what there is most often.
+        Source::ALL.into_iter().rev().any(|source| match source {
+            Source::Path => is_data && path.wants_frames(now),
+            Source::Handshake => self.handshake.can_send(space),
+            Source::Control => is_data && self.control.is_due(),
+            Source::AckRequest => is_data && self.handshake.is_complete() && spaces.immediate_due(),
+            Source::Data => is_data && self.has_data(),
+        })
+    }
+
+    /// Fills a packet: each source in turn writes what it has, as far as it fits.
+    pub(super) fn write(
+        &mut self,
+        mut asked: Asked<'_>,
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+    ) {
+        let start = w.position();
+        for source in Source::ALL {
+            self.write_from(source, &mut asked, w, contents);
+        }
+        contents.eliciting |= w.position() > start;
+    }
+
+    /// Writes what one source has.
+    #[inline]
+    pub(super) fn write_from(
+        &mut self,
+        source: Source,
+        asked: &mut Asked<'_>,
+        w: &mut Writer<'_>,
+        contents: &mut Contents,
+    ) {
+        let carried = &mut contents.carried;
+        if source == Source::Handshake {
+            while let Some(range) = self.handshake.write_frame(asked.space, w) {
+                carried.add_crypto(range);
+            }
+        }
+        if asked.space != SpaceId::Data {
+            return;
+        }
+        match source {
+            Source::Handshake => {}
+            Source::Path => {
+                let path = &mut asked.path;
+                let frames = path.write_frames(asked.now, asked.full, asked.random, w);
+                contents.padded |= frames.padded;
+                contents.eliciting |= frames.written;
+            }
+            Source::Control => {
+                if self.control.is_due() {
+                    self.control.write(w, |frame| carried.add_control(frame));
+                }
+            }
+            Source::AckRequest => {
+                if self.handshake.is_complete() {
+                    let interval = asked.path.measuring_interval();
+                    let window = asked.path.window() / u64::from(asked.path.mtu().max(1));
+                    let (spaces, now) = (&mut asked.spaces, asked.now);
+                    let sequence = spaces.write_ack_request(now, interval, window, w);
+                    if let Some(sequence) = sequence {
+                        carried.add_control(ControlFrame::AckFrequency(sequence));
+                    }
+                }
+            }
+            Source::Data => {
+                let again = asked.spaces.probes_again();
+                self.write_data(asked.now, again, w, carried);
+            }
+        }
+    }
+
+    /// Datagrams and streams. Where both wait, each fills every other packet first. `again`: the
+    /// packet is a probe, and those before it got no answer.
+    fn write_data(&mut self, now: Instant, again: bool, w: &mut Writer<'_>, carried: &mut Carried) {
+        if again {
+            carried.streams = self.streams.write_one_frame(now, w);
+        } else if !self.datagrams.wants_to_send() {
+            carried.streams = self.streams.write_frames(now, w);
+        } else if self.datagrams.yields() {
+            carried.streams = self.streams.write_frames(now, w);
+            self.datagrams.write(w);
+        } else {
+            self.datagrams.write(w);
+            carried.streams = self.streams.write_frames(now, w);
+        }
+    }
+
+    /// A packet of `space` that carried this was acknowledged. Acknowledged stream data is
+    /// gathered in `run`.
+    #[inline]
+    pub(super) fn on_acked(&mut self, space: SpaceId, carried: &Carried, run: &mut AckedRun) {
+        self.streams.gather_acked(&carried.streams, run);
+        for range in carried.crypto() {
+            self.handshake.on_ack(space, range.clone());
+        }
+        for frame in carried.control() {
+            self.control.on_acked(*frame);
+        }
+    }
+
+    /// A packet of `space` that carried this was lost, or what it carried is to leave again.
+    pub(super) fn on_lost(&mut self, space: SpaceId, carried: &Carried) {
+        self.streams.on_lost(&carried.streams);
+        for range in carried.crypto() {
+            self.handshake.on_loss(space, range.clone());
+        }
+        for frame in carried.control() {
+            self.control.on_lost(*frame);
+        }
+    }
+
+    /// Keys of `space` go, with all that waits for them (RFC 9001 §4.9).
+    pub(super) fn discard(&mut self, now: Instant, space: SpaceId, spaces: &mut PacketSpaces) {
+        if spaces.discard(now, space) {
+            self.handshake.discard(space);
+        }
+    }
+
+    /// Nothing acknowledges what was sent of the Data space so far: its frames are due again.
+    pub(super) fn take_back_early_data(
+        &mut self,
+        now: Instant,
+        spaces: &mut PacketSpaces,
+        path: &mut Path,
+    ) {
+        spaces
+            .recovery_mut()
+            .drain(now, SpaceId::Data, |number, packet| {
+                if packet.probe == Probe::Question {
+                    path.on_question_lost(now, number);
+                }
+                self.on_lost(SpaceId::Data, &packet.frames);
+            });
+    }
+
+    /// The connection is over, if it was not before: nothing is sent any more.
+    pub(super) fn on_ending(&mut self, ending: Ending, outbox: &mut Outbox) {
+        let error = match ending {
+            Ending::Known => return,
+            Ending::Over(error) => error,
+            Ending::Gone(error) => {
+                self.control.remove_ids(outbox);
+                error
+            }
+        };
+        self.datagrams.stop();
+        outbox.push(Event::Lost(error));
+    }
+
+    /// The path in use has changed, or not. True if so.
+    pub(super) fn on_move(&mut self, moved: Move, path: &Path, outbox: &mut Outbox) -> bool {
+        if moved == Move::Stays {
+            return false;
+        }
+        if moved == Move::OtherPath {
+            self.streams.on_congestion_window(path.window());
+        }
+        outbox.push(Event::PathChanged);
+        // A server follows packets with more than probing frames in them (RFC 9000 §9.2): here is
+        // one, also where there is nothing to send.
+        self.control.ping |= self.handshake.side().is_client();
+        true
+    }
+
+    /// The window may have moved: the pacer and the send buffer follow it.
+    pub(super) fn follow_window(&mut self, now: Instant, srtt: Option<Duration>, path: &mut Path) {
+        let window = path.follow_window(now, srtt);
+        self.streams.on_congestion_window(window);
+    }
+
+    /// The peer is to send a packet at once.
+    pub(super) const fn ask_for_packet(&mut self, spaces: &mut PacketSpaces) {
+        self.control.ping |= !spaces.ask_at_once();
+    }
+
+    /// What a probe of the Data space is to carry. A client's holds a PING in any case: where a NAT
+    /// has rebound, a server follows no packet that has probing frames alone (RFC 9000 §9.1), as
+    /// repeats of NEW_CONNECTION_ID are, and its answers go to the address before.
+    pub(super) fn fill_data_probe(&mut self, now: Instant, spaces: &PacketSpaces, path: &Path) {
+        if self.handshake.can_send(SpaceId::Data) {
+            return;
+        }
+        self.control.ping |= self.handshake.side().is_client();
+        let again = spaces.probes_again();
+        if again {
+            self.streams.repeat_first(u64::from(path.mtu()));
+            self.streams.serve_lowest_first();
+        }
+        if again || !self.have_frames(now, SpaceId::Data, spaces, path) {
+            self.repeat_oldest(SpaceId::Data, spaces, 0, PacketSpaces::PROBES);
+        }
+    }
+
+    /// Each probe of a handshake carries what is missing, also if another has just carried it: the
+    /// handshake cannot go on without, and a server may refuse a client whose first packet to
+    /// arrive has no CRYPTO frame. That is one datagram, and two for each timeout (RFC 9002
+    /// §6.2.4): of a flight of several packets the second probe carries the second, together with
+    /// what is missing of the other packet number space.
+    pub(super) fn fill_probe(&mut self, space: SpaceId, spaces: &PacketSpaces) {
+        if space != SpaceId::Data
+            && let Some(later) = spaces.probe_index(space)
+            && !self.handshake.can_send(space)
+        {
+            self.repeat_oldest(space, spaces, later.into(), 1);
+        }
+    }
+
+    /// What the oldest packets carried is due again: those from place `from` on, `packets` of them.
+    /// In a handshake only those with CRYPTO frames count.
+    fn repeat_oldest(
+        &mut self,
+        space: SpaceId,
+        spaces: &PacketSpaces,
+        from: usize,
+        packets: usize,
+    ) {
+        for packet in spaces.repeatable(space).skip(from).take(packets) {
+            self.on_lost(space, &packet.frames);
+        }
+    }
+
+    /// Client: a probe timeout of the handshake. The probes also carry the early data that was lost
+    /// (RFC 9002 §6.2.4).
+    pub(super) fn repeat_early_data(&mut self, spaces: &PacketSpaces) {
+        if self.handshake.side().is_server() || !spaces.keys().has_early() {
+            return;
+        }
+        let data = spaces.recovery().space(SpaceId::Data);
+        let sent = data.sent().iter();
+        let oldest = sent.filter(|(_, packet)| packet.ack_eliciting);
+        for (_, packet) in oldest.take(PacketSpaces::PROBES) {
+            self.streams.on_lost(&packet.frames.streams);
+        }
+    }
+
+    /// Server: the client still sends Initial packets that ask for an answer, so it may lack some
+    /// of ours: they are sent again before a probe timeout (RFC 9002 §6.2.3), behind what
+    /// the amplification limit has held back. A client's probes come in pairs, and also where
+    /// nothing is lost but a round trip takes longer than its first probe timeout. Data that is
+    /// due again already does not count.
+    pub(super) fn repeat_first_flight(&mut self, now: Instant, spaces: &PacketSpaces) {
+        if !self.handshake.may_repeat() {
+            return;
+        }
+        let mut repeats = false;
+        for space in [SpaceId::Initial, SpaceId::Handshake] {
+            for packet in spaces.overdue(now, space) {
+                for range in packet.frames.crypto() {
+                    repeats |= self.handshake.repeat(space, range.clone());
+                }
+            }
+        }
+        if repeats {
+            self.handshake.on_repeated();
+        }
+    }
+}
