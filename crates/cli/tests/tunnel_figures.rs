@@ -324,12 +324,12 @@ async fn one_flow_over_a_lossy_path() {
     const TIME: Duration = Duration::from_secs(30);
     for law in ["vcp+bise+wlte", "cubic", "bbr"] {
         let bed = path(100_000_000, 0.01, law);
-        for control in ["tunnel", "cubic", "bbr"] {
+        for (port, control) in (7000..).zip(["tunnel", "cubic", "bbr"]) {
             if control != "tunnel" && law != "cubic" {
                 // The kernel's, once, at a port without a law.
                 continue;
             }
-            let target = listener(bed.server(), SocketAddr::new(SERVER, 7000));
+            let target = listener(bed.server(), SocketAddr::new(SERVER, port));
             if control != "tunnel" {
                 SockRef::from(&target)
                     .set_tcp_congestion(control.as_bytes())
