@@ -256,6 +256,104 @@ fn a_network_that_blocks_udp_is_reported_within_3_s() {
     assert!(reported.unwrap().is_some());
 }
 
+/// Flows go on; listeners that stay accept; others come and go. A
+/// file with a fault changes nothing.
+#[test]
+fn a_reload_keeps_flows() {
+    let bed = Bed::new();
+    let target = target();
+    let config = bed.path("tunnel.toml");
+    let control = bed.path("control.sock");
+    let write = |listeners: &str| {
+        let text = format!(
+            "uri_file = \"proxy.uri\"\ncontrol = \"control.sock\"\n{listeners}\n\
+             [limits]\nhandshake = \"1m\""
+        );
+        std::fs::write(&config, text).unwrap();
+    };
+    let shown = || {
+        let show = ["tunnel", "show", "--json", "--socket", &control];
+        let output = pathmark(&show).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let address = |shown: &Value, kind: &str| {
+        let listeners = shown["listeners"].as_array().unwrap().clone();
+        let of = |listener: &Value| -> SocketAddr {
+            listener["address"].as_str().unwrap().parse().unwrap()
+        };
+        let mut matching = listeners.iter().filter(|listener| listener["kind"] == kind);
+        matching.find(|listener| of(listener).is_ipv4()).map(of)
+    };
+    write(&format!("forward = [\"0:{target}\"]\nsocks = [\"0\"]"));
+    let (mut tunnel, listeners) = bed.start(&["--config", &config]);
+    let log = lines(tunnel.0.stderr.take().unwrap());
+    let forward = listeners
+        .iter()
+        .find(|(kind, _)| kind == "forward")
+        .unwrap()
+        .1;
+    let mut flow = connect(forward);
+    flow.write_all(b"before ").unwrap();
+    // The flow is open.
+    while shown()["flows"][0]["bytes_up"] != 7 {
+        std::thread::yield_now();
+    }
+    let socks = address(&shown(), "socks").unwrap();
+
+    write("forward = 5");
+    tunnel.signal(Signal::SIGHUP);
+    logged(&log, "the configuration stays as it was");
+    write(&format!("forward = [\"0:{target}\"]\nhttp = [\"0\"]"));
+    tunnel.signal(Signal::SIGHUP);
+    logged(&log, "the configuration was read again");
+    let now = shown();
+    assert_eq!(address(&now, "forward"), Some(forward));
+    assert_eq!(address(&now, "socks"), None);
+    assert!(TcpStream::connect(socks).is_err());
+    let mut http = connect(address(&now, "http").unwrap());
+    http.write_all(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes())
+        .unwrap();
+    http.read_exact(&mut [0; 19]).unwrap();
+    assert_eq!(ask(http), "you wrote this");
+    assert_eq!(ask(connect(forward)), "you wrote this");
+    assert_eq!(ask(flow), "you wrote before this");
+
+    // Another token: new flows have it.
+    let other = bed.uri.replace(token("a").secret(), token("b").secret());
+    std::fs::write(bed.path("proxy.uri"), other).unwrap();
+    tunnel.signal(Signal::SIGHUP);
+    logged(&log, "the configuration was read again");
+    let mut refused = connect(forward);
+    assert!(refused.read_exact(&mut [0]).is_err());
+    tunnel.signal(Signal::SIGTERM);
+    assert_eq!(tunnel.0.wait().unwrap().code(), Some(0));
+}
+
+/// What comes from a pipe, line by line.
+fn lines(pipe: impl Read + Send + 'static) -> std::sync::mpsc::Receiver<String> {
+    let (tell, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+#[track_caller]
+fn logged(log: &std::sync::mpsc::Receiver<String>, words: &str) {
+    let mut before = Vec::new();
+    loop {
+        match log.recv_timeout(Duration::from_secs(30)) {
+            Ok(line) if line.contains(words) => return,
+            Ok(line) => before.push(line),
+            Err(error) => panic!("{error}: no `{words}` in {before:#?}"),
+        }
+    }
+}
+
 #[test]
 fn the_state_has_flows_and_the_path() {
     let bed = Bed::new();

@@ -157,10 +157,13 @@ impl Bed {
 
     /// Starts a proxy, and writes its URI, with `name` in place of its address if there is one.
     fn proxy(&self, address: &str, name: Option<&str>) -> Running {
-        let (listen, tokens) = (format!("{address}:4433"), self.path("tokens"));
-        let mut command = pathmark(&["proxy", "--json", "--show-uri", "--listen", &listen]);
-        command.args(["--token-file", &tokens]);
-        command.args(["--allow", "198.51.100.0/24", "--allow", "2001:db8:9::/64"]);
+        let config = self.path("proxy.toml");
+        let text = format!(
+            "listen = '{address}:4433'\ntokens = 'tokens'\ncontrol = 'control.sock'\n\
+             allow = ['198.51.100.0/24', '2001:db8:9::/64']\n"
+        );
+        std::fs::write(&config, text).unwrap();
+        let command = pathmark(&["proxy", "--json", "--show-uri", "--config", &config]);
         let proxy = Running::new(&self.outside, command);
         let uri = proxy.said["uris"][0]["uri"].as_str().unwrap();
         let uri = uri.replace(address, name.unwrap_or(address));
@@ -184,6 +187,20 @@ impl Bed {
         let tunnel = Running::new(&self.gateway, command);
         tunnel.logged("connected");
         tunnel
+    }
+
+    /// A counter of the proxy.
+    fn counted(&self, name: &str) -> u64 {
+        let show = [
+            "proxy",
+            "show",
+            "--json",
+            "--config",
+            &self.path("proxy.toml"),
+        ];
+        let shown = pathmark(&show).output().unwrap().stdout;
+        let shown: Value = serde_json::from_slice(&shown).unwrap();
+        shown["counts"][name].as_u64().unwrap()
     }
 
     fn rules(&self) {
@@ -308,6 +325,31 @@ fn datagrams_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
     assert!(client.recv(&mut [0; 10]).is_err());
     let dropped = run(&bed.gateway, "nft list table inet pathmark_tunnel");
     assert!(!dropped.contains("counter packets 0 "), "{dropped}");
+}
+
+/// Packets of 1,280 bytes, which each path of IPv6 carries (RFC 8200 section 5), pass a path of
+/// 1,500 bytes. Once its MTU is known, none goes as a capsule.
+#[test]
+fn ipv6_packets_of_1280_bytes_pass_a_path_of_1500() {
+    let bed = Bed::new();
+    let _proxy = bed.proxy(PROXIES[0], None);
+    let _tunnel = bed.tunnel(&["--tproxy", "12345"]);
+    let to = SocketAddr::new(ip(TARGETS[2]), 53);
+    bed.echo(to);
+    bed.rules();
+    let client = bed.client(&bed.inside, "fd00:7::2");
+    // Less the headers of IPv6 and UDP.
+    let packet = [7; 1280 - 48];
+    let mut got = [0; 2000];
+    let whole = (0..100).any(|_| {
+        let before = bed.counted("capsules_down");
+        for _ in 0..3 {
+            client.send_to(&packet, to).unwrap();
+            assert_eq!(client.recv_from(&mut got).unwrap(), (packet.len(), to));
+        }
+        bed.counted("capsules_down") == before
+    });
+    assert!(whole, "each packet went as a capsule");
 }
 
 /// The proxy is killed and comes back, then its name leads to another address.

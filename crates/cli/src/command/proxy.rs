@@ -1,6 +1,5 @@
 //! `pathmark proxy`: TCP and UDP of clients with a token, to their targets.
 
-use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -8,27 +7,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use pathmark::{Connection, Endpoint};
+use pathmark::Endpoint;
 use pathmark_http3::wire::ALPN;
-use pathmark_proxy::flows::FlowView;
 use pathmark_proxy::policy::Policy;
 use pathmark_proxy::server::config::{self, Config};
-use pathmark_proxy::server::{Access, Counts, Proxy};
+use pathmark_proxy::server::{Access, Proxy};
 use pathmark_proxy::target::Target;
 use pathmark_proxy::token::Token;
 use pathmark_proxy::uri::ProxyUri;
 use pathmark_transport::crypto::tls::Pin;
 use serde::Serialize;
-use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::control::{Control, Exposition, ShowArgs, Shown, flow_lines, path_line};
+use super::control::{Control, ShowArgs};
 use super::identity::{Identity, read, read_or_make};
 use super::routers::{AnswerArgs, MeasureArgs};
 use super::session::{self, DscpArgs};
 use super::values::{self, Algorithms, Listen};
 use super::{Failure, Outcome, output};
-use crate::report::SenderReport;
+use status::ProxyStatus;
+
+mod status;
 
 /// Lines of a name and a token each, where there is no file.
 const TOKENS: &str = "PATHMARK_PROXY_TOKENS";
@@ -129,7 +128,7 @@ pub(super) fn proxy(args: Args) -> Outcome {
         Some(Subcommand::Show(args)) => {
             let configured = args.config.as_deref().map(Config::load).transpose();
             let configured = configured.map_err(Failure::usage)?;
-            args.show(configured.and_then(|config| config.control), table)
+            args.show(configured.and_then(|config| config.control), status::table)
         }
         None => session::run_server(serve(args)),
     }
@@ -256,11 +255,7 @@ async fn serve(args: Args) -> Outcome {
     let hangups = session::Hangups::new();
     announce(&args, &loaded, endpoint.local_address(), pin)?;
     let proxy = Proxy::new(loaded.access(), loaded.config.times);
-    let status = ProxyStatus {
-        began: session::now(),
-        listening: endpoint.local_address(),
-        proxy: proxy.clone(),
-    };
+    let status = ProxyStatus::new(endpoint.local_address(), proxy.clone());
     let serving = tokio::spawn(control.serve(status));
     let accepting = accept(&endpoint, &proxy);
     session::serve_reloading(&endpoint, session::HTTP3, accepting, hangups, || {
@@ -384,187 +379,4 @@ async fn accept(endpoint: &Endpoint, proxy: &Proxy) {
         });
     }
     while connections.join_next().await.is_some() {}
-}
-
-/// A proxy and what it has.
-#[derive(Clone)]
-struct ProxyStatus {
-    began: std::time::Instant,
-    listening: SocketAddr,
-    proxy: Proxy,
-}
-
-/// The state as JSON.
-#[derive(Debug, Serialize)]
-struct State {
-    version: &'static str,
-    pid: u32,
-    uptime_s: f64,
-    listening: SocketAddr,
-    connections: Vec<Client>,
-    counts: Counts,
-    flows: Vec<FlowView>,
-}
-
-/// The connection of a client.
-#[derive(Debug, Serialize)]
-struct Client {
-    client: SocketAddr,
-    path_report: SenderReport,
-}
-
-impl Shown for ProxyStatus {
-    fn json(&self) -> String {
-        let client = |connection: &Connection| Client {
-            client: connection.remote_address(),
-            path_report: SenderReport::of(connection),
-        };
-        let state = State {
-            version: env!("CARGO_PKG_VERSION"),
-            pid: std::process::id(),
-            uptime_s: self.began.elapsed().as_secs_f64(),
-            listening: self.listening,
-            connections: self.proxy.connections().iter().map(client).collect(),
-            counts: self.proxy.counts(),
-            flows: self.proxy.open_flows().view(),
-        };
-        serde_json::to_string(&state).unwrap_or_default()
-    }
-
-    fn metrics(&self) -> String {
-        let mut out = Exposition::new("pathmark_proxy");
-        let uptime = self.began.elapsed().as_secs_f64();
-        out.value("uptime_seconds", "Time since the start.", uptime);
-        let connections = self.proxy.connections().len();
-        out.value("connections", "Connections of clients.", connections);
-        let (tcp, udp) = self.proxy.open_flows().count();
-        let flows = [("{kind=\"tcp\"}", tcp), ("{kind=\"udp\"}", udp)];
-        out.metric("flows", "Flows that are open.", flows);
-        let counts = self.proxy.counts();
-        for (name, help, value) in [
-            (
-                "connections_total",
-                "Connections of clients so far.",
-                counts.connections,
-            ),
-            (
-                "requests_total",
-                "Requests whose head arrived.",
-                counts.requests,
-            ),
-            (
-                "malformed_total",
-                "Requests that are no CONNECT of a target.",
-                counts.malformed,
-            ),
-            (
-                "unauthorized_total",
-                "Requests without a user's token.",
-                counts.unauthorized,
-            ),
-            (
-                "busy_total",
-                "Requests above a limit of flows.",
-                counts.busy,
-            ),
-            (
-                "denied_total",
-                "Requests for targets that are not allowed.",
-                counts.denied,
-            ),
-            (
-                "unresolved_total",
-                "Requests whose name has no address.",
-                counts.unresolved,
-            ),
-            (
-                "unreached_total",
-                "Requests whose target did not answer.",
-                counts.unreached,
-            ),
-            ("tcp_flows_total", "TCP flows.", counts.tcp_flows),
-            (
-                "tcp_resets_total",
-                "TCP flows that a reset ended.",
-                counts.tcp_resets,
-            ),
-            ("udp_flows_total", "UDP flows.", counts.udp_flows),
-            (
-                "udp_idle_total",
-                "UDP flows that ended by silence.",
-                counts.udp_idle,
-            ),
-            (
-                "revoked_total",
-                "Flows that ended with their user.",
-                counts.revoked,
-            ),
-            (
-                "up_bytes_total",
-                "Bytes from clients to targets.",
-                counts.bytes_up,
-            ),
-            (
-                "down_bytes_total",
-                "Bytes from targets to clients.",
-                counts.bytes_down,
-            ),
-            (
-                "datagrams_up_total",
-                "Datagrams to targets.",
-                counts.datagrams_up,
-            ),
-            (
-                "datagrams_down_total",
-                "Datagrams from targets.",
-                counts.datagrams_down,
-            ),
-            (
-                "capsules_down_total",
-                "Datagrams that went as a capsule.",
-                counts.capsules_down,
-            ),
-            (
-                "datagrams_dropped_total",
-                "Datagrams dropped.",
-                counts.datagrams_dropped,
-            ),
-        ] {
-            out.value(name, help, value);
-        }
-        out.into_text()
-    }
-
-    fn line(&self) -> String {
-        let connections = self.proxy.connections().len();
-        format!("{connections} connections, {} flows", self.proxy.flows())
-    }
-}
-
-/// The state as people read it.
-fn table(state: &Value) -> String {
-    let mut out = String::new();
-    let listening = state["listening"].as_str().unwrap_or_default();
-    // Writing to a string cannot fail.
-    let _ = writeln!(out, "proxy      on {listening}");
-    for client in state["connections"].as_array().into_iter().flatten() {
-        let address = client["client"].as_str().unwrap_or_default();
-        let _ = writeln!(
-            out,
-            "client     {address}: {}",
-            path_line(&client["path_report"])
-        );
-    }
-    let counts = &state["counts"];
-    let _ = writeln!(
-        out,
-        "so far     {} TCP flows, {} UDP flows, {} denied, {} unreached, {} datagrams dropped",
-        counts["tcp_flows"],
-        counts["udp_flows"],
-        counts["denied"],
-        counts["unreached"],
-        counts["datagrams_dropped"]
-    );
-    flow_lines(&mut out, state);
-    out
 }

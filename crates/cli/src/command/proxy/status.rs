@@ -1,0 +1,207 @@
+//! The state of a running proxy.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use pathmark::Connection;
+use pathmark_proxy::flows::FlowView;
+use pathmark_proxy::server::{Counts, Proxy};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::super::control::{Exposition, Shown, flow_lines, path_line};
+use super::super::session;
+use crate::report::SenderReport;
+
+/// A proxy and what it has.
+#[derive(Clone)]
+pub(super) struct ProxyStatus {
+    began: std::time::Instant,
+    listening: SocketAddr,
+    proxy: Proxy,
+}
+
+impl ProxyStatus {
+    pub(super) fn new(listening: SocketAddr, proxy: Proxy) -> Self {
+        Self {
+            began: session::now(),
+            listening,
+            proxy,
+        }
+    }
+}
+
+/// The state as JSON.
+#[derive(Debug, Serialize)]
+struct State {
+    version: &'static str,
+    pid: u32,
+    uptime_s: f64,
+    listening: SocketAddr,
+    connections: Vec<Client>,
+    counts: Counts,
+    flows: Vec<FlowView>,
+}
+
+/// The connection of a client.
+#[derive(Debug, Serialize)]
+struct Client {
+    client: SocketAddr,
+    path_report: SenderReport,
+}
+
+impl Shown for ProxyStatus {
+    fn json(&self) -> String {
+        let client = |connection: &Connection| Client {
+            client: connection.remote_address(),
+            path_report: SenderReport::of(connection),
+        };
+        let state = State {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            uptime_s: self.began.elapsed().as_secs_f64(),
+            listening: self.listening,
+            connections: self.proxy.connections().iter().map(client).collect(),
+            counts: self.proxy.counts(),
+            flows: self.proxy.open_flows().view(),
+        };
+        serde_json::to_string(&state).unwrap_or_default()
+    }
+
+    fn metrics(&self) -> String {
+        let mut out = Exposition::new("pathmark_proxy");
+        let uptime = self.began.elapsed().as_secs_f64();
+        out.value("uptime_seconds", "Time since the start.", uptime);
+        let connections = self.proxy.connections().len();
+        out.value("connections", "Connections of clients.", connections);
+        let (tcp, udp) = self.proxy.open_flows().count();
+        let flows = [("{kind=\"tcp\"}", tcp), ("{kind=\"udp\"}", udp)];
+        out.metric("flows", "Flows that are open.", flows);
+        let counts = self.proxy.counts();
+        for (name, help, value) in [
+            (
+                "connections_total",
+                "Connections of clients so far.",
+                counts.connections,
+            ),
+            (
+                "requests_total",
+                "Requests whose head arrived.",
+                counts.requests,
+            ),
+            (
+                "malformed_total",
+                "Requests that are no CONNECT of a target.",
+                counts.malformed,
+            ),
+            (
+                "unauthorized_total",
+                "Requests without a user's token.",
+                counts.unauthorized,
+            ),
+            (
+                "busy_total",
+                "Requests above a limit of flows.",
+                counts.busy,
+            ),
+            (
+                "denied_total",
+                "Requests for targets that are not allowed.",
+                counts.denied,
+            ),
+            (
+                "unresolved_total",
+                "Requests whose name has no address.",
+                counts.unresolved,
+            ),
+            (
+                "unreached_total",
+                "Requests whose target did not answer.",
+                counts.unreached,
+            ),
+            ("tcp_flows_total", "TCP flows.", counts.tcp_flows),
+            (
+                "tcp_resets_total",
+                "TCP flows that a reset ended.",
+                counts.tcp_resets,
+            ),
+            ("udp_flows_total", "UDP flows.", counts.udp_flows),
+            (
+                "udp_idle_total",
+                "UDP flows that ended by silence.",
+                counts.udp_idle,
+            ),
+            (
+                "revoked_total",
+                "Flows that ended with their user.",
+                counts.revoked,
+            ),
+            (
+                "up_bytes_total",
+                "Bytes from clients to targets.",
+                counts.bytes_up,
+            ),
+            (
+                "down_bytes_total",
+                "Bytes from targets to clients.",
+                counts.bytes_down,
+            ),
+            (
+                "datagrams_up_total",
+                "Datagrams to targets.",
+                counts.datagrams_up,
+            ),
+            (
+                "datagrams_down_total",
+                "Datagrams from targets.",
+                counts.datagrams_down,
+            ),
+            (
+                "capsules_down_total",
+                "Datagrams that went as a capsule.",
+                counts.capsules_down,
+            ),
+            (
+                "datagrams_dropped_total",
+                "Datagrams dropped.",
+                counts.datagrams_dropped,
+            ),
+        ] {
+            out.value(name, help, value);
+        }
+        out.into_text()
+    }
+
+    fn line(&self) -> String {
+        let connections = self.proxy.connections().len();
+        format!("{connections} connections, {} flows", self.proxy.flows())
+    }
+}
+
+/// The state as people read it.
+pub(super) fn table(state: &Value) -> String {
+    let mut out = String::new();
+    let listening = state["listening"].as_str().unwrap_or_default();
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "proxy      on {listening}");
+    for client in state["connections"].as_array().into_iter().flatten() {
+        let address = client["client"].as_str().unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "client     {address}: {}",
+            path_line(&client["path_report"])
+        );
+    }
+    let counts = &state["counts"];
+    let _ = writeln!(
+        out,
+        "so far     {} TCP flows, {} UDP flows, {} denied, {} unreached, {} datagrams dropped",
+        counts["tcp_flows"],
+        counts["udp_flows"],
+        counts["denied"],
+        counts["unreached"],
+        counts["datagrams_dropped"]
+    );
+    flow_lines(&mut out, state);
+    out
+}
