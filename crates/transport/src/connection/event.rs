@@ -1,4 +1,4 @@
-//! What a connection and its driver tell each other.
+//! Events, datagrams and routes between a connection and its driver.
 
 use std::net::{IpAddr, SocketAddr};
 
