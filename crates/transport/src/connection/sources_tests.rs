@@ -130,9 +130,8 @@ fn each_source_of_the_data_space_says_what_it_then_writes() {
     let asks: [fn(&mut Sources); 3] = [
         |sources| sources.control.ping = true,
         |sources| {
-            sources
-                .datagrams
-                .send(bytes::Bytes::from_static(b"datagram"))
+            let data = bytes::Bytes::from_static(b"datagram");
+            sources.datagrams.send(data);
         },
         |sources| {
             let stream = sources.streams.open(Dir::Bi).unwrap();
