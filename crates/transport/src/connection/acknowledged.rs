@@ -71,7 +71,7 @@ impl FrameOwners<'_> {
             self.stats.bytes_lost += u64::from(packet.size);
         }
         if self.space == SpaceId::Data && !packet.is_off_path() {
-            self.path.on_lost(self.now, number, packet);
+            self.path.route_mut().on_lost(self.now, number, packet);
         }
     }
 }
@@ -211,7 +211,7 @@ impl Fates<'_> {
             Timeout::Lost(loss) => {
                 if space == SpaceId::Data {
                     // [9002 7.4 later-losses]
-                    let persistent = self.paths.path_mut().on_losses(now, &loss);
+                    let persistent = self.paths.path_mut().route_mut().on_losses(now, &loss);
                     self.stats.persistent_congestions += u64::from(persistent);
                     self.follow_window();
                 }
@@ -220,7 +220,10 @@ impl Fates<'_> {
             Timeout::Probe(space) => {
                 self.stats.probe_timeouts += 1;
                 let count = self.spaces.recovery().pto_count();
-                self.paths.path_mut().on_probe_timeout(now, count);
+                self.paths
+                    .path_mut()
+                    .route_mut()
+                    .on_probe_timeout(now, count);
                 // There must be something to send, best what is missing the longest.
                 self.sources.repeat_early_data(self.spaces);
                 let later = self.spaces.begin_probes(space);

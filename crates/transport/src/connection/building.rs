@@ -114,3 +114,77 @@ pub(super) struct Contents {
     pub(super) shim: ShimUse,
     pub(super) ecn: Ecn,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::ConnectionId;
+    use crate::wire::packet::{Header, TAG_LEN, TruncatedNumber};
+
+    /// Bytes of a 1-RTT packet of `payload` bytes in `room`, padded.
+    fn padded(builder: &mut PacketBuilder<'_>, payload: usize, contents: &mut Contents) -> usize {
+        let header = Header::OneRtt {
+            dcid: ConnectionId::new(&[1; 8]).unwrap(),
+            number: TruncatedNumber::new(0, None),
+            key_phase: false,
+            spin: false,
+        };
+        let end = builder.w.limit();
+        let started = header.encode(&mut builder.w).unwrap();
+        builder.w.set_limit(end - TAG_LEN);
+        let open = Open {
+            space: SpaceId::Data,
+            number: 0,
+            started,
+            end,
+            tag_len: TAG_LEN,
+        };
+        builder.w.put_zeros(payload).unwrap();
+        builder.pad(&open, contents, || true);
+        builder.len() + TAG_LEN
+    }
+
+    #[test]
+    fn a_datagram_is_padded_as_its_packets_need() {
+        let eliciting = || Contents {
+            eliciting: true,
+            ..Contents::default()
+        };
+        let mut room = [0; 1400];
+        let mut contents = eliciting();
+        let mut builder = PacketBuilder::new(&mut room, Permit::All);
+        assert!(padded(&mut builder, 100, &mut contents) < 200 && !contents.padded);
+        let mut builder = PacketBuilder::new(&mut room, Permit::All);
+        builder.initial = true;
+        assert_eq!(
+            padded(&mut builder, 100, &mut contents),
+            MIN_INITIAL_DATAGRAM
+        );
+        assert!(contents.padded);
+        let mut contents = eliciting();
+        let mut builder = PacketBuilder::new(&mut room, Permit::All);
+        builder.shim = ShimUse::Question(8);
+        assert_eq!(padded(&mut builder, 100, &mut contents), 1400);
+        // Nearly full, with more to come.
+        let mut contents = eliciting();
+        let mut builder = PacketBuilder::new(&mut room, Permit::All);
+        assert_eq!(padded(&mut builder, 1320, &mut contents), 1400);
+        let mut contents = Contents::default();
+        let mut builder = PacketBuilder::new(&mut room, Permit::All);
+        assert!(padded(&mut builder, 1320, &mut contents) < 1400);
+    }
+
+    #[test]
+    fn only_datagrams_of_short_headers_that_are_acknowledged_are_marked() {
+        let mut room = [0; 100];
+        let mut builder = PacketBuilder::new(&mut room, Permit::All);
+        builder.mark(Ecn::Ect0);
+        assert_eq!(builder.ecn, Ecn::NotEct);
+        builder.eliciting = true;
+        builder.mark(Ecn::Ect0);
+        assert_eq!(builder.ecn, Ecn::Ect0);
+        builder.long = true;
+        builder.mark(Ecn::Ect0);
+        assert_eq!(builder.ecn, Ecn::NotEct);
+    }
+}

@@ -21,7 +21,7 @@ impl Sending<'_> {
         let room = buffer.get_mut(..full)?;
         let path = self.paths.path();
         // [9000 10.2.1 closing-elsewhere]
-        if !path.is_validated() && path.available() < full as u64 {
+        if !path.is_validated() && path.address().available() < full as u64 {
             return None;
         }
         let mut building = PacketBuilder::new(room, Permit::AcksOnly);

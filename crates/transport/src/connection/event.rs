@@ -1,4 +1,4 @@
-//! Messages between a connection and its driver.
+//! Events, datagrams and routes between a connection and its driver.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -30,7 +30,7 @@ impl Levels<'_> {
     /// Lets the session write, takes its keys, and acts on what it has learnt.
     ///
     /// # Errors
-    /// The fault of the peer's handshake.
+    /// The error of the peer's handshake.
     pub(super) fn drive(&mut self) -> Result<(), TransportError> {
         let handshake = &mut self.sources.handshake;
         handshake.write(|change| self.spaces.install(change, self.update_after))?;
@@ -83,7 +83,10 @@ impl Levels<'_> {
             ));
         }
         if let Some(srtt) = self.spaces.recovery().rtt().srtt() {
-            self.paths.path_mut().on_handshake_rtt(now, srtt);
+            self.paths
+                .path_mut()
+                .route_mut()
+                .on_handshake_rtt(now, srtt);
         }
         self.lifecycle.timers_mut().stop(Timer::Handshake);
         self.outbox.push(Event::Connected);

@@ -40,7 +40,7 @@ impl Lifecycle {
         }
     }
 
-    /// The event that the connection waits for.
+    /// The deadlines of the connection.
     #[inline]
     pub(super) const fn timers(&self) -> &Timers {
         &self.timers

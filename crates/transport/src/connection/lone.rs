@@ -51,7 +51,7 @@ impl Sending<'_> {
     /// or is closed at once would pay for it and never use it.
     pub(super) fn mtu_probe(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let path = self.paths.path_mut();
-        let carries_data = path.carries_data(|| self.sources.has_data());
+        let carries_data = path.route_mut().carries_data(|| self.sources.has_data());
         if !carries_data || !self.sources.handshake.is_confirmed() || self.spaces.is_probing() {
             return None;
         }
@@ -65,7 +65,10 @@ impl Sending<'_> {
             ..Contents::default()
         };
         let (number, transmit) = self.filled_datagram(contents, &mut w)?;
-        self.paths.path_mut().on_mtu_probe_sent(number, size);
+        self.paths
+            .path_mut()
+            .route_mut()
+            .on_mtu_probe_sent(number, size);
         Some(transmit)
     }
 
@@ -118,7 +121,7 @@ impl Sending<'_> {
             ..Contents::default()
         };
         let (_, transmit) = self.filled_datagram(contents, &mut w)?;
-        self.paths.path_mut().on_asked_ahead();
+        self.paths.path_mut().route_mut().on_asked_ahead();
         Some(transmit)
     }
 

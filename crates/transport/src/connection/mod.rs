@@ -322,7 +322,7 @@ impl Connection {
 
     /// The system refuses datagrams of `size` bytes (EMSGSIZE): that is not tried again.
     pub fn on_size_refused(&mut self, now: Instant, size: u16) {
-        self.paths.path_mut().on_size_refused(now, size);
+        self.paths.path_mut().route_mut().on_size_refused(now, size);
     }
 
     /// Ends the connection because this side has no place left for it (CONNECTION_REFUSED).

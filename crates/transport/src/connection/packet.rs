@@ -199,11 +199,11 @@ impl Sending<'_> {
         self.stats.packets_sent += 1;
         self.stats.early_packets_sent += u64::from(open.started.ty() == PacketType::ZeroRtt);
         if in_flight {
-            path.on_in_flight(now, &departure);
+            path.route_mut().on_in_flight(now, size.into());
             if space == SpaceId::Data {
                 let recovery = self.spaces.recovery_mut();
                 let in_flight = recovery.bytes_in_flight() + u64::from(size);
-                if path.is_full(in_flight) {
+                if path.route().is_full(in_flight) {
                     recovery.note_window_limited();
                 }
                 let limit = self.sources.limit();

@@ -206,7 +206,7 @@ impl Receiving<'_> {
         if self.side.is_server() && space == SpaceId::Handshake {
             // The client's address is its own, and it has the Handshake keys (RFC 9000 §8.1, RFC
             // 9001 §4.9.1).
-            self.paths.path_mut().validate();
+            self.paths.path_mut().address_mut().validate();
             self.sources
                 .discard(self.now, SpaceId::Initial, self.spaces);
         }

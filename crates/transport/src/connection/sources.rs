@@ -44,7 +44,7 @@ impl Source {
     ];
 }
 
-/// What sources need to know of the other parts.
+/// The other parts, as far as sources need them.
 pub(super) struct Asked<'a> {
     pub(super) now: Instant,
     /// The packet number space of the packet.
@@ -116,7 +116,7 @@ impl Sources {
         contents.eliciting |= w.position() > start;
     }
 
-    /// Writes what one source has.
+    /// Writes the frames of one source.
     #[inline]
     pub(super) fn write_from(
         &mut self,
@@ -223,7 +223,7 @@ impl Sources {
             .recovery_mut()
             .drain(now, SpaceId::Data, |number, packet| {
                 if packet.probe == Probe::Question {
-                    path.on_question_lost(now, number);
+                    path.route_mut().on_question_lost(now, number);
                 }
                 self.on_lost(SpaceId::Data, &packet.frames);
             });
@@ -260,7 +260,7 @@ impl Sources {
 
     /// The window may have moved: the pacer and the send buffer follow it.
     pub(super) fn follow_window(&mut self, now: Instant, srtt: Option<Duration>, path: &mut Path) {
-        let window = path.follow_window(now, srtt);
+        let window = path.route_mut().follow_window(now, srtt);
         self.streams.on_congestion_window(window);
     }
 
@@ -351,3 +351,7 @@ impl Sources {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "sources_tests.rs"]
+mod tests;

@@ -58,7 +58,7 @@ impl Receiving<'_> {
     /// The second probe is due: it leaves if nothing has come back.
     fn probe_again(&mut self) {
         let path = self.paths.path();
-        let limit = path.probe_limit(self.spaces.recovery().pto_count());
+        let limit = path.route().probe_limit(self.spaces.recovery().pto_count());
         if self.spaces.second_probe(limit) == Some(SpaceId::Data) {
             self.sources.fill_data_probe(self.now, self.spaces, path);
         }

@@ -7,7 +7,7 @@ use super::Transmit;
 use super::bounds::Bound;
 use super::building::{MIN_PACKET_ROOM, PacketBuilder, Permit};
 use super::lifecycle::Lifecycle;
-use super::paths::{Admission, Allowance, Path, Paths};
+use super::paths::{Admission, Allowance, Paths, least_challenge};
 use super::sources::Sources;
 use super::spaces::PacketSpaces;
 use super::stats::Stats;
@@ -59,7 +59,7 @@ impl Sending<'_> {
         let now = self.now;
         let path = self.paths.path_mut();
         self.sources.drop_long_datagrams(path);
-        path.poll(now);
+        path.route_mut().poll(now);
         if self.sources.streams.prepare(now) {
             self.ask_for_refused();
         }
@@ -67,7 +67,10 @@ impl Sending<'_> {
         self.stats.key_updates += u64::from(renewed);
         let recovery = self.spaces.recovery();
         let path = self.paths.path_mut();
-        if recovery.bytes_in_flight() == 0 && self.sources.has_data() && path.restart(now) {
+        if recovery.bytes_in_flight() == 0
+            && self.sources.has_data()
+            && path.route_mut().restart(now)
+        {
             self.sources.follow_window(now, recovery.rtt().srtt(), path);
         }
     }
@@ -121,7 +124,7 @@ impl Sending<'_> {
     fn datagram_limit(&self) -> u16 {
         let path = self.paths.path();
         if self.spaces.is_probing() {
-            path.probe_limit(self.spaces.recovery().pto_count())
+            path.route().probe_limit(self.spaces.recovery().pto_count())
         } else {
             path.mtu()
         }
@@ -131,10 +134,13 @@ impl Sending<'_> {
     /// forbids it.
     fn limited_size(&mut self, size: usize) -> Option<usize> {
         let probes = self.spaces.is_probing();
-        let least = Path::least_challenge(self.sources.control.remote_ids.current().id.len());
+        let least = least_challenge(self.sources.control.remote_ids.current().id.len());
         let full = self.paths.full_datagram();
         let path = self.paths.path();
-        match path.allowance(self.now, size, probes, [least, full]) {
+        match path
+            .address()
+            .allowance(self.now, size, probes, [least, full])
+        {
             Allowance::Bytes(size) => Some(size),
             Allowance::Nothing => None,
             Allowance::Blocked => {
@@ -165,7 +171,12 @@ impl Sending<'_> {
             return Permit::All;
         }
         let in_flight = self.spaces.recovery().bytes_in_flight();
-        match self.paths.path_mut().admits(now, size as u64, in_flight) {
+        match self
+            .paths
+            .path_mut()
+            .route_mut()
+            .admits(now, size as u64, in_flight)
+        {
             Admission::Now => Permit::All,
             Admission::WindowFull => Permit::AcksOnly,
             Admission::At(at) => {
@@ -237,7 +248,10 @@ impl Sending<'_> {
     pub(super) fn on_datagram_sent(&mut self, len: usize) {
         self.stats.datagrams_sent += 1;
         self.stats.bytes_sent += len as u64;
-        self.paths.path_mut().on_datagram_sent(len as u64);
+        self.paths
+            .path_mut()
+            .address_mut()
+            .on_datagram_sent(len as u64);
     }
 
     /// Nothing more leaves: what bounds the sender.
@@ -249,7 +263,7 @@ impl Sending<'_> {
         } else {
             recovery.note_not_window_limited();
         }
-        let explicit = self.paths.path().metrics().explicit;
+        let explicit = self.paths.path().route().metrics().explicit;
         Bound::new(limit, explicit, self.sources.streams.waits_to_open())
     }
 }

@@ -28,7 +28,7 @@ pub(in crate::connection) enum Allowance {
 
 /// Where the peer is, and what it has proved of that.
 #[derive(Debug)]
-pub(super) struct Address {
+pub(in crate::connection) struct Address {
     pub(super) remote: SocketAddr,
     pub(super) local: Option<IpAddr>,
     pub(super) limit: AmplificationLimit,
@@ -60,6 +60,22 @@ impl Address {
             proved_at: now,
             proved_from: 0,
         }
+    }
+
+    /// The peer has proved its address by its handshake.
+    pub(in crate::connection) const fn validate(&mut self) {
+        self.limit.validate();
+    }
+
+    /// Bytes that may be sent there.
+    pub(in crate::connection) const fn available(&self) -> u64 {
+        self.limit.available()
+    }
+
+    /// A datagram left.
+    #[inline]
+    pub(in crate::connection) const fn on_datagram_sent(&mut self, bytes: u64) {
+        self.limit.on_sent(bytes);
     }
 
     /// Whether its packets are of IPv6.
@@ -114,7 +130,7 @@ impl Address {
     /// What a datagram of `size` bytes may have; `probes`: a probe waits. `least` and `full`: bytes
     /// of the least datagram with a PATH_CHALLENGE, and of a datagram that begins a connection.
     #[inline]
-    pub(super) fn allowance(
+    pub(in crate::connection) fn allowance(
         &self,
         now: Instant,
         size: usize,

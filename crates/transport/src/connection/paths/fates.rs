@@ -5,7 +5,7 @@ use pathmark_cc::{Acked, Feedback as Difference};
 use super::path::Path;
 use super::route::Fault;
 use crate::path::{EcnAck, EcnFailure, EcnState, Sample};
-use crate::recovery::{AckOutcome, LossOutcome, Probe, SentPacket};
+use crate::recovery::{AckOutcome, SentPacket};
 use crate::wire::frame::{Ack, feedback};
 use crate::{Duration, Instant};
 
@@ -82,21 +82,6 @@ impl Path {
             self.route.plain.on_acked(number, packet.shim);
         }
         changed
-    }
-
-    /// A 1-RTT packet that went over it was lost.
-    pub(in crate::connection) fn on_lost<F>(
-        &mut self,
-        now: Instant,
-        number: u64,
-        packet: &SentPacket<F>,
-    ) {
-        let route = &mut self.route;
-        route.mtud.on_lost(now, number, packet.size, packet.sent_at);
-        route.ecn.on_lost(now, number, packet.ecn);
-        if packet.ack_eliciting && packet.probe != Probe::Mtu {
-            route.plain.on_lost(now, number, packet.shim);
-        }
     }
 
     /// An ACK frame of 1-RTT packets, which the peer held back for `delay`, was dealt with;
@@ -203,7 +188,7 @@ impl Path {
             if outcome.newly.event_undone {
                 controller.on_spurious_loss(now);
             }
-            settled.persistent_congestion = self.on_losses(now, &outcome.loss);
+            settled.persistent_congestion = self.route.on_losses(now, &outcome.loss);
         }
         settled
     }
@@ -233,32 +218,5 @@ impl Path {
             min_rtt: acked.min_rtt,
         };
         self.route.one_way.on_sample(now, &sample)
-    }
-
-    /// The controller hears of losses. True if congestion is persistent.
-    pub(in crate::connection) fn on_losses(&mut self, now: Instant, loss: &LossOutcome) -> bool {
-        let controller = &mut self.route.controller;
-        if let Some(number) = loss.question {
-            controller.on_question_lost(now, number);
-        }
-        if let Some(lost) = &loss.lost {
-            // [9000 13.3 losses-are-congestion]
-            controller.on_loss(now, lost);
-        }
-        if loss.persistent_congestion {
-            controller.on_persistent_congestion(now);
-        }
-        loss.persistent_congestion
-    }
-
-    /// A question for a starting rate is taken back, with the packet that had it.
-    pub(in crate::connection) fn on_question_lost(&mut self, now: Instant, number: u64) {
-        self.route.controller.on_question_lost(now, number);
-    }
-
-    /// A probe timeout fired, the `count`th in a row.
-    pub(in crate::connection) fn on_probe_timeout(&mut self, now: Instant, count: u32) {
-        self.route.controller.on_probe_timeout(now);
-        self.route.ecn.on_probe_timeout(count);
     }
 }

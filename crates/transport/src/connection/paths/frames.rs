@@ -16,6 +16,12 @@ const SMALL: usize = 64;
 /// Bytes of a PATH_CHALLENGE or PATH_RESPONSE frame.
 const PATH_FRAME: usize = 9;
 
+/// Bytes of a datagram with a PATH_CHALLENGE alone, at most: first byte, id, number, frame,
+/// tag.
+pub(in crate::connection) const fn least_challenge(id_len: usize) -> usize {
+    1 + id_len + 4 + PATH_FRAME + TAG_LEN
+}
+
 /// What was written of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::connection) struct PathFrames {
@@ -52,12 +58,6 @@ impl OffPathFrame {
 }
 
 impl Path {
-    /// Bytes of a datagram with a PATH_CHALLENGE alone, at most: first byte, id, number, frame,
-    /// tag.
-    pub(in crate::connection) const fn least_challenge(id_len: usize) -> usize {
-        1 + id_len + 4 + PATH_FRAME + TAG_LEN
-    }
-
     /// True if a challenge is due of an address that is not validated. That may get so few bytes
     /// that the challenge alone fits: it comes before acknowledgements, feedback on shims, and a
     /// shim. Without an answer nothing else will ever have room there.

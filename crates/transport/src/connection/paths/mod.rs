@@ -48,11 +48,11 @@ pub(super) use address::Allowance;
 pub(super) use address::MIN_UNVALIDATED;
 pub(super) use fates::{AckReport, Measured};
 pub(super) use feedback::Feedback;
-pub(super) use frames::OffPathFrame;
-pub(super) use path::{Admission, Departure, Path};
+pub(super) use frames::{OffPathFrame, least_challenge};
+pub(super) use path::{Departure, Path};
 pub(super) use prefix::{ShimPrefix, ShimUse, strip};
-pub(super) use route::Fault;
 use route::Route;
+pub(super) use route::{Admission, Fault};
 pub use shims::ShownPath;
 
 /// Largest datagram that is tried by default: packets of 9000 bytes over

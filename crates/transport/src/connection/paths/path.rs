@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use pathmark_cc::{Feedback as Difference, Limit, Metrics, PacketState, Sent};
+use pathmark_cc::{Feedback as Difference, Limit, PacketState, Sent};
 
-use super::address::{Address, Allowance};
+use super::address::Address;
 use super::feedback::Feedback;
 use super::prefix::ShimUse;
 use super::route::Route;
@@ -12,17 +12,6 @@ use crate::connection::report::PathReport;
 use crate::connection::{BoundShares, Received, Transmit};
 use crate::recovery::{Probe, RttEstimator};
 use crate::{Duration, Ecn, Instant};
-
-/// What window and pacer make of a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::connection) enum Admission {
-    /// It may leave.
-    Now,
-    /// It waits for acknowledgements.
-    WindowFull,
-    /// It waits for the pacer, until then.
-    At(Instant),
-}
 
 /// A packet that leaves.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +46,28 @@ impl Path {
         }
     }
 
+    /// Where the peer is, and what may be sent there.
+    #[inline]
+    pub(in crate::connection) const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    #[inline]
+    pub(in crate::connection) const fn address_mut(&mut self) -> &mut Address {
+        &mut self.address
+    }
+
+    /// State learnt of it.
+    #[inline]
+    pub(in crate::connection) const fn route(&self) -> &Route {
+        &self.route
+    }
+
+    #[inline]
+    pub(in crate::connection) const fn route_mut(&mut self) -> &mut Route {
+        &mut self.route
+    }
+
     /// The peer's address.
     #[inline]
     pub(in crate::connection) const fn remote(&self) -> SocketAddr {
@@ -79,16 +90,6 @@ impl Path {
     #[inline]
     pub(in crate::connection) const fn is_validated(&self) -> bool {
         self.address.limit.is_validated()
-    }
-
-    /// The peer has proved its address by its handshake.
-    pub(in crate::connection) const fn validate(&mut self) {
-        self.address.limit.validate();
-    }
-
-    /// Bytes that may be sent there.
-    pub(in crate::connection) const fn available(&self) -> u64 {
-        self.address.limit.available()
     }
 
     /// Both directions of signals.
@@ -115,22 +116,10 @@ impl Path {
         self.route.mtud.mtu()
     }
 
-    /// Largest datagram of a probe, after this number of probe timeouts.
-    pub(in crate::connection) const fn probe_limit(&self, pto_count: u32) -> u16 {
-        self.route.mtud.probe_limit(pto_count)
-    }
-
     /// Bytes of a datagram for packets, whatever shim stands in front of them.
     pub(in crate::connection) fn packet_room(&self) -> usize {
         let shim = self.feedback.longest_shim(self.address.is_ipv6());
         usize::from(self.mtu()).saturating_sub(shim)
-    }
-
-    /// The system refuses datagrams of `size` bytes.
-    pub(in crate::connection) fn on_size_refused(&mut self, now: Instant, size: u16) {
-        if self.route.mtud.on_refused(now, size) {
-            self.route.on_mtu_change(now);
-        }
     }
 
     /// Congestion window, bytes.
@@ -139,85 +128,10 @@ impl Path {
         self.route.controller.window()
     }
 
-    /// State of the control law.
-    pub(in crate::connection) fn metrics(&self) -> Metrics {
-        self.route.controller.metrics()
-    }
-
-    /// The handshake has measured the path.
-    pub(in crate::connection) fn on_handshake_rtt(&mut self, now: Instant, srtt: Duration) {
-        self.route.controller.on_handshake_rtt(now, srtt);
-    }
-
-    /// The window may have moved: the pacer follows. The window, for others that do.
-    pub(in crate::connection) fn follow_window(
-        &mut self,
-        now: Instant,
-        srtt: Option<Duration>,
-    ) -> u64 {
-        let window = self.route.controller.window();
-        let rate = self.route.controller.pacing_rate();
-        self.route.pacer.set(now, window, srtt, rate);
-        window
-    }
-
     /// The ECN field of the next packets.
     #[inline]
     pub(in crate::connection) fn mark(&self) -> Ecn {
         self.route.ecn(self.feedback.signal())
-    }
-
-    /// What the amplification limit makes of a datagram: see [`Address::allowance`].
-    #[inline]
-    pub(in crate::connection) fn allowance(
-        &self,
-        now: Instant,
-        size: usize,
-        probes: bool,
-        challenge_and_full: [usize; 2],
-    ) -> Allowance {
-        self.address
-            .allowance(now, size, probes, challenge_and_full)
-    }
-
-    /// What window and pacer make of a datagram of `size` bytes.
-    #[inline]
-    pub(in crate::connection) fn admits(
-        &mut self,
-        now: Instant,
-        size: u64,
-        in_flight: u64,
-    ) -> Admission {
-        // A window below one datagram still lets one be in flight.
-        // [9002 7 window]
-        if in_flight > 0 && in_flight + size > self.route.controller.window() {
-            return Admission::WindowFull;
-        }
-        let pacer = &mut self.route.pacer;
-        // [9002 7.7 bursts]
-        if pacer.available(now) < size {
-            let batch = pacer.batch().max(size);
-            if let Some(at) = pacer.next(now, batch) {
-                return Admission::At(at);
-            }
-        }
-        Admission::Now
-    }
-
-    /// Before a batch: time has passed.
-    pub(in crate::connection) fn poll(&mut self, now: Instant) {
-        self.route.ecn.poll(now);
-    }
-
-    /// Nothing is in flight, and there is data to send: the controller hears of the pause, if there
-    /// was one. True if so.
-    pub(in crate::connection) fn restart(&mut self, now: Instant) -> bool {
-        let Some(last) = self.route.last_sent.take_if(|last| now > *last) else {
-            return false;
-        };
-        let idle = now.saturating_since(last);
-        self.route.controller.on_restart(now, idle);
-        true
     }
 
     /// The size of a probe for a larger datagram, if one is due and fits the window and the
@@ -232,17 +146,8 @@ impl Path {
         }
         let size = self.route.mtud.poll_probe(now)?;
         let bytes = u64::from(size);
-        let fits = in_flight + bytes <= self.window() && bytes <= self.available();
+        let fits = in_flight + bytes <= self.window() && bytes <= self.address.available();
         fits.then_some(size)
-    }
-
-    /// True once the application had data to send on it; `has_data`: it has some now.
-    #[inline]
-    pub(in crate::connection) fn carries_data(&mut self, has_data: impl FnOnce() -> bool) -> bool {
-        if !self.route.carries_data {
-            self.route.carries_data = has_data();
-        }
-        self.route.carries_data
     }
 
     /// The ECN field of a probe for a larger datagram: a packet that is to find out about two
@@ -252,17 +157,6 @@ impl Path {
             true => Ecn::NotEct,
             false => self.mark(),
         }
-    }
-
-    /// The probe left.
-    pub(in crate::connection) const fn on_mtu_probe_sent(&mut self, number: u64, size: u16) {
-        self.route.mtud.on_probe_sent(number, size);
-    }
-
-    /// A datagram left.
-    #[inline]
-    pub(in crate::connection) const fn on_datagram_sent(&mut self, bytes: u64) {
-        self.address.limit.on_sent(bytes);
     }
 
     /// `len` bytes that go over it, in datagrams of `segment_size`.
@@ -301,19 +195,6 @@ impl Path {
             () if matches!(packet.shim, ShimUse::Question(_)) => Probe::Question,
             () => Probe::Nothing,
         }
-    }
-
-    /// A packet left that counts towards bytes in flight.
-    #[inline]
-    pub(in crate::connection) fn on_in_flight(&mut self, now: Instant, packet: &Departure) {
-        self.route.pacer.on_sent(now, u64::from(packet.size));
-        self.route.last_sent = Some(now);
-    }
-
-    /// True if the window has no room for a datagram more, with this in flight.
-    #[inline]
-    pub(in crate::connection) fn is_full(&self, in_flight: u64) -> bool {
-        in_flight + u64::from(self.mtu()) > self.window()
     }
 
     /// The controller hears of a 1-RTT packet that counts towards bytes in flight, of which there
@@ -375,7 +256,7 @@ impl Path {
         PathReport {
             remote: self.address.remote,
             local: self.address.local,
-            controller: self.metrics(),
+            controller: self.route.metrics(),
             pace: self.route.pacer.rate(),
             in_flight,
             latest_rtt: rtt.latest(),

@@ -133,9 +133,4 @@ impl Path {
         self.feedback.fill_question(request, w.take(len).ok()?);
         Some(ShimUse::Question(len))
     }
-
-    /// That question left.
-    pub(in crate::connection) const fn on_asked_ahead(&mut self) {
-        self.route.asked = true;
-    }
 }

@@ -128,9 +128,10 @@ impl Parts {
     }
 
     fn allowance(&self, size: usize, probes: bool) -> Allowance {
-        let least = super::Path::least_challenge(8);
+        let least = super::least_challenge(8);
         let path = self.paths.path();
-        path.allowance(self.now, size, probes, [least, FULL])
+        path.address()
+            .allowance(self.now, size, probes, [least, FULL])
     }
 }
 
@@ -153,7 +154,7 @@ fn another_port_keeps_what_was_learnt_and_is_validated() {
     assert_eq!(parts.paths.path().remote(), from(REBOUND).remote);
     assert!(!parts.paths.path().is_validated());
     // A window is lent, less nothing, and three times what came.
-    assert_eq!(parts.paths.path().available(), WINDOW + 300);
+    assert_eq!(parts.paths.path().address().available(), WINDOW + 300);
     assert_eq!(parts.ids.current().sequence, 0);
     let now = parts.now;
     let old = parts
@@ -181,12 +182,12 @@ fn another_host_gets_a_fresh_path_and_a_limit() {
     assert_eq!(parts.packet(AWAY, 101), Move::OtherPath);
     // The peer moved on purpose: packets to it bear another id of its.
     assert_eq!(parts.ids.current().sequence, 1);
-    assert_eq!(parts.paths.path().available(), 300);
+    assert_eq!(parts.paths.path().address().available(), 300);
     // 192 bytes are kept for challenges.
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(108));
-    parts.paths.path_mut().on_datagram_sent(100);
+    parts.paths.path_mut().address_mut().on_datagram_sent(100);
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(48));
-    parts.paths.path_mut().on_datagram_sent(153);
+    parts.paths.path_mut().address_mut().on_datagram_sent(153);
     assert_eq!(parts.allowance(FULL, false), Allowance::Blocked, "47 bytes");
     parts.paths.on_datagram(&from(AWAY), 1);
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(48));
@@ -224,9 +225,13 @@ fn a_return_without_proof_has_a_limit() {
     assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
     let path = parts.paths.path();
     assert!(path.is_validated());
-    let lent = path.available();
+    let lent = path.address().available();
     assert_eq!(lent, 12_000 + 300);
-    parts.paths.path_mut().on_datagram_sent(lent - 47);
+    parts
+        .paths
+        .path_mut()
+        .address_mut()
+        .on_datagram_sent(lent - 47);
     assert_eq!(parts.allowance(FULL, false), Allowance::Nothing);
     assert_eq!(parts.allowance(FULL, true), Allowance::Bytes(48));
 }
@@ -357,9 +362,12 @@ fn a_probe_for_larger_datagrams_fits_the_window() {
     let mut parts = parts(Side::Server, 3, true);
     let now = parts.now;
     let path = parts.paths.path_mut();
-    assert!(!path.carries_data(|| false));
-    assert!(path.carries_data(|| true));
-    assert!(path.carries_data(|| unreachable!("it has carried some")));
+    assert!(!path.route_mut().carries_data(|| false));
+    assert!(path.route_mut().carries_data(|| true));
+    assert!(
+        path.route_mut()
+            .carries_data(|| unreachable!("it has carried some"))
+    );
     assert_eq!(path.poll_mtu_probe(now, WINDOW - 1200), None);
 }
 
@@ -368,10 +376,16 @@ fn a_window_below_one_datagram_lets_one_be_in_flight() {
     let mut parts = parts(Side::Server, 3, true);
     let now = parts.now;
     let path = parts.paths.path_mut();
-    assert_eq!(path.admits(now, WINDOW + 1, 0), Admission::Now);
-    assert_eq!(path.admits(now, 1200, WINDOW - 1200), Admission::Now);
-    assert_eq!(path.admits(now, 1200, WINDOW - 1199), Admission::WindowFull);
-    assert!(!path.is_full(WINDOW - 1200) && path.is_full(WINDOW - 1199));
+    assert_eq!(path.route_mut().admits(now, WINDOW + 1, 0), Admission::Now);
+    assert_eq!(
+        path.route_mut().admits(now, 1200, WINDOW - 1200),
+        Admission::Now
+    );
+    assert_eq!(
+        path.route_mut().admits(now, 1200, WINDOW - 1199),
+        Admission::WindowFull
+    );
+    assert!(!path.route().is_full(WINDOW - 1200) && path.route().is_full(WINDOW - 1199));
 }
 
 #[test]

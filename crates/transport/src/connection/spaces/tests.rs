@@ -4,7 +4,7 @@ use crate::crypto::null::NullCrypto;
 use crate::crypto::{InitialCrypto, Side};
 use crate::recovery::{Fate, PathNumber};
 use crate::wire::frame::Frames;
-use crate::wire::{Frame, Writer};
+use crate::wire::{ConnectionId, Frame, TransportErrorCode, Writer};
 
 const START: Instant = Instant::from_millis(1000);
 
@@ -199,4 +199,31 @@ fn a_peer_is_asked_to_acknowledge_at_once_if_it_knows_how() {
     let first = Frames::new(w.written()).next();
     assert!(matches!(first, Some(Ok(Frame::ImmediateAck))));
     assert!(!spaces.immediate_due());
+}
+
+#[test]
+fn a_packet_is_started_with_room_for_its_seal() {
+    let mut random = Random::from_u64(1);
+    let mut spaces = spaces(&mut random);
+    let ids = [1, 2].map(|n| ConnectionId::new(&[n; 8]).unwrap());
+    let initial = SpaceId::Initial;
+    let mut room = [0; 100];
+    let mut w = Writer::new(&mut room);
+    let open = spaces.start(initial, ids, b"token", &mut w).unwrap();
+    assert_eq!((open.space, open.number, open.end), (initial, 0, 100));
+    assert_eq!(w.limit(), 100 - open.tag_len);
+    w.put_zeros(w.remaining()).unwrap();
+    assert_eq!(spaces.seal(&open, &mut w), Ok(0..100));
+    // There are no keys of another space, and what is written without them is taken back.
+    assert!(!spaces.may_send(SpaceId::Handshake, false) && spaces.may_send(initial, false));
+    assert!(!spaces.may_send(SpaceId::Data, false));
+    let mut w = Writer::new(&mut room);
+    let open = spaces.start(SpaceId::Handshake, ids, &[], &mut w).unwrap();
+    w.put_zeros(20).unwrap();
+    let error = spaces.seal(&open, &mut w).unwrap_err();
+    assert_eq!(error.code, TransportErrorCode::INTERNAL_ERROR);
+    assert_eq!(w.position(), 0);
+    // No header leaves too little room for a sample.
+    let mut w = Writer::new(&mut room[..30]);
+    assert!(spaces.start(initial, ids, b"token", &mut w).is_none());
 }

@@ -73,14 +73,10 @@ fn a_client_migrates_with_an_id_of_its_own() {
     );
     pair.upload(20_000, Duration::from_secs(5));
     pair.run(Duration::from_secs(2));
-    assert_ne!(
-        pair.client.get().sources.control.remote_ids.current().id,
-        before
-    );
-    assert_ne!(
-        pair.server.get().sources.control.remote_ids.current().id,
-        server_before
-    );
+    let after = pair.client.get().sources.control.remote_ids.current().id;
+    assert_ne!(after, before);
+    let after = pair.server.get().sources.control.remote_ids.current().id;
+    assert_ne!(after, server_before);
     assert_eq!(
         pair.server.get().remote_address(),
         "10.1.0.1:3000".parse().unwrap()
@@ -410,7 +406,7 @@ fn mtu_probes_keep_to_the_amplification_limit() {
         let server = pair.server.get();
         assert_eq!(server.mtu(), 1200);
         // Only who has data to send looks for more.
-        assert!(server.paths.path_mut().carries_data(|| true));
+        assert!(server.paths.path_mut().route_mut().carries_data(|| true));
         if !validated {
             *server.paths.limit() = crate::path::AmplificationLimit::new();
             server.paths.limit().on_received(400);

@@ -328,10 +328,8 @@ fn a_return_on_purpose_is_answered_under_another_id() {
     let before = pair.server.get().sources.control.remote_ids.current().id;
     assert_eq!(pair.server.get().remote_address(), address(AWAY));
     migrate(&mut pair, HOME);
-    assert_ne!(
-        pair.server.get().sources.control.remote_ids.current().id,
-        before
-    );
+    let after = pair.server.get().sources.control.remote_ids.current().id;
+    assert_ne!(after, before);
 }
 
 /// A client probes the path that it left, and returns there: that path is no other one any more.
@@ -343,9 +341,8 @@ fn a_return_to_a_probed_path_ends_its_probe() {
     arrive(&mut pair, HOME, None, challenge);
     let probed = pair.server.get().paths.off_path_id().unwrap();
     migrate(&mut pair, HOME);
-    let server = pair.server.get();
-    assert!(server.paths.off_path_id().is_none());
-    assert!(!server.sources.control.remote_ids.is_held(probed));
+    let crate::Connection { paths, sources, .. } = pair.server.get();
+    assert!(paths.off_path_id().is_none() && !sources.control.remote_ids.is_held(probed));
 }
 
 /// RFC 9000 §5.1.2: the client asks its ids back, also that of the path that it left on purpose.
