@@ -66,7 +66,7 @@ func (s *fileServer) put(w http.ResponseWriter, r *http.Request, path string) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// list is a directory in the form that docs/directories.md names, without modes and times.
+// list is a directory in the form that docs/files.md names, without modes and times.
 func list(w http.ResponseWriter, path string) {
 	type row struct {
 		Name string `json:"name"`

@@ -24,7 +24,7 @@ impl Jobs {
     fn new() -> Self {
         let here = TempDir::new().unwrap();
         let file = fs::File::create(here.path().join("up")).unwrap();
-        // A sparse file of 50 GB: the transfer lasts long, and the disk stays empty.
+        // A sparse file of 10 GB: the transfer lasts long, and the disk stays empty.
         file.set_len(10_000_000_000).unwrap();
         fs::write(here.path().join("small"), b"small").unwrap();
         Self { here }

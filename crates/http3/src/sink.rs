@@ -12,6 +12,46 @@ use tokio::task::JoinHandle;
 /// Bytes that are collected while others are written.
 const PIECE: usize = 512 * 1024;
 
+/// Bytes of a block of most file systems. Blocks of zeros are not written: they become holes.
+const BLOCK: usize = 4096;
+/// Bytes that are looked at together.
+const LINE: usize = 64;
+
+/// Writes bytes at the end of a file, which has `position` bytes. Aligned blocks of zeros become
+/// holes.
+pub(crate) fn append_sparsely(file: &File, bytes: &[u8], position: u64) -> io::Result<()> {
+    let to_block = position.next_multiple_of(BLOCK as u64) - position;
+    // Below the length of a block.
+    let first = usize::try_from(to_block).unwrap_or(0).min(bytes.len());
+    let (mut data, mut at) = (0..first, first);
+    let write = |data: std::ops::Range<usize>| match bytes.get(data.clone()) {
+        Some(piece) if !piece.is_empty() => file.write_all_at(piece, position + data.start as u64),
+        _ => Ok(()),
+    };
+    for block in bytes.get(first..).unwrap_or_default().chunks(BLOCK) {
+        let end = at + block.len();
+        match block.len() == BLOCK && is_zero(block) {
+            true => {
+                write(data)?;
+                data = end..end;
+            }
+            false => data.end = end,
+        }
+        at = end;
+    }
+    let ends_in_hole = data.is_empty() && !bytes.is_empty();
+    write(data)?;
+    match ends_in_hole {
+        true => file.set_len(position + bytes.len() as u64),
+        false => Ok(()),
+    }
+}
+
+fn is_zero(block: &[u8]) -> bool {
+    let mut lines = block.chunks(LINE);
+    lines.all(|line| line.iter().fold(0, |all, byte| all | byte) == 0)
+}
+
 /// A file with the bytes written so far.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -23,13 +63,22 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Writes from the beginning of `file` on.
+    /// Writes from the beginning of `file` on, which is empty.
     pub(crate) fn new(file: Arc<File>) -> Self {
         Self {
             file,
             hasher: Sha256::new(),
             position: 0,
             hashes: true,
+        }
+    }
+
+    /// Writes from `position` on, where `file` ends; the hasher has seen all before.
+    pub(crate) fn from(file: Arc<File>, position: u64, hasher: Sha256) -> Self {
+        Self {
+            position,
+            hasher,
+            ..Self::new(file)
         }
     }
 
@@ -48,7 +97,7 @@ impl Writer {
             if self.hashes {
                 self.hasher.update(&bytes);
             }
-            self.file.write_all_at(&bytes, self.position)?;
+            append_sparsely(&self.file, &bytes, self.position)?;
             self.position += bytes.len() as u64;
             bytes.clear();
             Ok((self, bytes))
@@ -96,6 +145,14 @@ impl Sink {
         Ok(())
     }
 
+    /// Waits for the write under way: the bytes that are written by then, and their hasher.
+    pub(crate) async fn progress(&mut self) -> io::Result<(u64, Sha256)> {
+        let (writer, empty) = self.settle().await?;
+        let progress = (writer.position, writer.hasher.clone());
+        self.state = State::Idle(writer, empty);
+        Ok(progress)
+    }
+
     /// Writes what is collected; the whole file's hasher and position.
     pub(crate) async fn finish(mut self) -> io::Result<Writer> {
         let (writer, _) = self.settle().await?;
@@ -119,6 +176,8 @@ impl Sink {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     #[tokio::test]
@@ -136,6 +195,53 @@ mod tests {
             let mut read = vec![0; content.len()];
             file.read_exact_at(&mut read, 0).unwrap();
             assert!(read == content);
+        }
+    }
+
+    #[tokio::test]
+    async fn blocks_of_zeros_become_holes() {
+        use std::os::unix::fs::MetadataExt;
+        let mut content = vec![0; 5_000_000];
+        for place in [0, 1_000_000, 1_003_000, 3_999_999] {
+            content[place] = 1;
+        }
+        for (length, end) in [(1000, 1), (70_001, 0), (600_000, 0), (5_000_000, 1)] {
+            *content.last_mut().unwrap() = end;
+            let file = Arc::new(tempfile::tempfile().unwrap());
+            let mut sink = Sink::new(Writer::new(Arc::clone(&file)));
+            for piece in content.chunks(length) {
+                sink.take(piece).await.unwrap();
+            }
+            sink.finish().await.unwrap();
+            let mut read = Vec::new();
+            std::io::Seek::rewind(&mut &*file).unwrap();
+            (&*file).read_to_end(&mut read).unwrap();
+            assert!(read == content, "{length}");
+            // In memory or on a disk, a file system that has holes allocates few blocks.
+            let sparse = tempfile::tempfile().unwrap();
+            sparse.set_len(1_000_000).unwrap();
+            if sparse.metadata().unwrap().blocks() == 0 {
+                let allocated = file.metadata().unwrap().blocks() * 512;
+                assert!(allocated < 1_000_000, "{allocated} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn an_end_within_a_block_is_written() {
+        for (before, bytes) in [
+            (0, 0),
+            (0, 4096),
+            (0, 4097),
+            (5, 4091),
+            (5, 8187),
+            (4096, 10),
+        ] {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(before).unwrap();
+            append_sparsely(&file, &vec![0; bytes], before).unwrap();
+            let length = file.metadata().unwrap().len();
+            assert_eq!(length, before + bytes as u64, "{before} {bytes}");
         }
     }
 

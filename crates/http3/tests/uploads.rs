@@ -1,4 +1,4 @@
-//! Uploads that go on where they broke off, and the room that uploads have.
+//! Uploads that go on where they broke off.
 
 #[expect(dead_code, reason = "other tests use more of it")]
 mod support;
@@ -8,17 +8,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{Request, StatusCode};
-use pathmark_http3::client::{Client, ClientLimits, Ledger, PutError, Refusal, Stored};
+use http::StatusCode;
+use pathmark_http3::client::{Client, Ledger, PutError, Refusal, Stored};
 use pathmark_http3::fields::sha256_field;
-use pathmark_http3::origin::{Grant, Limits, Origin, Quota, Steward, UploadLimits};
-use pathmark_http3::plan::{PutRights, Reply, Rules};
-use pathmark_http3::root::{Existing, Root};
+use pathmark_http3::origin::UploadLimits;
+use pathmark_http3::plan::PutRights;
+use pathmark_http3::root::Existing;
 use pathmark_http3::wire::ClientLink;
 use sha2::{Digest, Sha256};
 
-use support::{Answer, Identity, NAME, Served, ask, bounded, connect, content, listen, names};
-use support::{path, request};
+use support::house::house;
+use support::{Answer, Served, ask, bounded, content, path, request};
 
 /// What a client remembers.
 #[derive(Debug, Default)]
@@ -124,7 +124,11 @@ async fn a_put_goes_on_with_another_server_process() {
         let scene = Scene::new();
         scene.break_off(2_000_000).await;
         // The first server has ended the request by the time that its file is not locked.
-        let origin = served_again(scene.served.directory.path(), UploadLimits::default());
+        let origin = house(
+            scene.served.directory.path(),
+            UploadLimits::default(),
+            u64::MAX,
+        );
         let client = origin.client().await.with_ledger(scene.memory.clone());
         let stored = loop {
             match scene.put(&client).await {
@@ -301,222 +305,6 @@ async fn an_upload_comes_in_parts_from_a_foreign_client() {
         assert_eq!(served.names(), ["name"]);
         let patch = ask(&link, request("PATCH", "/name", &[MEDIA]), b"x").await;
         assert_eq!(patch.status(), StatusCode::METHOD_NOT_ALLOWED);
-    })
-    .await;
-}
-
-/// Rights by the field `client`.
-#[derive(Debug)]
-struct Clients(BTreeMap<&'static str, Arc<Grant>>);
-
-impl Steward for Clients {
-    fn admit(&self, request: &Request<()>) -> Result<Option<Arc<Grant>>, Box<Reply>> {
-        let name = request.headers().get("client");
-        let name = name.map_or("one", |name| name.to_str().unwrap());
-        Ok(self.0.get(name).cloned())
-    }
-}
-
-fn grant(name: &str, quota: u64) -> Arc<Grant> {
-    let rules = Rules {
-        put: PutRights::Replace,
-        ..Rules::default()
-    };
-    Arc::new(Grant {
-        name: name.to_owned(),
-        quota: Some(Quota::new(quota, 0)),
-        ..Grant::of(rules)
-    })
-}
-
-/// An origin of a directory whose clients have a quota each.
-struct House {
-    identity: Identity,
-    address: std::net::SocketAddr,
-}
-
-impl House {
-    async fn client(&self) -> Client {
-        let connection = connect(&self.identity, self.address).await;
-        let limits = ClientLimits::default();
-        Client::new(connection, NAME, limits).await.unwrap()
-    }
-
-    async fn link(&self) -> ClientLink {
-        let connection = connect(&self.identity, self.address).await;
-        ClientLink::new(connection, 64 * 1024).await.unwrap()
-    }
-}
-
-fn served_again(directory: &Path, uploads: UploadLimits) -> House {
-    house(directory, uploads, u64::MAX)
-}
-
-fn house(directory: &Path, uploads: UploadLimits, quota: u64) -> House {
-    let limits = Limits {
-        uploads,
-        ..Limits::default()
-    };
-    let rules = Rules {
-        put: PutRights::Replace,
-        ..Rules::default()
-    };
-    let origin = Origin::new(Root::open(directory).unwrap(), rules, limits);
-    let identity = Identity::new();
-    let endpoint = listen(&identity);
-    let address = endpoint.local_address();
-    let names = [("one", ""), ("other", "other")];
-    let clients = names.map(|(name, own)| (name, grant(own, quota)));
-    let clients = Arc::new(Clients(clients.into_iter().collect()));
-    let tended = origin.clone();
-    tokio::spawn(async move { tended.tend().await });
-    tokio::spawn(async move {
-        while let Some(incoming) = endpoint.accept().await {
-            let (origin, clients) = (origin.clone(), clients.clone());
-            tokio::spawn(async move {
-                let connection = incoming.accept().unwrap().await.unwrap();
-                let _ = origin.serve_with(connection, clients).await;
-            });
-        }
-    });
-    House { identity, address }
-}
-
-#[tokio::test]
-async fn an_upload_is_of_one_client_and_has_its_time() {
-    bounded(async {
-        let directory = tempfile::tempdir().unwrap();
-        let limits = UploadLimits {
-            age: Duration::from_secs(2),
-            ..UploadLimits::default()
-        };
-        let house = house(directory.path(), limits, 10);
-        let link = house.link().await;
-        let begin = [VERSION, ("upload-complete", "?0")];
-        let begun = ask(&link, request("PUT", "/name", &begin), b"123456").await;
-        assert_eq!(begun.status(), StatusCode::CREATED);
-        let at = begun.field("location").to_owned();
-        let other = [("client", "other")];
-        assert_eq!(
-            ask(&link, request("HEAD", &at, &other), b"").await.status(),
-            404
-        );
-        assert_eq!(
-            ask(&link, request("DELETE", &at, &other), b"")
-                .await
-                .status(),
-            404
-        );
-        assert_eq!(
-            ask(&link, request("HEAD", &at, &[]), b"").await.status(),
-            204
-        );
-        // What lies there is of the quota.
-        let put = ask(&link, request("PUT", "/more", &[]), b"12345").await;
-        assert_eq!(put.status(), StatusCode::INSUFFICIENT_STORAGE);
-        until(|| names(directory.path()).is_empty()).await;
-        assert_eq!(
-            ask(&link, request("HEAD", &at, &[]), b"").await.status(),
-            404
-        );
-        let put = ask(&link, request("PUT", "/more", &[]), b"1234567890").await;
-        assert_eq!(put.status(), StatusCode::CREATED);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn what_an_earlier_process_left_is_removed_in_time() {
-    bounded(async {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::create_dir(directory.path().join("sub")).unwrap();
-        let limits = UploadLimits {
-            age: Duration::from_secs(3600),
-            ..UploadLimits::default()
-        };
-        let first = house(directory.path(), limits, 100);
-        let begin = [VERSION, ("upload-complete", "?0")];
-        let link = first.link().await;
-        let begun = ask(&link, request("PUT", "/sub/name", &begin), b"123456").await;
-        assert_eq!(begun.status(), StatusCode::CREATED);
-        let limits = UploadLimits {
-            age: Duration::from_millis(10),
-            ..limits
-        };
-        let _second = house(directory.path(), limits, 100);
-        until(|| names(&directory.path().join("sub")).is_empty()).await;
-    })
-    .await;
-}
-
-/// Two clients that each announce more than half of the quota: one of them is refused before its
-/// content is read, and one that breaks off frees what it reserved.
-#[tokio::test]
-async fn concurrent_puts_share_a_quota() {
-    bounded(async {
-        let directory = tempfile::tempdir().unwrap();
-        let house = house(directory.path(), UploadLimits::default(), 1000);
-        let link = house.link().await;
-        let announced = [("content-length", "600")];
-        let mut first = link
-            .request(request("PUT", "/first", &announced))
-            .await
-            .unwrap();
-        first.send(content(1).into()).await.unwrap();
-        until(|| !names(directory.path()).is_empty()).await;
-        let second = ask(&link, request("PUT", "/second", &announced), b"").await;
-        assert_eq!(second.status(), StatusCode::INSUFFICIENT_STORAGE);
-        // It is killed midway.
-        drop(first);
-        until(|| names(directory.path()).is_empty()).await;
-        let second = ask(&link, request("PUT", "/second", &announced), &content(600)).await;
-        assert_eq!(second.status(), StatusCode::CREATED);
-
-        // Of 20 at once, as many are stored as there is room for, with and without a length.
-        let put = async |n: usize| {
-            let fields = [("content-length", "100")];
-            let fields = if n.is_multiple_of(2) {
-                &fields[..]
-            } else {
-                &[]
-            };
-            let target = format!("/many-{n}");
-            let put = ask(&link, request("PUT", &target, fields), &content(100)).await;
-            put.status().as_u16()
-        };
-        let many = (0..20).map(put);
-        let mut statuses = futures_util::future::join_all(many).await;
-        statuses.sort_unstable();
-        let stored = statuses.iter().filter(|status| **status == 201).count();
-        assert!((1..=4).contains(&stored), "{statuses:?}");
-        assert!(statuses.iter().all(|status| [201, 507].contains(status)));
-        let sizes = names(directory.path()).into_iter();
-        let sizes = sizes.map(|name| directory.path().join(name).metadata().unwrap().len());
-        assert_eq!(sizes.sum::<u64>(), 600 + 100 * stored as u64);
-        // What the refused ones had reserved is free.
-        for n in 100..104 - stored {
-            assert_eq!(put(n).await, 201);
-        }
-        assert_eq!(put(200).await, 507);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_length_that_the_disk_cannot_hold_is_refused_before_the_content() {
-    bounded(async {
-        let served = Served::new(PutRights::New);
-        let link = served.link().await;
-        let most = u64::MAX.to_string();
-        let huge = [
-            ("content-length", most.as_str()),
-            ("expect", "100-continue"),
-        ];
-        let mut exchange = link.request(request("PUT", "/huge", &huge)).await.unwrap();
-        // Nothing is sent.
-        let answer = exchange.response().await.unwrap();
-        assert_eq!(answer.status(), StatusCode::INSUFFICIENT_STORAGE);
-        assert!(served.names().is_empty());
     })
     .await;
 }

@@ -116,7 +116,7 @@ impl Two {
         .expect("a server");
         deliver(now, 1, &mut server, &first, &mut buffer);
         let mut rounds = 0;
-        while !(client.is_confirmed() && server.is_confirmed()) {
+        while !(client.handshake().is_confirmed() && server.handshake().is_confirmed()) {
             now += Duration::from_millis(1);
             exchange(now, &mut client, &mut server, &mut buffer);
             rounds += 1;

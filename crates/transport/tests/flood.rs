@@ -162,7 +162,7 @@ fn serves(server: &mut Server, crypto: &Arc<dyn ClientCrypto>, now: Instant, n: 
                 client.update(now, handle, &mut connection);
             }
         }
-        if connection.is_confirmed() {
+        if connection.handshake().is_confirmed() {
             return true;
         }
     }

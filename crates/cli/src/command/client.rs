@@ -16,7 +16,7 @@ use super::session::{self, Stop};
 use super::state::uploads::Uploads;
 use super::state::{StateArgs, Visit};
 use super::target::Target;
-use super::trust::HostTrustArgs;
+use super::trust::{HostTrustArgs, ShowArgs};
 use super::{Failure, clients, connect, values};
 
 /// The variable of the environment with a token.
@@ -34,6 +34,8 @@ pub(super) struct ClientArgs {
     /// Send the bearer token in this file; without the option, that in $PATHMARK_TOKEN, if any
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    show: ShowArgs,
     /// Print one JSON object at the end
     #[arg(long)]
     pub(super) json: bool,
@@ -100,11 +102,13 @@ impl ClientArgs {
             None => clients::token_of(TOKEN),
         };
         let token = token.map_err(Failure::usage)?;
+        let shown = self.show.read()?;
         transport.keep_alive = Some(session::KEEP_ALIVE);
         let way = Way {
             target,
             trust: self.trust.judge(),
             limits: self.limits,
+            shown: shown.as_ref(),
             stop,
         };
         let before =

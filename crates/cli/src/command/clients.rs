@@ -3,7 +3,8 @@
 //! ```toml
 //! [[client]]
 //! name = "camera"                  # in the log
-//! token-file = "camera.token"      # or token-env = "CAMERA"; neither: requests without a token
+//! token-file = "camera.token"      # or token-env = "CAMERA", or pin = "sha256:…" of a certificate;
+//!                                  # none: requests without a token or a known certificate
 //! rights = ["get", "list", "put", "overwrite"]
 //! prefix = "cameras/1"             # the directory that it is confined to
 //! quota = "10GB"                   # bytes of all files in it
@@ -23,6 +24,7 @@ use pathmark_http3::origin::{Grant, Quota};
 use pathmark_http3::pace::Pace;
 use pathmark_http3::plan::{PutRights, Reply, Rules, problem};
 use pathmark_http3::root::{Entries, find_uploads, open_directory};
+use pathmark_transport::crypto::tls::Pin;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -48,6 +50,7 @@ struct Entry {
     name: String,
     token_file: Option<PathBuf>,
     token_env: Option<String>,
+    pin: Option<String>,
     rights: Vec<Right>,
     prefix: Option<String>,
     quota: Option<String>,
@@ -74,6 +77,8 @@ struct Client {
     /// SHA-256 of its token. The time of a comparison depends on the hash of a guess, not on the
     /// guess.
     token: Option<[u8; 32]>,
+    /// The pin of its certificate.
+    pin: Option<Pin>,
     grant: Arc<Grant>,
 }
 
@@ -123,11 +128,12 @@ impl Clients {
             for entry in &written.client {
                 let client = Client::of(entry, beside, directory)
                     .with_context(|| format!("client `{}`", entry.name))?;
+                let key = |client: &Client| (client.token, client.pin);
                 let taken =
-                    |other: &&Client| other.name == client.name || other.token == client.token;
+                    |other: &&Client| other.name == client.name || key(other) == key(&client);
                 if let Some(other) = clients.iter().find(taken) {
                     bail!(
-                        "the clients `{}` and `{}` have the same name or token",
+                        "the clients `{}` and `{}` have the same name, token or pin",
                         other.name,
                         client.name
                     );
@@ -139,7 +145,14 @@ impl Clients {
         read().with_context(|| format!("cannot use the clients in {}", path.display()))
     }
 
-    fn find<T>(&self, request: &Request<T>) -> Result<&Client, bool> {
+    /// True if clients are to be asked for certificates.
+    pub(super) fn have_pins(&self) -> bool {
+        self.0.iter().any(|client| client.pin.is_some())
+    }
+
+    /// The client of a request on a connection whose client has shown a certificate of this pin; or
+    /// else, whether the request has a token. A token counts before a certificate.
+    fn find<T>(&self, request: &Request<T>, shown: Option<Pin>) -> Result<&Client, bool> {
         let token = request.headers().get(AUTHORIZATION).map(|value| {
             let value = value.as_bytes();
             let (scheme, token) = value.split_at_checked(7).unwrap_or_default();
@@ -148,28 +161,37 @@ impl Clients {
                 .eq_ignore_ascii_case(b"bearer ")
                 .then(|| <[u8; 32]>::from(Sha256::digest(token)))
         });
+        let Some(token) = token else {
+            let by_pin = |client: &&Client| client.pin.is_some() && client.pin == shown;
+            let open = |client: &&Client| client.pin.is_none() && client.token.is_none();
+            let found = self.0.iter().find(by_pin);
+            return found.or_else(|| self.0.iter().find(open)).ok_or(false);
+        };
         let mut found = None;
         for client in &self.0 {
-            let is_it = match (&client.token, &token) {
-                (Some(own), Some(Some(token))) => own.ct_eq(token).into(),
-                (None, None) => true,
-                _ => false,
-            };
-            if is_it {
+            if let (Some(own), Some(token)) = (&client.token, &token)
+                && own.ct_eq(token).into()
+            {
                 found = Some(client);
             }
         }
-        found.ok_or(token.is_some())
+        found.ok_or(true)
     }
 
     /// The name of a request's client.
-    pub(super) fn name<T>(&self, request: &Request<T>) -> Option<&str> {
-        self.find(request).ok().map(|client| client.name.as_str())
+    pub(super) fn name<T>(&self, request: &Request<T>, shown: Option<Pin>) -> Option<&str> {
+        self.find(request, shown)
+            .ok()
+            .map(|client| client.name.as_str())
     }
 
     /// The rights of a request's client.
-    pub(super) fn admit<T>(&self, request: &Request<T>) -> Result<Arc<Grant>, Box<Reply>> {
-        match self.find(request) {
+    pub(super) fn admit<T>(
+        &self,
+        request: &Request<T>,
+        shown: Option<Pin>,
+    ) -> Result<Arc<Grant>, Box<Reply>> {
+        match self.find(request, shown) {
             Ok(client) => Ok(Arc::clone(&client.grant)),
             Err(has_one) => {
                 let (detail, challenge) = match has_one {
@@ -178,7 +200,8 @@ impl Clients {
                         "Bearer error=\"invalid_token\"",
                     ),
                     false => (
-                        "the server asks for a token: give it by --token-file or PATHMARK_TOKEN",
+                        "the server asks for a token (--token-file, PATHMARK_TOKEN) or for a \
+                         certificate that it knows (--client-cert, --own-cert)",
                         "Bearer",
                     ),
                 };
@@ -199,6 +222,14 @@ impl Client {
             ),
             (None, None) => None,
         };
+        let pin = entry.pin.as_deref().map(|text| {
+            let pin: Result<Pin, _> = text.strip_prefix("sha256:").unwrap_or(text).parse();
+            pin.with_context(|| format!("pin `{text}`"))
+        });
+        let pin = pin.transpose()?;
+        if pin.is_some() && token.is_some() {
+            bail!("it has a token and a pin; give one of them");
+        }
         let has = |right| entry.rights.contains(&right);
         let put = match (has(Right::Put), has(Right::Overwrite)) {
             (false, true) => bail!("it has the right overwrite without put"),
@@ -240,6 +271,7 @@ impl Client {
         Ok(Self {
             name: entry.name.clone(),
             token: token.map(|token| Sha256::digest(token).into()),
+            pin,
             grant: Arc::new(Grant {
                 name: entry.name.clone(),
                 rules,
@@ -299,91 +331,4 @@ fn used(directory: &Path, depth: usize) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(text: &str) -> anyhow::Result<Clients> {
-        let here = tempfile::tempdir().unwrap();
-        std::fs::write(here.path().join("one"), "secret-1\n").unwrap();
-        std::fs::write(here.path().join("two"), "secret-2").unwrap();
-        std::fs::write(here.path().join("bad"), "two words").unwrap();
-        let path = here.path().join("clients.toml");
-        std::fs::write(&path, text).unwrap();
-        Clients::read(&path, here.path())
-    }
-
-    fn request(authorization: Option<&str>) -> Request<()> {
-        let mut request = Request::builder();
-        if let Some(value) = authorization {
-            request = request.header("authorization", value);
-        }
-        request.body(()).unwrap()
-    }
-
-    #[test]
-    fn requests_belong_to_the_client_of_their_token() {
-        let clients = read(
-            "[[client]]\nname = \"one\"\ntoken-file = \"one\"\nrights = [\"get\"]\n\
-             prefix = \"/a/b\"\nquota = \"1MB\"\nrate = \"1MB/s\"\n\
-             [[client]]\nname = \"two\"\ntoken-file = \"two\"\nrights = [\"put\", \"overwrite\"]\n",
-        )
-        .unwrap();
-        let name = |value: Option<&str>| clients.name(&request(value)).map(ToOwned::to_owned);
-        assert_eq!(name(Some("Bearer secret-1")).as_deref(), Some("one"));
-        assert_eq!(name(Some("bearer  secret-2")).as_deref(), Some("two"));
-        for none in [
-            None,
-            Some(""),
-            Some("Bearer"),
-            Some("Bearer secret-3"),
-            Some("Basic secret-1"),
-        ] {
-            assert_eq!(name(none), None, "{none:?}");
-            let reply = clients.admit(&request(none)).unwrap_err();
-            assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
-            assert!(reply.headers.contains_key(WWW_AUTHENTICATE));
-        }
-        let grant = clients.admit(&request(Some("Bearer secret-1"))).unwrap();
-        assert!(grant.rules.get && !grant.rules.list && grant.rules.put == PutRights::None);
-        assert_eq!(grant.rules.prefix, [b"a", b"b"]);
-        assert!(grant.pace.is_some() && grant.quota.is_some());
-
-        let anyone = read("[[client]]\nname = \"anyone\"\nrights = [\"list\"]\n").unwrap();
-        assert_eq!(anyone.name(&request(None)), Some("anyone"));
-        assert_eq!(anyone.name(&request(Some("Bearer secret-1"))), None);
-    }
-
-    #[test]
-    fn what_is_wrong_is_named_with_its_line_or_client() {
-        let with = |more: &str| format!("[[client]]\nname = \"a\"\nrights = [\"get\"]\n{more}\n");
-        for (text, word) in [
-            (with("color = 1"), "line 4"),
-            (
-                "[[client]]\nname = \"a\"\nrights = [\"fly\"]\n".to_owned(),
-                "line 3",
-            ),
-            ("[[client]]\nname = \"a\"\n".to_owned(), "rights"),
-            (with("token-file = \"none\""), "none"),
-            (with("token-file = \"bad\""), "visible"),
-            (with("token-env = \"NO_SUCH_TOKEN\""), "NO_SUCH_TOKEN"),
-            (
-                with("token-file = \"one\"\ntoken-env = \"X\""),
-                "one of them",
-            ),
-            (with("prefix = \"a/../b\""), "prefix"),
-            (with("quota = \"much\""), "much"),
-            (with("rate = \"10\""), "1kB"),
-            (with("") + &with(""), "same name"),
-            (
-                "[[client]]\nname = \"a\"\nrights = [\"overwrite\"]\n".to_owned(),
-                "without put",
-            ),
-        ] {
-            let error = format!("{:#}", read(&text).unwrap_err());
-            assert!(
-                error.contains(word) && error.contains("clients.toml"),
-                "{error}"
-            );
-        }
-    }
-}
+mod tests;

@@ -15,7 +15,7 @@ use pathmark_transport::wire::TransportErrorCode;
 use super::reconnect::NoAnswer;
 use super::session::{Stop, interrupted, now};
 use super::target::Target;
-use super::trust::Judge;
+use super::trust::{Judge, Shown};
 use super::{Failure, output, values};
 use pathmark::{ClientConfig, Connection, Endpoint, TransportConfig};
 
@@ -62,6 +62,8 @@ pub(super) struct Way<'a> {
     pub(super) target: &'a Target,
     pub(super) trust: Judge<'a>,
     pub(super) limits: ConnectArgs,
+    /// The certificate for servers that ask for one.
+    pub(super) shown: Option<&'a Shown>,
     pub(super) stop: &'a Stop,
 }
 
@@ -78,9 +80,15 @@ pub(super) async fn connect<T>(
         target,
         trust,
         limits,
+        shown,
         stop,
     } = way;
-    let tls = trust.config(alpn)?;
+    let mut tls = trust.config(alpn)?;
+    if let Some(shown) = shown {
+        tls = tls
+            .with_certificate(&shown.chain, &shown.key)
+            .map_err(Failure::usage)?;
+    }
     let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
     let resolved = Cell::new(false);
     let connecting = async {

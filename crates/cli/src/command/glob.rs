@@ -101,4 +101,32 @@ mod tests {
         assert!(!matches(pattern.as_bytes(), name.as_bytes()));
         assert!(is_pattern(b"a[") && !is_pattern(b"a]"));
     }
+
+    /// The same by trying all that a `*` may cover.
+    fn naive(pattern: &[u8], name: &[u8]) -> bool {
+        match (pattern, name) {
+            ([], name) => name.is_empty(),
+            ([b'*', after @ ..], name) => {
+                (0..=name.len()).any(|covered| naive(after, &name[covered..]))
+            }
+            (pattern, [first, left @ ..]) => {
+                one(pattern, Some(*first)).is_some_and(|after| naive(after, left))
+            }
+            _ => false,
+        }
+    }
+
+    /// A target for fuzzing: a pattern, a zero byte, and a name.
+    #[test]
+    fn patterns_of_any_bytes() {
+        bolero::check!().with_iterations(20_000).for_each(|input| {
+            let mut parts = input.splitn(2, |byte| *byte == 0);
+            let (pattern, name) = (parts.next().unwrap(), parts.next().unwrap_or_default());
+            let matched = matches(pattern, name);
+            if input.len() < 20 {
+                let hidden = name.starts_with(b".") && !pattern.starts_with(b".");
+                assert_eq!(matched, !hidden && naive(pattern, name));
+            }
+        });
+    }
 }

@@ -48,6 +48,12 @@ impl Identity {
         })
     }
 
+    /// The same, for a server that asks clients for certificates.
+    pub(super) fn asking_clients(self) -> anyhow::Result<Self> {
+        let tls = self.tls.asking_clients()?;
+        Ok(Self { tls, ..self })
+    }
+
     /// A new one.
     pub(super) fn new(alpn: &[u8]) -> anyhow::Result<Self> {
         let pem = self_signed()?;
@@ -58,8 +64,7 @@ impl Identity {
     /// has a key of its own, and prints a note on stderr.
     pub(super) fn kept(directory: &Path, alpn: &[u8]) -> Result<Self, Failure> {
         let path = key_path(directory).map_err(Failure::usage)?;
-        let made = || Ok(self_signed().map_err(io::Error::other)?.into_bytes());
-        let pem = match path.as_deref().map(|path| (path, read_or_make(path, made))) {
+        let pem = match path.as_deref().map(|path| (path, read_or_make(path, make))) {
             Some((_, Ok(pem))) => pem,
             // A key that is there and cannot be read is no reason for another one.
             Some((path, Err(error))) if is_closed(&error) && path.symlink_metadata().is_err() => {
@@ -167,6 +172,11 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut pem = Vec::new();
     file.take(LONGEST).read_to_end(&mut pem)?;
     Ok(pem)
+}
+
+/// A self-signed certificate and its private key as the content of a file.
+pub(super) fn make() -> io::Result<Vec<u8>> {
+    Ok(self_signed().map_err(io::Error::other)?.into_bytes())
 }
 
 /// A self-signed certificate and its private key in PEM.

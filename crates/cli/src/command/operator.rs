@@ -16,6 +16,7 @@ use pathmark_http3::http::header::{HeaderName, HeaderValue};
 use pathmark_http3::http::{HeaderMap, Method, Request};
 use pathmark_http3::origin::{End, Grant, Record, Steward};
 use pathmark_http3::plan::Reply;
+use pathmark_transport::crypto::tls::Pin;
 
 use super::access_log::{AccessLog, Line};
 use super::clients::Clients;
@@ -63,6 +64,8 @@ pub(super) struct House {
 #[derive(Debug)]
 pub(super) struct Operator {
     connection: Connection,
+    /// The pin of the certificate that the client has shown.
+    shown: Option<Pin>,
     house: House,
     /// The place of the law that the connection's first choice set. Later choices change nothing:
     /// each change would begin at a fresh window.
@@ -70,9 +73,12 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    pub(super) const fn new(connection: Connection, house: House) -> Self {
+    /// That of a connection whose handshake is complete.
+    pub(super) fn new(connection: Connection, house: House) -> Self {
+        let chain = connection.peer_certificates();
         Self {
             connection,
+            shown: chain.first().map(|certificate| Pin::of(certificate)),
             house,
             chosen: OnceLock::new(),
         }
@@ -126,7 +132,7 @@ impl Operator {
             time: session::unix_time().as_secs_f64(),
             client: clients
                 .as_ref()
-                .and_then(|clients| clients.name(record.request)),
+                .and_then(|clients| clients.name(record.request, self.shown)),
             address: self.connection.remote_address().to_string(),
             method: record.request.method().as_str(),
             path: record.request.uri().path(),
@@ -145,7 +151,9 @@ impl Operator {
 impl Steward for Operator {
     fn admit(&self, request: &Request<()>) -> Result<Option<Arc<Grant>>, Box<Reply>> {
         let clients = self.house.clients();
-        clients.map(|clients| clients.admit(request)).transpose()
+        clients
+            .map(|clients| clients.admit(request, self.shown))
+            .transpose()
     }
 
     fn begin(&self, request: &Request<()>) -> HeaderMap {

@@ -225,6 +225,7 @@ async fn measure(
     let way = Way {
         target: &args.target,
         trust: args.trust.judge(),
+        shown: None,
         limits: args.limits,
         stop,
     };

@@ -83,9 +83,17 @@ pub(super) async fn serve(args: Args) -> Outcome {
         .as_deref()
         .map(AccessLog::open)
         .transpose()?;
-    let identity = args.certificate.identity(Some(&args.dir), ALPN)?;
+    // Clients that nothing is to be known of are not asked.
+    let asks = read_now(&clients).is_some_and(|clients| clients.have_pins());
+    let identity = || {
+        let identity = args.certificate.identity(Some(&args.dir), ALPN)?;
+        match asks {
+            true => identity.asking_clients().map_err(Failure::Failed),
+            false => Ok(identity),
+        }
+    };
     let transport = Arc::new(transport);
-    let config = session::server_config(identity, Arc::clone(&transport), false);
+    let config = session::server_config(identity()?, Arc::clone(&transport), false);
     let reloads =
         args.clients.is_some() || args.access_log.is_some() || args.certificate.is_given();
     let hangups = reloads.then(session::Hangups::new);
@@ -111,6 +119,12 @@ pub(super) async fn serve(args: Args) -> Outcome {
         }
         match read_clients() {
             Ok(Some(read)) => {
+                if read.have_pins() && !asks {
+                    tracing::warn!(
+                        "start the server again: it asks clients for certificates only if its \
+                         first list has a pin"
+                    );
+                }
                 if let Some(clients) = &house.clients {
                     *clients.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(read);
                 }
@@ -122,8 +136,7 @@ pub(super) async fn serve(args: Args) -> Outcome {
         if !args.certificate.is_given() {
             return;
         }
-        let identity = args.certificate.identity(Some(&args.dir), ALPN);
-        let set = identity.map(|identity| {
+        let set = identity().map(|identity| {
             let config = session::server_config(identity, Arc::clone(&transport), false);
             endpoint.set_server_config(config.0)
         });
@@ -140,6 +153,13 @@ pub(super) async fn serve(args: Args) -> Outcome {
         None => session::serve(&endpoint, session::HTTP3, accepting).await,
     }
     Ok(())
+}
+
+/// The clients that are listed now.
+fn read_now(clients: &Option<Arc<RwLock<Arc<Clients>>>>) -> Option<Arc<Clients>> {
+    let clients = clients.as_ref()?;
+    let clients = clients.read().unwrap_or_else(PoisonError::into_inner);
+    Some(Arc::clone(&clients))
 }
 
 /// Accepts connections until the endpoint closes, and returns when what was done for them has

@@ -10,10 +10,12 @@ use pathmark_transport::crypto::tls::{Pin, TlsClientConfig, Trust};
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::identity::Identity;
+use super::identity::{self, Identity};
 use super::state::known::KnownHosts;
+use super::state::own_certificate;
 use super::target::Target;
 use super::{Failure, output};
 
@@ -52,6 +54,56 @@ pub(super) struct CertificateArgs {
     /// Its private key in PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
+}
+
+/// The certificate that a client shows.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ShowArgs {
+    /// Show servers that ask for one this certificate, a chain in PEM
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_cert: Option<PathBuf>,
+    /// Its private key in PEM, which no other user may read
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    client_key: Option<PathBuf>,
+    /// Show servers that ask for one this user's own certificate. The first run makes it, with its
+    /// key, in $XDG_STATE_HOME/pathmark/client.key, and prints its pin
+    #[arg(long, conflicts_with = "client_cert")]
+    own_cert: bool,
+}
+
+/// A certificate chain and its private key in PEM.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) chain: Vec<u8>,
+    pub(super) key: Vec<u8>,
+}
+
+impl ShowArgs {
+    /// Reads the certificate and its key.
+    pub(super) fn read(&self) -> Result<Option<Shown>, Failure> {
+        let use_of = |path: &Path| format!("cannot use {}", path.display());
+        if self.own_cert {
+            let (path, pem, made) = own_certificate().map_err(Failure::usage)?;
+            if made {
+                let first = CertificateDer::from_pem_slice(&pem);
+                let pin = Pin::of(&first.map_err(anyhow::Error::new)?);
+                let path = path.display();
+                output::note!("pathmark: {path} has a new certificate, pin sha256:{pin}");
+            }
+            let key = pem.clone();
+            return Ok(Some(Shown { chain: pem, key }));
+        }
+        let (Some(chain), Some(key)) = (&self.client_cert, &self.client_key) else {
+            return Ok(None);
+        };
+        let read = || {
+            Ok::<_, anyhow::Error>(Shown {
+                chain: std::fs::read(chain).with_context(|| use_of(chain))?,
+                key: identity::read(key).with_context(|| use_of(key))?,
+            })
+        };
+        read().map(Some).map_err(Failure::usage)
+    }
 }
 
 /// The servers that a connection accepts.

@@ -8,18 +8,22 @@ use std::sync::Arc;
 
 use http::header::{HeaderName, IF_MATCH, IF_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use sha2::Digest;
+use sha2::{Digest, Sha256};
 
 use super::error::{GetError, Refusal};
-use super::part::PartFile;
+use super::mark::Mark;
+use super::part::{PartFile, hash_part};
 use super::plan::{Arriving, Part, Step, decide};
 use super::request::{Client, Exchange, Progress};
 use crate::blocking::blocking;
 use crate::fields::{EntityTag, PathName, Sha256Digest};
 use crate::plan::{WANT_REPR_DIGEST, digest_in};
-use crate::root::{Attributes, Existing, KeepError, look, open_directory, read_piece};
+use crate::root::{Attributes, Existing, KeepError, look, open_directory};
 use crate::sink::{Sink, Writer};
 use crate::wire::LinkError;
+
+/// Bytes between two marks of SHA-256 in the tag file.
+const MARK: u64 = 64 << 20;
 
 /// How a file is fetched.
 #[derive(Clone, Debug)]
@@ -113,8 +117,13 @@ impl Client {
         let uri = self.uri(path).map_err(GetError::Name)?;
         let source = uri.to_string();
         let opening = (place.clone(), source.clone());
-        let (file, part) = blocking(move || open(&opening)).await??;
-        let mut writer = Writer::new(file.draft.file());
+        let (file, found) = blocking(move || open(&opening)).await??;
+        let (part, mark) = found.unzip();
+        let mut writer = match mark.flatten() {
+            Some(mark) => Writer::from(file.draft.file(), mark.position, mark.hasher),
+            None => Writer::new(file.draft.file()),
+        };
+        let hashed = writer.position;
         if let Some(part) = &part {
             writer = hash_part(writer, part.bytes).await?;
         }
@@ -136,9 +145,17 @@ impl Client {
         if place.length.is_some_and(|wanted| length != Some(wanted)) {
             return Err(GetError::Unlisted);
         }
-        let (file, writer) = match arriving.first {
-            0 => restart(file, source, arriving.tag.clone()).await?,
-            _ => (file, writer),
+        let (file, writer, hashed) = match arriving.first {
+            0 => {
+                let (file, writer) = restart(file, source, arriving.tag.clone()).await?;
+                (file, writer, 0)
+            }
+            first => {
+                // The part ends where the content begins.
+                let part = file.draft.file();
+                blocking(move || part.set_len(first)).await??;
+                (file, writer, hashed)
+            }
         };
         progress(Progress::Begin {
             bytes: length,
@@ -149,7 +166,12 @@ impl Client {
             Some(length) => length,
             None => self.limits.unannounced.min(half_of_free_space(&file)?),
         };
-        let received = receive(exchange, (arriving, most), file, writer, &place, progress);
+        let arriving = Incoming {
+            arriving,
+            most,
+            unread: hashed > 0,
+        };
+        let received = receive(exchange, arriving, file, writer, &place, progress);
         let mut fetched = match received.await {
             // A server gives up without an end; why is known by asking for the same version.
             Err(GetError::Link(LinkError::Reset { code })) => {
@@ -219,8 +241,11 @@ fn target_name(target: &Path) -> Result<Vec<u8>, GetError> {
     name.ok_or_else(|| GetError::Name(format!("{} is no name of a file", target.display())))
 }
 
+/// A part that is on disk, and a mark in it.
+type Lying = (Part, Option<Mark>);
+
 /// Opens the part file, unless the name is taken.
-fn open((place, source): &(Place, String)) -> Result<(PartFile, Option<Part>), GetError> {
+fn open((place, source): &(Place, String)) -> Result<(PartFile, Option<Lying>), GetError> {
     if place.existing == Existing::Keep && look(place.directory.as_fd(), &place.name)?.is_some() {
         return Err(KeepError::Exists.into());
     }
@@ -238,14 +263,6 @@ impl Place {
     }
 }
 
-/// Reads and hashes one piece of the part that is on disk.
-fn hash_piece(writer: &mut Writer, end: u64) -> io::Result<()> {
-    let piece = read_piece(&writer.file, writer.position, end)?;
-    writer.hasher.update(&piece);
-    writer.position += piece.len() as u64;
-    Ok(())
-}
-
 /// Drops the part: the bytes to come are those of the version `tag`.
 async fn restart(
     file: PartFile,
@@ -261,28 +278,49 @@ async fn restart(
     Ok((file, writer))
 }
 
-/// Hashes the part that is on disk.
-async fn hash_part(mut writer: Writer, bytes: u64) -> Result<Writer, GetError> {
-    while writer.position < bytes {
-        let hashed = blocking(move || {
-            let hashed = hash_piece(&mut writer, bytes);
-            hashed.map(|()| writer)
-        });
-        writer = hashed.await??;
+/// Content that arrives.
+struct Incoming {
+    arriving: Arriving,
+    /// Bytes of it at most.
+    most: u64,
+    /// Bytes before it are known by their mark, and were not read.
+    unread: bool,
+}
+
+/// Keeps how far a part is that is not whole; the part file.
+async fn mark(
+    file: PartFile,
+    whole: Option<u64>,
+    (position, hasher): (u64, Sha256),
+) -> io::Result<PartFile> {
+    if whole.is_none_or(|whole| position >= whole) {
+        return Ok(file);
     }
-    Ok(writer)
+    blocking(move || {
+        // Without it the next attempt hashes more.
+        if let Err(error) = file.set_mark(Mark { position, hasher }) {
+            tracing::debug!(%error, "a part has no mark");
+        }
+        file
+    })
+    .await
 }
 
 /// Writes the content to the part file, and gives it its name.
 async fn receive(
     mut exchange: Exchange,
-    (arriving, most): (Arriving, u64),
-    file: PartFile,
+    Incoming {
+        arriving,
+        most,
+        unread,
+    }: Incoming,
+    mut file: PartFile,
     writer: Writer,
     place: &Place,
     mut progress: impl FnMut(Progress),
 ) -> Result<Fetched, GetError> {
-    let (mut sink, mut received) = (Sink::new(writer), 0_u64);
+    let (mut sink, mut received, mut marked) = (Sink::new(writer), 0_u64, 0);
+    let whole = arriving.length.map(|length| arriving.first + length);
     let ended = loop {
         let data = match exchange.data().await {
             Ok(Some(data)) => data,
@@ -299,11 +337,18 @@ async fn receive(
             return Err(GetError::Response(why));
         }
         sink.take(&data).await?;
+        if received - marked >= MARK {
+            marked = received;
+            file = mark(file, whole, sink.progress().await?).await?;
+        }
         progress(Progress::Bytes(data.len() as u64));
     };
     // What arrived before a failure is kept for the next attempt.
     let writer = sink.finish().await?;
-    ended?;
+    if let Err(error) = ended {
+        mark(file, whole, (writer.position, writer.hasher)).await?;
+        return Err(error.into());
+    }
     if let Some(announced) = arriving.length.filter(|length| received < *length) {
         return Err(GetError::Short {
             received,
@@ -331,8 +376,13 @@ async fn receive(
     let (name, existing) = (place.name.clone(), place.existing);
     let kept = blocking(move || {
         file.remove_tag()?;
-        file.draft.keep(&name, &sha256, existing)
+        match unread {
+            true => file.draft.keep_read(&name, &sha256, existing),
+            false => file.draft.keep(&name, &sha256, existing).map(drop),
+        }
     });
-    kept.await??;
-    Ok(fetched)
+    match kept.await? {
+        Err(KeepError::Changed) if unread => Err(GetError::Digest),
+        kept => Ok(kept.map(|()| fetched)?),
+    }
 }

@@ -5,6 +5,7 @@ mod error;
 mod get;
 mod ledger;
 mod list;
+mod mark;
 mod part;
 mod plan;
 mod put;

@@ -1,6 +1,6 @@
 //! The part of a file that has arrived, next to its target: `.pathmark-HASH.part`, and in
-//! `.pathmark-HASH-tag.part` the version that the part is of. HASH is that of the target's name, so
-//! that temporary names are short, however long that name is.
+//! `.pathmark-HASH-tag.part` the version that the part is of, and a mark of SHA-256. HASH is that
+//! of the target's name, so that temporary names are short, however long that name is.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,10 +11,13 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
+use super::mark::{Mark, TagText};
 use super::plan::Part;
+use crate::blocking::blocking;
 use crate::fields::EntityTag;
 use crate::resource::{RESERVED_PREFIX, TEMPORARY_SUFFIX};
-use crate::root::Draft;
+use crate::root::{Draft, read_piece};
+use crate::sink::Writer;
 
 /// Bytes of a tag file at most.
 const MAX_TAG: u64 = 128 * 1024;
@@ -55,28 +58,53 @@ impl PartFile {
         }))
     }
 
-    /// The part of a version from `source`. The last byte does not count: it is fetched once
-    /// more, so that the range of a part that is whole is not empty.
+    /// The part of a version from `source`, with a mark in it. Without a mark at its end, the last
+    /// byte does not count: it is fetched once more, so that the range of a part that is whole is
+    /// not empty.
     ///
     /// # Errors
     /// Those of asking for the size.
-    pub(super) fn part(&self, source: &str) -> io::Result<Option<Part>> {
-        let bytes = self.draft.file().metadata()?.len().saturating_sub(1);
-        let tag = self.read_tag(source).filter(|_| bytes > 0);
-        Ok(tag.map(|tag| Part { bytes, tag }))
+    pub(super) fn part(&self, source: &str) -> io::Result<Option<(Part, Option<Mark>)>> {
+        let length = self.draft.file().metadata()?.len();
+        let text = self.read_tag().filter(|text| text.source == source);
+        let part = text.map(|text| {
+            let mark = text.mark.filter(|mark| mark.position <= length);
+            let bytes = match &mark {
+                // A mark is before the end of the file.
+                Some(mark) if mark.position == length => length,
+                _ => length.saturating_sub(1),
+            };
+            let tag = text.tag;
+            (Part { bytes, tag }, mark)
+        });
+        Ok(part.filter(|(part, _)| part.bytes > 0))
     }
 
-    /// The version of the part, if the tag file is one of `source`. A broken tag file is none.
-    fn read_tag(&self, source: &str) -> Option<EntityTag> {
+    /// The content of the tag file; none if it is broken.
+    fn read_tag(&self) -> Option<TagText> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let name = self.tag_name.as_slice();
         let file = openat(self.directory.as_fd(), name, flags, Mode::empty()).ok()?;
         let mut text = String::new();
         let file = File::from(file);
         file.take(MAX_TAG).read_to_string(&mut text).ok()?;
-        let (from, tag) = text.strip_suffix('\n')?.rsplit_once('\n')?;
-        let tag = EntityTag::parse(tag.as_bytes()).filter(EntityTag::is_strong);
-        tag.filter(|_| from == source)
+        TagText::parse(&text)
+    }
+
+    /// Keeps a mark of the part; nothing if there is no tag.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(super) fn set_mark(&self, mark: Mark) -> io::Result<()> {
+        let Some(mut text) = self.read_tag() else {
+            return Ok(());
+        };
+        text.mark = Some(mark);
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let name = self.tag_name.as_slice();
+        let file = openat(self.directory.as_fd(), name, flags, Mode::empty())?;
+        // A mark is at most as long as the one after it.
+        File::from(file).write_all(text.write().as_bytes())
     }
 
     /// Drops what is there: the bytes to come are those of the version `tag` from `source`.
@@ -95,7 +123,12 @@ impl PartFile {
         let name = self.tag_name.as_slice();
         let mode = Mode::from_raw_mode(0o666);
         let mut file = File::from(openat(self.directory.as_fd(), name, flags, mode)?);
-        file.write_all(format!("{source}\n{tag}\n").as_bytes())
+        let text = TagText {
+            source: source.to_owned(),
+            tag: tag.clone(),
+            mark: None,
+        };
+        file.write_all(text.write().as_bytes())
     }
 
     /// Removes the tag, before the part gets its own name.
@@ -121,6 +154,26 @@ impl PartFile {
         self.remove_tag()?;
         self.draft.discard()
     }
+}
+
+/// Reads and hashes one piece of the part that is on disk.
+fn hash_piece(writer: &mut Writer, end: u64) -> io::Result<()> {
+    let piece = read_piece(&writer.file, writer.position, end)?;
+    writer.hasher.update(&piece);
+    writer.position += piece.len() as u64;
+    Ok(())
+}
+
+/// Hashes the part that is on disk.
+pub(super) async fn hash_part(mut writer: Writer, bytes: u64) -> io::Result<Writer> {
+    while writer.position < bytes {
+        let hashed = blocking(move || {
+            let hashed = hash_piece(&mut writer, bytes);
+            hashed.map(|()| writer)
+        });
+        writer = hashed.await??;
+    }
+    Ok(writer)
 }
 
 #[cfg(test)]
@@ -155,14 +208,27 @@ mod tests {
         let open = || PartFile::open(Arc::clone(&directory), b"name").unwrap();
         let part = open().unwrap();
         assert!(open().is_none());
-        assert_eq!(part.part("here").unwrap(), None);
+        assert!(part.part("here").unwrap().is_none());
         part.restart("here", Some(&tag)).unwrap();
         part.draft.file().write_all_at(b"abc", 0).unwrap();
         drop(part);
         let part = open().unwrap();
+        let found = || {
+            let part = part.part("here").unwrap();
+            part.map(|(part, mark)| (part, mark.map(|mark| mark.position)))
+        };
         let known = Part { bytes: 2, tag };
-        assert_eq!(part.part("here").unwrap(), Some(known));
-        assert_eq!(part.part("there").unwrap(), None);
+        assert_eq!(found(), Some((known.clone(), None)));
+        assert!(part.part("there").unwrap().is_none());
+        for (position, bytes, seen) in [(1, 2, Some(1)), (3, 3, Some(3)), (4, 2, None)] {
+            let hasher = Sha256::new();
+            part.set_mark(Mark { position, hasher }).unwrap();
+            let known = Part {
+                bytes,
+                ..known.clone()
+            };
+            assert_eq!(found(), Some((known, seen)));
+        }
         part.restart("here", Some(&known_tag())).unwrap();
         drop(part);
         // An empty part goes, and its tag with it.
@@ -170,7 +236,7 @@ mod tests {
         let part = open().unwrap();
         part.restart("here", None).unwrap();
         part.draft.file().write_all_at(b"abc", 0).unwrap();
-        assert_eq!(part.part("here").unwrap(), None);
+        assert!(part.part("here").unwrap().is_none());
         part.discard().unwrap();
         assert_eq!(std::fs::read_dir(path.path()).unwrap().count(), 0);
     }

@@ -1,7 +1,5 @@
 //! GET of a file that is small enough to be held in memory, so that a request costs little.
 
-use std::os::unix::fs::FileExt;
-
 use http::{HeaderMap, Response};
 use sha2::{Digest, Sha256};
 
@@ -12,6 +10,7 @@ use super::request::{Client, Exchange};
 use crate::blocking::blocking;
 use crate::fields::{PathName, Sha256Digest};
 use crate::plan::digest_in;
+use crate::sink::append_sparsely;
 
 /// Bytes of a small file at most.
 pub(super) const MAX: u64 = 64 * 1024;
@@ -96,7 +95,7 @@ fn keep(place: &Place, content: &[u8], sha256: &Sha256Digest) -> Result<(), GetE
         // An earlier attempt has left it.
         part.restart("", None)?;
     }
-    file.write_all_at(content, 0)?;
+    append_sparsely(&file, content, 0)?;
     part.draft.set_attributes(place.attributes);
     let placed = part.draft.place(&place.name, place.existing)?;
     placed.check(sha256)?;

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use sha2::Digest;
 
 use super::fault::{Fault, over_quota};
@@ -105,8 +105,8 @@ pub(super) async fn take_in(
             length: intake.length,
             age: shared.uploads.limits.age,
         };
-        let status = match intake.offset {
-            0 => StatusCode::CREATED,
+        let status = match *exchange.request.method() {
+            Method::PUT => StatusCode::CREATED,
             _ => StatusCode::NO_CONTENT,
         };
         let reply = plan::incomplete(status, &state, &exchange.terms.grant.rules);

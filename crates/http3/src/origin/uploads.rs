@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 use super::grant::Grant;
+use super::shared::now;
 use crate::resource::Token;
 use crate::root::Lying;
 
@@ -50,7 +51,7 @@ pub(super) struct Uploads {
 struct Known {
     directory: Vec<Vec<u8>>,
     owner: String,
-    /// Whose quota its bytes count against; none if another process began it.
+    /// The client whose quota has its bytes; none if another process began it.
     grant: Option<Arc<Grant>>,
     bytes: u64,
     /// When the last byte arrived.
@@ -138,7 +139,7 @@ impl Uploads {
             owner: grant.name.clone(),
             grant: None,
             bytes: 0,
-            last: SystemTime::UNIX_EPOCH,
+            last: now(),
             running: None,
         });
         if known.owner != grant.name {

@@ -1,5 +1,7 @@
 //! Servers and clients over real sockets, and files for them.
 
+pub(crate) mod house;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;

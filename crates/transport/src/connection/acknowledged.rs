@@ -189,7 +189,7 @@ impl Fates<'_> {
     }
 
     /// The controller may have moved the window.
-    fn follow_window(&mut self) {
+    pub(super) fn follow_window(&mut self) {
         let srtt = self.spaces.recovery().rtt().srtt();
         let path = self.paths.path_mut();
         self.sources.follow_window(self.now, srtt, path);

@@ -2,16 +2,34 @@
 
 use bytes::Bytes;
 
-use super::Connection;
+use super::paths::Path;
+use super::sources::Sources;
+use crate::cid::LOCAL_ID_LEN;
 use crate::datagrams::DatagramError;
+use crate::wire::frame::types;
+use crate::wire::packet::TAG_LEN;
+use crate::wire::{TransportError, TransportErrorCode, varint};
 
-impl Connection {
+/// Bytes of a packet number at their most.
+const NUMBER: usize = 4;
+/// Version, lengths of both ids and of the packet: what long headers have besides the ids.
+const LONG: usize = 4 + 1 + 1 + 2;
+
+/// Unreliable datagrams as the application sends and reads them.
+#[derive(Debug)]
+pub struct Datagrams<'a> {
+    pub(super) sources: &'a mut Sources,
+    pub(super) path: &'a Path,
+    pub(super) is_open: bool,
+}
+
+impl Datagrams<'_> {
     /// The longest datagram that can be sent now, bytes: by the path's MTU, what stands in front of
     /// its packets, and the peer's limit. It changes with the path. `None`: the peer takes none, or
     /// its parameters have not arrived.
     #[must_use]
-    pub fn max_datagram_size(&self) -> Option<usize> {
-        self.sources.max_datagram_size(self.paths.path())
+    pub fn max_size(&self) -> Option<usize> {
+        self.sources.max_datagram_size(self.path)
     }
 
     /// Queues an unreliable datagram, which leaves once the window allows and is never sent again.
@@ -20,33 +38,112 @@ impl Connection {
     ///
     /// # Errors
     /// [`DatagramError`].
-    pub fn send_datagram(&mut self, data: Bytes) -> Result<(), DatagramError> {
-        self.sources.check_datagram(self.paths.path(), data.len())?;
-        if self.lifecycle.is_open() {
+    pub fn send(&mut self, data: Bytes) -> Result<(), DatagramError> {
+        self.sources.check_datagram(self.path, data.len())?;
+        if self.is_open {
             self.sources.datagrams.send(data);
         }
         Ok(())
     }
 
     /// The same without dropping: false if there is no room in the queue, and
-    /// [`Event::DatagramRoom`] says when to try again.
+    /// [`Event::DatagramRoom`](super::Event::DatagramRoom) says when to try again.
     ///
     /// # Errors
     /// [`DatagramError`].
-    pub fn try_send_datagram(&mut self, data: &Bytes) -> Result<bool, DatagramError> {
-        self.sources.check_datagram(self.paths.path(), data.len())?;
-        Ok(!self.lifecycle.is_open() || self.sources.datagrams.try_send(data))
+    pub fn try_send(&mut self, data: &Bytes) -> Result<bool, DatagramError> {
+        self.sources.check_datagram(self.path, data.len())?;
+        Ok(!self.is_open || self.sources.datagrams.try_send(data))
     }
 
     /// Bytes of one more datagram for which none in the queue has to be dropped.
     #[must_use]
-    pub const fn datagram_send_room(&self) -> usize {
+    pub const fn send_room(&self) -> usize {
         self.sources.datagrams.send_room()
     }
 
     /// The oldest datagram that arrived and was not read. After `None`,
-    /// [`Event::DatagramReceived`] says when to ask again.
-    pub fn read_datagram(&mut self) -> Option<Bytes> {
+    /// [`Event::DatagramReceived`](super::Event::DatagramReceived) says when to ask again.
+    pub fn read(&mut self) -> Option<Bytes> {
         self.sources.read_datagram()
+    }
+}
+
+impl Sources {
+    /// The longest datagram that can be sent now, bytes. `None`: the peer takes none, or its
+    /// parameters have not arrived.
+    fn max_datagram_size(&self, path: &Path) -> Option<usize> {
+        let peer = match (self.handshake.peer(), self.handshake.remembered()) {
+            (Some(peer), _) => peer.max_datagram_frame_size,
+            (None, remembered) => remembered?.max_datagram_frame_size,
+        };
+        let peer = usize::try_from(peer).unwrap_or(usize::MAX);
+        // A frame is its type, its length and its data.
+        let frame = |bytes: usize| {
+            let data = bytes.saturating_sub(1);
+            data.saturating_sub(varint::len(data as u64))
+        };
+        let id = self.control.remote_ids.current().id.len();
+        let packet = path.packet_room();
+        // 0-RTT packets have long headers.
+        let long = if self.handshake.peer().is_some() {
+            0
+        } else {
+            LONG + LOCAL_ID_LEN
+        };
+        let payload = packet.saturating_sub(1 + long + id + NUMBER + TAG_LEN);
+        // A frame with a length takes two bytes at least.
+        (peer > 1).then(|| frame(payload).min(frame(peer)))
+    }
+
+    /// The bound on a datagram of `bytes`.
+    ///
+    /// # Errors
+    /// [`DatagramError`] if it cannot be sent.
+    fn check_datagram(&self, path: &Path, bytes: usize) -> Result<(), DatagramError> {
+        let max = self.max_datagram_size(path);
+        let max = max.ok_or(DatagramError::Unsupported)?;
+        match bytes > max {
+            true => Err(DatagramError::TooLong(max)),
+            false => Ok(()),
+        }
+    }
+
+    /// Before a batch: datagrams that the path carries no more are dropped.
+    pub(super) fn drop_long_datagrams(&mut self, path: &Path) {
+        if self.datagrams.wants_to_send()
+            && let Some(max) = self.max_datagram_size(path)
+        {
+            self.datagrams.drop_longer_than(max);
+        }
+    }
+
+    /// A DATAGRAM frame arrived. True if nothing waited to be read before it.
+    ///
+    /// # Errors
+    /// PROTOCOL_VIOLATION if this side offered to take none (RFC 9221 §3).
+    pub(super) fn on_datagram_frame(&mut self, data: &[u8]) -> Result<bool, TransportError> {
+        if !self.datagrams.offered() {
+            return Err(TransportError::new(
+                TransportErrorCode::PROTOCOL_VIOLATION,
+                "a DATAGRAM frame that was not negotiated",
+            )
+            .in_frame(types::DATAGRAM));
+        }
+        let before = self.datagrams.unread_bytes();
+        let scarce = self.streams.holds_all_it_may();
+        let first = self.datagrams.on_datagram(data, scarce);
+        let after = self.datagrams.unread_bytes();
+        self.streams.on_other_memory(before, after);
+        Ok(first)
+    }
+
+    /// The oldest datagram that arrived and was not read.
+    fn read_datagram(&mut self) -> Option<Bytes> {
+        let before = self.datagrams.unread_bytes();
+        let data = self.datagrams.read();
+        let after = self.datagrams.unread_bytes();
+        self.streams.on_other_memory(before, after);
+        data
     }
 }

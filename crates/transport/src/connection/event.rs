@@ -1,9 +1,13 @@
-//! Messages of a connection to its driver.
+//! Messages between a connection and its driver.
+
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 
 use super::close::ConnectionError;
+use crate::Ecn;
 use crate::streams::StreamEvent;
+use crate::wire::ConnectionId;
 
 /// Something that happened on a connection; taken with
 /// [`Connection::poll_event`](super::Connection::poll_event).
@@ -11,7 +15,7 @@ use crate::streams::StreamEvent;
 #[non_exhaustive]
 pub enum Event {
     /// The peer's TLS parameters are known
-    /// ([`Connection::handshake_data`](super::Connection::handshake_data)).
+    /// ([`Handshake::data`](super::Handshake::data)).
     HandshakeDataReady,
     /// The handshake is complete on this side: streams may be opened and data sent.
     Connected,
@@ -20,10 +24,10 @@ pub enum Event {
     /// Something about streams.
     Stream(StreamEvent),
     /// A datagram arrived where none waited to be read
-    /// ([`Connection::read_datagram`](super::Connection::read_datagram)).
+    /// ([`Datagrams::read`](super::Datagrams::read)).
     DatagramReceived,
     /// There is room to send datagrams again
-    /// ([`Connection::try_send_datagram`](super::Connection::try_send_datagram)).
+    /// ([`Datagrams::try_send`](super::Datagrams::try_send)).
     DatagramRoom,
     /// A token for a later connection to this server (NEW_TOKEN).
     NewToken(Bytes),
@@ -32,4 +36,43 @@ pub enum Event {
     /// The connection is over. It may still want to send and wait
     /// ([`Connection::deadline`](super::Connection::deadline)).
     Lost(ConnectionError),
+}
+
+/// What came with a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Who sent it.
+    pub remote: SocketAddr,
+    /// To which of our addresses, where the driver knows.
+    pub local: Option<IpAddr>,
+    /// IP ECN field.
+    pub ecn: Ecn,
+    /// IP TTL or hop limit, where the driver knows.
+    pub ttl: Option<u8>,
+}
+
+/// Datagrams to send, back to back in the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// To whom.
+    pub remote: SocketAddr,
+    /// From which of our addresses, where it matters.
+    pub local: Option<IpAddr>,
+    /// IP ECN field.
+    pub ecn: Ecn,
+    /// Bytes in the buffer.
+    pub len: usize,
+    /// Size of each datagram but the last, which may be shorter.
+    pub segment_size: usize,
+}
+
+/// How the endpoint finds this connection from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Routing {
+    /// Datagrams to it belong to this connection.
+    Add(ConnectionId),
+    /// It is retired.
+    Remove(ConnectionId),
+    /// The [tokens](super::Connection::reset_tokens) of stateless resets are others now.
+    ResetTokens,
 }

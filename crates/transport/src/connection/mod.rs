@@ -1,20 +1,17 @@
 //! One QUIC connection, composed of parts.
 //!
 //! ```text
-//!  datagrams ─► receive ─► keys ─► frames ─┬─► handshake (CRYPTO)      ┐
-//!                                          ├─► acknowledged (ACK) ──► recovery ──► controller of the path
-//!                                          ├─► streams                 │
-//!                                          ├─► control (ids, tokens)   ├─► events
-//!                                          └─► paths (FEEDBACK, PATH_) ┘
-//!  datagrams ◄─ transmit ◄─ packet ◄─ what each part has to say, window and pacer permitting
-//!  deadlines ─► timeout ─► the part whose time has come
+//!  datagrams ─► Receiving ─► keys ─► frames ─┬─► Sources (handshake, control, streams, datagrams)
+//!                                            ├─► Fates (ACK) ──► recovery ──► controller of the path
+//!                                            ├─► Levels (CRYPTO): keys, parameters, early data
+//!                                            └─► Paths (FEEDBACK, PATH_)
+//!  datagrams ◄─ Sending ◄─ PacketBuilder ◄─ what each source has, window and pacer permitting
+//!  deadlines ─► Receiving ─► the part whose time has come
 //! ```
 //!
-//! [`Connection`] owns the parts and passes results of one to the other; no part knows the whole.
-//! It is driven with datagrams, time and the application's calls, and asked for datagrams, events
-//! and its next deadline; it reads no clock and does no I/O. After any call, ask
-//! [`poll_transmit`](Connection::poll_transmit) until it has nothing, take the events, and wait for
-//! [`deadline`](Connection::deadline).
+//! [`Connection`] owns the parts; a pass borrows those that it touches. No part reads a clock or
+//! does I/O. After any call, ask [`poll_transmit`](Connection::poll_transmit) until it has nothing,
+//! take the events, and wait for [`deadline`](Connection::deadline).
 
 mod acknowledged;
 mod bounds;
@@ -45,6 +42,7 @@ mod sources;
 mod spaces;
 mod start;
 mod stats;
+mod timeout;
 mod timers;
 mod transmit;
 
@@ -59,18 +57,20 @@ use bytes::Bytes;
 use pathmark_cc::KnownPath;
 
 use crate::config::{ControllerFactory, TransportConfig};
-use crate::crypto::{ExportError, HandshakeData, Random, ResetToken, Side};
+use crate::crypto::{Random, ResetToken, Side};
 use crate::streams::Streams;
-use crate::wire::{ConnectionId, SpaceId, TransportError, TransportErrorCode};
-use crate::{Ecn, Instant, Signal};
+use crate::wire::{SpaceId, TransportError, TransportErrorCode};
+use crate::{Instant, Signal};
 
 pub use bounds::BoundShares;
 pub use close::ConnectionError;
-pub use event::Event;
-pub use handshake::EarlyData;
+pub use datagrams::Datagrams;
+pub use event::{Event, Received, Routing, Transmit};
+pub use handshake::{EarlyData, Handshake};
 pub use paths::ShownPath;
 pub use report::PathReport;
 pub use rtt_histogram::RttHistogram;
+pub(crate) use start::server;
 pub use start::{ClientStart, ConnectError, ServerStart};
 pub use stats::Stats;
 
@@ -82,47 +82,8 @@ use paths::Paths;
 use receive::Receiving;
 use sources::Sources;
 use spaces::PacketSpaces;
-use timers::Timer;
+use timers::{Timer, sooner};
 use transmit::Sending;
-
-/// What came with a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// Who sent it.
-    pub remote: SocketAddr,
-    /// To which of our addresses, where the driver knows.
-    pub local: Option<IpAddr>,
-    /// IP ECN field.
-    pub ecn: Ecn,
-    /// IP TTL or hop limit, where the driver knows.
-    pub ttl: Option<u8>,
-}
-
-/// Datagrams to send, back to back in the caller's buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// To whom.
-    pub remote: SocketAddr,
-    /// From which of our addresses, where it matters.
-    pub local: Option<IpAddr>,
-    /// IP ECN field.
-    pub ecn: Ecn,
-    /// Bytes in the buffer.
-    pub len: usize,
-    /// Size of each datagram but the last, which may be shorter.
-    pub segment_size: usize,
-}
-
-/// How the endpoint finds this connection from now on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Routing {
-    /// Datagrams to it belong to this connection.
-    Add(ConnectionId),
-    /// It is retired.
-    Remove(ConnectionId),
-    /// The [tokens](Connection::reset_tokens) of stateless resets are others now.
-    ResetTokens,
-}
 
 /// A QUIC connection without I/O. See the [module](self) for how it is driven.
 pub struct Connection {
@@ -148,16 +109,25 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// The earlier of two deadlines.
-#[inline]
-fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
-}
-
 impl Connection {
+    /// Begins a connection to a server; the first datagram is ready at once. It comes in a box: it
+    /// has nearly 10 kB, which each move would copy.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if the server's name or a configuration is unusable.
+    pub fn client(now: Instant, start: ClientStart) -> Result<Box<Self>, ConnectError> {
+        start::client(now, start)
+    }
+
+    /// Begins a connection that a client asked for. Hand it the datagram with the client's Initial
+    /// next.
+    ///
+    /// # Errors
+    /// [`ConnectError`] if a configuration is unusable.
+    pub fn server(now: Instant, start: ServerStart) -> Result<Box<Self>, ConnectError> {
+        start::server(now, start, None)
+    }
+
     /// Takes a datagram for this connection. Its bytes are decrypted in place.
     pub fn handle_datagram(&mut self, now: Instant, received: Received, datagram: &mut [u8]) {
         self.receiving(now).datagram(received, datagram);
@@ -167,7 +137,7 @@ impl Connection {
     /// size but the last. `None`: nothing to send until something happens or
     /// [`deadline`](Self::deadline) comes. Call it until then; `buffer` should hold `max_segments`
     /// times [`mtu`](Self::mtu) bytes, and at least the largest datagram that
-    /// [`TransportConfig::max_mtu`](crate::TransportConfig::max_mtu) allows.
+    /// [`TransportConfig::max_mtu`] allows.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -181,7 +151,7 @@ impl Connection {
         let mut sending = self.sending(now);
         let transmit = sending.poll(buffer, max_segments.max(1));
         if let Some(error) = sending.failed.take() {
-            self.fail(now, error);
+            self.receiving(now).fail(error);
         }
         if transmit.is_none() {
             let bound = self.sending(now).bound();
@@ -196,67 +166,7 @@ impl Connection {
     /// Does what is due at `now`: call it at or after [`deadline`](Self::deadline). Early calls do
     /// no harm.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some(timer) = self.lifecycle.timers_mut().take_due(now) {
-            match timer {
-                // Nothing but the next poll_transmit has to happen.
-                Timer::Pacing => {}
-                Timer::Idle => self.lose(now, ConnectionError::TimedOut),
-                Timer::KeepAlive => {
-                    let established = self.is_established();
-                    self.sources.control.ping |= established;
-                }
-                Timer::Close => {
-                    self.lifecycle.forget();
-                    self.sources.control.remove_ids(&mut self.outbox);
-                }
-                Timer::Handshake => self.lose(now, ConnectionError::HandshakeTimedOut),
-                Timer::SecondProbe => self.probe_again(now),
-            }
-        }
-        if !self.lifecycle.is_open() {
-            return;
-        }
-        // Losses by time are taken out, space by space. A probe timeout asks for packets; the next
-        // one counts from those, also where it has backed off as far as it may.
-        for _ in 0..8 {
-            if self.spaces.recovery().deadline().is_none_or(|at| at > now) {
-                break;
-            }
-            let probes = self.spaces.recovery().pto_count();
-            if let Some(later) = self.receiving(now).fates().on_timeout() {
-                let timers = self.lifecycle.timers_mut();
-                timers.set(Timer::SecondProbe, now + later);
-            }
-            if self.spaces.recovery().pto_count() != probes {
-                break;
-            }
-        }
-        let others = self.spaces.others(&mut self.sources.control.remote_ids);
-        let moved = self.paths.check_validation(now, others);
-        let path = self.paths.path();
-        self.sources.on_move(moved, path, &mut self.outbox);
-        self.spaces.keys_mut().on_time(now);
-    }
-
-    /// The second probe is due: it leaves if nothing has come back.
-    fn probe_again(&mut self, now: Instant) {
-        let path = self.paths.path();
-        let limit = path.probe_limit(self.spaces.recovery().pto_count());
-        if self.spaces.second_probe(limit) == Some(SpaceId::Data) {
-            self.sources.fill_data_probe(now, &self.spaces, path);
-        }
-    }
-
-    /// The peer broke the rules, or the connection cannot go on: it closes with this error.
-    fn fail(&mut self, now: Instant, error: TransportError) {
-        let ending = self.lifecycle.fail(now, self.spaces.pto(), error);
-        self.sources.on_ending(ending, &mut self.outbox);
-    }
-
-    /// The connection is over without a CONNECTION_CLOSE.
-    fn lose(&mut self, now: Instant, error: ConnectionError) {
-        let ending = self.lifecycle.lose(now, self.spaces.pto(), error);
-        self.sources.on_ending(ending, &mut self.outbox);
+        self.receiving(now).timeout();
     }
 
     /// A pass over the parts that datagrams are built from.
@@ -312,18 +222,6 @@ impl Connection {
         self.paths.path().mtu()
     }
 
-    /// True at a server that may take early data and has not read whether there is some.
-    #[must_use]
-    pub const fn may_take_early_data(&self) -> bool {
-        self.sources.handshake.may_take_early_data()
-    }
-
-    /// What became of early data (0-RTT).
-    #[must_use]
-    pub const fn early_data(&self) -> EarlyData {
-        self.sources.handshake.early_data()
-    }
-
     /// Which end this is.
     #[must_use]
     pub const fn side(&self) -> Side {
@@ -334,6 +232,21 @@ impl Connection {
     /// [`poll_transmit`](Self::poll_transmit).
     pub const fn streams(&mut self) -> &mut Streams {
         &mut self.sources.streams
+    }
+
+    /// The application's side of unreliable datagrams.
+    pub const fn datagrams(&mut self) -> Datagrams<'_> {
+        Datagrams {
+            sources: &mut self.sources,
+            path: self.paths.path(),
+            is_open: self.lifecycle.is_open(),
+        }
+    }
+
+    /// The handshake: how far it has come and what it has settled.
+    #[must_use]
+    pub const fn handshake(&self) -> &Handshake {
+        &self.sources.handshake
     }
 
     /// Something that happened, oldest first.
@@ -366,8 +279,8 @@ impl Connection {
     #[must_use]
     pub fn has_routing(&self) -> bool {
         let token = self.sources.control.remote_ids.current().token;
-        self.outbox
-            .has_routing(token, self.paths.has_moved_tokens())
+        let moved = self.paths.has_moved_tokens();
+        self.outbox.has_routing(token, moved)
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
@@ -380,16 +293,13 @@ impl Connection {
         // What only poll_transmit can do and what it could not do just now (the amplification limit
         // forbids it, say) waits for something else.
         let polled_at = timers.polled_at();
-        let next = sooner(
-            self.spaces.deadline(polled_at),
-            self.paths.deadline(polled_at),
-        );
+        let spaces = self.spaces.deadline(polled_at);
+        let next = sooner(spaces, self.paths.deadline(polled_at));
         sooner(next, timers.next())
     }
 
-    /// Ends the connection with an application error code below 2^62 and a reason for people (what
-    /// does not fit into a packet is cut). Streams are over; nothing happens if the connection is
-    /// over already.
+    /// Ends the connection, if it is not over, with an application error code below 2^62 and a
+    /// reason for people (what does not fit into a packet is cut). Streams are over.
     pub fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
         let (pto, error) = (self.spaces.pto(), ConnectionError::LocallyClosed);
         let reason = CloseReason::Application { code, reason };
@@ -398,9 +308,7 @@ impl Connection {
     }
 
     /// The interface carries datagrams of up to `bytes` of UDP payload: path MTU discovery tries
-    /// sizes up to that, unless
-    /// [`TransportConfig::max_mtu`](crate::TransportConfig::max_mtu) says how far. Call it before
-    /// the first
+    /// sizes up to that, unless [`TransportConfig::max_mtu`] says how far. Call it before the first
     /// [`poll_transmit`](Self::poll_transmit).
     pub fn set_interface_mtu(&mut self, bytes: u16) {
         self.paths.set_interface_mtu(bytes);
@@ -412,8 +320,7 @@ impl Connection {
         self.config.dscp & 0x3f
     }
 
-    /// The system refuses datagrams of `size` bytes: the interface carries no such (EMSGSIZE). It
-    /// need not be tried again.
+    /// The system refuses datagrams of `size` bytes (EMSGSIZE): that is not tried again.
     pub fn on_size_refused(&mut self, now: Instant, size: u16) {
         self.paths.path_mut().on_size_refused(now, size);
     }
@@ -424,7 +331,7 @@ impl Connection {
             TransportErrorCode::CONNECTION_REFUSED,
             "the server has too many handshakes under way",
         );
-        self.fail(now, error);
+        self.receiving(now).fail(error);
     }
 
     /// True once the handshake is complete on this side and until the connection is over.
@@ -433,23 +340,10 @@ impl Connection {
         self.sources.handshake.is_complete() && self.lifecycle.is_open()
     }
 
-    /// True once this side has completed the handshake (RFC 9001 §4.1.1), also after the end of the
-    /// connection.
-    #[must_use]
-    pub fn has_completed_handshake(&self) -> bool {
-        self.sources.handshake.is_complete()
-    }
-
     /// True while the handshake runs.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         !self.sources.handshake.is_complete() && self.lifecycle.is_open()
-    }
-
-    /// True once the peer is known to have completed the handshake too (RFC 9001 §4.1.2).
-    #[must_use]
-    pub fn is_confirmed(&self) -> bool {
-        self.sources.handshake.is_confirmed()
     }
 
     /// True once all is over and forgotten: the connection may be dropped.
@@ -458,50 +352,19 @@ impl Connection {
         self.lifecycle.is_gone()
     }
 
-    /// The peer has closed the connection: until then what is under way may still arrive, and
-    /// nothing is sent (RFC 9000 §10.2.2). The connection may go before, if the endpoint drops
-    /// what arrives for it.
+    /// The peer has closed the connection, and until then what is under way may still arrive (RFC
+    /// 9000 §10.2.2). The connection may go before, if the endpoint drops what arrives for it.
     #[must_use]
     pub fn drains_until(&self) -> Option<Instant> {
         let draining = self.lifecycle.is_draining();
-        draining
-            .then(|| self.lifecycle.timers().get(Timer::Close))
-            .flatten()
+        let until = self.lifecycle.timers().get(Timer::Close);
+        until.filter(|_| draining)
     }
 
     /// Why the connection is over, if it is.
     #[must_use]
     pub const fn error(&self) -> Option<&ConnectionError> {
         self.lifecycle.error()
-    }
-
-    /// What the handshake has settled so far.
-    #[must_use]
-    pub fn handshake_data(&self) -> HandshakeData {
-        self.sources.handshake.session().handshake_data()
-    }
-
-    /// Fills `out` with keying material that only the two sides have, for `label`
-    /// and `context` (RFC 8446 §7.5, RFC 5705): the same at both ends if these are.
-    ///
-    /// # Errors
-    /// [`ExportError`] before the handshake is complete, or if `out` is too long.
-    pub fn export_keying_material(
-        &self,
-        out: &mut [u8],
-        label: &[u8],
-        context: &[u8],
-    ) -> Result<(), ExportError> {
-        self.sources
-            .handshake
-            .session()
-            .export_keying_material(out, label, context)
-    }
-
-    /// The peer's certificates, DER, its own first.
-    #[must_use]
-    pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
-        self.sources.handshake.session().peer_certificates()
     }
 
     /// The peer's address.
@@ -528,13 +391,10 @@ impl Connection {
         updated
     }
 
-    /// From now on `factory`'s controllers steer this connection, a fresh one the current path at
-    /// once.
+    /// From now on `factory`'s controllers steer this connection, at once a fresh one the path.
     pub fn set_controller(&mut self, now: Instant, factory: Arc<dyn ControllerFactory>) {
         self.paths.set_controller(now, factory);
-        let srtt = self.spaces.recovery().rtt().srtt();
-        let path = self.paths.path_mut();
-        self.sources.follow_window(now, srtt, path);
+        self.receiving(now).fates().follow_window();
     }
 
     /// From now on `signal` goes in front of what this side sends, as the controller that was set
@@ -542,41 +402,24 @@ impl Connection {
     /// connected.
     pub fn set_signal(&mut self, signal: Arc<dyn Signal>) -> bool {
         let next = self.spaces.next_number();
-        let feedback = self.paths.path_mut().feedback_mut();
-        feedback.set_signal(signal, next)
+        self.paths
+            .path_mut()
+            .feedback_mut()
+            .set_signal(signal, next)
     }
 
     /// Client: from now on datagrams leave from another address of ours (the driver has rebound its
     /// socket). The path is validated again, with a controller of its own. False if that is not
     /// possible: the handshake is not confirmed, or the server forbids it (RFC 9000 §9.1).
     pub fn migrate(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
-        self.move_to(now, local, false)
+        self.receiving(now).move_to(local, false)
     }
 
     /// The same while the former address is still ours: if the new one gets no answer, the
     /// connection goes on at the last that worked, where it stood; if none is known to work, at the
     /// one before. If that gets no answer either, both are tried by turns.
     pub fn try_address(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
-        self.move_to(now, local, true)
-    }
-
-    fn move_to(&mut self, now: Instant, local: Option<IpAddr>, back: bool) -> bool {
-        // [9000 9 confirmed-first] [9000 9 disabled]
-        if !self.sources.handshake.is_confirmed() || self.is_migration_forbidden() {
-            return false;
-        }
-        let others = self.spaces.others(&mut self.sources.control.remote_ids);
-        let moved = self.paths.move_to(now, local, back, others);
-        let path = self.paths.path();
-        self.sources.on_move(moved, path, &mut self.outbox)
-    }
-
-    /// True if this side must never [`migrate`](Self::migrate): it is a server, or its server sent
-    /// `disable_active_migration`, as far as that is known (RFC 9000 §9, §18.2).
-    #[must_use]
-    pub fn is_migration_forbidden(&self) -> bool {
-        let peer = self.sources.handshake.peer();
-        !self.side.is_client() || peer.is_some_and(|p| p.disable_active_migration)
+        self.receiving(now).move_to(local, true)
     }
 
     /// What is known of the path from an earlier connection; the configured rate counts
@@ -604,22 +447,15 @@ impl Connection {
     /// The current path: algorithm, last feedback, and what keeps the sender from being faster.
     #[must_use]
     pub fn path_report(&self, now: Instant) -> PathReport {
-        let receiving = (
-            self.sources.streams.receive_window(),
-            self.sources.streams.receive_limited(),
-        );
-        let recovery = self.spaces.recovery();
+        let streams = &self.sources.streams;
+        let receiving = (streams.receive_window(), streams.receive_limited());
+        let (recovery, bounds) = (self.spaces.recovery(), self.bounds.shares(now));
         let in_flight = recovery.bytes_in_flight();
-        self.paths.path().report(
-            recovery.rtt(),
-            in_flight,
-            receiving,
-            self.bounds.shares(now),
-        )
+        let path = self.paths.path();
+        path.report(recovery.rtt(), in_flight, receiving, bounds)
     }
 
-    /// Server: gives the client a token for its next connection; see
-    /// [`Event::NewToken`].
+    /// Server: gives the client a token for its next connection; see [`Event::NewToken`].
     pub fn send_token(&mut self, token: Bytes) {
         if self.side.is_server() {
             self.sources.control.send_token(token);

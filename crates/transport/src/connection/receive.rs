@@ -1,5 +1,7 @@
 //! Datagrams in: the shim off, coalesced packets opened in place, each handed to the frames.
 
+use std::net::IpAddr;
+
 use super::acknowledged::Fates;
 use super::handshake::{self, RetryAnswer};
 use super::keys::{OpenedPacket, Unopened};
@@ -29,7 +31,7 @@ pub(super) struct Carrier<'a> {
     pub(super) first: bool,
 }
 
-/// The parts that what arrives is for, for one pass.
+/// The parts that datagrams, deadlines and calls of the application change, for one pass.
 pub(super) struct Receiving<'a> {
     pub(super) now: Instant,
     pub(super) side: Side,
@@ -248,6 +250,20 @@ impl Receiving<'_> {
         }
     }
 
+    /// Client: datagrams leave from another address of ours from now on; `back`: the former one is
+    /// still ours. False if that is not possible.
+    pub(super) fn move_to(&mut self, local: Option<IpAddr>, back: bool) -> bool {
+        let handshake = &self.sources.handshake;
+        // [9000 9 confirmed-first] [9000 9 disabled]
+        if !handshake.is_confirmed() || handshake.is_migration_forbidden() {
+            return false;
+        }
+        let others = self.spaces.others(&mut self.sources.control.remote_ids);
+        let moved = self.paths.move_to(self.now, local, back, others);
+        let path = self.paths.path();
+        self.sources.on_move(moved, path, self.outbox)
+    }
+
     /// The parts that the fates of our packets matter to.
     pub(super) const fn fates(&mut self) -> Fates<'_> {
         Fates {
@@ -274,7 +290,7 @@ impl Receiving<'_> {
     }
 
     /// The peer broke the rules: the connection closes with this error.
-    fn fail(&mut self, error: TransportError) {
+    pub(super) fn fail(&mut self, error: TransportError) {
         let pto = self.spaces.pto();
         let ending = self.lifecycle.fail(self.now, pto, error);
         self.sources.on_ending(ending, self.outbox);
@@ -288,7 +304,7 @@ impl Receiving<'_> {
     }
 
     /// The connection is over without a CONNECTION_CLOSE.
-    fn lose(&mut self, error: ConnectionError) {
+    pub(super) fn lose(&mut self, error: ConnectionError) {
         let pto = self.spaces.pto();
         let ending = self.lifecycle.lose(self.now, pto, error);
         self.sources.on_ending(ending, self.outbox);

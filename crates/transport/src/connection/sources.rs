@@ -11,20 +11,12 @@ use super::lifecycle::Ending;
 use super::outbox::Outbox;
 use super::paths::{Move, Path};
 use super::spaces::PacketSpaces;
-use crate::cid::LOCAL_ID_LEN;
 use crate::crypto::Random;
-use crate::datagrams::{DatagramError, Datagrams};
+use crate::datagrams::Datagrams;
 use crate::recovery::Probe;
 use crate::streams::{AckedRun, Streams};
-use crate::wire::frame::types;
-use crate::wire::packet::TAG_LEN;
-use crate::wire::{SpaceId, TransportError, TransportErrorCode, Writer, varint};
+use crate::wire::{SpaceId, Writer};
 use crate::{Duration, Instant};
-
-/// Bytes of a packet number at their most.
-const NUMBER: usize = 4;
-/// Version, lengths of both ids and of the packet: what long headers have besides the ids.
-const LONG: usize = 4 + 1 + 1 + 2;
 
 /// Where frames come from that ask for an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +57,7 @@ pub(super) struct Asked<'a> {
 }
 
 /// The parts that frames come from and go to.
+#[derive(Debug)]
 pub(super) struct Sources {
     pub(super) handshake: Handshake,
     pub(super) control: Control,
@@ -356,82 +349,5 @@ impl Sources {
         if repeats {
             self.handshake.on_repeated();
         }
-    }
-
-    /// The longest datagram that can be sent now, bytes. `None`: the peer takes none, or its
-    /// parameters have not arrived.
-    pub(super) fn max_datagram_size(&self, path: &Path) -> Option<usize> {
-        let peer = match (self.handshake.peer(), self.handshake.remembered()) {
-            (Some(peer), _) => peer.max_datagram_frame_size,
-            (None, remembered) => remembered?.max_datagram_frame_size,
-        };
-        let peer = usize::try_from(peer).unwrap_or(usize::MAX);
-        // A frame is its type, its length and its data.
-        let frame = |bytes: usize| {
-            let data = bytes.saturating_sub(1);
-            data.saturating_sub(varint::len(data as u64))
-        };
-        let id = self.control.remote_ids.current().id.len();
-        let packet = path.packet_room();
-        // 0-RTT packets have long headers.
-        let long = if self.handshake.peer().is_some() {
-            0
-        } else {
-            LONG + LOCAL_ID_LEN
-        };
-        let payload = packet.saturating_sub(1 + long + id + NUMBER + TAG_LEN);
-        // A frame with a length takes two bytes at least.
-        (peer > 1).then(|| frame(payload).min(frame(peer)))
-    }
-
-    /// The bound on a datagram of `bytes`.
-    ///
-    /// # Errors
-    /// [`DatagramError`] if it cannot be sent.
-    pub(super) fn check_datagram(&self, path: &Path, bytes: usize) -> Result<(), DatagramError> {
-        let max = self.max_datagram_size(path);
-        let max = max.ok_or(DatagramError::Unsupported)?;
-        match bytes > max {
-            true => Err(DatagramError::TooLong(max)),
-            false => Ok(()),
-        }
-    }
-
-    /// Before a batch: datagrams that the path carries no more are dropped.
-    pub(super) fn drop_long_datagrams(&mut self, path: &Path) {
-        if self.datagrams.wants_to_send()
-            && let Some(max) = self.max_datagram_size(path)
-        {
-            self.datagrams.drop_longer_than(max);
-        }
-    }
-
-    /// A DATAGRAM frame arrived. True if nothing waited to be read before it.
-    ///
-    /// # Errors
-    /// PROTOCOL_VIOLATION if this side offered to take none (RFC 9221 §3).
-    pub(super) fn on_datagram_frame(&mut self, data: &[u8]) -> Result<bool, TransportError> {
-        if !self.datagrams.offered() {
-            return Err(TransportError::new(
-                TransportErrorCode::PROTOCOL_VIOLATION,
-                "a DATAGRAM frame that was not negotiated",
-            )
-            .in_frame(types::DATAGRAM));
-        }
-        let before = self.datagrams.unread_bytes();
-        let scarce = self.streams.holds_all_it_may();
-        let first = self.datagrams.on_datagram(data, scarce);
-        let after = self.datagrams.unread_bytes();
-        self.streams.on_other_memory(before, after);
-        Ok(first)
-    }
-
-    /// The oldest datagram that arrived and was not read.
-    pub(super) fn read_datagram(&mut self) -> Option<bytes::Bytes> {
-        let before = self.datagrams.unread_bytes();
-        let data = self.datagrams.read();
-        let after = self.datagrams.unread_bytes();
-        self.streams.on_other_memory(before, after);
-        data
     }
 }

@@ -107,160 +107,146 @@ struct Parts {
     random: Random,
 }
 
-impl Connection {
-    /// Begins a connection to a server; the first datagram is ready at once. It comes in a box: it
-    /// has nearly 10 kB, which each move would copy.
-    ///
-    /// # Errors
-    /// [`ConnectError`] if the server's name or a configuration is unusable.
-    pub fn client(now: Instant, start: ClientStart) -> Result<Box<Self>, ConnectError> {
-        let mut random = start.random;
-        let local_id = fresh_id(&mut random);
-        // At least 8 unpredictable bytes (RFC 9000 §7.2).
-        // [9000 7.2 eight-bytes]
-        let remote_id = fresh_id(&mut random);
-        let parameters = handshake::local(&start.config, local_id, None, &mut random)?;
-        let session = start
-            .crypto
-            .start(&start.server_name, parameters, random.next_u64())?;
-        let seen = HandshakeIds {
-            initial_source: ConnectionId::EMPTY,
-            original_destination: remote_id,
-            retry_source: None,
-        };
-        let mut token = start.token;
-        if token.len() > handshake::longest_token(&start.config) {
-            // It would save a round trip, no more.
-            token.clear();
-        }
-        let mut connection = Self::assemble(
-            now,
-            Parts {
-                side: Side::Client,
-                config: start.config,
-                session,
-                initial_keys: start
-                    .crypto
-                    .initial_keys(remote_id.as_slice(), Side::Client),
-                initial: start.crypto,
-                local_id,
-                remote_id,
-                parameters: Parameters::new(seen, false, token),
-                remote: start.remote,
-                local: start.local,
-                validated: true,
-                endpoint_key: start.endpoint_key,
-                random,
-            },
-        );
-        let mut receiving = connection.receiving(now);
-        receiving.levels().drive()?;
-        receiving.levels().begin_early_data();
-        Ok(connection)
+/// Begins a connection to a server.
+pub(super) fn client(now: Instant, start: ClientStart) -> Result<Box<Connection>, ConnectError> {
+    let mut random = start.random;
+    let local_id = fresh_id(&mut random);
+    // At least 8 unpredictable bytes (RFC 9000 §7.2).
+    // [9000 7.2 eight-bytes]
+    let remote_id = fresh_id(&mut random);
+    let parameters = handshake::local(&start.config, local_id, None, &mut random)?;
+    let session = start
+        .crypto
+        .start(&start.server_name, parameters, random.next_u64())?;
+    let seen = HandshakeIds {
+        initial_source: ConnectionId::EMPTY,
+        original_destination: remote_id,
+        retry_source: None,
+    };
+    let mut token = start.token;
+    if token.len() > handshake::longest_token(&start.config) {
+        // It would save a round trip, no more.
+        token.clear();
     }
-
-    /// Begins a connection that a client asked for. Hand it the datagram with the client's Initial
-    /// next.
-    ///
-    /// # Errors
-    /// [`ConnectError`] if a configuration is unusable.
-    pub fn server(now: Instant, start: ServerStart) -> Result<Box<Self>, ConnectError> {
-        Self::server_with_keys(now, start, None)
-    }
-
-    /// The same with the keys of Initial packets, if they were made before.
-    pub(crate) fn server_with_keys(
-        now: Instant,
-        start: ServerStart,
-        keys: Option<Keys>,
-    ) -> Result<Box<Self>, ConnectError> {
-        let mut random = start.random;
-        let local_id = fresh_id(&mut random);
-        let ids = ServerIds {
-            original_destination: start.original_destination,
-            retry_source: start.retry_source,
-            reset_token: ResetToken::derive(&*start.endpoint_key, local_id.as_slice()),
-        };
-        let parameters = handshake::local(&start.config, local_id, Some(&ids), &mut random)?;
-        let session = start.crypto.start(parameters, random.next_u64())?;
-        let seen = HandshakeIds {
-            initial_source: start.source,
-            original_destination: start.original_destination,
-            retry_source: start.retry_source,
-        };
-        let initial_keys = keys.unwrap_or_else(|| {
-            let id = start.destination.as_slice();
-            start.crypto.initial_keys(id, Side::Server)
-        });
-        Ok(Self::assemble(
-            now,
-            Parts {
-                side: Side::Server,
-                config: start.config,
-                session,
-                initial_keys,
-                initial: start.crypto,
-                local_id,
-                remote_id: start.source,
-                parameters: Parameters::new(seen, true, Vec::new()),
-                remote: start.remote,
-                local: start.local,
-                validated: start.validated,
-                endpoint_key: start.endpoint_key,
-                random,
-            },
-        ))
-    }
-
-    fn assemble(now: Instant, parts: Parts) -> Box<Self> {
-        let Parts { side, config, .. } = parts;
-        let mut random = parts.random;
-        let max_ack_delay = config.max_ack_delay.min(handshake::MAX_ACK_DELAY);
-        let remote_ids = RemoteIds::new(parts.remote_id, config.active_connection_id_limit);
-        let handshake = Handshake::new(side, parts.session, parts.initial, parts.parameters);
-        let paths = Paths::new(
-            now,
-            side,
-            Arc::clone(&config),
-            (parts.remote, parts.local),
-            parts.local_id,
-            parts.validated,
-        );
-        let idle_timeout = handshake::idle_timeout(&config);
-        let mut lifecycle = Lifecycle::new(idle_timeout, config.keep_alive);
-        let timers = lifecycle.timers_mut();
-        timers.on_poll(now);
-        timers.set(Timer::Handshake, now + config.handshake_timeout);
-        let spaces = PacketSpaces::new(
-            now,
-            side,
-            parts.initial_keys,
-            &config,
-            max_ack_delay,
-            (idle_timeout, lifecycle.longest_pto()),
-            &mut random,
-        );
-        Box::new(Self {
-            side,
-            sources: Sources {
-                handshake,
-                control: Control::new(
-                    parts.local_id,
-                    LocalIds::new(parts.local_id),
-                    remote_ids,
-                    parts.endpoint_key,
-                ),
-                streams: Streams::new(side, config.streams),
-                datagrams: Datagrams::new(config.datagrams),
-            },
-            spaces,
-            paths,
-            lifecycle,
-            bounds: Bounds::new(now),
-            stats: Stats::default(),
-            outbox: Outbox::new(parts.local_id),
+    let mut connection = assemble(
+        now,
+        Parts {
+            side: Side::Client,
+            config: start.config,
+            session,
+            initial_keys: start
+                .crypto
+                .initial_keys(remote_id.as_slice(), Side::Client),
+            initial: start.crypto,
+            local_id,
+            remote_id,
+            parameters: Parameters::new(seen, false, token),
+            remote: start.remote,
+            local: start.local,
+            validated: true,
+            endpoint_key: start.endpoint_key,
             random,
-            config,
-        })
-    }
+        },
+    );
+    let mut receiving = connection.receiving(now);
+    receiving.levels().drive()?;
+    receiving.levels().begin_early_data();
+    Ok(connection)
+}
+
+/// Begins a connection that a client asked for, with the keys of Initial packets if they were made
+/// before.
+pub(crate) fn server(
+    now: Instant,
+    start: ServerStart,
+    keys: Option<Keys>,
+) -> Result<Box<Connection>, ConnectError> {
+    let mut random = start.random;
+    let local_id = fresh_id(&mut random);
+    let ids = ServerIds {
+        original_destination: start.original_destination,
+        retry_source: start.retry_source,
+        reset_token: ResetToken::derive(&*start.endpoint_key, local_id.as_slice()),
+    };
+    let parameters = handshake::local(&start.config, local_id, Some(&ids), &mut random)?;
+    let session = start.crypto.start(parameters, random.next_u64())?;
+    let seen = HandshakeIds {
+        initial_source: start.source,
+        original_destination: start.original_destination,
+        retry_source: start.retry_source,
+    };
+    let initial_keys = keys.unwrap_or_else(|| {
+        let id = start.destination.as_slice();
+        start.crypto.initial_keys(id, Side::Server)
+    });
+    Ok(assemble(
+        now,
+        Parts {
+            side: Side::Server,
+            config: start.config,
+            session,
+            initial_keys,
+            initial: start.crypto,
+            local_id,
+            remote_id: start.source,
+            parameters: Parameters::new(seen, true, Vec::new()),
+            remote: start.remote,
+            local: start.local,
+            validated: start.validated,
+            endpoint_key: start.endpoint_key,
+            random,
+        },
+    ))
+}
+
+fn assemble(now: Instant, parts: Parts) -> Box<Connection> {
+    let Parts { side, config, .. } = parts;
+    let mut random = parts.random;
+    let max_ack_delay = config.max_ack_delay.min(handshake::MAX_ACK_DELAY);
+    let remote_ids = RemoteIds::new(parts.remote_id, config.active_connection_id_limit);
+    let handshake = Handshake::new(side, parts.session, parts.initial, parts.parameters);
+    let paths = Paths::new(
+        now,
+        side,
+        Arc::clone(&config),
+        (parts.remote, parts.local),
+        parts.local_id,
+        parts.validated,
+    );
+    let idle_timeout = handshake::idle_timeout(&config);
+    let mut lifecycle = Lifecycle::new(idle_timeout, config.keep_alive);
+    let timers = lifecycle.timers_mut();
+    timers.on_poll(now);
+    timers.set(Timer::Handshake, now + config.handshake_timeout);
+    let spaces = PacketSpaces::new(
+        now,
+        side,
+        parts.initial_keys,
+        &config,
+        max_ack_delay,
+        (idle_timeout, lifecycle.longest_pto()),
+        &mut random,
+    );
+    Box::new(Connection {
+        side,
+        sources: Sources {
+            handshake,
+            control: Control::new(
+                parts.local_id,
+                LocalIds::new(parts.local_id),
+                remote_ids,
+                parts.endpoint_key,
+            ),
+            streams: Streams::new(side, config.streams),
+            datagrams: Datagrams::new(config.datagrams),
+        },
+        spaces,
+        paths,
+        lifecycle,
+        bounds: Bounds::new(now),
+        stats: Stats::default(),
+        outbox: Outbox::new(parts.local_id),
+        random,
+        config,
+    })
 }

@@ -34,6 +34,15 @@ impl Timer {
     ];
 }
 
+/// The earlier of two deadlines.
+#[inline]
+pub(super) fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
 /// The deadlines, one slot per [`Timer`].
 #[derive(Debug, Default)]
 pub(super) struct Timers {

@@ -112,14 +112,14 @@ impl Connecting {
     pub fn into_0rtt(mut self) -> Result<(Connection, ZeroRtt), Self> {
         let offered = self.connection.as_ref().is_some_and(|connection| {
             let shared = connection.shared();
-            let is_undecided = shared.lock().core.may_take_early_data();
+            let is_undecided = shared.lock().core.handshake().may_take_early_data();
             if is_undecided {
                 // The client's first packet shows it, and may still wait to be opened.
                 shared.open_all(clock::now());
             }
             let state = shared.lock();
             let possible = matches!(
-                state.core.early_data(),
+                state.core.handshake().early_data(),
                 EarlyData::Offered | EarlyData::Accepted
             );
             possible && state.lost().is_none()
@@ -162,7 +162,7 @@ impl Future for Connecting {
         let mut state = connected.shared().lock();
         // What ends right after its handshake, perhaps by a packet of the same batch, was connected
         // all the same: the task that awaits the handshake learns of the end by the connection.
-        if !state.core.has_completed_handshake() {
+        if !state.core.handshake().is_complete() {
             if let Some(error) = state.lost() {
                 return Poll::Ready(Err(error));
             }
@@ -201,9 +201,9 @@ impl Future for ZeroRtt {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { shared, place } = &mut *self;
         let mut state = shared.lock();
-        let accepted = state.core.early_data() == EarlyData::Accepted;
+        let accepted = state.core.handshake().early_data() == EarlyData::Accepted;
         // What the handshake has settled stands, also when the connection is over.
-        let settled = match (state.core.has_completed_handshake(), state.lost()) {
+        let settled = match (state.core.handshake().is_complete(), state.lost()) {
             (true, _) => Ok(accepted),
             (false, Some(error)) => Err(error),
             (false, None) => {

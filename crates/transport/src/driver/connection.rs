@@ -69,7 +69,7 @@ impl Connection {
         let mut waiting = self.shared.waiting(Awaited::Progress);
         poll_fn(|cx| {
             let mut state = self.shared.lock();
-            if state.core.is_confirmed() {
+            if state.core.handshake().is_confirmed() {
                 return Poll::Ready(Ok(()));
             }
             if let Some(error) = state.lost() {
@@ -147,19 +147,19 @@ impl Connection {
     /// What the handshake settled: application protocol, server name.
     #[must_use]
     pub fn handshake_data(&self) -> HandshakeData {
-        self.shared.lock().core.handshake_data()
+        self.shared.lock().core.handshake().data()
     }
 
     /// What became of early data (0-RTT) on this connection.
     #[must_use]
     pub fn early_data(&self) -> EarlyData {
-        self.shared.lock().core.early_data()
+        self.shared.lock().core.handshake().early_data()
     }
 
     /// The peer's certificates in DER, its own first.
     #[must_use]
     pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
-        self.shared.lock().core.peer_certificates()
+        self.shared.lock().core.handshake().peer_certificates()
     }
 
     /// Fills `out` with keying material that only the two sides have, for `label`
@@ -174,7 +174,10 @@ impl Connection {
         context: &[u8],
     ) -> Result<(), ExportError> {
         let state = self.shared.lock();
-        state.core.export_keying_material(out, label, context)
+        state
+            .core
+            .handshake()
+            .export_keying_material(out, label, context)
     }
 
     /// How the path is doing: the controller's state, the routers' last feedback, and what bounds

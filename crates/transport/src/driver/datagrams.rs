@@ -42,7 +42,7 @@ fn poll_read(
     cx: &Context<'_>,
 ) -> Poll<Result<Bytes, ConnectionError>> {
     let mut state = shared.lock();
-    let ready = match (state.core.read_datagram(), state.lost()) {
+    let ready = match (state.core.datagrams().read(), state.lost()) {
         (Some(data), _) => Ok(data),
         (None, Some(error)) => Err(error),
         (None, None) => {
@@ -68,7 +68,7 @@ impl Connection {
         if let Some(error) = state.lost() {
             return Err(error.into());
         }
-        state.core.send_datagram(data)?;
+        state.core.datagrams().send(data)?;
         state.wake_driver();
         Ok(())
     }
@@ -86,7 +86,7 @@ impl Connection {
             if let Some(error) = state.lost() {
                 return Poll::Ready(Err(error.into()));
             }
-            match state.core.try_send_datagram(&data) {
+            match state.core.datagrams().try_send(&data) {
                 Ok(true) => state.wake_driver(),
                 Ok(false) => {
                     waiting.wait(&mut state, cx);
@@ -103,7 +103,7 @@ impl Connection {
     /// dropping an older one from the queue.
     #[must_use]
     pub fn datagram_send_buffer_space(&self) -> usize {
-        self.shared.lock().core.datagram_send_room()
+        self.shared.lock().core.datagrams().send_room()
     }
 
     /// The next datagram of the peer's, the oldest that is there. Those that are not read in time
@@ -133,6 +133,6 @@ impl Connection {
     /// the peer takes none.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
-        self.shared.lock().core.max_datagram_size()
+        self.shared.lock().core.datagrams().max_size()
     }
 }

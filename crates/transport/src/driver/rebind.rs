@@ -107,13 +107,13 @@ impl State {
     pub(super) fn take_next_socket(&mut self) -> Option<Arc<Socket>> {
         let next = self.next_socket.take()?;
         let remote = self.core.remote_address();
-        let may_ever = !self.core.is_migration_forbidden()
+        let may_ever = !self.core.handshake().is_migration_forbidden()
             && self.core.error().is_none()
             && next.reaches(remote) == Some(remote);
         if !may_ever {
             return None;
         }
-        if !self.core.is_confirmed() {
+        if !self.core.handshake().is_confirmed() {
             self.next_socket = Some(next);
             return None;
         }

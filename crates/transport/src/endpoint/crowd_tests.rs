@@ -189,7 +189,7 @@ impl World {
 
     fn honest_is_in(&self) -> bool {
         let honest = self.honest.as_ref();
-        honest.is_some_and(|(_, _, connection)| connection.is_confirmed())
+        honest.is_some_and(|(_, _, connection)| connection.handshake().is_confirmed())
     }
 }
 

@@ -58,7 +58,7 @@ impl ServerToStart {
     /// # Errors
     /// Those of [`Connection::server`].
     pub fn start(self, now: Instant) -> Result<Box<Connection>, connection::ConnectError> {
-        let mut connection = Connection::server_with_keys(now, self.start, self.keys)?;
+        let mut connection = connection::server(now, self.start, self.keys)?;
         self.given.give(&mut connection);
         Ok(connection)
     }

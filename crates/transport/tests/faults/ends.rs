@@ -126,7 +126,7 @@ pub(crate) fn move_on(
 ) -> bool {
     let mut there = addresses.clone();
     let local = Some(there.add(how != Move::TryInVain));
-    let moves = connection.is_confirmed()
+    let moves = connection.handshake().is_confirmed()
         && match how {
             Move::Leave => connection.migrate(now, local),
             Move::Try | Move::TryInVain => connection.try_address(now, local),

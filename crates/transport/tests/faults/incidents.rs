@@ -12,7 +12,7 @@ impl World {
     /// Incidents whose time has come.
     pub(super) fn happen(&mut self) {
         let client = self.ends[CLIENT].connection.as_ref();
-        let confirmed = client.is_some_and(|(_, connection)| connection.is_confirmed());
+        let confirmed = client.is_some_and(|(_, connection)| connection.handshake().is_confirmed());
         if confirmed && self.begun.is_none() {
             self.begun = Some(self.now);
         }

@@ -52,7 +52,11 @@ impl Messages {
     pub(crate) fn run(&mut self, connection: &mut Connection) -> Result<(), String> {
         // Some at a time: among streams, and after what happens meanwhile.
         for _ in 0..3 {
-            let Some(longest) = connection.max_datagram_size().filter(|max| *max >= INDEX) else {
+            let Some(longest) = connection
+                .datagrams()
+                .max_size()
+                .filter(|max| *max >= INDEX)
+            else {
                 break;
             };
             if self.sent == self.totals[0] {
@@ -60,11 +64,12 @@ impl Messages {
             }
             let data = content(self.side, self.sent, longest);
             connection
-                .send_datagram(data.into())
+                .datagrams()
+                .send(data.into())
                 .map_err(|error| error.to_string())?;
             self.sent += 1;
         }
-        while let Some(data) = connection.read_datagram() {
+        while let Some(data) = connection.datagrams().read() {
             let index = data.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
             let index = index.ok_or("a datagram without its number")?;
             if index >= self.totals[1] || *data != content(1 - self.side, index, data.len()) {

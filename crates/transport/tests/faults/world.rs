@@ -265,7 +265,7 @@ impl World {
                 end.error = Some(error);
             }
         }
-        let early = connection.early_data();
+        let early = connection.handshake().early_data();
         end.early |= side == CLIENT && [EarlyData::Accepted, EarlyData::Refused].contains(&early);
         let is_early = match side {
             CLIENT => early == EarlyData::Offered,

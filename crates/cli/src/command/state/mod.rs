@@ -6,6 +6,7 @@
 //!                            servers.lock    flock(2), held for a read and a write
 //!                            servers.new     what is being written, under that lock
 //!                            uploads/        a file for each upload that broke off
+//!                            client.key      0600, PEM: the user's certificate and its key
 //! ```
 //!
 //! A run takes a token out and puts the next one in, so no two use the same. A fault of the file
@@ -15,6 +16,7 @@ pub(super) mod known;
 mod tokens;
 pub(super) mod uploads;
 
+use std::cell::Cell;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -22,10 +24,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::{Context, anyhow};
 use nix::unistd::geteuid;
 
-use super::session;
 use super::target::Target;
+use super::{identity, session};
 use pathmark::Endpoint;
 
 use tokens::Tokens;
@@ -195,6 +198,24 @@ fn home() -> Option<PathBuf> {
             .filter(|path| path.is_absolute())
     };
     of("XDG_STATE_HOME").or_else(|| of("HOME").map(|home| home.join(".local/state")))
+}
+
+/// This user's own certificate with its key, in PEM, and whether this run has made it.
+pub(super) fn own_certificate() -> anyhow::Result<(PathBuf, Vec<u8>, bool)> {
+    let home = home().context("neither XDG_STATE_HOME nor HOME is an absolute path")?;
+    let mut warnings = Vec::new();
+    let state = State::open(&home, geteuid().as_raw(), &mut warnings).ok_or_else(|| {
+        let why = warnings.pop();
+        anyhow!(why.unwrap_or_else(|| format!("{} takes no directory", home.display())))
+    })?;
+    let path = state.directory.join("client.key");
+    let made = Cell::new(false);
+    let pem = identity::read_or_make(&path, || {
+        made.set(true);
+        identity::make()
+    });
+    let pem = pem.with_context(|| format!("cannot use {}", path.display()))?;
+    Ok((path, pem, made.get()))
 }
 
 impl State {

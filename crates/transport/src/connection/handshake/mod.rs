@@ -10,10 +10,13 @@ mod zero_rtt;
 #[cfg(test)]
 mod tests;
 
+use core::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::crypto::{HandshakeError, InitialCrypto, KeyChange, Session, Side};
+use crate::crypto::{
+    ExportError, HandshakeData, HandshakeError, InitialCrypto, KeyChange, Session, Side,
+};
 use crate::streams::Reassembly;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode, Writer};
 
@@ -56,7 +59,7 @@ struct Level {
 }
 
 /// CRYPTO streams around a session, and what the two sides agree on.
-pub(in crate::connection) struct Handshake {
+pub struct Handshake {
     session: Box<dyn Session>,
     levels: [Level; 3],
     /// Level of the messages that the session writes.
@@ -74,6 +77,15 @@ pub(in crate::connection) struct Handshake {
     /// What overtook the end of the handshake.
     early: Early,
     zero_rtt: ZeroRtt,
+}
+
+impl fmt::Debug for Handshake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handshake")
+            .field("side", &self.side)
+            .field("progress", &self.progress)
+            .finish_non_exhaustive()
+    }
 }
 
 fn crypto_error(error: &HandshakeError) -> TransportError {
@@ -115,17 +127,44 @@ impl Handshake {
         self.side
     }
 
-    pub(in crate::connection) fn session(&self) -> &dyn Session {
-        &*self.session
+    /// What the handshake has settled so far.
+    #[must_use]
+    pub fn data(&self) -> HandshakeData {
+        self.session.handshake_data()
     }
 
+    /// Fills `out` with keying material that only the two sides have, for `label`
+    /// and `context` (RFC 8446 §7.5, RFC 5705): the same at both ends if these are.
+    ///
+    /// # Errors
+    /// [`ExportError`] before the handshake is complete, or if `out` is too long.
+    pub fn export_keying_material(
+        &self,
+        out: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        self.session.export_keying_material(out, label, context)
+    }
+
+    /// The peer's certificates, DER, its own first.
+    #[must_use]
+    pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
+        self.session.peer_certificates()
+    }
+
+    /// True once this side has completed the handshake (RFC 9001 §4.1.1), also after the end of the
+    /// connection.
     #[inline]
-    pub(in crate::connection) fn is_complete(&self) -> bool {
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
         self.progress >= Progress::Complete
     }
 
+    /// True once the peer is known to have completed the handshake too (RFC 9001 §4.1.2).
     #[inline]
-    pub(in crate::connection) fn is_confirmed(&self) -> bool {
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
         self.progress == Progress::Confirmed
     }
 

@@ -24,6 +24,14 @@ impl Handshake {
         self.parameters.peer.as_ref()
     }
 
+    /// True if this side must never [`migrate`](crate::Connection::migrate): it is a server, or its
+    /// server sent `disable_active_migration`, as far as that is known (RFC 9000 §9, §18.2).
+    #[must_use]
+    pub fn is_migration_forbidden(&self) -> bool {
+        let peer = self.parameters.peer.as_ref();
+        !self.side.is_client() || peer.is_some_and(|p| p.disable_active_migration)
+    }
+
     /// The peer's unit of ACK delays, as a power of two in microseconds.
     #[inline]
     pub(in crate::connection) fn peer_ack_delay_exponent(&self) -> u32 {

@@ -120,12 +120,14 @@ pub(in crate::connection) enum EarlyDecision {
 
 impl Handshake {
     /// True at a server that may take early data and has not read whether there is some.
-    pub(in crate::connection) const fn may_take_early_data(&self) -> bool {
+    #[must_use]
+    pub const fn may_take_early_data(&self) -> bool {
         self.zero_rtt.undecided
     }
 
-    /// The fate of early data.
-    pub(in crate::connection) const fn early_data(&self) -> EarlyData {
+    /// The fate of early data (0-RTT).
+    #[must_use]
+    pub const fn early_data(&self) -> EarlyData {
         self.zero_rtt.state
     }
 

@@ -16,8 +16,8 @@ use crate::config::TransportConfig;
 use crate::crypto::{KeyChange, Keys, Random, Side};
 use crate::recovery::{Probe, Recovery, SentPacket};
 use crate::wire::frame::{Ack, types};
-use crate::wire::packet::{Protected, TruncatedNumber};
-use crate::wire::{Frame, SpaceId, TransportError, TransportErrorCode, Writer};
+use crate::wire::packet::Protected;
+use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
 /// The second probe leaves after this share of the time until the next probe timeout. A queue that
@@ -218,16 +218,6 @@ impl PacketSpaces {
         self.recovery.space(SpaceId::Data).sent().next_number()
     }
 
-    /// The number of the next packet, and its form in a header.
-    pub(in crate::connection) fn number(&self, space: SpaceId) -> (u64, TruncatedNumber) {
-        let detector = self.recovery.space(space);
-        let mut full = detector.sent().next_number();
-        if space == SpaceId::Data && full == self.skip_number {
-            full += 1;
-        }
-        (full, TruncatedNumber::new(full, detector.largest_acked()))
-    }
-
     /// Packet `number` left.
     #[inline]
     pub(in crate::connection) fn on_sent(
@@ -293,32 +283,6 @@ impl PacketSpaces {
     #[inline]
     pub(in crate::connection) const fn immediate_due(&self) -> bool {
         self.ack_request.immediate_due()
-    }
-
-    /// IMMEDIATE_ACK, if it is due, and ACK_FREQUENCY, when what is wanted has changed; its
-    /// sequence number. `interval`: over which routers measure; `window`: in datagrams.
-    pub(in crate::connection) fn write_ack_request(
-        &mut self,
-        now: Instant,
-        interval: Option<Duration>,
-        window: u64,
-        w: &mut Writer<'_>,
-    ) -> Option<u64> {
-        if self.ack_request.immediate_due() && Frame::ImmediateAck.encode(w).is_ok() {
-            self.ack_request.on_immediate_written();
-        }
-        let threshold = self.recovery.space(SpaceId::Data).reordering().packets();
-        let srtt = self.recovery.rtt().srtt();
-        let frequency = self
-            .ack_request
-            .poll(now, srtt, interval, window, threshold)?;
-        let sequence = frequency.sequence;
-        let written = Frame::AckFrequency(frequency).encode(w).is_ok();
-        if !written {
-            self.ack_request.on_lost(sequence);
-        }
-        self.after_data_ack();
-        written.then_some(sequence)
     }
 
     /// True if any space owes a probe.

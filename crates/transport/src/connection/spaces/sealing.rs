@@ -3,13 +3,13 @@
 use core::ops::Range;
 
 use super::PacketSpaces;
-use crate::Instant;
 use crate::connection::building::Open;
 use crate::connection::handshake::ACK_DELAY_EXPONENT;
 use crate::connection::keys::unsealed;
 use crate::connection::paths::Feedback;
-use crate::wire::packet::Header;
-use crate::wire::{ConnectionId, SpaceId, TransportError, Writer};
+use crate::wire::packet::{Header, TruncatedNumber};
+use crate::wire::{ConnectionId, Frame, SpaceId, TransportError, Writer};
+use crate::{Duration, Instant};
 
 impl PacketSpaces {
     /// True if packets of `space` may be sent: there are keys, and data may leave: in 1-RTT packets
@@ -24,6 +24,16 @@ impl PacketSpaces {
             || self.keys.has_early()
                 // [9000 13.2.6 early-data-acked]
                 && (self.side.is_client() || self.keys.has(SpaceId::Data))
+    }
+
+    /// The number of the next packet, and its form in a header.
+    pub(in crate::connection) fn number(&self, space: SpaceId) -> (u64, TruncatedNumber) {
+        let detector = self.recovery.space(space);
+        let mut full = detector.sent().next_number();
+        if space == SpaceId::Data && full == self.skip_number {
+            full += 1;
+        }
+        (full, TruncatedNumber::new(full, detector.largest_acked()))
     }
 
     /// Writes a header, and keeps room for the tag. `None` if what is left would not do for the
@@ -103,6 +113,32 @@ impl PacketSpaces {
             feedback.write_frames(now, w);
         }
         acked
+    }
+
+    /// IMMEDIATE_ACK, if it is due, and ACK_FREQUENCY, when what is wanted has changed; its
+    /// sequence number. `interval`: over which routers measure; `window`: in datagrams.
+    pub(in crate::connection) fn write_ack_request(
+        &mut self,
+        now: Instant,
+        interval: Option<Duration>,
+        window: u64,
+        w: &mut Writer<'_>,
+    ) -> Option<u64> {
+        if self.ack_request.immediate_due() && Frame::ImmediateAck.encode(w).is_ok() {
+            self.ack_request.on_immediate_written();
+        }
+        let threshold = self.recovery.space(SpaceId::Data).reordering().packets();
+        let srtt = self.recovery.rtt().srtt();
+        let frequency = self
+            .ack_request
+            .poll(now, srtt, interval, window, threshold)?;
+        let sequence = frequency.sequence;
+        let written = Frame::AckFrequency(frequency).encode(w).is_ok();
+        if !written {
+            self.ack_request.on_lost(sequence);
+        }
+        self.after_data_ack();
+        written.then_some(sequence)
     }
 
     /// Seals a packet; its place. Nothing of it is left in the writer if that fails.

@@ -4,6 +4,7 @@ use crate::crypto::null::NullCrypto;
 use crate::crypto::{InitialCrypto, Side};
 use crate::recovery::{Fate, PathNumber};
 use crate::wire::frame::Frames;
+use crate::wire::{Frame, Writer};
 
 const START: Instant = Instant::from_millis(1000);
 

@@ -17,7 +17,7 @@ fn setup() -> Setup {
 }
 
 fn read_all(connection: &mut Connection) -> Vec<Bytes> {
-    std::iter::from_fn(|| connection.read_datagram()).collect()
+    std::iter::from_fn(|| connection.datagrams().read()).collect()
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn they_arrive_once_and_what_is_lost_is_not_sent_again() {
     let mut seen = Vec::new();
     for n in 0..1000_u32 {
         let data = [&n.to_be_bytes()[..], &[7; 400]].concat();
-        pair.client.get().send_datagram(data.into()).unwrap();
+        pair.client.get().datagrams().send(data.into()).unwrap();
         pair.run(Duration::from_millis(5));
         seen.extend(read_all(pair.server.get()));
     }
@@ -58,7 +58,7 @@ fn a_shorter_packet_ends_its_batch() {
     let lens = [700, 900, 500, 1000, 600, 800];
     for len in lens {
         let data = Bytes::from(vec![7; len]);
-        pair.client.get().send_datagram(data).unwrap();
+        pair.client.get().datagrams().send(data).unwrap();
     }
     pair.run(Duration::from_millis(100));
     let read = read_all(pair.server.get());
@@ -76,7 +76,7 @@ fn they_wait_for_the_window_in_a_queue_with_a_bound() {
     pair.run(Duration::from_millis(200));
     for n in 0..100 {
         let data = Bytes::from(vec![n; 1000]);
-        pair.client.get().send_datagram(data).unwrap();
+        pair.client.get().datagrams().send(data).unwrap();
     }
     assert_eq!(pair.client.get().stats().datagram_frames_unsent, 50);
     let mut seen = Vec::new();
@@ -96,17 +96,17 @@ fn they_are_as_long_as_the_path_allows() {
     for _ in 0..20 {
         pair.run(Duration::from_millis(200));
         let mtu = usize::from(pair.client.get().mtu());
-        let max = pair.client.get().max_datagram_size().unwrap();
+        let max = pair.client.get().datagrams().max_size().unwrap();
         // One byte of type, two of length, and a short header.
         assert!((mtu - 40..mtu - 28).contains(&max), "{max} of {mtu}");
         length = max;
         let long = Bytes::from(vec![1; max + 1]);
-        let refused = pair.client.get().send_datagram(long);
+        let refused = pair.client.get().datagrams().send(long);
         assert_eq!(refused, Err(DatagramError::TooLong(max)));
         let data = Bytes::from(vec![2; max]);
-        pair.client.get().send_datagram(data.clone()).unwrap();
+        pair.client.get().datagrams().send(data.clone()).unwrap();
         pair.run(Duration::from_millis(200));
-        assert_eq!(pair.server.get().read_datagram(), Some(data));
+        assert_eq!(pair.server.get().datagrams().read(), Some(data));
     }
     assert!(
         length > 1400,
@@ -115,15 +115,15 @@ fn they_are_as_long_as_the_path_allows() {
     // The path carries less from now on; what is too long for it does not block the others.
     pair.up.faults.mtu = 1250;
     let deadline = pair.now + Duration::from_secs(120);
-    while pair.client.get().max_datagram_size() == Some(length) {
+    while pair.client.get().datagrams().max_size() == Some(length) {
         assert!(pair.now < deadline, "a black hole is noticed");
         let data = Bytes::from(vec![3; length]);
-        pair.client.get().send_datagram(data).unwrap();
+        pair.client.get().datagrams().send(data).unwrap();
         pair.run(Duration::from_millis(100));
     }
     read_all(pair.server.get());
     let data = Bytes::from_static(b"short");
-    pair.client.get().send_datagram(data.clone()).unwrap();
+    pair.client.get().datagrams().send(data.clone()).unwrap();
     pair.run(Duration::from_secs(2));
     assert_eq!(read_all(pair.server.get()), [data]);
 }
@@ -143,7 +143,7 @@ fn streams_and_datagrams_take_turns() {
         let _ = pair.client.get().streams().write(stream, &[5; 100_000]);
         for _ in 0..40 {
             let data = Bytes::from(vec![6; 1000]);
-            pair.client.get().send_datagram(data).unwrap();
+            pair.client.get().datagrams().send(data).unwrap();
         }
         pair.run(Duration::from_millis(20));
         read_all(pair.server.get());
@@ -164,11 +164,11 @@ fn who_takes_none_is_sent_none() {
     let mut setup = setup();
     setup.server.datagrams.receive_bytes = 0;
     let mut pair = Pair::connected(setup);
-    assert_eq!(pair.client.get().max_datagram_size(), None);
-    let refused = pair.client.get().send_datagram(Bytes::new());
+    assert_eq!(pair.client.get().datagrams().max_size(), None);
+    let refused = pair.client.get().datagrams().send(Bytes::new());
     assert_eq!(refused, Err(DatagramError::Unsupported));
     // The other way they go, an empty one too.
-    pair.server.get().send_datagram(Bytes::new()).unwrap();
+    pair.server.get().datagrams().send(Bytes::new()).unwrap();
     pair.run(Duration::from_millis(200));
     assert_eq!(read_all(pair.client.get()), [Bytes::new()]);
 }
@@ -188,7 +188,7 @@ fn a_peer_that_takes_little_gets_no_more() {
             .as_mut()
             .unwrap();
         peer.max_datagram_frame_size = limit;
-        let found = pair.client.get().max_datagram_size();
+        let found = pair.client.get().datagrams().max_size();
         assert_eq!(found, longest, "{limit}");
     }
 }
@@ -202,7 +202,7 @@ fn unread_ones_are_bounded() {
     pair.run(Duration::from_millis(200));
     for n in 0..200 {
         let data = Bytes::from(vec![n; 500]);
-        pair.client.get().send_datagram(data).unwrap();
+        pair.client.get().datagrams().send(data).unwrap();
         pair.run(Duration::from_millis(2));
         assert!(pair.server.get().sources.datagrams.memory() <= 10_000);
     }
@@ -221,14 +221,17 @@ fn those_too_long_for_a_new_path_do_not_hold_up_the_others() {
     let mut pair = Pair::connected(setup());
     pair.upload(100_000, Duration::from_secs(5));
     pair.run(Duration::from_secs(1));
-    let longest = pair.client.get().max_datagram_size().unwrap();
+    let longest = pair.client.get().datagrams().max_size().unwrap();
     assert!(longest > 1400);
     let client = pair.client.get();
-    client.send_datagram(vec![1; longest].into()).unwrap();
+    client.datagrams().send(vec![1; longest].into()).unwrap();
     let (now, local) = (pair.now, Some("10.0.0.9".parse().unwrap()));
     assert!(client.migrate(now, local));
-    assert!(client.max_datagram_size().unwrap() < longest);
-    client.send_datagram(Bytes::from_static(b"short")).unwrap();
+    assert!(client.datagrams().max_size().unwrap() < longest);
+    client
+        .datagrams()
+        .send(Bytes::from_static(b"short"))
+        .unwrap();
     pair.client.address = "10.0.0.9:2000".parse().unwrap();
     pair.run(Duration::from_millis(100));
     assert_eq!(read_all(pair.server.get()), [&b"short"[..]]);
@@ -243,7 +246,7 @@ fn datagrams_that_arrive_together_are_reported_once() {
     pair.server.events.clear();
     for n in 0..3 {
         let data = Bytes::from(vec![n; 10]);
-        pair.client.get().send_datagram(data).unwrap();
+        pair.client.get().datagrams().send(data).unwrap();
     }
     pair.run(Duration::from_millis(100));
     let events = pair.server.events.iter();

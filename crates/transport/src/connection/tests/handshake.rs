@@ -46,7 +46,7 @@ fn a_clean_handshake_takes_one_round_trip_and_is_confirmed_after_one_more() {
     assert_eq!(pair.server.sent[0].len(), 1200);
     assert_eq!(pair.client.get().stats().packets_lost, 0);
     assert_eq!(
-        pair.client.get().handshake_data().protocol.as_deref(),
+        pair.client.get().handshake().data().protocol.as_deref(),
         Some(&b"test"[..])
     );
     // Each side holds ids of the other's to spare.

@@ -330,7 +330,7 @@ fn a_close_with_a_long_token_is_still_one_that_an_initial_may_hold() {
         client.spaces.keys_mut().discard(SpaceId::Handshake);
         let code = TransportErrorCode::INTERNAL_ERROR;
         let error = crate::wire::TransportError::new(code, "x".repeat(300));
-        client.fail(pair.now, error);
+        client.receiving(pair.now).fail(error);
         pair.run(Duration::from_millis(50));
         match pair.server.error() {
             Some(ConnectionError::PeerTransport(error)) => {

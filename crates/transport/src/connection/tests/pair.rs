@@ -185,12 +185,12 @@ impl Pair {
             pair.client
                 .connection
                 .as_deref()
-                .is_some_and(Connection::is_confirmed)
+                .is_some_and(|connection| connection.handshake().is_confirmed())
                 && pair
                     .server
                     .connection
                     .as_deref()
-                    .is_some_and(Connection::is_confirmed)
+                    .is_some_and(|connection| connection.handshake().is_confirmed())
         });
         assert!(
             done,

@@ -19,7 +19,7 @@ fn progress(connection: &Connection) -> [bool; 3] {
     [
         connection.is_handshaking(),
         connection.is_established(),
-        connection.has_completed_handshake(),
+        connection.handshake().is_complete(),
     ]
 }
 

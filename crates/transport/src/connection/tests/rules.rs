@@ -192,7 +192,7 @@ fn no_client_moves_before_the_handshake_is_confirmed() {
     let mut pair = Pair::new();
     assert!(pair.run_until(Duration::from_secs(1), |p| p.client.get().is_established()));
     let now = pair.now;
-    assert!(!pair.client.get().is_confirmed() && !pair.client.get().migrate(now, None));
+    assert!(!pair.client.get().handshake().is_confirmed() && !pair.client.get().migrate(now, None));
     pair.connect();
     pair.run(Duration::from_millis(100));
     let now = pair.now;

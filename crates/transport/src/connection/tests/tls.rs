@@ -19,7 +19,7 @@ fn setup(certificate: &str) -> Setup {
 #[test]
 fn a_megabyte_arrives_and_the_certificate_is_there() {
     let mut pair = Pair::connected(setup("server"));
-    assert_eq!(pair.client.get().peer_certificates().len(), 1);
+    assert_eq!(pair.client.get().handshake().peer_certificates().len(), 1);
     pair.upload(1 << 20, Duration::from_secs(30));
     assert_eq!(pair.client.get().stats().packets_lost, 0);
     assert_eq!(pair.server.get().stats().packets_dropped, 0);

@@ -3,7 +3,9 @@
 use core::fmt;
 use std::sync::Arc;
 
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{KeyLogFile, client::Resumption};
 
 use super::session::TlsSession;
@@ -43,6 +45,28 @@ impl TlsClientConfig {
         config.key_log = Arc::new(KeyLogFile::new());
         config.resumption = Resumption::in_memory_sessions(REMEMBERED_SERVERS);
         Self::from_rustls(config)
+    }
+
+    /// Shows servers that ask for one the certificate chain (end entity first) in a PEM text, whose
+    /// private key is in another.
+    ///
+    /// # Errors
+    /// [`TlsConfigError`].
+    pub fn with_certificate(mut self, chain: &[u8], key: &[u8]) -> Result<Self, TlsConfigError> {
+        let chain = CertificateDer::pem_slice_iter(chain)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|e| TlsConfigError::BadCertificate(e.to_string()))?;
+        if chain.is_empty() {
+            return Err(TlsConfigError::BadCertificate("it holds none".into()));
+        }
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|e| TlsConfigError::BadKey(e.to_string()))?;
+        let provider = provider::tls_provider();
+        let certified = CertifiedKey::from_der(chain, key, &provider)
+            .map_err(|e| TlsConfigError::Unusable(e.to_string()))?;
+        let config = Arc::make_mut(&mut self.config);
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
+        Ok(self)
     }
 
     /// Remembers no sessions: each handshake is a full one. By default, connections that are made

@@ -10,6 +10,7 @@ use rustls::{KeyLogFile, quic};
 
 use super::session::TlsSession;
 use super::sessions::{ForConnection, Sessions};
+use super::trust::any_client;
 use super::{Initial, Pin, TlsConfigError};
 use crate::crypto::{
     InitialCrypto, Keys, RETRY_TAG_LEN, ServerCrypto, Session, Side, StartError, provider,
@@ -96,6 +97,33 @@ impl TlsServerConfig {
         let mut this = Self::from_rustls(config)?;
         this.pin = pin;
         Ok(this)
+    }
+
+    /// Asks clients for a certificate, and takes any: the handshake shows that the client has the
+    /// certificate's key, and the program decides by the [`Pin`] who that is. Clients may show
+    /// none.
+    ///
+    /// # Errors
+    /// [`TlsConfigError`].
+    pub fn asking_clients(self) -> Result<Self, TlsConfigError> {
+        let provider = provider::tls_provider();
+        let verifier = any_client(&provider);
+        let old = &self.config;
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|e| TlsConfigError::Unusable(e.to_string()))?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::clone(&old.cert_resolver));
+        config.alpn_protocols.clone_from(&old.alpn_protocols);
+        config.key_log = Arc::clone(&old.key_log);
+        config.session_storage = Arc::clone(&old.session_storage);
+        config.ticketer = Arc::clone(&old.ticketer);
+        config.send_tls13_tickets = old.send_tls13_tickets;
+        config.max_early_data_size = old.max_early_data_size;
+        Ok(Self {
+            config: Arc::new(config),
+            ..self
+        })
     }
 
     /// Gives no session tickets: each handshake is a full one. By default, clients get two tickets

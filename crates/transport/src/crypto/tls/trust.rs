@@ -7,9 +7,10 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, OtherError, PeerIncompatible, RootCertStore,
-    SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, PeerIncompatible,
+    RootCertStore, SignatureScheme,
 };
 
 use super::TlsConfigError;
@@ -89,12 +90,63 @@ impl Trust {
     }
 }
 
+/// Accepts any certificate of a client, and none.
+pub(super) fn any_client(provider: &Arc<CryptoProvider>) -> Arc<dyn ClientCertVerifier> {
+    Arc::new(PinVerifier {
+        pin: None,
+        provider: Arc::clone(provider),
+    })
+}
+
 /// Accepts one certificate, or any. The handshake's signature is verified in either case, so that
 /// the peer holds the certificate's key.
 #[derive(Debug)]
 struct PinVerifier {
     pin: Option<Pin>,
     provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for PinVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerIncompatible::Tls12NotOffered.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let supported = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, supported)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let supported = &self.provider.signature_verification_algorithms;
+        supported.supported_schemes()
+    }
 }
 
 impl ServerCertVerifier for PinVerifier {

@@ -143,7 +143,7 @@ impl Two {
             address: from(1).remote,
         };
         two.run();
-        assert!(two.accepted().is_confirmed());
+        assert!(two.accepted().handshake().is_confirmed());
         two
     }
 

@@ -68,7 +68,10 @@ fn a_replayed_first_flight_is_taken_once() {
         }
         assert_eq!(server.error(), None);
     }
-    let taken: Vec<_> = servers.iter().map(|server| server.early_data()).collect();
+    let taken: Vec<_> = servers
+        .iter()
+        .map(|server| server.handshake().early_data())
+        .collect();
     assert_eq!(
         taken,
         [EarlyData::Accepted, EarlyData::None, EarlyData::None]

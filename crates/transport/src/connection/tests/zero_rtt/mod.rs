@@ -36,8 +36,8 @@ impl Acquainted {
         };
         let mut pair = Pair::connected(known.setup_from(setup));
         pair.run(Duration::from_millis(500));
-        assert_eq!(pair.client.get().early_data(), EarlyData::None);
-        assert_eq!(pair.server.get().early_data(), EarlyData::None);
+        assert_eq!(pair.client.get().handshake().early_data(), EarlyData::None);
+        assert_eq!(pair.server.get().handshake().early_data(), EarlyData::None);
         known
     }
 

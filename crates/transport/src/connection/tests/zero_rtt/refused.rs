@@ -15,12 +15,15 @@ fn arrives_once(pair: &mut Pair, lengths: &[usize]) {
     assert!(early > 0);
     pair.run(Duration::from_millis(11));
     let server = pair.server.get();
-    assert_eq!(server.early_data(), EarlyData::None);
+    assert_eq!(server.handshake().early_data(), EarlyData::None);
     assert_eq!(server.stats().early_packets_received, 0);
     assert_eq!(server.streams().open_streams(), 0);
     read_all(pair, &written, Duration::from_secs(10));
     pair.connect();
-    assert_eq!(pair.client.get().early_data(), EarlyData::Refused);
+    assert_eq!(
+        pair.client.get().handshake().early_data(),
+        EarlyData::Refused
+    );
     assert!(!pair.client.get().spaces.keys().has_early());
     assert!(pair.server.get().stats().early_packets_dropped > 0);
     pair.upload(100_000, Duration::from_secs(10));
@@ -45,7 +48,7 @@ fn another_servers_early_data_arrives_once() {
         };
         let mut pair = Pair::with(known.at(other).setup());
         arrives_once(&mut pair, &[5000, 1, 0]);
-        assert!(!pair.client.get().handshake_data().resumed);
+        assert!(!pair.client.get().handshake().data().resumed);
     }
 }
 
@@ -58,9 +61,12 @@ fn a_hello_retry_request_refuses_it() {
     let written = upload(&mut pair, Dir::Uni, &[5000, 1, 0]);
     read_all(&mut pair, &written, Duration::from_secs(10));
     pair.connect();
-    assert_eq!(pair.client.get().early_data(), EarlyData::Refused);
-    assert_eq!(pair.server.get().early_data(), EarlyData::None);
-    assert!(pair.client.get().handshake_data().resumed);
+    assert_eq!(
+        pair.client.get().handshake().early_data(),
+        EarlyData::Refused
+    );
+    assert_eq!(pair.server.get().handshake().early_data(), EarlyData::None);
+    assert!(pair.client.get().handshake().data().resumed);
     assert_eq!(pair.server.get().stats().early_packets_received, 0);
     pair.upload(100_000, Duration::from_secs(10));
 }
@@ -119,8 +125,11 @@ fn lower_limits_refuse_it_and_hold_for_what_is_sent_again() {
         assert!(written == read);
     }
     assert_eq!(code, Some(7));
-    assert_eq!(pair.client.get().early_data(), EarlyData::Refused);
-    assert!(!pair.client.get().handshake_data().resumed);
+    assert_eq!(
+        pair.client.get().handshake().early_data(),
+        EarlyData::Refused
+    );
+    assert!(!pair.client.get().handshake().data().resumed);
 }
 
 #[test]
@@ -216,15 +225,18 @@ fn waiting_datagrams_go_to_a_server_that_takes_any() {
         let written = upload(&mut pair, Dir::Uni, &[5000]);
         pair.flush();
         let client = pair.client.get();
-        client.send_datagram(b"waits".to_vec().into()).unwrap();
+        client.datagrams().send(b"waits".to_vec().into()).unwrap();
         pair.flush();
         assert!(pair.client.get().sources.datagrams.wants_to_send());
         read_all(&mut pair, &written, Duration::from_secs(5));
         pair.connect();
-        assert_eq!(pair.client.get().early_data(), EarlyData::Refused);
+        assert_eq!(
+            pair.client.get().handshake().early_data(),
+            EarlyData::Refused
+        );
         assert!(!pair.client.get().sources.datagrams.wants_to_send());
         assert_eq!(pair.client.error(), None);
-        let got = pair.server.get().read_datagram();
+        let got = pair.server.get().datagrams().read();
         assert_eq!(got.is_some(), takes);
     }
 }

@@ -11,7 +11,10 @@ fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip(
     // [9001 5.6 server-seals-none] [9000 13.2.6 early-data-acked] [9001 5.6 no-more-early-packets]
     let mut pair = Pair::with(Acquainted::new().setup());
     pair.record = true;
-    assert_eq!(pair.client.get().early_data(), EarlyData::Offered);
+    assert_eq!(
+        pair.client.get().handshake().early_data(),
+        EarlyData::Offered
+    );
     let id = write(&mut pair, Dir::Bi, b"a question");
     let mut asked = Vec::new();
     assert!(pair.run_until(Duration::from_secs(1), |pair| {
@@ -22,7 +25,7 @@ fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip(
     assert_eq!(pair.now - START, Duration::from_millis(10));
     let server = pair.server.get();
     assert!(!server.is_established());
-    assert_eq!(server.early_data(), EarlyData::Accepted);
+    assert_eq!(server.handshake().early_data(), EarlyData::Accepted);
     assert_eq!(server.streams().write(id, b"an answer"), Ok(9));
     server.streams().finish(id).unwrap();
     let mut answered = Vec::new();
@@ -31,7 +34,10 @@ fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip(
     }));
     assert_eq!(answered, b"an answer");
     assert_eq!(pair.now - START, Duration::from_millis(20));
-    assert_eq!(pair.client.get().early_data(), EarlyData::Accepted);
+    assert_eq!(
+        pair.client.get().handshake().early_data(),
+        EarlyData::Accepted
+    );
     let first = &pair.client.sent[0];
     assert_eq!(types(first), [PacketType::Initial, PacketType::ZeroRtt]);
     assert_eq!(first.len(), 1200);
@@ -43,7 +49,7 @@ fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip(
     assert_eq!(server.early_packets_received, 1);
     assert_eq!(server.early_packets_dropped + server.packets_dropped, 0);
     assert_eq!(client.packets_lost + server.packets_lost, 0);
-    assert!(pair.client.get().handshake_data().resumed);
+    assert!(pair.client.get().handshake().data().resumed);
     // Its keys are gone by now on both sides.
     assert!(!pair.client.get().spaces.keys().has_early());
     assert!(!pair.server.get().spaces.keys().has_early());
@@ -61,8 +67,8 @@ fn nothing_differs_where_one_side_does_not_want_it() {
     });
     assert!(pair.client.get().streams().open(Dir::Bi).is_err());
     pair.connect();
-    assert_eq!(pair.client.get().early_data(), EarlyData::None);
-    assert_eq!(pair.server.get().early_data(), EarlyData::None);
+    assert_eq!(pair.client.get().handshake().early_data(), EarlyData::None);
+    assert_eq!(pair.server.get().handshake().early_data(), EarlyData::None);
 
     // A server that gives tickets and takes no early data.
     let plain = known.at(testing::server("server", &[b"test"]));
@@ -71,10 +77,10 @@ fn nothing_differs_where_one_side_does_not_want_it() {
         pair.run(Duration::from_millis(500));
     }
     let mut pair = Pair::with(plain.setup());
-    assert_eq!(pair.client.get().early_data(), EarlyData::None);
+    assert_eq!(pair.client.get().handshake().early_data(), EarlyData::None);
     assert!(pair.client.get().streams().open(Dir::Bi).is_err());
     pair.connect();
-    assert!(pair.client.get().handshake_data().resumed);
+    assert!(pair.client.get().handshake().data().resumed);
 }
 
 #[test]
@@ -96,7 +102,10 @@ fn as_much_leaves_early_as_the_window_and_the_remembered_limits_allow() {
     assert!(stats.bytes_sent > 5000 && stats.bytes_sent < 7000);
     assert!(stats.early_packets_sent >= 5);
     read_all(&mut pair, &written, Duration::from_secs(5));
-    assert_eq!(pair.client.get().early_data(), EarlyData::Accepted);
+    assert_eq!(
+        pair.client.get().handshake().early_data(),
+        EarlyData::Accepted
+    );
     pair.run(Duration::from_secs(1));
     pair.upload(100_000, Duration::from_secs(5));
 }
@@ -112,16 +121,16 @@ fn early_datagrams_arrive_where_the_server_took_some_before() {
     let mut pair = Pair::with(known.setup_from(taking()));
     pair.record = true;
     // The longest does not fit after the ClientHello, whose datagram must be full all the same.
-    let longest = pair.client.get().max_datagram_size().unwrap();
+    let longest = pair.client.get().datagrams().max_size().unwrap();
     let data = pattern(longest, 1);
-    let send = |pair: &mut Pair| pair.client.get().send_datagram(data.clone().into());
+    let send = |pair: &mut Pair| pair.client.get().datagrams().send(data.clone().into());
     send(&mut pair).unwrap();
     pair.flush();
     let sizes: Vec<_> = pair.client.sent.iter().map(Vec::len).collect();
     assert!(sizes[0] == 1200 && sizes[1] > 1190 && sizes.len() == 2);
     pair.run(Duration::from_millis(11));
     assert!(!pair.server.get().is_established());
-    assert_eq!(pair.server.get().read_datagram().unwrap(), data);
+    assert_eq!(pair.server.get().datagrams().read().unwrap(), data);
 
     // Another server takes none: what waits for it is dropped, and nothing is sent to it.
     let other = known.at(testing::server("server", &[b"test"]));
@@ -134,7 +143,7 @@ fn early_datagrams_arrive_where_the_server_took_some_before() {
     pair.connect();
     pair.run(Duration::from_secs(1));
     assert_eq!(pair.client.error(), None);
-    assert_eq!(pair.client.get().max_datagram_size(), None);
+    assert_eq!(pair.client.get().datagrams().max_size(), None);
     assert!(pair.client.get().stats().datagram_frames_unsent > 0);
 }
 
@@ -198,7 +207,10 @@ fn what_a_lost_first_packet_leaves_behind_is_sent_again() {
         let written = upload(&mut pair, Dir::Uni, &[2000, 1, 2000]);
         read_all(&mut pair, &written, Duration::from_secs(5));
         pair.connect();
-        assert_eq!(pair.client.get().early_data(), EarlyData::Accepted);
+        assert_eq!(
+            pair.client.get().handshake().early_data(),
+            EarlyData::Accepted
+        );
     }
 }
 
@@ -246,7 +258,10 @@ fn a_retry_sends_early_data_once_more_under_new_numbers() {
         data.sent().next_number()
     };
     assert!(next(&mut pair) > 2 * before);
-    assert_eq!(pair.client.get().early_data(), EarlyData::Accepted);
+    assert_eq!(
+        pair.client.get().handshake().early_data(),
+        EarlyData::Accepted
+    );
 }
 
 #[test]
@@ -261,7 +276,7 @@ fn transfers_that_begin_early_get_through_a_bad_path() {
         pair.down.faults = Faults::bad();
         pair.upload(100_000, Duration::from_secs(120));
         pair.connect();
-        accepted += u32::from(pair.client.get().early_data() == EarlyData::Accepted);
+        accepted += u32::from(pair.client.get().handshake().early_data() == EarlyData::Accepted);
         early += pair.server.get().stats().early_packets_received;
     }
     // Nothing refuses it but a first packet of which only a copy without it arrives.

@@ -1,0 +1,113 @@
+use super::*;
+
+fn read(text: &str) -> anyhow::Result<Clients> {
+    let here = tempfile::tempdir().unwrap();
+    std::fs::write(here.path().join("one"), "secret-1\n").unwrap();
+    std::fs::write(here.path().join("two"), "secret-2").unwrap();
+    std::fs::write(here.path().join("bad"), "two words").unwrap();
+    let path = here.path().join("clients.toml");
+    std::fs::write(&path, text).unwrap();
+    Clients::read(&path, here.path())
+}
+
+fn request(authorization: Option<&str>) -> Request<()> {
+    let mut request = Request::builder();
+    if let Some(value) = authorization {
+        request = request.header("authorization", value);
+    }
+    request.body(()).unwrap()
+}
+
+#[test]
+fn requests_belong_to_the_client_of_their_token() {
+    let clients = read(
+        "[[client]]\nname = \"one\"\ntoken-file = \"one\"\nrights = [\"get\"]\n\
+         prefix = \"/a/b\"\nquota = \"1MB\"\nrate = \"1MB/s\"\n\
+         [[client]]\nname = \"two\"\ntoken-file = \"two\"\nrights = [\"put\", \"overwrite\"]\n",
+    )
+    .unwrap();
+    let name = |value: Option<&str>| clients.name(&request(value), None).map(ToOwned::to_owned);
+    assert_eq!(name(Some("Bearer secret-1")).as_deref(), Some("one"));
+    assert_eq!(name(Some("bearer  secret-2")).as_deref(), Some("two"));
+    for none in [
+        None,
+        Some(""),
+        Some("Bearer"),
+        Some("Bearer secret-3"),
+        Some("Basic secret-1"),
+    ] {
+        assert_eq!(name(none), None, "{none:?}");
+        let reply = clients.admit(&request(none), None).unwrap_err();
+        assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
+        assert!(reply.headers.contains_key(WWW_AUTHENTICATE));
+    }
+    let grant = clients
+        .admit(&request(Some("Bearer secret-1")), None)
+        .unwrap();
+    assert!(grant.rules.get && !grant.rules.list && grant.rules.put == PutRights::None);
+    assert_eq!(grant.rules.prefix, [b"a", b"b"]);
+    assert!(grant.pace.is_some() && grant.quota.is_some());
+
+    let anyone = read("[[client]]\nname = \"anyone\"\nrights = [\"list\"]\n").unwrap();
+    assert_eq!(anyone.name(&request(None), None), Some("anyone"));
+    assert_eq!(anyone.name(&request(Some("Bearer secret-1")), None), None);
+}
+
+#[test]
+fn connections_belong_to_the_client_of_their_certificate() {
+    let (pin, other) = (Pin::new([7; 32]), Pin::new([8; 32]));
+    let clients = read(&format!(
+        "[[client]]\nname = \"one\"\ntoken-file = \"one\"\nrights = [\"get\"]\n\
+         [[client]]\nname = \"pinned\"\npin = \"sha256:{pin}\"\nrights = [\"get\"]\n"
+    ))
+    .unwrap();
+    assert!(clients.have_pins());
+    let name = |value, shown| clients.name(&request(value), shown);
+    assert_eq!(name(None, Some(pin)), Some("pinned"));
+    assert_eq!(name(None, Some(other)), None);
+    assert_eq!(name(None, None), None);
+    assert_eq!(name(Some("Bearer secret-1"), Some(pin)), Some("one"));
+    assert_eq!(name(Some("Bearer wrong"), Some(pin)), None);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line_or_client() {
+    let with = |more: &str| format!("[[client]]\nname = \"a\"\nrights = [\"get\"]\n{more}\n");
+    for (text, word) in [
+        (with("color = 1"), "line 4"),
+        (
+            "[[client]]\nname = \"a\"\nrights = [\"fly\"]\n".to_owned(),
+            "line 3",
+        ),
+        ("[[client]]\nname = \"a\"\n".to_owned(), "rights"),
+        (with("token-file = \"none\""), "none"),
+        (with("token-file = \"bad\""), "visible"),
+        (with("token-env = \"NO_SUCH_TOKEN\""), "NO_SUCH_TOKEN"),
+        (
+            with("token-file = \"one\"\ntoken-env = \"X\""),
+            "one of them",
+        ),
+        (with("pin = \"sha256:12\""), "64 hexadecimal"),
+        (
+            with(&format!(
+                "token-file = \"one\"\npin = \"{}\"",
+                "0".repeat(64)
+            )),
+            "a token and a pin",
+        ),
+        (with("prefix = \"a/../b\""), "prefix"),
+        (with("quota = \"much\""), "much"),
+        (with("rate = \"10\""), "1kB"),
+        (with("") + &with(""), "same name"),
+        (
+            "[[client]]\nname = \"a\"\nrights = [\"overwrite\"]\n".to_owned(),
+            "without put",
+        ),
+    ] {
+        let error = format!("{:#}", read(&text).unwrap_err());
+        assert!(
+            error.contains(word) && error.contains("clients.toml"),
+            "{error}"
+        );
+    }
+}

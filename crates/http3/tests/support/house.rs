@@ -1,0 +1,88 @@
+//! An origin whose clients have names and quotas.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use http::Request;
+use pathmark_http3::client::{Client, ClientLimits};
+use pathmark_http3::origin::{Grant, Limits, Origin, Quota, Steward, UploadLimits};
+use pathmark_http3::plan::{PutRights, Reply, Rules};
+use pathmark_http3::root::Root;
+use pathmark_http3::wire::ClientLink;
+
+use super::{Identity, NAME, connect, listen};
+
+/// Rights by the field `client`.
+#[derive(Debug)]
+struct Clients(BTreeMap<&'static str, Arc<Grant>>);
+
+impl Steward for Clients {
+    fn admit(&self, request: &Request<()>) -> Result<Option<Arc<Grant>>, Box<Reply>> {
+        let name = request.headers().get("client");
+        let name = name.map_or("one", |name| name.to_str().unwrap());
+        Ok(self.0.get(name).cloned())
+    }
+}
+
+fn grant(name: &str, quota: u64) -> Arc<Grant> {
+    let rules = Rules {
+        put: PutRights::Replace,
+        ..Rules::default()
+    };
+    Arc::new(Grant {
+        name: name.to_owned(),
+        quota: Some(Quota::new(quota, 0)),
+        ..Grant::of(rules)
+    })
+}
+
+/// An origin of a directory whose clients have a quota each.
+pub(crate) struct House {
+    identity: Identity,
+    address: SocketAddr,
+}
+
+impl House {
+    pub(crate) async fn client(&self) -> Client {
+        let connection = connect(&self.identity, self.address).await;
+        let limits = ClientLimits::default();
+        Client::new(connection, NAME, limits).await.unwrap()
+    }
+
+    pub(crate) async fn link(&self) -> ClientLink {
+        let connection = connect(&self.identity, self.address).await;
+        ClientLink::new(connection, 64 * 1024).await.unwrap()
+    }
+}
+
+pub(crate) fn house(directory: &Path, uploads: UploadLimits, quota: u64) -> House {
+    let limits = Limits {
+        uploads,
+        ..Limits::default()
+    };
+    let rules = Rules {
+        put: PutRights::Replace,
+        ..Rules::default()
+    };
+    let origin = Origin::new(Root::open(directory).unwrap(), rules, limits);
+    let identity = Identity::new();
+    let endpoint = listen(&identity);
+    let address = endpoint.local_address();
+    let names = [("one", ""), ("other", "other")];
+    let clients = names.map(|(name, own)| (name, grant(own, quota)));
+    let clients = Arc::new(Clients(clients.into_iter().collect()));
+    let tended = origin.clone();
+    tokio::spawn(async move { tended.tend().await });
+    tokio::spawn(async move {
+        while let Some(incoming) = endpoint.accept().await {
+            let (origin, clients) = (origin.clone(), clients.clone());
+            tokio::spawn(async move {
+                let connection = incoming.accept().unwrap().await.unwrap();
+                let _ = origin.serve_with(connection, clients).await;
+            });
+        }
+    });
+    House { identity, address }
+}

@@ -1,0 +1,66 @@
+//! Deadlines that have come.
+
+use super::ConnectionError;
+use super::receive::Receiving;
+use super::timers::Timer;
+use crate::wire::SpaceId;
+
+impl Receiving<'_> {
+    /// Does what is due.
+    pub(super) fn timeout(&mut self) {
+        let now = self.now;
+        while let Some(timer) = self.lifecycle.timers_mut().take_due(now) {
+            self.on_timer(timer);
+        }
+        if !self.lifecycle.is_open() {
+            return;
+        }
+        // Losses by time are taken out, space by space. A probe timeout asks for packets; the next
+        // one counts from those, also where it has backed off as far as it may.
+        for _ in 0..8 {
+            if self.spaces.recovery().deadline().is_none_or(|at| at > now) {
+                break;
+            }
+            let probes = self.spaces.recovery().pto_count();
+            if let Some(later) = self.fates().on_timeout() {
+                let timers = self.lifecycle.timers_mut();
+                timers.set(Timer::SecondProbe, now + later);
+            }
+            if self.spaces.recovery().pto_count() != probes {
+                break;
+            }
+        }
+        let others = self.spaces.others(&mut self.sources.control.remote_ids);
+        let moved = self.paths.check_validation(now, others);
+        let path = self.paths.path();
+        self.sources.on_move(moved, path, self.outbox);
+        self.spaces.keys_mut().on_time(now);
+    }
+
+    fn on_timer(&mut self, timer: Timer) {
+        match timer {
+            // Nothing but the next poll_transmit has to happen.
+            Timer::Pacing => {}
+            Timer::Idle => self.lose(ConnectionError::TimedOut),
+            Timer::KeepAlive => {
+                let established = self.sources.handshake.is_complete() && self.lifecycle.is_open();
+                self.sources.control.ping |= established;
+            }
+            Timer::Close => {
+                self.lifecycle.forget();
+                self.sources.control.remove_ids(self.outbox);
+            }
+            Timer::Handshake => self.lose(ConnectionError::HandshakeTimedOut),
+            Timer::SecondProbe => self.probe_again(),
+        }
+    }
+
+    /// The second probe is due: it leaves if nothing has come back.
+    fn probe_again(&mut self) {
+        let path = self.paths.path();
+        let limit = path.probe_limit(self.spaces.recovery().pto_count());
+        if self.spaces.second_probe(limit) == Some(SpaceId::Data) {
+            self.sources.fill_data_probe(self.now, self.spaces, path);
+        }
+    }
+}
