@@ -137,3 +137,21 @@ fn perf_ends_with_its_bytes_and_its_server_hears_of_it() {
         }
     });
 }
+
+/// A stream that has ended is replaced two round trips after it was opened.
+#[test]
+fn small_files_do_not_wait_for_streams() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    for n in 0..2500 {
+        std::fs::write(here.path().join(n.to_string()), [7; 10]).unwrap();
+    }
+    let directory = there.path().to_str().unwrap();
+    let server = Server::start(&["serve", "--dir", directory, "--allow-put"]);
+    let (address, source) = (far(&server.address), here.path().to_str().unwrap());
+    let target = format!("{address}/");
+    let put = ["put", "-r", source, &target, "--pin", &server.pin, "--json"];
+    let (time, said) = timed(&put);
+    println!("put -r: {time:?}, {}", said["bounded_by"]);
+    assert_eq!(said["streams"], 2500);
+    assert!(said["bounded_by"]["streams"].as_f64().unwrap() < 0.1);
+}

@@ -1,7 +1,7 @@
 //! How long files take, and what scp, an rsync daemon and curl over TCP take for them on the same
 //! path: on loopback, and through routers on TUN interfaces of a test bed. Tools that are not
-//! installed are left out, and named; the kernel's buffers of TCP are left as they are. The test
-//! bed's tools other than pathmark run as root.
+//! installed are left out, and named. TCP has the kernel's congestion controller and buffers
+//! (`sysctl net.ipv4.tcp_congestion_control`). Tools other than pathmark run as root.
 //!
 //! `cargo test --release -p pathmark-cli --test rates -- --ignored --nocapture NAME`, alone on an
 //! idle machine.
@@ -296,8 +296,11 @@ fn other(
 fn others(bed: &Bed, files: &Files, is_single: bool, most: Duration) {
     let host = bed.server();
     let (data, key) = (files.path("data"), files.path("key"));
+    // The files of a measurement before this one may have a key.
+    let _ = fs::remove_file(&key);
     let keygen = Command::new("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-f", &key])
+        .stdin(Stdio::null())
         .status();
     if keygen.is_ok_and(|status| status.success()) {
         let config = format!(

@@ -1,7 +1,7 @@
 //! A transfer of the file `f` through a relay that holds it midway, and what is there afterwards.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -31,9 +31,8 @@ struct Disk {
     path: PathBuf,
 }
 
-/// Bytes of a [`Disk`], and those that are taken at first.
+/// Bytes of a [`Disk`].
 const DISK: usize = 3_000_000;
-const TAKEN: usize = 2_000_000;
 
 impl Disk {
     fn at(directory: &Path) -> Self {
@@ -51,7 +50,6 @@ impl Disk {
         assert_eq!(line, "ready\n");
         let root = PathBuf::from(format!("/proc/{}/root", holder.id()));
         let path = root.join(directory.strip_prefix("/").unwrap());
-        fs::write(path.join("other"), vec![1; TAKEN]).unwrap();
         Self { holder, path }
     }
 }
@@ -70,7 +68,7 @@ pub(crate) struct Plan {
     pub(crate) way: Way,
     /// Bytes of the file.
     pub(crate) bytes: usize,
-    /// The destination has no room for the file.
+    /// The destination has little more room than the file takes.
     pub(crate) small_disk: bool,
     /// The processes have no capabilities, so that permission bits hold for root, too.
     pub(crate) unprivileged: bool,
@@ -275,6 +273,12 @@ impl Bed {
     pub(crate) fn plant_link(&self) {
         fs::write(self.aside(OUTSIDE), KEPT).unwrap();
         symlink(self.aside(OUTSIDE), self.destination().join("f")).unwrap();
+    }
+
+    /// Takes all room that is left on a small disk.
+    pub(crate) fn fill_disk(&self) {
+        let full = fs::write(self.destination().join("other"), vec![1; DISK]);
+        assert_eq!(full.unwrap_err().kind(), ErrorKind::StorageFull);
     }
 
     /// Makes room on a small disk.

@@ -170,6 +170,7 @@ fn the_server_is_killed_and_started_again() {
 fn the_disk_is_full() {
     Row {
         small_disk: true,
+        befalls: |bed, _| bed.fill_disk(),
         get: End::Failed("No space left"),
         put: End::Failed("disk is full"),
         mended: |bed| bed.free_space(),

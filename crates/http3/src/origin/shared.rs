@@ -15,7 +15,8 @@ use crate::root::Root;
 /// Bounds on the resources that a client takes of a server.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Requests of a connection at a time.
+    /// Requests of a connection at a time. The place of a GET is free once the client has
+    /// acknowledged the response and learned of it: two round trips after it was taken.
     pub requests: u32,
     /// Requests at a time on all connections: each takes a descriptor and about 1 MiB at most.
     /// Further ones wait as long as a stall may last, and get status 503 then.
@@ -35,7 +36,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            requests: 512,
+            requests: 1536,
             transfers: 512,
             head_bytes: 64 * 1024,
             head_time: Duration::from_secs(10),
