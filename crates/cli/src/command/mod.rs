@@ -126,10 +126,10 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 /// First argument that makes this program a router, so that the demo needs no second one.
 const ROUTER: &str = "vcp-router";
 
-/// The log filter of servers where `RUST_LOG` says nothing else.
+/// The log filter of servers without `RUST_LOG`.
 const SERVERS_LOG: &str = "warn,pathmark_cli=info";
 
-/// The log filter of tunnels there.
+/// The log filter of tunnels without `RUST_LOG`.
 const TUNNELS_LOG: &str = "warn,pathmark_cli=info,pathmark_proxy=info";
 
 type Outcome = Result<(), Failure>;

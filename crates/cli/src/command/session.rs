@@ -115,8 +115,8 @@ pub(super) fn run_to_stop(command: impl Future<Output = Outcome>) -> Outcome {
     })
 }
 
-/// Closes a connection of a client, and returns once CONNECTION_CLOSE has left. The
-/// client waits for no more data of the peer: it has all of it, or does not want the rest.
+/// Closes a connection of a client, and returns once CONNECTION_CLOSE has left. Data of the peer
+/// that arrives later is dropped.
 pub(super) async fn leave(connection: &Connection, stop: &Stop, codes: Codes) {
     if connection.close_reason().is_some() {
         return;

@@ -92,7 +92,8 @@ pub(crate) struct Bed {
 /// Passes the handshake and some of the file.
 const SOME: u64 = 500_000;
 
-/// A command, without capabilities if the plan says so.
+/// A command. With `unprivileged` it runs in a user namespace of its own, without capabilities
+/// outside of it.
 fn command(plan: Plan, arguments: &[&str]) -> Command {
     let command = pathmark(arguments);
     if !plan.unprivileged {

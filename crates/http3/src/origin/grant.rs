@@ -84,7 +84,7 @@ impl Reservation {
         self.grant.release(rest);
     }
 
-    /// Nothing is reserved any more, and files of `bytes` are gone.
+    /// Ends the reservation, and returns `bytes` of removed files to the quota.
     pub(super) fn release(self, bytes: u64) {
         self.grant.release(bytes);
     }

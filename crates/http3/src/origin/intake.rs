@@ -127,7 +127,7 @@ async fn complete(
     mut intake: Intake,
     received: Received,
 ) -> Result<Reply, Fault> {
-    // Whatever comes, nothing is resumed any more.
+    // From here on the draft is stored or removed: no later request resumes it.
     intake.draft.set_dropped(Dropped::Removed);
     let (shared, grant) = (Arc::clone(shared), Arc::clone(&exchange.terms.grant));
     let stored = blocking(move || {
@@ -201,7 +201,7 @@ impl Intake {
     }
 }
 
-/// Keeps an upload of this number of bytes that no request has any more.
+/// Keeps an upload of this number of bytes when its request ends.
 pub(super) fn lay_down(shared: &Shared, claim: Claim, draft: Draft, bytes: u64) {
     let stat = file_stat(&draft.file());
     let last = stat.map_or(SystemTime::UNIX_EPOCH, |stat| stat.modified.to_system());

@@ -176,7 +176,7 @@ impl Uploads {
         }
     }
 
-    /// Those whose time is over. They are known no more.
+    /// Removes uploads older than the limit from the table, and returns them.
     pub(super) fn expired(&self, now: SystemTime) -> Vec<Evicted> {
         let mut table = self.table();
         let is_over = |known: &Known| {

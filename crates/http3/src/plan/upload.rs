@@ -36,7 +36,7 @@ const LARGEST: u64 = 999_999_999_999_999;
 pub struct UploadState {
     /// Bytes that are there.
     pub offset: u64,
-    /// Bytes of the whole upload, if the client has said so.
+    /// Bytes of the whole upload (Upload-Length or Content-Length), if announced.
     pub length: Option<u64>,
     /// How long it is kept from now on without further bytes.
     pub age: Duration,

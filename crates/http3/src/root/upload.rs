@@ -33,7 +33,7 @@ pub struct Note {
     pub path: String,
     /// Its fields that count once the upload is complete.
     pub fields: Vec<(String, String)>,
-    /// Bytes of the whole upload, if the client has said so.
+    /// Bytes of the whole upload (Upload-Length or Content-Length), if announced.
     pub length: Option<u64>,
 }
 

@@ -59,9 +59,9 @@ fn write_error(error: driver::WriteError) -> StreamErrorIncoming {
         driver::WriteError::Stopped(error_code) => {
             StreamErrorIncoming::StreamTerminated { error_code }
         }
-        // This side writes nothing after its own end: the peer stopped the stream, the reset that
-        // answers was acknowledged, and the transport has forgotten the code. What arrives in the
-        // other direction says more.
+        // This side never writes after its FIN, so the peer sent STOP_SENDING. The peer has also
+        // acknowledged the RESET_STREAM in reply, after which the transport drops the error code.
+        // The response, if one arrives, has the reason.
         driver::WriteError::Closed => StreamErrorIncoming::StreamTerminated {
             error_code: codes::NO_ERROR,
         },

@@ -20,7 +20,7 @@ use pathmark_http3::client::Ledger;
 
 use super::{State, StateArgs, home, own_file, read_own};
 
-/// Time after which no server has an upload any more.
+/// Servers keep an upload for less than this time.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The uploads of a user that broke off.
@@ -76,7 +76,7 @@ impl Files {
             .inspect_err(|_| drop(fs::remove_file(&new)))
     }
 
-    /// Removes what is of no use any more.
+    /// Removes the files of uploads that no server keeps.
     fn clear(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;

@@ -284,16 +284,7 @@ fn a_retry_that_breaks_a_rule_is_ignored() {
             retry_packet(&scid, &original, &original),
         ];
         if late {
-            let limit = Duration::from_secs(1);
-            let known = |p: &mut Pair| {
-                p.client
-                    .get()
-                    .sources
-                    .handshake
-                    .parameters_mut()
-                    .peer_id_known
-            };
-            assert!(pair.run_until(limit, known));
+            pair.until_client_has_id();
             bad.push(retry_packet(&scid, &retry_id, &original));
         }
         for retry in bad {

@@ -19,15 +19,7 @@ fn counts(connection: &Connection) -> (u64, u64) {
 /// A pair whose client has read the first packet of the server and not answered it.
 fn answered() -> Pair {
     let mut pair = Pair::new();
-    let known = |p: &mut Pair| {
-        p.client
-            .get()
-            .sources
-            .handshake
-            .parameters_mut()
-            .peer_id_known
-    };
-    assert!(pair.run_until(Duration::from_secs(1), known));
+    pair.until_client_has_id();
     pair
 }
 

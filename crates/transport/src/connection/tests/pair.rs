@@ -133,6 +133,15 @@ impl Pair {
         Self::with(Setup::default())
     }
 
+    /// Runs until the client has the connection ID that the server chose.
+    pub(crate) fn until_client_has_id(&mut self) {
+        let known = |pair: &mut Self| {
+            let client = pair.client.get();
+            client.sources.handshake.parameters_mut().peer_id_known
+        };
+        assert!(self.run_until(Duration::from_secs(1), known));
+    }
+
     pub(crate) fn with(setup: Setup) -> Self {
         let now = Instant::from_millis(1);
         let client = Connection::client(

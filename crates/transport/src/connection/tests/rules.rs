@@ -121,15 +121,7 @@ fn a_spin_bit_changes_nothing() {
 fn a_packet_of_another_version_is_dropped() {
     // [9000 5.2.1 other-version]
     let mut pair = Pair::new();
-    let known = |p: &mut Pair| {
-        p.client
-            .get()
-            .sources
-            .handshake
-            .parameters_mut()
-            .peer_id_known
-    };
-    assert!(pair.run_until(Duration::from_secs(1), known));
+    pair.until_client_has_id();
     let ping = inject::frames(&[Frame::Ping]);
     let now = pair.now;
     let bytes = inject::packet(pair.server.get(), now, SpaceId::Handshake, &ping);
