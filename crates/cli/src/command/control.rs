@@ -170,7 +170,7 @@ fn asked(head: &[u8]) -> Option<(Status, bool)> {
     Some((status, request.method == Method::Head))
 }
 
-/// Tells the service manager that the process is ready, then that it lives, and its status.
+/// Reports readiness to the service manager, then keep-alives of the watchdog, and the status.
 async fn supervise(shown: &impl Shown) {
     let start = super::session::now();
     let mut supervisor = Supervisor::from_environment(Instant::ZERO);

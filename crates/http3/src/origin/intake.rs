@@ -71,7 +71,7 @@ impl<E: Into<Fault>> From<E> for Failure {
     }
 }
 
-/// Tells a client that waits for it to send the content.
+/// Sends 100 (Continue) to a client that expects it before the content.
 pub(super) async fn welcome(exchange: &mut Exchange, ask: &Ask) -> Result<(), LinkError> {
     if !ask.body.expects_continue {
         return Ok(());
@@ -158,7 +158,7 @@ async fn complete(
         if let Some(claim) = claim {
             claim.finish();
         }
-        // The client sees that what it is refused for is not the transfer.
+        // Upload-Complete in a refusal: the transfer is complete, and its content is at fault.
         let complete = |reply: Reply| match resumable {
             true => reply.with(plan::UPLOAD_COMPLETE, boolean(true)),
             false => reply,

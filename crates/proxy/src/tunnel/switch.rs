@@ -1,4 +1,4 @@
-//! A tunnel that another one takes the place of.
+//! The tunnel of new flows, which a reload replaces.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

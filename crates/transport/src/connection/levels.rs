@@ -13,7 +13,7 @@ use crate::Instant;
 use crate::crypto::Random;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 
-/// The parts that the handshake's progress matters to.
+/// The parts that progress of the handshake changes, for one pass.
 pub(super) struct Levels<'a> {
     pub(super) now: Instant,
     /// Packets after which 1-RTT keys are updated.
