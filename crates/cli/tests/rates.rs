@@ -185,6 +185,7 @@ fn measured(
         if begun.elapsed() > most {
             break None;
         }
+        // The standard library has no wait for a child with a time limit.
         std::thread::sleep(Duration::from_millis(5));
     };
     let seconds = begun.elapsed().as_secs_f64();
@@ -258,6 +259,7 @@ fn until_open(bed: &Bed, port: u16) {
         if open {
             return;
         }
+        // A foreign server does not report that it listens.
         std::thread::sleep(Duration::from_millis(20));
     }
     panic!("no server at port {port}");
