@@ -16,9 +16,10 @@
 //! | `pages` | the same in a page, but for generated ones |
 //! | `claims` | measured figures without a source in the README or a page of the book: see `claims.rs` |
 //!
-//! After the ceilings come links within the pages, the book's table of contents, citations of
-//! equations and requirements (`citations.rs`), and tools that others keep. `--words`
-//! lists the sentences with faults of style, each with its rewrite.
+//! Tools that others keep run first, so that the project's own faults are the last lines. After the
+//! ceilings come links within the pages, the book's table of contents, and citations of equations
+//! and requirements (`citations.rs`). `--words` lists the sentences with faults of style, each with
+//! its rewrite.
 
 mod ceilings;
 mod citations;
@@ -176,10 +177,16 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     if args.record {
         return record(figures, &former, &file);
     }
+    let mut content = true;
+    if !args.no_tools {
+        for tool in &TOOLS {
+            content &= run_tool(root, tool)?;
+        }
+    }
     for claim in &claims {
         println!("{claim}");
     }
-    let mut content = report("ceilings", &figures.above(&former));
+    content &= report("ceilings", &figures.above(&former));
     content &= report("stale ceilings", &figures.gone(&former));
     match figures.below(&former) {
         0 => {}
@@ -190,11 +197,6 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     cited.counts.iter().for_each(|line| println!("{line}"));
     content &= report("citations", &cited.faults);
     content &= report("pages of RFCs", &cited.stale(root));
-    if !args.no_tools {
-        for tool in &TOOLS {
-            content &= run_tool(root, tool)?;
-        }
-    }
     Ok(content)
 }
 

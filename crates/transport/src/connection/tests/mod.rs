@@ -38,6 +38,7 @@ mod recovery;
 mod reports;
 mod rules;
 mod sealed;
+mod setup;
 mod short_memory;
 mod signal;
 mod signals_in_turn;

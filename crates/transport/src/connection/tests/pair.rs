@@ -3,60 +3,17 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use super::fixed_window::{ControllerLog, fixed_window};
+use super::fixed_window::ControllerLog;
 use super::link::{Datagram, Link};
-use crate::config::TransportConfig;
+pub(crate) use super::setup::{CLIENT, SERVER, Setup};
 use crate::connection::{
     ClientStart, Connection, ConnectionError, Event, Received, Routing, ServerStart, Transmit,
 };
-use crate::crypto::null::{NullCrypto, NullEndpointKey};
-use crate::crypto::{ClientCrypto, Random, ServerCrypto};
+use crate::crypto::null::NullEndpointKey;
+use crate::crypto::Random;
 use crate::streams::{Dir, ReadError, StreamId, WriteError};
 use crate::wire::{ConnectionId, PacketType, PartialDecode};
 use crate::{Duration, Ecn, Instant};
-
-/// How a pair is set up.
-pub(crate) struct Setup {
-    pub(crate) seed: u64,
-    pub(crate) client: TransportConfig,
-    pub(crate) server: TransportConfig,
-    pub(crate) client_crypto: Arc<dyn ClientCrypto>,
-    pub(crate) server_crypto: Arc<dyn ServerCrypto>,
-    pub(crate) client_log: Arc<Mutex<ControllerLog>>,
-    pub(crate) server_log: Arc<Mutex<ControllerLog>>,
-    pub(crate) latency: Duration,
-    pub(crate) server_name: &'static str,
-    /// Most segments per batch.
-    pub(crate) segments: usize,
-    /// The server takes the client's address as validated.
-    pub(crate) validated: bool,
-    /// What the client remembers of an earlier connection.
-    pub(crate) token: Vec<u8>,
-}
-
-pub(crate) const CLIENT: &str = "10.0.0.1:1000";
-pub(crate) const SERVER: &str = "10.0.0.2:443";
-
-impl Default for Setup {
-    fn default() -> Self {
-        let (client, client_log) = fixed_window(1 << 20);
-        let (server, server_log) = fixed_window(1 << 20);
-        Self {
-            seed: 1,
-            client: TransportConfig::new(client),
-            server: TransportConfig::new(server),
-            client_crypto: Arc::new(NullCrypto::new(&[b"test"])),
-            server_crypto: Arc::new(NullCrypto::new(&[b"test"])),
-            client_log,
-            server_log,
-            latency: Duration::from_millis(10),
-            server_name: "server.test",
-            segments: 10,
-            validated: false,
-            token: Vec::new(),
-        }
-    }
-}
 
 /// One end: a connection and what it has sent so far.
 pub(crate) struct Host {
