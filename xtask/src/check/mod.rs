@@ -29,6 +29,7 @@ mod pages;
 mod prose;
 mod protocols;
 mod source;
+mod tools;
 mod types;
 mod words;
 
@@ -57,83 +58,6 @@ const PACKAGES: [(&str, &[&str]); 3] = [
     ("library", &["-p", "pathmark"]),
     ("test kit", &["-p", "pathmark", "--features", "testkit"]),
     ("router", &["-p", "pathmark-router", "--features", "daemon"]),
-];
-/// Tools, with the package that has them and their arguments.
-const TOOLS: [(&str, &str, &[&str]); 6] = [
-    (
-        "cargo-deny",
-        "cargo",
-        &[
-            "deny",
-            "--log-level",
-            "error",
-            "check",
-            "licenses",
-            "bans",
-            "sources",
-        ],
-    ),
-    ("typos-cli", "typos", &[]),
-    ("cargo-machete", "cargo-machete", &[]),
-    (
-        "cargo-hack",
-        "cargo",
-        &[
-            "hack",
-            "check",
-            "--quiet",
-            "--feature-powerset",
-            "--depth",
-            "2",
-            "--at-least-one-of",
-            "aws-lc-rs,ring",
-            "--locked",
-            "-p",
-            "pathmark-transport",
-        ],
-    ),
-    (
-        "cargo-hack",
-        "cargo",
-        &[
-            "hack",
-            "check",
-            "--quiet",
-            "--feature-powerset",
-            "--depth",
-            "2",
-            "--locked",
-            "-p",
-            "pathmark-link",
-            "-p",
-            "pathmark-protocols",
-            "-p",
-            "pathmark-shim",
-            "-p",
-            "qs-proto",
-            "-p",
-            "vcp-proto",
-            "-p",
-            "xcp-proto",
-        ],
-    ),
-    (
-        "cargo-hack",
-        "cargo",
-        &[
-            "hack",
-            "check",
-            "--quiet",
-            "--feature-powerset",
-            "--depth",
-            "2",
-            "--at-least-one-of",
-            "aws-lc-rs,rust-crypto",
-            "--locked",
-            "-p",
-            "xcp-edge",
-        ],
-    ),
 ];
 
 /// Arguments of `check`.
@@ -177,12 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     if args.record {
         return record(figures, &former, &file);
     }
-    let mut content = true;
-    if !args.no_tools {
-        for tool in &TOOLS {
-            content &= run_tool(root, tool)?;
-        }
-    }
+    let mut content = args.no_tools || tools::run(root)?;
     for claim in &claims {
         println!("{claim}");
     }
@@ -385,23 +304,4 @@ fn crates(root: &Path) -> Result<Vec<(String, String)>> {
     }
     crates.sort();
     Ok(crates)
-}
-
-fn run_tool(root: &Path, (package, program, arguments): &(&str, &str, &[&str])) -> Result<bool> {
-    let status = Command::new(program)
-        .args(*arguments)
-        .current_dir(root)
-        .status();
-    let content = match status {
-        Ok(status) => status.success(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
-        Err(error) => return Err(error).with_context(|| format!("cannot run {program}")),
-    };
-    match content {
-        true => println!("{package}: all right"),
-        false => println!(
-            "{package}: not content, or missing; `cargo install --locked {package}` installs it"
-        ),
-    }
-    Ok(content)
 }

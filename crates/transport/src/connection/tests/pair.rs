@@ -9,8 +9,8 @@ pub(crate) use super::setup::{CLIENT, SERVER, Setup};
 use crate::connection::{
     ClientStart, Connection, ConnectionError, Event, Received, Routing, ServerStart, Transmit,
 };
-use crate::crypto::null::NullEndpointKey;
 use crate::crypto::Random;
+use crate::crypto::null::NullEndpointKey;
 use crate::streams::{Dir, ReadError, StreamId, WriteError};
 use crate::wire::{ConnectionId, PacketType, PartialDecode};
 use crate::{Duration, Ecn, Instant};
