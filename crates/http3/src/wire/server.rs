@@ -9,7 +9,7 @@ use h3::error::Code;
 use h3::quic::SendStream as _;
 use h3::server::{Connection, RequestResolver, RequestStream};
 use http::{HeaderMap, Request, Response};
-use pathmark_transport::driver::{self, WriteError};
+use pathmark_driver::{self as driver, WriteError};
 
 use super::adapter::{Adapter, head_limit};
 use super::datagrams::{DatagramFlow, Hub};
