@@ -13,6 +13,20 @@
 //!
 //! Applications use the package `pathmark`, which has the items of this one.
 //!
+//! Systems other than Linux lack these:
+//!
+//! | feature | without it |
+//! |---|---|
+//! | code points of [`TransportConfig::dscp`] | packets leave with 0 |
+//! | the MTU of interfaces | where [`TransportConfig::max_mtu`] is `None`, no datagram has more than 1472 bytes |
+//! | TTL of what arrives | [`Arrived`](pathmark_transport::Arrived) has none |
+//! | ICMP errors during a handshake | [`TransportConfig::handshake_timeout`] ends it |
+//! | timers of the kernel | those of tokio, in steps of 1 ms |
+//!
+//! [`TransportConfig::dscp`]: pathmark_transport::TransportConfig::dscp
+//! [`TransportConfig::handshake_timeout`]: pathmark_transport::TransportConfig::handshake_timeout
+//! [`TransportConfig::max_mtu`]: pathmark_transport::TransportConfig::max_mtu
+//!
 //! Names and habits are quinn's where the meaning is the same. What comes on top:
 //! [`Connection::path_report`], [`Connection::set_controller`], [`Connection::socket_buffers`].
 

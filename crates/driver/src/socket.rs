@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 
 use quinn_udp::{UdpSockRef, UdpSocketState};
+use socket2::SockRef;
 use tokio::io::Interest;
 
 use super::arrivals::Batch;
@@ -125,10 +126,7 @@ impl Socket {
         let buffers = widen(&state, &socket)?;
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
-        #[cfg(target_os = "linux")]
-        let both_versions = local.is_ipv6() && !sys::is_ipv6_only(&socket)?;
-        #[cfg(not(target_os = "linux"))]
-        let both_versions = false;
+        let both_versions = local.is_ipv6() && !SockRef::from(&socket).only_v6()?;
         let segments = state.max_gso_segments();
         let io = tokio::net::UdpSocket::from_std(socket)?;
         let mut made = Self::by(Io::System { io, state }, local, segments);

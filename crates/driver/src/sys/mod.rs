@@ -22,6 +22,6 @@ pub(super) use errors::{QueuedError, queue_errors, take_error};
 #[cfg(target_os = "linux")]
 pub(super) use messages::{CONTROL, Message, Messages};
 #[cfg(target_os = "linux")]
-pub(super) use options::{interface_mtu, is_ipv6_only, prepare};
+pub(super) use options::{interface_mtu, prepare};
 #[cfg(target_os = "linux")]
 pub(super) use send::{Outgoing as OutgoingMessage, send};

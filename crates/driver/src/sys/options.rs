@@ -64,11 +64,6 @@ pub(crate) fn interface_mtu(to: SocketAddr, from: Option<IpAddr>) -> io::Result<
     u32::try_from(mtu).map_err(io::Error::other)
 }
 
-/// True for an IPv6 socket that takes no IPv4 packets.
-pub(crate) fn is_ipv6_only(socket: &UdpSocket) -> io::Result<bool> {
-    Ok(get(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY)? != 0)
-}
-
 fn get(socket: &impl AsRawFd, level: c_int, name: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
     let mut length = libc::socklen_t::try_from(size_of::<c_int>()).unwrap_or(0);
