@@ -218,7 +218,7 @@ pub(super) fn remove(shared: &Shared, evicted: &[Evicted]) {
         let slash = false;
         let removed = shared
             .root
-            .parent(&PathName { names, slash }, false)
+            .parent(&PathName { names, slash }, 0, false)
             .map_err(io::Error::other)
             .and_then(
                 |directory| match Upload::open(&Arc::new(directory), token)? {

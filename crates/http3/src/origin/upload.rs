@@ -78,9 +78,9 @@ async fn hold(
         Unclaimed::Busy => busy(),
     })?;
     let (shared, path, token) = (Arc::clone(shared), ask.path.clone(), token.clone());
-    let owner = grant.name.clone();
+    let (owner, prefix) = (grant.name.clone(), grant.rules.prefix.len());
     let opened = blocking(move || {
-        let directory = match shared.root.parent(&path, false) {
+        let directory = match shared.root.parent(&path, prefix, false) {
             Err(RootError::NotFound) => return Err(not_found()),
             directory => Arc::new(directory?),
         };

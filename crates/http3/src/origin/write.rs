@@ -173,7 +173,11 @@ async fn begin(
         plan::before_write(&ask, &grant.rules, None, now()).or_else(only_name)?;
         let announced = length.unwrap_or(0);
         let reservation = grant.reserve(announced).ok_or_else(over_quota)?;
-        let directory = Arc::new(shared.root.parent(&ask.path, true)?);
+        let directory = Arc::new(
+            shared
+                .root
+                .parent(&ask.path, grant.rules.prefix.len(), true)?,
+        );
         let there = names_stat(directory.as_fd(), name)?;
         plan::before_write(&ask, &grant.rules, there.as_ref(), now())?;
         let mut draft = match note {

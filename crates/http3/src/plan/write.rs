@@ -86,15 +86,16 @@ pub fn before_link(
     }
 }
 
-/// True if a link at `path` with this target leads to a place beneath the root.
+/// True if a link at `path` with this target leads to a place beneath the first `prefix` names of
+/// the path.
 #[must_use]
-pub fn is_inside(path: &PathName, target: &[u8]) -> bool {
+pub fn is_inside(path: &PathName, target: &[u8], prefix: usize) -> bool {
     let mut depth = path.names.len().saturating_sub(1);
     !target.starts_with(b"/")
         && target.split(|byte| *byte == b'/').all(|name| match name {
             b"" | b"." => true,
             b".." => {
-                let inside = depth > 0;
+                let inside = depth > prefix;
                 depth = depth.saturating_sub(1);
                 inside
             }

@@ -52,6 +52,9 @@ pub enum RootError {
          limit (ulimit -Hn)"
     )]
     Busy,
+    /// The path has more directories than are made.
+    #[error("the path has more than {MAX_DEPTH} directories; choose a shorter one")]
+    Deep,
     /// Another failure.
     #[error("the server could not open the file: {0}")]
     Storage(io::Error),
@@ -114,13 +117,14 @@ impl Root {
     }
 
     /// Opens what a path leads to. Symbolic links are followed as long as they stay beneath the
-    /// root. It blocks as long as the file system does.
+    /// root; those behind the first `prefix` names, as long as they stay beneath these. It blocks
+    /// as long as the file system does.
     ///
     /// # Errors
     /// [`RootError`].
-    pub fn find(&self, path: &PathName) -> Result<Found, RootError> {
-        let mut walk = Walk::new(self.0.as_fd(), &path.names);
-        match walk.run()? {
+    pub fn find(&self, path: &PathName, prefix: usize) -> Result<Found, RootError> {
+        let mut walk = Walk::new(self.0.as_fd());
+        match walk.run(&path.names, prefix)? {
             End::Directory => Ok(Found::Directory(walk.here_readable()?)),
             End::File(_) if path.slash => Err(RootError::NotFound),
             End::File(name) => {
@@ -140,16 +144,24 @@ impl Root {
         }
     }
 
-    /// Opens the directory in which the last name of a path is, or would be. With `create`,
-    /// directories on the way that do not exist are made.
+    /// Opens the directory in which the last name of a path is, or would be. Links are followed as
+    /// in [`find`](Self::find). With `create`, directories on the way that do not exist are made.
     ///
     /// # Errors
     /// [`RootError`].
-    pub fn parent(&self, path: &PathName, create: bool) -> Result<OwnedFd, RootError> {
+    pub fn parent(
+        &self,
+        path: &PathName,
+        prefix: usize,
+        create: bool,
+    ) -> Result<OwnedFd, RootError> {
         let (_, before) = path.names.split_last().ok_or(RootError::NotFound)?;
-        let mut walk = Walk::new(self.0.as_fd(), before);
+        if create && before.len() > MAX_DEPTH {
+            return Err(RootError::Deep);
+        }
+        let mut walk = Walk::new(self.0.as_fd());
         walk.create = create;
-        match walk.run()? {
+        match walk.run(before, prefix)? {
             End::Directory => walk.here_readable(),
             End::File(_) => Err(RootError::NotFound),
         }
@@ -170,17 +182,20 @@ struct Walk<'a> {
     /// Names that are still to go, the next one last.
     ahead: Vec<Vec<u8>>,
     links: usize,
+    /// Directories of the stack that no `..` leaves.
+    floor: usize,
     /// Directories that do not exist are made.
     create: bool,
 }
 
 impl<'a> Walk<'a> {
-    fn new(root: BorrowedFd<'a>, names: &[Vec<u8>]) -> Self {
+    const fn new(root: BorrowedFd<'a>) -> Self {
         Self {
             root,
             stack: Vec::new(),
-            ahead: names.iter().rev().cloned().collect(),
+            ahead: Vec::new(),
             links: 0,
+            floor: 0,
             create: false,
         }
     }
@@ -195,12 +210,26 @@ impl<'a> Walk<'a> {
         Ok(openat(self.here(), ".", flags, Mode::empty())?)
     }
 
-    fn run(&mut self) -> Result<End, RootError> {
+    /// Goes along the names. What the first `prefix` of them lead to is left by no link.
+    fn run(&mut self, names: &[Vec<u8>], prefix: usize) -> Result<End, RootError> {
+        let (before, beneath) = names.split_at(prefix.min(names.len()));
+        match self.go(before)? {
+            end if beneath.is_empty() => Ok(end),
+            End::File(_) => Err(RootError::NotFound),
+            End::Directory => {
+                self.floor = self.stack.len();
+                self.go(beneath)
+            }
+        }
+    }
+
+    fn go(&mut self, names: &[Vec<u8>]) -> Result<End, RootError> {
+        self.ahead = names.iter().rev().cloned().collect();
         while let Some(name) = self.ahead.pop() {
             match name.as_slice() {
                 b"" | b"." => {}
-                // Out of the root.
-                b".." => drop(self.stack.pop().ok_or(RootError::NotFound)?),
+                b".." if self.stack.len() <= self.floor => return Err(RootError::NotFound),
+                b".." => drop(self.stack.pop()),
                 name if is_reserved(name) => return Err(RootError::NotFound),
                 name => {
                     if let Some(file) = self.step(name)? {
@@ -264,7 +293,7 @@ mod tests {
 
     fn find(root: &Root, path: &str) -> Result<String, RootError> {
         let path = PathName::parse(path.as_bytes()).unwrap();
-        match root.find(&path)? {
+        match root.find(&path, 0)? {
             Found::File(mut file, _) => {
                 let mut text = String::new();
                 file.read_to_string(&mut text).unwrap();
@@ -361,7 +390,10 @@ mod tests {
         fs::create_dir(directory.path().join("sub")).unwrap();
         fs::write(directory.path().join("sub/file"), "x").unwrap();
         let root = Root::open(directory.path()).unwrap();
-        let parent = |path: &str| root.parent(&PathName::parse(path.as_bytes()).unwrap(), false);
+        let parent = |path: &str| {
+            let path = PathName::parse(path.as_bytes()).unwrap();
+            root.parent(&path, 0, false)
+        };
         let sub = parent("/sub/new").unwrap();
         assert_eq!(names_stat(sub.as_fd(), b"file").unwrap().unwrap().size, 1);
         assert!(names_stat(sub.as_fd(), b"new").unwrap().is_none());
@@ -369,12 +401,59 @@ mod tests {
         assert!(matches!(parent("/sub/file/new"), Err(RootError::NotFound)));
         assert!(matches!(parent("/"), Err(RootError::NotFound)));
         let deep = PathName::parse(b"/one/two/new").unwrap();
-        root.parent(&deep, true).unwrap();
+        root.parent(&deep, 0, true).unwrap();
         assert!(directory.path().join("one/two").is_dir());
         assert!(!directory.path().join("one/two/new").exists());
         for path in [&b"/sub/file/new/x"[..], b"/.pathmark-x/new"] {
             let path = PathName::parse(path).unwrap();
-            assert!(matches!(root.parent(&path, true), Err(RootError::NotFound)));
+            let parent = root.parent(&path, 0, true);
+            assert!(matches!(parent, Err(RootError::NotFound)));
         }
+        let deeper = PathName {
+            names: vec![b"d".to_vec(); MAX_DEPTH + 2],
+            slash: false,
+        };
+        assert!(matches!(
+            root.parent(&deeper, 0, true),
+            Err(RootError::Deep)
+        ));
+        assert!(!directory.path().join("d").exists());
+    }
+
+    /// A client that is confined to `own` stores links in it.
+    #[test]
+    fn links_behind_a_prefix_stay_beneath_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir_all(at("disk/sub")).unwrap();
+        fs::create_dir(at("other")).unwrap();
+        fs::write(at("disk/file"), "own").unwrap();
+        fs::write(at("other/file"), "other").unwrap();
+        for (target, link) in [
+            ("disk", "own"),
+            ("../file", "disk/sub/up"),
+            ("../other", "disk/out"),
+            ("sub/../../other/file", "disk/far"),
+            ("../disk/file", "disk/out-and-in"),
+        ] {
+            symlink(target, at(link)).unwrap();
+        }
+        let root = Root::open(directory.path()).unwrap();
+        let name = |path: &str| PathName::parse(path.as_bytes()).unwrap();
+        let found = |path: &str| match root.find(&name(path), 1) {
+            Ok(Found::File(_, stat)) => Ok(stat.size),
+            Ok(Found::Directory(_)) => Ok(0),
+            Err(error) => Err(error.to_string()),
+        };
+        assert_eq!(found("/own/file"), Ok(3), "the operator's own link");
+        assert_eq!(found("/own/sub/up"), Ok(3));
+        assert_eq!((found("/own"), found("/other/file")), (Ok(0), Ok(5)));
+        for path in ["/own/out/file", "/own/far", "/own/out-and-in"] {
+            assert!(found(path).is_err(), "{path}");
+            assert!(root.find(&name(path), 0).is_ok(), "{path}");
+        }
+        assert!(root.parent(&name("/own/out/new"), 1, true).is_err());
+        assert!(root.parent(&name("/own/new/new"), 1, true).is_ok());
+        assert!(at("disk/new").is_dir());
     }
 }
