@@ -6,6 +6,7 @@ mod support;
 use pathmark_http3::fields::{AttributesField, sha256_field};
 use pathmark_http3::origin::Limits;
 use pathmark_http3::plan::{PutRights, Rules};
+use pathmark_http3::wire::{LinkError, codes};
 use sha2::{Digest, Sha256};
 
 use support::{Served, ask, bounded, content, request};
@@ -216,6 +217,32 @@ async fn no_link_leads_a_client_out_of_its_directory() {
             assert!(status.is_client_error(), "{method} {path}: {status}");
         }
         assert_eq!(std::fs::read_dir(at("other")).unwrap().count(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn fields_of_a_connection_are_malformed() {
+    bounded(async {
+        let served = Served::new(PutRights::None);
+        served.write("file", b"honest").await;
+        let link = served.link().await;
+        for field in [
+            ("connection", "close"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("te", "gzip"),
+        ] {
+            let sent = link.request(request("GET", "/file", &[field])).await;
+            let error = sent.unwrap().response().await.unwrap_err();
+            let code = codes::MESSAGE_ERROR;
+            assert!(
+                matches!(error, LinkError::Reset { code: other } if other == code),
+                "{field:?}: {error}"
+            );
+        }
+        let fine = request("GET", "/file", &[("te", "trailers")]);
+        assert_eq!(ask(&link, fine, b"").await.content, b"honest");
     })
     .await;
 }

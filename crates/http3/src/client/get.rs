@@ -174,9 +174,12 @@ impl Client {
         let received = receive(exchange, arriving, file, writer, &place, progress);
         let mut fetched = match received.await {
             // A server gives up without an end; why is known by asking for the same version.
-            Err(GetError::Link(LinkError::Reset { code })) => {
+            Err(
+                error @ (GetError::Link(LinkError::Reset { .. })
+                | GetError::Kept(LinkError::Reset { .. })),
+            ) => {
                 return Err(match self.refusal_of(&uri, tag).await {
-                    None => LinkError::Reset { code }.into(),
+                    None => error,
                     Some(refusal) => match refusal.status {
                         StatusCode::PRECONDITION_FAILED | StatusCode::NOT_FOUND => {
                             GetError::Changed
@@ -346,8 +349,12 @@ async fn receive(
     // What arrived before a failure is kept for the next attempt.
     let writer = sink.finish().await?;
     if let Err(error) = ended {
+        let is_kept = writer.position > 0 && arriving.tag.is_some();
         mark(file, whole, (writer.position, writer.hasher)).await?;
-        return Err(error.into());
+        return Err(match is_kept {
+            true => GetError::Kept(error),
+            false => error.into(),
+        });
     }
     if let Some(announced) = arriving.length.filter(|length| received < *length) {
         return Err(GetError::Short {

@@ -112,7 +112,7 @@ pub(super) async fn take_in(
         };
         let reply = plan::incomplete(status, &state, &exchange.terms.grant.rules);
         intake.leave(shared, bytes).await?;
-        exchange.bytes = bytes;
+        (exchange.bytes, exchange.is_part) = (bytes, true);
         return Ok(reply);
     }
     let reply = complete(shared, exchange, intake, received).await?;

@@ -54,6 +54,10 @@ pub(super) struct Exchange {
     pub(super) bytes: u64,
     /// Why it is refused.
     pub(super) refusal: String,
+    /// The path of the PUT that began the upload that it is about.
+    pub(super) upload: Option<String>,
+    /// Its content is not the last of its upload.
+    pub(super) is_part: bool,
     /// The request's content is read.
     read: bool,
 }
@@ -83,6 +87,8 @@ impl Exchange {
             status: 0,
             bytes: 0,
             refusal: String::new(),
+            upload: None,
+            is_part: false,
             read: false,
         }
     }

@@ -60,9 +60,9 @@ impl Origin {
         self.0.counters.counts()
     }
 
-    /// Removes unfinished uploads whose time is over, also those that an earlier process has left.
-    /// It does not end.
-    pub async fn tend(&self) {
+    /// Removes unfinished uploads whose time is over, also those that an earlier process has left:
+    /// `grant_of` is the grant of a client of this name, if there is one. It does not end.
+    pub async fn tend(&self, grant_of: impl Fn(&str) -> Option<Arc<Grant>>) {
         let shared = &self.0;
         let (looks, age) = (Arc::clone(shared), shared.uploads.limits.age);
         let found = blocking(move || looks.uploads.adopt(looks.root.uploads()));
@@ -71,7 +71,7 @@ impl Origin {
         }
         let pause = (age / 8).clamp(LEAST_PAUSE, LONGEST_PAUSE);
         loop {
-            let over = shared.uploads.expired(now());
+            let over = shared.uploads.expired(now(), &grant_of);
             let shared = Arc::clone(shared);
             if let Err(error) = blocking(move || remove(&shared, &over)).await {
                 tracing::warn!(%error, "unfinished uploads stay");
@@ -168,11 +168,16 @@ async fn respond_to(
     let end = match (&failure, exchange.refusal.as_str()) {
         (Some(failure), _) => End::BrokenOff(failure),
         (None, "") if status >= 400 => End::Refused(phrase.unwrap_or_default()),
+        (None, "") if exchange.is_part => End::Part,
         (None, "") => End::Done,
         (None, refusal) => End::Refused(refusal),
     };
     steward.ended(&Record {
         request: &exchange.request,
+        path: match &exchange.upload {
+            Some(path) => path,
+            None => exchange.request.uri().path(),
+        },
         status,
         bytes: exchange.bytes,
         took: began.elapsed(),

@@ -184,7 +184,9 @@ async fn begin(
             Some((token, note)) => Upload::begin(&directory, &token, note)?.draft,
             None => Draft::fresh(&directory)?,
         };
-        let promise = shared.space.promise(&draft.file(), announced)?;
+        let promise = shared
+            .space
+            .promise(&draft.file(), data_of(&ask, announced))?;
         let promise = promise.ok_or_else(disk_full)?;
         if let Some(field) = &ask.body.attributes {
             draft.set_attributes(attributes(field));
@@ -197,6 +199,12 @@ async fn begin(
         })
     });
     begun.await?
+}
+
+/// Bytes of what is announced that the disk needs: holes need none.
+pub(super) fn data_of(ask: &Ask, announced: u64) -> u64 {
+    let data = ask.body.attributes.as_ref().and_then(|field| field.data);
+    data.map_or(announced, |data| data.min(announced))
 }
 
 /// A refusal that holds whatever the name is for now.
