@@ -197,7 +197,17 @@ async fn no_link_leads_a_client_out_of_its_directory() {
         };
         assert_eq!(put("/own", "other").await, 403);
         assert_eq!(put("/own/way", "../other").await, 403);
-        assert_eq!(put("/own/fine", "deep/../file").await, 201);
+        std::fs::create_dir_all(at("own/a/b")).unwrap();
+        for (path, target, status) in [
+            ("/own/fine", "./a/b/file", 201),
+            ("/own/a/b/top", "../..", 201),
+            ("/own/a/b/out", "../../../other", 403),
+            // Both go through the link to the top.
+            ("/own/a/b/top/out", "../other", 403),
+            ("/own/out", "a/b/top/../other", 403),
+        ] {
+            assert_eq!(put(path, target).await, status, "{path} -> {target}");
+        }
         assert_eq!(
             ask(&link, request("PUT", "/own", &[]), b"x")
                 .await

@@ -40,7 +40,7 @@ pub(super) fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, 
         return Err(problem(StatusCode::FORBIDDEN, detail).into());
     }
     let prefix = grant.rules.prefix.len();
-    let directory = shared.root.parent(&ask.path, prefix, true)?;
+    let (directory, depth) = shared.root.parent_at(&ask.path, prefix, true)?;
     let _held = shared
         .commits
         .lock()
@@ -58,7 +58,7 @@ pub(super) fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, 
         }
         return Ok(created(there.is_none()));
     };
-    if ask.path.slash || !plan::is_inside(&ask.path, target, prefix) {
+    if ask.path.slash || !plan::is_inside(target, depth, prefix > 0) {
         let detail = "the link leads out of what the server has; links are relative, and inside";
         return Err(problem(StatusCode::FORBIDDEN, detail).into());
     }

@@ -155,6 +155,20 @@ impl Root {
         prefix: usize,
         create: bool,
     ) -> Result<OwnedFd, RootError> {
+        Ok(self.parent_at(path, prefix, create)?.0)
+    }
+
+    /// The same with the number of directories between it and what the first `prefix` names lead
+    /// to.
+    ///
+    /// # Errors
+    /// [`RootError`].
+    pub fn parent_at(
+        &self,
+        path: &PathName,
+        prefix: usize,
+        create: bool,
+    ) -> Result<(OwnedFd, usize), RootError> {
         let (_, before) = path.names.split_last().ok_or(RootError::NotFound)?;
         if create && before.len() > MAX_DEPTH {
             return Err(RootError::Deep);
@@ -162,7 +176,7 @@ impl Root {
         let mut walk = Walk::new(self.0.as_fd());
         walk.create = create;
         match walk.run(before, prefix)? {
-            End::Directory => walk.here_readable(),
+            End::Directory => Ok((walk.here_readable()?, walk.stack.len() - walk.floor)),
             End::File(_) => Err(RootError::NotFound),
         }
     }
@@ -214,12 +228,12 @@ impl<'a> Walk<'a> {
     fn run(&mut self, names: &[Vec<u8>], prefix: usize) -> Result<End, RootError> {
         let (before, beneath) = names.split_at(prefix.min(names.len()));
         match self.go(before)? {
-            end if beneath.is_empty() => Ok(end),
-            End::File(_) => Err(RootError::NotFound),
-            End::Directory => {
+            End::Directory if before.len() == prefix => {
                 self.floor = self.stack.len();
                 self.go(beneath)
             }
+            end if beneath.is_empty() => Ok(end),
+            _ => Err(RootError::NotFound),
         }
     }
 
@@ -454,6 +468,8 @@ mod tests {
         }
         assert!(root.parent(&name("/own/out/new"), 1, true).is_err());
         assert!(root.parent(&name("/own/new/new"), 1, true).is_ok());
+        let depth = |path: &str| root.parent_at(&name(path), 1, false).unwrap().1;
+        assert_eq!((depth("/own/new"), depth("/own/sub/new")), (0, 1));
         assert!(at("disk/new").is_dir());
     }
 }
