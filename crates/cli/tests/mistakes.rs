@@ -126,7 +126,7 @@ fn mistakes_are_named() {
 
 /// Names that are no text differ on the screen as they do on the disk, and can be typed.
 #[test]
-fn names_that_are_not_utf_8_are_told_apart() {
+fn names_that_are_not_utf_8_differ() {
     let (offered, here) = (Offered::new(), TempDir::new().unwrap());
     let server = serve(&offered);
     let names = [&b"a\xff"[..], b"a\xfe"];

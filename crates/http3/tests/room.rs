@@ -154,11 +154,19 @@ async fn a_length_that_the_disk_cannot_hold_is_refused_before_the_content() {
             ("content-length", most.as_str()),
             ("expect", "100-continue"),
         ];
-        let mut exchange = link.request(request("PUT", "/huge", &huge)).await.unwrap();
-        // Nothing is sent.
-        let answer = exchange.response().await.unwrap();
-        assert_eq!(answer.status(), StatusCode::INSUFFICIENT_STORAGE);
+        for path in ["/huge", "/new/below/huge"] {
+            let mut exchange = link.request(request("PUT", path, &huge)).await.unwrap();
+            // Nothing is sent.
+            let answer = exchange.response().await.unwrap();
+            assert_eq!(answer.status(), StatusCode::INSUFFICIENT_STORAGE);
+        }
+        let condition = request("PUT", "/new/name", &[("if-match", "\"version\"")]);
+        let answer = ask(&link, condition, b"content").await;
+        assert_eq!(answer.status(), StatusCode::PRECONDITION_FAILED);
+        // No directory is made, either.
         assert!(served.names().is_empty());
+        let fine = ask(&link, request("PUT", "/new/name", &[]), b"content").await;
+        assert_eq!(fine.status(), StatusCode::CREATED);
     })
     .await;
 }

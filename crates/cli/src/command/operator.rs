@@ -189,6 +189,10 @@ impl Steward for Operator {
             (&Method::HEAD | &Method::OPTIONS, end) => {
                 tracing::debug!(%client, name, ?end, "looked at");
             }
+            // Clients ask for the listing of a directory before they store it.
+            (&Method::GET, End::Refused(_)) if record.status == 404 && path.ends_with('/') => {
+                tracing::debug!(%client, name, "there is no such directory");
+            }
             (_, End::Refused(reason)) => tracing::info!(%client, name, reason, "refused"),
             (_, End::BrokenOff(error)) => tracing::info!(%client, name, error, "broke off"),
             (_, End::Part) => tracing::info!(%client, name, bytes, "stored in part"),

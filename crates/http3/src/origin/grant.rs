@@ -118,8 +118,8 @@ impl Quota {
         }))
     }
 
-    /// Takes over the limit of another quota, and the bytes that it counted. What requests under
-    /// way have stored so far may be among these: while there are some, this quota's number stays.
+    /// Takes over the limit of another quota, and the bytes that it counted. While requests are
+    /// under way, this quota's own number stays: their files may be counted in part.
     pub fn renew(&self, counted: &Self) {
         let (most, stored) = {
             let counted = counted.budget();

@@ -87,8 +87,8 @@ pub fn before_link(
 }
 
 /// True if a link with this target, in a directory beneath `depth` others, leads to a place beneath
-/// the first of them. What a name leads to may be another link: where clients have directories of
-/// their own (`confined`), no `..` follows a name.
+/// the first of them. A name may be that of another link: where clients have directories of their
+/// own (`confined`), no `..` follows a name.
 #[must_use]
 pub fn is_inside(target: &[u8], depth: usize, confined: bool) -> bool {
     let (mut depth, mut named) = (depth, false);
@@ -138,5 +138,29 @@ pub fn stored(replaced: bool, stat: &Stat, digest: &Sha256Digest, now: SystemTim
     match replaced {
         true => reply,
         false => reply.with(CONTENT_LENGTH, "0"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_inside;
+
+    #[test]
+    fn links_lead_to_places_beneath_the_top() {
+        for (target, depth, inside, confined) in [
+            ("a", 0, true, true),
+            ("", 0, true, true),
+            ("/a", 5, false, false),
+            ("..", 0, false, false),
+            ("../a", 1, true, true),
+            ("./../../a", 2, true, true),
+            ("../../a", 1, false, false),
+            ("a/../b", 0, true, false),
+            ("a/../../b", 0, false, false),
+            ("a//../../b", 1, true, false),
+        ] {
+            let of = |confined| is_inside(target.as_bytes(), depth, confined);
+            assert_eq!((of(false), of(true)), (inside, confined), "{target}");
+        }
     }
 }
