@@ -240,7 +240,7 @@ impl Receiving<'_> {
                 // [9000 17.2.5.1 retry-id]
                 sources.control.remote_ids.set_first(id);
                 self.spaces.on_retry(self.now, keys);
-                sources.handshake.resend(SpaceId::Initial);
+                sources.handshake.crypto.resend(SpaceId::Initial);
                 if self.spaces.keys().has_early() {
                     // The server has seen no early data: it leaves once more (RFC 9000 §17.2.5.3).
                     let path = self.paths.path_mut();

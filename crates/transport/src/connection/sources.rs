@@ -91,15 +91,27 @@ impl Sources {
         spaces: &PacketSpaces,
         path: &Path,
     ) -> bool {
-        let is_data = space == SpaceId::Data;
         // Data is what there is most often.
-        Source::ALL.into_iter().rev().any(|source| match source {
-            Source::Path => is_data && path.wants_frames(now),
-            Source::Handshake => self.handshake.can_send(space),
-            Source::Control => is_data && self.control.is_due(),
-            Source::AckRequest => is_data && self.handshake.is_complete() && spaces.immediate_due(),
-            Source::Data => is_data && self.has_data(),
+        Source::ALL.into_iter().rev().any(|source| {
+            self.fills(source, space)
+                && match source {
+                    Source::Path => path.wants_frames(now),
+                    Source::Handshake => self.handshake.crypto.can_send(space),
+                    Source::Control => self.control.is_due(),
+                    Source::AckRequest => spaces.immediate_due(),
+                    Source::Data => self.has_data(),
+                }
         })
+    }
+
+    /// True if packets of `space` may have frames of `source`.
+    #[inline]
+    fn fills(&self, source: Source, space: SpaceId) -> bool {
+        match source {
+            Source::Handshake => true,
+            Source::AckRequest => space == SpaceId::Data && self.handshake.is_complete(),
+            Source::Path | Source::Control | Source::Data => space == SpaceId::Data,
+        }
     }
 
     /// Fills a packet: each source in turn writes what it has, as far as it fits.
@@ -125,22 +137,21 @@ impl Sources {
         w: &mut Writer<'_>,
         contents: &mut Contents,
     ) {
-        let carried = &mut contents.carried;
-        if source == Source::Handshake {
-            while let Some(range) = self.handshake.write_frame(asked.space, w) {
-                carried.add_crypto(range);
-            }
-        }
-        if asked.space != SpaceId::Data {
+        if !self.fills(source, asked.space) {
             return;
         }
+        let carried = &mut contents.carried;
         match source {
-            Source::Handshake => {}
             Source::Path => {
                 let path = &mut asked.path;
                 let frames = path.write_frames(asked.now, asked.full, asked.random, w);
                 contents.padded |= frames.padded;
                 contents.eliciting |= frames.written;
+            }
+            Source::Handshake => {
+                while let Some(range) = self.handshake.crypto.write_frame(asked.space, w) {
+                    carried.add_crypto(range);
+                }
             }
             Source::Control => {
                 if self.control.is_due() {
@@ -148,14 +159,12 @@ impl Sources {
                 }
             }
             Source::AckRequest => {
-                if self.handshake.is_complete() {
-                    let interval = asked.path.measuring_interval();
-                    let window = asked.path.window() / u64::from(asked.path.mtu().max(1));
-                    let (spaces, now) = (&mut asked.spaces, asked.now);
-                    let sequence = spaces.write_ack_request(now, interval, window, w);
-                    if let Some(sequence) = sequence {
-                        carried.add_control(ControlFrame::AckFrequency(sequence));
-                    }
+                let interval = asked.path.measuring_interval();
+                let window = asked.path.window() / u64::from(asked.path.mtu().max(1));
+                let (spaces, now) = (&mut asked.spaces, asked.now);
+                let sequence = spaces.write_ack_request(now, interval, window, w);
+                if let Some(sequence) = sequence {
+                    carried.add_control(ControlFrame::AckFrequency(sequence));
                 }
             }
             Source::Data => {
@@ -187,7 +196,7 @@ impl Sources {
     pub(super) fn on_acked(&mut self, space: SpaceId, carried: &Carried, run: &mut AckedRun) {
         self.streams.gather_acked(&carried.streams, run);
         for range in carried.crypto() {
-            self.handshake.on_ack(space, range.clone());
+            self.handshake.crypto.on_ack(space, range.clone());
         }
         for frame in carried.control() {
             self.control.on_acked(*frame);
@@ -198,7 +207,7 @@ impl Sources {
     pub(super) fn on_lost(&mut self, space: SpaceId, carried: &Carried) {
         self.streams.on_lost(&carried.streams);
         for range in carried.crypto() {
-            self.handshake.on_loss(space, range.clone());
+            self.handshake.crypto.on_loss(space, range.clone());
         }
         for frame in carried.control() {
             self.control.on_lost(*frame);
@@ -208,7 +217,7 @@ impl Sources {
     /// Keys of `space` go, with all that waits for them (RFC 9001 §4.9).
     pub(super) fn discard(&mut self, now: Instant, space: SpaceId, spaces: &mut PacketSpaces) {
         if spaces.discard(now, space) {
-            self.handshake.discard(space);
+            self.handshake.crypto.discard(space);
         }
     }
 
@@ -273,7 +282,7 @@ impl Sources {
     /// has rebound, a server follows no packet that has probing frames alone (RFC 9000 §9.1), as
     /// repeats of NEW_CONNECTION_ID are, and its answers go to the address before.
     pub(super) fn fill_data_probe(&mut self, now: Instant, spaces: &PacketSpaces, path: &Path) {
-        if self.handshake.can_send(SpaceId::Data) {
+        if self.handshake.crypto.can_send(SpaceId::Data) {
             return;
         }
         self.control.ping |= self.handshake.side().is_client();
@@ -295,7 +304,7 @@ impl Sources {
     pub(super) fn fill_probe(&mut self, space: SpaceId, spaces: &PacketSpaces) {
         if space != SpaceId::Data
             && let Some(later) = spaces.probe_index(space)
-            && !self.handshake.can_send(space)
+            && !self.handshake.crypto.can_send(space)
         {
             self.repeat_oldest(space, spaces, later.into(), 1);
         }
@@ -335,19 +344,19 @@ impl Sources {
     /// nothing is lost but a round trip takes longer than its first probe timeout. Data that is
     /// due again already does not count.
     pub(super) fn repeat_first_flight(&mut self, now: Instant, spaces: &PacketSpaces) {
-        if !self.handshake.may_repeat() {
+        if !self.handshake.crypto.may_repeat() {
             return;
         }
         let mut repeats = false;
         for space in [SpaceId::Initial, SpaceId::Handshake] {
             for packet in spaces.overdue(now, space) {
                 for range in packet.frames.crypto() {
-                    repeats |= self.handshake.repeat(space, range.clone());
+                    repeats |= self.handshake.crypto.repeat(space, range.clone());
                 }
             }
         }
         if repeats {
-            self.handshake.on_repeated();
+            self.handshake.crypto.on_repeated();
         }
     }
 }

@@ -165,7 +165,7 @@ impl Sending<'_> {
         if self.spaces.is_probing()
             || self.side.is_client() && self.paths.path().wants_challenge(now)
             || handshake.iter().any(|&space| {
-                self.spaces.keys().has(space) && self.sources.handshake.can_send(space)
+                self.spaces.keys().has(space) && self.sources.handshake.crypto.can_send(space)
             })
         {
             return Permit::All;

@@ -3,6 +3,7 @@
 
 mod crypto_stream;
 mod early;
+mod levels;
 mod parameters;
 mod peer;
 mod zero_rtt;
@@ -11,17 +12,15 @@ mod zero_rtt;
 mod tests;
 
 use core::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::crypto::{
     ExportError, HandshakeData, HandshakeError, InitialCrypto, KeyChange, Session, Side,
 };
-use crate::streams::Reassembly;
-use crate::wire::{SpaceId, TransportError, TransportErrorCode, Writer};
+use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 
-use crypto_stream::CryptoSend;
 use early::Early;
+use levels::CryptoLevels;
 pub(in crate::connection) use parameters::{
     ACK_DELAY_EXPONENT, MAX_ACK_DELAY, MIN_ACK_DELAY, Parameters, ServerIds, early_limits,
     idle_timeout, local, longest_token, peer_limits,
@@ -35,10 +34,6 @@ use zero_rtt::ZeroRtt;
 /// Client certificates and long chains fit.
 const MAX_BUFFERED: u64 = 64 * 1024;
 
-/// Packets of the client's for which a flight is repeated before a probe timeout: RFC 9002
-/// §6.2.3 asks for a bound. These are the probes of four timeouts.
-const REPEATS: u8 = 8;
-
 /// How far the handshake has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
@@ -50,25 +45,15 @@ enum Progress {
     Confirmed,
 }
 
-#[derive(Debug, Default)]
-struct Level {
-    send: CryptoSend,
-    receive: Reassembly,
-    /// Nothing more is sent or read.
-    discarded: bool,
-}
-
 /// CRYPTO streams around a session, and what the two sides agree on.
 pub struct Handshake {
     session: Box<dyn Session>,
-    levels: [Level; 3],
+    pub(in crate::connection) crypto: CryptoLevels,
     /// Level of the messages that the session writes.
     write_level: SpaceId,
     /// Highest level of which anything was read.
     read_level: SpaceId,
     progress: Progress,
-    /// How often a flight may still be repeated before a probe timeout.
-    repeats: u8,
     /// Bytes between session and streams; empty between calls.
     scratch: Vec<u8>,
     side: Side,
@@ -112,11 +97,10 @@ impl Handshake {
             parameters,
             early: Early::default(),
             session,
-            levels: Default::default(),
+            crypto: CryptoLevels::default(),
             write_level: SpaceId::Initial,
             read_level: SpaceId::Initial,
             progress: Progress::Running,
-            repeats: REPEATS,
             scratch: Vec::new(),
         }
     }
@@ -190,15 +174,6 @@ impl Handshake {
         now
     }
 
-    fn level(&mut self, space: SpaceId) -> &mut Level {
-        let [initial, handshake, data] = &mut self.levels;
-        match space {
-            SpaceId::Initial => initial,
-            SpaceId::Handshake => handshake,
-            SpaceId::Data => data,
-        }
-    }
-
     /// CRYPTO data arrived.
     ///
     /// # Errors
@@ -210,7 +185,7 @@ impl Handshake {
         data: &[u8],
     ) -> Result<(), TransportError> {
         let read_level = self.read_level;
-        let level = self.level(space);
+        let level = self.crypto.level(space);
         if level.discarded {
             return Ok(());
         }
@@ -231,7 +206,7 @@ impl Handshake {
             return self.read(space, data);
         }
         level.receive.insert(offset, data);
-        while let Some(chunk) = self.level(space).receive.read_chunk(usize::MAX) {
+        while let Some(chunk) = self.crypto.level(space).receive.read_chunk(usize::MAX) {
             self.read(space, &chunk)?;
         }
         Ok(())
@@ -252,7 +227,7 @@ impl Handshake {
     fn begin_level(&mut self, space: SpaceId) -> Result<(), TransportError> {
         if space > self.read_level {
             let below = self.read_level;
-            let level = self.level(below);
+            let level = self.crypto.level(below);
             // [9001 4.1.3 unread-at-new-keys]
             if level.receive.highest() > level.receive.base() {
                 return Err(violation(
@@ -280,7 +255,7 @@ impl Handshake {
             let bytes = core::mem::take(&mut self.scratch);
             let level = self.write_level;
             // [9001 4 retransmit-same-keys]
-            self.level(level).send.write(&bytes);
+            self.crypto.level(level).send.write(&bytes);
             self.scratch = bytes;
             self.scratch.clear();
             if let Some(change) = change {
@@ -295,86 +270,5 @@ impl Handshake {
                 on_keys(change);
             }
         }
-    }
-
-    /// True if CRYPTO data of this level is to be sent.
-    #[inline]
-    pub(in crate::connection) fn can_send(&self, space: SpaceId) -> bool {
-        let [initial, handshake, data] = &self.levels;
-        match space {
-            SpaceId::Initial => initial.send.can_send(),
-            SpaceId::Handshake => handshake.send.can_send(),
-            SpaceId::Data => data.send.can_send(),
-        }
-    }
-
-    /// Writes one CRYPTO frame with as much as fits; the range of the stream that it carries.
-    pub(in crate::connection) fn write_frame(
-        &mut self,
-        space: SpaceId,
-        w: &mut Writer<'_>,
-    ) -> Option<Range<u64>> {
-        // Type, offset and length at their longest: 1 + 8 + 2 bytes.
-        let room = w.remaining().checked_sub(11).filter(|&room| room >= 16)?;
-        let send = &mut self.level(space).send;
-        let range = send.poll(room)?;
-        let len = (range.end - range.start) as usize;
-        let written = w.all_or_nothing(|w| {
-            w.put_varint(crate::wire::frame::types::CRYPTO)?;
-            w.put_varint(range.start)?;
-            w.put_varint(len as u64)?;
-            let place = w.take(len)?;
-            send.copy(&range, place);
-            Ok(())
-        });
-        match written {
-            Ok(()) => Some(range),
-            Err(_) => {
-                send.on_loss(range);
-                None
-            }
-        }
-    }
-
-    pub(in crate::connection) fn on_ack(&mut self, space: SpaceId, range: Range<u64>) {
-        self.level(space).send.on_ack(range);
-    }
-
-    pub(in crate::connection) fn on_loss(&mut self, space: SpaceId, range: Range<u64>) {
-        let level = self.level(space);
-        if !level.discarded {
-            // [9001 4 retransmit-same-keys]
-            level.send.on_loss(range);
-        }
-    }
-
-    /// True while a flight may be repeated before a probe timeout.
-    pub(in crate::connection) const fn may_repeat(&self) -> bool {
-        self.repeats > 0
-    }
-
-    /// A flight is repeated, or part of it.
-    pub(in crate::connection) const fn on_repeated(&mut self) {
-        self.repeats = self.repeats.saturating_sub(1);
-    }
-
-    /// This range may be lost: it is sent again behind what has not been sent. False if it is due
-    /// already, or acknowledged.
-    pub(in crate::connection) fn repeat(&mut self, space: SpaceId, range: Range<u64>) -> bool {
-        let level = self.level(space);
-        !level.discarded && level.send.repeat(range)
-    }
-
-    /// What was sent and not acknowledged is due again.
-    pub(in crate::connection) fn resend(&mut self, space: SpaceId) {
-        self.level(space).send.resend();
-    }
-
-    /// The level's keys go: from now on nothing of it is sent or read.
-    pub(in crate::connection) fn discard(&mut self, space: SpaceId) {
-        *self.level(space) = Level {
-            discarded: true,
-            ..Level::default()
-        };
     }
 }

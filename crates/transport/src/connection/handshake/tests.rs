@@ -178,7 +178,7 @@ fn exchange(client: &mut Handshake, server: &mut Handshake) {
         for space in SpaceId::ALL {
             let mut room = [0; 4000];
             let mut w = Writer::new(&mut room);
-            while from.write_frame(space, &mut w).is_some() {}
+            while from.crypto.write_frame(space, &mut w).is_some() {}
             for frame in Frames::new(w.written()) {
                 let Ok(Frame::Crypto(frame)) = frame else {
                     panic!("{frame:?}");

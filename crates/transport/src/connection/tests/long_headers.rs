@@ -213,7 +213,7 @@ fn a_whole_old_flight_may_come_again() {
     let mut pair = answered();
     let now = pair.now;
     let server = pair.server.get();
-    server.sources.handshake.resend(SpaceId::Initial);
+    server.sources.handshake.crypto.resend(SpaceId::Initial);
     let mut buffer = [0; 1200];
     let again = server.poll_transmit(now, &mut buffer, 1).unwrap();
     assert!(types(&buffer[..again.len]).contains(&PacketType::Initial));
