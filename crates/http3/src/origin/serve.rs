@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http::header::RETRY_AFTER;
-use pathmark_transport::driver;
+use pathmark_driver as driver;
 use tokio::task::JoinSet;
 
 use super::clock::{instant, now};

@@ -10,7 +10,7 @@ use h3::quic::SendStream as _;
 use h3::server::{Connection, RequestResolver, RequestStream};
 use http::header::{CONNECTION, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, Request, Response};
-use pathmark_transport::driver::{self, WriteError};
+use pathmark_driver::{self as driver, WriteError};
 
 use super::adapter::{Adapter, head_limit};
 use super::datagrams::{DatagramFlow, Hub};

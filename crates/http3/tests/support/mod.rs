@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Request, Response, StatusCode};
 use pathmark_cc::Algorithm;
+use pathmark_driver::{ClientConfig, Connection, Endpoint, ServerConfig};
 use pathmark_http3::client::{Client, ClientLimits};
 use pathmark_http3::fields::PathName;
 use pathmark_http3::origin::{Limits, Origin};
@@ -17,7 +18,6 @@ use pathmark_http3::root::Root;
 use pathmark_http3::wire::{ALPN, ClientLink};
 use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
-use pathmark_transport::driver::{ClientConfig, Connection, Endpoint, ServerConfig};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 /// The name in the certificate.
