@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-/// True for characters that a terminal, a browser or a reader obeys, or takes for the end of a line:
-/// control characters, separators of lines, marks and overrides of the direction of writing.
+/// True for characters that a terminal, a browser or a reader obeys, or takes for the end of a
+/// line: control characters, separators of lines, marks and overrides of the direction of writing.
 #[must_use]
 pub fn is_obeyed(c: char) -> bool {
     c.is_control()
