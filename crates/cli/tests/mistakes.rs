@@ -44,6 +44,11 @@ fn mistakes_are_named() {
         ),
         (&["get", &at("sub")], 1, "-r fetches"),
         (&["get", "-r", &at("file")], 1, "without -r"),
+        (
+            &["get", "-r", &at(""), "--max-entries", "1"],
+            1,
+            "or raise --max-entries",
+        ),
         (&["get", "-r", &at("*")], 2, "leave -r out"),
         (&["get", &at("*"), "-o", "-"], 2, "may match several files"),
         (

@@ -3,7 +3,7 @@
 use anyhow::{Context, anyhow};
 use pathmark_cc::Algorithm;
 use pathmark_http3::client::{ClientLimits, GetError, Listed};
-use pathmark_http3::fields::PathName;
+use pathmark_http3::fields::{PathName, text_of};
 use pathmark_http3::http::StatusCode;
 use pathmark_http3::plan::http_date;
 use pathmark_http3::resource::Kind;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::client::ClientArgs;
 use super::session::{self, DscpArgs, Stop};
-use super::target::{self, Target, text_of};
+use super::target::{self, Target};
 use super::{Failure, Outcome, output};
 
 /// Arguments.

@@ -10,22 +10,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pathmark_http3::fields::is_obeyed;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
-
-/// True for characters that a terminal or a reader obeys, or takes for the end of a line: control
-/// characters, separators of lines, marks and overrides of the direction of writing.
-fn is_obeyed(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{61c}'
-                | '\u{200e}'
-                | '\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2066}'..='\u{2069}'
-        )
-}
 
 /// Control characters as escapes (`\u{1b}`): a terminal would obey them, and most of what is
 /// printed holds names that a peer chose. Those in `kept` stay.

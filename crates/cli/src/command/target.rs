@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ffi::OsStr;
-use std::fmt::{self, Debug, Display, Write as _};
+use std::fmt::{self, Debug, Display};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
 use anyhow::{Context, anyhow};
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use pathmark_http3::fields::{PathName, encode_name};
+use pathmark_http3::fields::{PathName, encode_name, text_of};
 
 use super::Failure;
 
@@ -121,18 +121,6 @@ pub(super) fn shown(path: &PathName) -> String {
     let mut text = text_of(&path.names.join(&b'/'));
     if path.slash && !text.is_empty() {
         text.push('/');
-    }
-    text
-}
-
-/// A name for people: bytes that are no text are escapes (`\xff`), so that names differ.
-pub(super) fn text_of(name: &[u8]) -> String {
-    let mut text = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        text.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            let _ = write!(text, "\\x{byte:02x}");
-        }
     }
     text
 }

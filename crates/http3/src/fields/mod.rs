@@ -10,6 +10,7 @@ mod etag;
 mod percent;
 mod priority;
 mod range;
+mod shown;
 mod structured;
 mod upload;
 
@@ -21,6 +22,7 @@ pub use etag::{EntityTag, TagList};
 pub use percent::{MAX_NAME, PathError, PathName, decode_bytes, encode_bytes, encode_name};
 pub use priority::urgency;
 pub use range::{MAX_PARTS, RangeError, RangeSpec, Span, parse_range, resolve_ranges};
+pub use shown::{is_obeyed, text_of};
 pub use upload::{INTEROP_VERSION, UploadFields, boolean};
 
 /// A field that does not follow its grammar.

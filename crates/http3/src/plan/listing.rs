@@ -8,7 +8,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::reply::http_date;
-use crate::fields::{Form, PathName, encode_bytes, encode_name};
+use crate::fields::{Form, PathName, encode_bytes, encode_name, is_obeyed, text_of};
 use crate::resource::{Entry, Kind};
 
 /// The style of pages: that of the browser, light or dark.
@@ -146,17 +146,16 @@ fn size(bytes: u64) -> String {
     )
 }
 
-/// A name for people: control characters and bytes that are no UTF-8 become U+FFFD.
+/// A name for people, with escapes (`\u{1b}`, `\xff`).
 fn shown(name: &[u8]) -> String {
-    let name = String::from_utf8_lossy(name);
-    let visible = |char: char| {
-        if char.is_control() {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            char
+    let mut shown = String::with_capacity(name.len());
+    for char in text_of(name).chars() {
+        match is_obeyed(char) {
+            true => shown.extend(char.escape_default()),
+            false => shown.push(char),
         }
-    };
-    name.chars().map(visible).collect()
+    }
+    shown
 }
 
 /// Text in HTML.
@@ -192,6 +191,12 @@ mod tests {
         ] {
             assert_eq!(size(bytes), text);
         }
+    }
+
+    #[test]
+    fn no_name_hides_its_end() {
+        assert_eq!(shown(b"a\xe2\x80\xaegpj.exe"), "a\\u{202e}gpj.exe");
+        assert_eq!(shown(b"\x1b<\xff"), "\\u{1b}<\\xff");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use pathmark_http3::client::{Ended, Fetched, GetError, GetTree, Outcome, Skipped, TreeLimits};
 use pathmark_http3::http::StatusCode;
 
@@ -69,7 +69,7 @@ pub(super) async fn fetch(
             }
         };
         let ended = tokio::select! {
-            ended = fetching => ended.map_err(anyhow::Error::new),
+            ended = fetching => ended.map_err(|error| explained(error, true)),
             () = ticking => Ok(()),
             () = stop.stopped() => Err(session::interrupted()),
         };
@@ -125,19 +125,21 @@ fn note(
             figures.transfer.warnings.push(note);
         }
         Err(error) => {
-            let error = match error {
-                GetError::Refused(refusal)
-                    if ended.path.slash && refusal.status == StatusCode::NOT_FOUND =>
-                {
-                    anyhow::anyhow!(
-                        "the server has no directory of this name; without -r get fetches a file"
-                    )
-                }
-                error => error.into(),
-            };
+            let error = explained(error, ended.path.slash);
             let error = error.context(format!("cannot fetch {name}"));
             figures.files.push(FileFigures::broken(name, &error));
         }
     }
     Ok(())
+}
+
+/// A failure with what a user of the command would not know.
+fn explained(error: GetError, is_directory: bool) -> anyhow::Error {
+    match error {
+        GetError::Refused(refusal) if is_directory && refusal.status == StatusCode::NOT_FOUND => {
+            anyhow!("the server has no directory of this name; without -r get fetches a file")
+        }
+        GetError::TooMany(error) => anyhow!("{error}, or raise --max-entries"),
+        error => error.into(),
+    }
 }
