@@ -41,6 +41,9 @@ mechanisms! {
     Doubt "doubt" "detector: CUBIC controls the window from the start where TTLs show a silent hop";
     HighLoss "high-loss" "detector: a round trip that loses 10 % holds the window to what arrived";
     LossTrial "loss-trial" "detector: a trial attests loss as random; without: CUBIC at once";
+    SelfCut "self-cut" "detector: where TTLs show a hop, CUBIC's own cuts attest loss as random";
+    Twice "twice" "detector: bursty loss needs a second trial";
+    Wait "wait" "detector: declared loss waits for growth before a trial";
     Departures "departures" "XCP port: the rate of flows that end is given in addition";
     Newcomers "newcomers" "XCP port: more is shuffled while flows are young";
     Known "known" "XCP port: the headers of a new flow count for nothing in its first interval";

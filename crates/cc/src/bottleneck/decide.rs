@@ -1,9 +1,10 @@
 //! From what was seen to who rules: when trials begin, what follows from their verdicts, and when
 //! CUBIC takes over and hands back.
 
+use super::look::{Look, Outcome};
 use super::losses::SLACK_PPM;
 use super::losses::Sample;
-use super::ruled::{Look, Ruled};
+use super::ruled::Ruled;
 use super::tolerance::MOST_PPM;
 use super::trial::{Trial, Verdict};
 use super::{Finding, HiddenHop, State, TakeOver, cap, high_loss, least_pace, trigger, window_of};
@@ -14,6 +15,9 @@ use crate::law::Acked;
 
 /// Packets after which fewer losses than are tolerated lower what is tolerated.
 const LOWER_PACKETS: u64 = 2048;
+/// Where losses are bursty, or some loss is known to be random, two trials within this many round
+/// trips must find a hidden hop.
+const TWICE_ROUNDS: u32 = 60;
 /// Round trips without a trial after a false alarm; each further one doubles that.
 const CALM_ROUNDS: u32 = 10;
 /// … and after an attestation.
@@ -25,6 +29,10 @@ const UNLIKELY: u64 = 3;
 /// … and by which, at a loss of [`LEANING_PPM`] and more, a queue overflows without a trial.
 const CERTAIN: u64 = 5;
 const LEANING_PPM: u64 = 10_000;
+/// A trial waits this many round trips for growth, while the window has fewer packets than
+/// [`GROWTH_WINDOW`], more and more arrives, or the window allowed is much more than has arrived.
+pub(super) const WAIT_ROUNDS: u32 = 32;
+const GROWTH_WINDOW: u64 = 1024;
 /// CUBIC begins with at most this part of the window before, as after any loss (RFC 9438 §4.6).
 const CUT: (u64, u64) = (7, 10);
 /// Standard deviations by which loss may exceed what is declared by chance.
@@ -37,6 +45,20 @@ impl HiddenHop {
     pub(super) fn leaning_is_loss(&self) -> bool {
         let lost = self.record.recent().map_or(0, |seen| seen.ppm());
         lost >= LEANING_PPM && self.following.leans(CERTAIN)
+    }
+
+    /// True if the loss is at most what routers declare, and the window may soon grow: a trial of few
+    /// packets takes dozens of round trips, in which nothing grows.
+    fn waits_for_growth(&self, now: Instant, srtt: Duration, window: u64) -> bool {
+        let declared = self.tolerance.declared_ppm();
+        let arrived = window_of(self.arrivals.delivered(), srtt);
+        let grows =
+            window < GROWTH_WINDOW * self.mtu || self.arrivals.is_growing() || window / 2 > arrived;
+        declared > 0
+            && grows
+            && !trigger::surely_above(&self.record, declared + SLACK_PPM)
+            && now < self.began + srtt.saturating_mul(WAIT_ROUNDS)
+            && !without(Mechanism::Wait)
     }
 
     /// True if the loss is at most what routers declare, to which a queue's losses would be added:
@@ -70,13 +92,26 @@ impl HiddenHop {
                 let limit = tolerated + SLACK_PPM;
                 let most = self.tolerance.most_ppm();
                 let verdict = trial.judge(now, &mut self.record, limit, most, srtt);
-                let (ppm, pace) = (trial.trigger_ppm(), trial.pace());
+                let (ppm, dispersion) = (trial.trigger_ppm(), trial.dispersion());
+                let pace = trial.pace();
                 self.trial_cap = cap(pace, srtt, self.mtu);
                 let leans = self.following.leans(UNLIKELY) && !self.is_as_declared();
                 match verdict {
                     None => Finding::Clear,
                     Some(Verdict::Random(_)) if leans => {
                         self.end_trial(now, Verdict::Hidden, ppm, pace, self.before, srtt)
+                    }
+                    Some(Verdict::Hidden)
+                        if (trigger::may_be_bursts(ppm, dispersion, limit)
+                            || (tolerated > 0 && trigger::is_moderate(ppm, limit)))
+                            && self.suspected_until.is_none_or(|until| now > until)
+                            && !without(Mechanism::Twice) =>
+                    {
+                        self.suspected_until = Some(now + srtt * TWICE_ROUNDS);
+                        self.trial_cap = u64::MAX;
+                        self.record.clear();
+                        self.state = State::Routers(now);
+                        Finding::Clear
                     }
                     Some(verdict) => self.end_trial(now, verdict, ppm, pace, self.before, srtt),
                 }
@@ -105,6 +140,7 @@ impl HiddenHop {
                 let path = window_of(self.arrivals.now(now, srtt), srtt).min(window);
                 self.appear(now, seen.ppm(), window, path, srtt)
             }
+            Some(Trigger::Above(_)) if self.waits_for_growth(now, srtt, window) => Finding::Clear,
             Some(Trigger::Above(seen)) => {
                 self.begin_trial(now, seen, srtt, window);
                 Finding::Clear
@@ -193,6 +229,7 @@ impl HiddenHop {
         if self.doubted == Some(true) && !self.partly {
             return self.leave(now);
         }
+        let leans = self.following.leans(UNLIKELY) && !self.is_as_declared();
         let State::Cubic(ruled) = &mut self.state else {
             return Finding::Clear;
         };
@@ -202,11 +239,18 @@ impl HiddenHop {
             window,
             over: self.over,
             calm: self.delay.delayed_since().is_none(),
+            leans,
             relapses: self.relapses,
         };
-        match ruled.is_over(&look) {
-            true => self.leave(now),
-            false => Finding::Clear,
+        match ruled.look(&look, &mut self.record) {
+            Outcome::Stays => Finding::Clear,
+            Outcome::Gone => self.leave(now),
+            Outcome::Random(ppm) => {
+                // TTLs show a hop: a trial need not find it twice.
+                self.suspected_until = Some(now + srtt * TWICE_ROUNDS);
+                self.tolerance.attest(now, ppm, srtt, self.last_sent);
+                self.leave(now)
+            }
         }
     }
 

@@ -19,7 +19,8 @@
 //!
 //! Where TTLs show from the start that some hop writes nothing, and the law grows many times at
 //! once, CUBIC rules until a router reports that its own hop is full: before that, the narrow hop
-//! may be another one.
+//! may be another one. CUBIC also stops once its own cuts show that losses are random
+//! (self_cut.rs).
 
 mod arrivals;
 mod decide;
@@ -27,8 +28,10 @@ mod delay;
 mod delay_correlation;
 mod following;
 mod high_loss;
+mod look;
 mod losses;
 mod ruled;
+mod self_cut;
 mod step;
 mod tolerance;
 mod train;
@@ -125,6 +128,8 @@ pub(crate) struct HiddenHop {
     over: Option<Instant>,
     alarms: u32,
     relapses: u32,
+    /// A trial with bursty losses found a hidden hop: a second one before this time confirms it.
+    suspected_until: Option<Instant>,
 }
 
 impl HiddenHop {
@@ -153,6 +158,7 @@ impl HiddenHop {
             over: None,
             alarms: 0,
             relapses: 0,
+            suspected_until: None,
         }
     }
 

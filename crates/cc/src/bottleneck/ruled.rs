@@ -1,7 +1,11 @@
 //! While CUBIC rules for a hidden hop: until when.
 
+use super::look::{Look, Outcome};
+use super::losses::LossRecord;
+use super::self_cut::SelfCutTest;
+use crate::base::Instant;
+use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::mul_div;
-use crate::base::{Duration, Instant};
 
 /// CUBIC hands back after this many round trips with `LEAVE_SHARE` of the largest window at which a
 /// loss came; each relapse doubles the time, `MOST_DOUBLINGS` times at most.
@@ -10,27 +14,11 @@ const LEAVE_SHARE: (u64, u64) = (5, 4);
 const MOST_DOUBLINGS: u32 = 5;
 /// … or at a router's OVER, after this many round trips without a loss.
 const LOSSLESS_ROUNDS: u32 = 8;
-
-/// What the path shows at the moment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
-    pub(super) now: Instant,
-    pub(super) srtt: Duration,
-    /// CUBIC's window in bytes.
-    pub(super) window: u64,
-    /// The last time that a router reported that its own hop is full.
-    pub(super) over: Option<Instant>,
-    /// No queue stands.
-    pub(super) calm: bool,
-    /// How often CUBIC has ruled before.
-    pub(super) relapses: u32,
-}
-
 /// CUBIC rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruled {
     /// It rules because TTLs show a hop, and has done so from the start.
-    doubt: bool,
+    doubt: Option<SelfCutTest>,
     since: Instant,
     /// The largest window at which a loss came, in bytes. `None`: none came yet.
     largest: Option<u64>,
@@ -43,7 +31,7 @@ impl Ruled {
     /// CUBIC took over at up to `largest` bytes.
     pub(super) const fn new(now: Instant, largest: u64) -> Self {
         Self {
-            doubt: false,
+            doubt: None,
             since: now,
             largest: Some(largest),
             above: None,
@@ -55,7 +43,7 @@ impl Ruled {
     /// reported yet that its own hop is full.
     pub(super) const fn from_start(now: Instant) -> Self {
         Self {
-            doubt: true,
+            doubt: Some(SelfCutTest::NEW),
             since: now,
             largest: None,
             above: None,
@@ -65,18 +53,21 @@ impl Ruled {
 
     /// True if TTLs are the only evidence of a hop without feedback.
     pub(super) const fn is_doubt(&self) -> bool {
-        self.doubt
+        self.doubt.is_some()
     }
 
     /// Packets were lost at a window of `window` bytes.
     pub(super) fn on_loss(&mut self, now: Instant, window: u64) {
+        if let Some(doubt) = &mut self.doubt {
+            doubt.on_loss(window);
+        }
         self.last_loss = Some(now);
         self.largest = self.largest.max(Some(window));
         self.above = None;
     }
 
-    /// A round trip, or some packets, later: true if the hop is gone, or no longer the narrow one.
-    pub(super) fn is_over(&mut self, look: &Look) -> bool {
+    /// A round trip, or some packets, later.
+    pub(super) fn look(&mut self, look: &Look, record: &mut LossRecord) -> Outcome {
         let Look { now, srtt, .. } = *look;
         let above = |largest| look.window > mul_div(largest, LEAVE_SHARE.0, LEAVE_SHARE.1);
         if self.largest.is_some_and(above) {
@@ -93,6 +84,12 @@ impl Ruled {
             .last_loss
             .is_none_or(|at| now - at.max(self.since) >= lossless);
         let bounded = look.over.is_some_and(|at| now - at <= srtt) && calm;
-        (look.calm && room) || bounded
+        if (look.calm && room) || bounded {
+            return Outcome::Gone;
+        }
+        match &mut self.doubt {
+            Some(doubt) if !without(Mechanism::SelfCut) => doubt.attest(look, record),
+            _ => Outcome::Stays,
+        }
     }
 }

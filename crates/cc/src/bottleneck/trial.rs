@@ -101,6 +101,12 @@ impl Trial {
         self.trigger.ppm()
     }
 
+    /// How bursty the losses have been so far, in sixteenths.
+    pub(crate) fn dispersion(&self) -> u64 {
+        let first = self.first.map_or(0, |first| first.dispersion);
+        self.trigger.dispersion.max(first)
+    }
+
     /// True if what becomes of packet `number` counts.
     pub(crate) fn counts(&self, number: u64) -> bool {
         self.from.is_some_and(|from| number >= from)

@@ -19,8 +19,19 @@ const BURSTY: u64 = 40;
 /// … unless the loss is above this, in 10^-6, which bursts do not reach.
 const BURSTS_PPM: u64 = 200_000;
 
+/// Standard deviations that chance does not reach, although each group is another look.
+const SURE: u64 = 4;
+
 /// Standard deviations in halves for loss that is more than any trial attests.
 const TOO_MUCH: u64 = 5;
+
+/// True if more than `limit` is lost, in 10^-6, and not by chance, however often one looks.
+pub(super) fn surely_above(record: &LossRecord, limit: u64) -> bool {
+    LOOKS.iter().any(|&(groups, _)| {
+        let seen = record.latest(groups);
+        seen.is_some_and(|seen| seen.ppm() > limit + SURE * seen.sigma_ppm())
+    })
+}
 
 /// True if the loss is so far above `most`, in 10^-6, that no trial could attest it.
 pub(super) fn is_too_much(seen: &Sample, most: u64) -> bool {

@@ -124,3 +124,27 @@ fn losses_as_declared_that_lean_to_long_delays_are_no_queue() {
         assert_eq!(appeared, declared == 0, "{declared}");
     }
 }
+
+/// A trial of few packets takes dozens of round trips: growth is waited for, and not for ever.
+#[test]
+fn declared_losses_of_few_packets_wait_for_growth_before_a_trial() {
+    let mut path = losing(20, 3);
+    for round in 0..decide::WAIT_ROUNDS {
+        path.run_round();
+        assert!(path.watch.pace().is_none(), "{round}");
+    }
+    let tried = (0..200).any(|_| {
+        path.run_round();
+        path.watch.pace().is_some()
+    });
+    assert!(tried);
+    // More than is declared is tried at once.
+    let mut path = Path::new(20, 3);
+    path.loss = 600_000;
+    path.watch.declare(300_000, RTT);
+    let at_once = (0..decide::WAIT_ROUNDS).any(|_| {
+        path.run_round();
+        path.watch.pace().is_some() || path.watch.rules()
+    });
+    assert!(at_once);
+}
