@@ -3,8 +3,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use pathmark_driver::Connection;
 use pathmark_http3::wire::ClientLink;
-use pathmark_transport::driver::Connection;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
