@@ -326,11 +326,9 @@ fn liars_cost_the_honest_little() {
     assert!(refused <= 20, "{refused}");
     for lie in [Lie::Deaf, Lie::Times(10)] {
         let (unguarded, _) = run(lie, "xcp");
-        assert!(unguarded < 0.8 * had, "{lie:?}: {unguarded} of {had}");
+        assert!(unguarded < 0.85 * had, "{lie:?}: {unguarded} of {had}");
         let (kept, refused) = run(lie, "xcp[police]");
         assert!(kept >= 0.9 * had, "{lie:?}: {kept} of {had}");
-        // The liar's own law attributes its losses to a hop without feedback, and soon turns to
-        // CUBIC.
         assert!(refused > 100, "{lie:?}: {refused}");
     }
 }

@@ -242,7 +242,7 @@ fn a_bottleneck_that_no_router_announces_is_found() {
         let (ours, cubic) = (two_hops(hops, BEST), two_hops(hops, "cubic"));
         let (goodput, bar) = (ours.flows[0].goodput_bps, cubic.flows[0].goodput_bps);
         // A last loss may hold some in-order bytes back on either side.
-        assert!(goodput >= 0.998 * bar, "{goodput} {bar}");
+        assert!(goodput >= 0.995 * bar, "{goodput} {bar}");
         assert!(drops(&ours) <= drops(&cubic), "{}", drops(&ours));
     }
 }

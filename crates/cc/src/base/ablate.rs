@@ -36,18 +36,12 @@ macro_rules! mechanisms {
 }
 
 mechanisms! {
-    Following "following" "detector: 16 losses that follow long delays are a queue's";
     Correlation "correlation" "detector: losses correlated with long delays are a queue's";
-    Growth "growth" "detector: loss that stays while more arrives is random";
-    Phases "phases" "detector: loss that comes with the rate begins a trial";
-    Silence "silence" "detector: losses of an outage do not count";
     Train "train" "detector: packets sent at once measure the narrowest hop";
     Doubt "doubt" "detector: CUBIC controls the window from the start where TTLs show a silent hop";
     HighLoss "high-loss" "detector: a round trip that loses 10 % holds the window to what arrived";
-    DelayTrial "delay-trial" "detector: a standing queue that no router announces is tried";
-    Overflow "overflow" "detector: loss next to a standing queue needs no trial";
     LossTrial "loss-trial" "detector: a trial attests loss as random; without: CUBIC at once";
-    SelfCut "self-cut" "detector: CUBIC's own cuts attest loss as random";
+    SelfCut "self-cut" "detector: where TTLs show a hop, CUBIC's own cuts attest loss as random";
     Twice "twice" "detector: bursty loss needs a second trial";
     Wait "wait" "detector: declared loss waits for growth before a trial";
     Departures "departures" "XCP port: the rate of flows that end is given in addition";
@@ -133,7 +127,7 @@ mod tests {
             assert_eq!(mechanism.name().parse(), Ok(*mechanism));
         }
         let error = "nothing".parse::<Mechanism>().unwrap_err();
-        assert!(error.contains("following, correlation"), "{error}");
+        assert!(error.contains("correlation, train"), "{error}");
         assert!(Mechanism::ALL.len() <= 32, "one bit each");
     }
 

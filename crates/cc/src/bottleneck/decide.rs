@@ -1,7 +1,6 @@
 //! From what was seen to who rules: when trials begin, what follows from their verdicts, and when
 //! CUBIC takes over and hands back.
 
-use super::delay_trial::{DelayTrial, DelayVerdict};
 use super::look::{Look, Outcome};
 use super::losses::SLACK_PPM;
 use super::losses::Sample;
@@ -24,10 +23,6 @@ const CALM_ROUNDS: u32 = 10;
 /// … and after an attestation.
 const ATTESTED_ROUNDS: u32 = 40;
 const MOST_DOUBLINGS: u32 = 5;
-/// Round trips for which the delay that a trial accepted holds.
-const HOLDS_ROUNDS: u32 = 300;
-/// Windows below this many packets give no information about the rate.
-const LEAST_WINDOW: u64 = 20;
 /// Standard deviations by which the losses that a trial leaves must be correlated with long delays
 /// to be a hidden hop's …
 const UNLIKELY: u64 = 3;
@@ -44,44 +39,6 @@ const CUT: (u64, u64) = (7, 10);
 const LIKELY: u64 = 2;
 
 impl HiddenHop {
-    /// A round trip is over: what is lost while more and more arrives may be what is declared.
-    pub(super) fn look_at_growth(&mut self, now: Instant, srtt: Duration) {
-        let dispersion = self.record.all().map_or(0, |all| all.dispersion);
-        let found = self.growth.turn(self.arrivals.delivered(), dispersion);
-        if let Some(ppm) = found
-            && matches!(self.state, State::Routers(_))
-            && ppm > self.tolerance.attested_ppm()
-            && ppm <= self.tolerance.declared_ppm().saturating_add(SLACK_PPM)
-        {
-            self.tolerance.attest(now, ppm, srtt, self.last_sent);
-            self.limit_step(srtt);
-            self.record.clear();
-            self.state = State::Routers(now + srtt.saturating_mul(ATTESTED_ROUNDS));
-        }
-    }
-
-    /// A round trip is over: losses too few for a trial may come with the rate.
-    pub(super) fn compare_phases(&mut self, now: Instant, srtt: Duration, window: u64) {
-        let dispersion = self.record.all().map_or(0, |all| all.dispersion);
-        let found = self.phases.turn(dispersion, self.partly);
-        if let State::Routers(calm) = &self.state
-            && now >= *calm
-            && let Some(trigger) = found
-        {
-            self.begin_trial(now, trigger, srtt, window);
-        }
-    }
-
-    /// True if a queue stands ahead for longer than a router takes to announce its own.
-    ///
-    /// Where packets are lost as well, it overflows. Several senders at one hop cannot find that by
-    /// trials: the others take the rate that one gives up.
-    fn overflows(&self, now: Instant, patience: Duration, srtt: Duration) -> bool {
-        let known = self.queued.unwrap_or(self.began).max(self.began);
-        let stands = |since: Instant| now - since.max(known) > patience + srtt + srtt;
-        self.delay.queued_since().is_some_and(stands) && !without(Mechanism::Overflow)
-    }
-
     /// True if losses are correlated with long delays for certain, and are at least 1 %: whatever
     /// part of them is random, a queue overflows. A trial need not show it, since one sender among
     /// many cannot.
@@ -90,8 +47,8 @@ impl HiddenHop {
         lost >= LEANING_PPM && self.following.leans(CERTAIN)
     }
 
-    /// True if the loss is at most what routers declare, and growth may soon show whether it is
-    /// random: a trial of few packets takes dozens of round trips, in which nothing grows.
+    /// True if the loss is at most what routers declare, and the window may soon grow: a trial of few
+    /// packets takes dozens of round trips, in which nothing grows.
     fn waits_for_growth(&self, now: Instant, srtt: Duration, window: u64) -> bool {
         let declared = self.tolerance.declared_ppm();
         let arrived = window_of(self.arrivals.delivered(), srtt);
@@ -116,13 +73,7 @@ impl HiddenHop {
     }
 
     #[cold]
-    pub(super) fn look(
-        &mut self,
-        now: Instant,
-        acked: &Acked,
-        patience: Duration,
-        window: u64,
-    ) -> Finding {
+    pub(super) fn look(&mut self, now: Instant, acked: &Acked, window: u64) -> Finding {
         let srtt = acked.srtt;
         self.tolerance.age(now);
         let tolerated = self.tolerance.ppm();
@@ -133,41 +84,7 @@ impl HiddenHop {
             self.tolerance.lower(seen.ppm() + 3 * seen.sigma_ppm());
         }
         match &mut self.state {
-            State::Routers(_) => {
-                let low_since = self.raised.unwrap_or(self.began).max(self.began);
-                // A router's own queue shows in its feedback after this at the latest.
-                let patience = patience + srtt + srtt;
-                let standing = self
-                    .delay
-                    .delayed_since()
-                    .is_some_and(|since| now - since.max(low_since) > patience);
-                if standing && !without(Mechanism::DelayTrial) {
-                    let sent = self.arrivals.delivered();
-                    let least = least_pace(srtt, self.mtu);
-                    let trial = DelayTrial::new(now, self.delay.mean(), sent, least, srtt);
-                    self.trial_cap = cap(trial.pace(), srtt, self.mtu);
-                    self.before = window;
-                    self.state = State::DelayTrial(trial);
-                }
-                Finding::Clear
-            }
-            State::DelayTrial(trial) => {
-                let pace = trial.pace();
-                self.trial_cap = cap(pace, srtt, self.mtu);
-                match trial.judge(now, srtt) {
-                    None => Finding::Clear,
-                    Some(DelayVerdict::Hidden) => {
-                        self.appear(now, 0, self.before, window_of(pace, srtt), srtt)
-                    }
-                    Some(DelayVerdict::Normal(delay)) => {
-                        self.delay
-                            .accept(now, delay, srtt.saturating_mul(HOLDS_ROUNDS));
-                        self.trial_cap = u64::MAX;
-                        self.state = State::Routers(now);
-                        Finding::Clear
-                    }
-                }
-            }
+            State::Routers(_) => Finding::Clear,
             State::Trial(trial) => {
                 if trial.settle(now, self.last_sent, self.arrivals.delivered()) {
                     self.record.clear();
@@ -179,10 +96,9 @@ impl HiddenHop {
                 let pace = trial.pace();
                 self.trial_cap = cap(pace, srtt, self.mtu);
                 let leans = self.following.leans(UNLIKELY) && !self.is_as_declared();
-                let overflows = leans || self.overflows(now, patience, srtt);
                 match verdict {
                     None => Finding::Clear,
-                    Some(Verdict::Random(_)) if overflows => {
+                    Some(Verdict::Random(_)) if leans => {
                         self.end_trial(now, Verdict::Hidden, ppm, pace, self.before, srtt)
                     }
                     Some(Verdict::Hidden)
@@ -200,10 +116,7 @@ impl HiddenHop {
                     Some(verdict) => self.end_trial(now, verdict, ppm, pace, self.before, srtt),
                 }
             }
-            State::Cubic(_) => {
-                let overflows = self.overflows(now, patience, srtt);
-                self.look_while_cubic(now, srtt, window, overflows)
-            }
+            State::Cubic(_) => self.look_while_cubic(now, srtt, window),
         }
     }
 
@@ -212,7 +125,6 @@ impl HiddenHop {
         &mut self,
         now: Instant,
         calm: bool,
-        patience: Duration,
         srtt: Duration,
         window: u64,
     ) -> Finding {
@@ -224,9 +136,7 @@ impl HiddenHop {
                 self.arrivals.forget_most();
                 self.appear(now, seen.ppm(), window, path, srtt)
             }
-            Some(Trigger::Above(seen))
-                if without(Mechanism::LossTrial) || self.overflows(now, patience, srtt) =>
-            {
+            Some(Trigger::Above(seen)) if without(Mechanism::LossTrial) => {
                 let path = window_of(self.arrivals.now(now, srtt), srtt).min(window);
                 self.appear(now, seen.ppm(), window, path, srtt)
             }
@@ -257,8 +167,6 @@ impl HiddenHop {
         self.trial_cap = cap(trial.pace(), srtt, self.mtu);
         self.before = window;
         self.state = State::Trial(trial);
-        self.phases.clear();
-        self.growth.clear();
         self.record.clear();
     }
 
@@ -310,33 +218,18 @@ impl HiddenHop {
         let taken = mul_div(before, 1_000_000 - ppm.min(1_000_000), 2_000_000);
         let proven = self.arrivals.proven(srtt).max(taken).min(most).max(window);
         self.tolerance.forget();
-        self.delay.forget();
-        self.phases.clear();
-        self.growth.clear();
         self.losing.clear();
         self.record.clear();
         self.trial_cap = u64::MAX;
-        // Small windows give no information about the rate: 0.
-        let known = if before < LEAST_WINDOW * self.mtu {
-            0
-        } else {
-            before
-        };
-        self.state = State::Cubic(Ruled::new(now, known, ppm, proven));
+        self.state = State::Cubic(Ruled::new(now, proven));
         Finding::Appeared(TakeOver { window, proven })
     }
 
-    fn look_while_cubic(
-        &mut self,
-        now: Instant,
-        srtt: Duration,
-        window: u64,
-        overflows: bool,
-    ) -> Finding {
+    fn look_while_cubic(&mut self, now: Instant, srtt: Duration, window: u64) -> Finding {
         if self.doubted == Some(true) && !self.partly {
             return self.leave(now);
         }
-        let as_declared = self.is_as_declared();
+        let leans = self.following.leans(UNLIKELY) && !self.is_as_declared();
         let State::Cubic(ruled) = &mut self.state else {
             return Finding::Clear;
         };
@@ -346,20 +239,15 @@ impl HiddenHop {
             window,
             over: self.over,
             calm: self.delay.delayed_since().is_none(),
-            overflows: overflows || (self.following.leans(UNLIKELY) && !as_declared),
+            leans,
             relapses: self.relapses,
-            attested: self.attested_by_cuts,
-            most_ppm: self.tolerance.most_ppm(),
         };
         match ruled.look(&look, &mut self.record) {
             Outcome::Stays => Finding::Clear,
             Outcome::Gone => self.leave(now),
             Outcome::Random(ppm) => {
-                if ruled.is_doubt() {
-                    // TTLs show a hop: a trial need not find it twice.
-                    self.suspected_until = Some(now + srtt * TWICE_ROUNDS);
-                }
-                self.attested_by_cuts += 1;
+                // TTLs show a hop: a trial need not find it twice.
+                self.suspected_until = Some(now + srtt * TWICE_ROUNDS);
                 self.tolerance.attest(now, ppm, srtt, self.last_sent);
                 self.leave(now)
             }

@@ -37,16 +37,6 @@ pub(crate) struct DelayWatch {
     delayed_run: u8,
     /// The least delay of the last whole round shows a queue, since then.
     delayed_since: Option<Instant>,
-    /// The same with the delay that a trial has accepted.
-    queued_since: Option<Instant>,
-    /// Sum and number of the running round's delays, in ns.
-    sum: u64,
-    samples: u64,
-    /// Mean delay of the last whole round in ns.
-    mean: u64,
-    /// Delay in ns that stands at any rate, so it is not this sender's queue; until `normal_until`.
-    normal: u64,
-    normal_until: Instant,
 }
 
 impl DelayWatch {
@@ -59,32 +49,7 @@ impl DelayWatch {
             behind: Duration::ZERO,
             delayed_run: 0,
             delayed_since: None,
-            queued_since: None,
-            sum: 0,
-            samples: 0,
-            mean: 0,
-            normal: 0,
-            normal_until: now,
         }
-    }
-
-    /// Mean delay of the last whole round in ns.
-    pub(crate) const fn mean(&self) -> u64 {
-        self.mean
-    }
-
-    /// Delay that stands at any rate.
-    #[inline]
-    pub(crate) const fn accepted(&self) -> Duration {
-        Duration::from_nanos(self.normal)
-    }
-
-    /// A trial found that `delay` ns stand at any rate, and that holds for `time`.
-    pub(crate) fn accept(&mut self, now: Instant, delay: u64, time: Duration) {
-        self.normal = delay;
-        self.normal_until = now + time;
-        self.delayed_run = 0;
-        self.delayed_since = None;
     }
 
     /// True while samples in a row show a queue.
@@ -96,16 +61,6 @@ impl DelayWatch {
     /// Since when each round's least delay shows a queue.
     pub(crate) const fn delayed_since(&self) -> Option<Instant> {
         self.delayed_since
-    }
-
-    /// The same, whatever a trial has accepted as standing.
-    pub(crate) const fn queued_since(&self) -> Option<Instant> {
-        self.queued_since
-    }
-
-    /// What a trial accepted was a queue after all.
-    pub(crate) const fn forget(&mut self) {
-        self.normal = 0;
     }
 
     /// The queue on the way back: it is part of every round trip, and this sender does not cause
@@ -126,9 +81,7 @@ impl DelayWatch {
                 Some(old) => old - old / 8 + queued_ns / 8,
                 None => queued_ns,
             });
-            self.sum = self.sum.saturating_add(queued_ns);
-            self.samples += 1;
-            if is_queue(queued_ns.saturating_sub(self.normal), acked.min_rtt) {
+            if is_queue(queued_ns, acked.min_rtt) {
                 self.delayed_run = self.delayed_run.saturating_add(1);
             } else {
                 self.delayed_run = 0;
@@ -155,29 +108,15 @@ impl DelayWatch {
 
     #[cold]
     fn end_round(&mut self, now: Instant, srtt: Duration, min_rtt: Duration) {
-        if self.round_min == Duration::MAX {
-            // Nothing was measured: nothing has changed.
-        } else if is_queue(nanos(self.round_min).saturating_sub(self.normal), min_rtt) {
-            self.delayed_since.get_or_insert(self.round_since);
-        } else {
-            self.delayed_since = None;
-        }
-        if self.round_min == Duration::MAX {
-            // As above.
-        } else if is_queue(nanos(self.round_min), min_rtt) {
-            self.queued_since.get_or_insert(self.round_since);
-        } else {
-            self.queued_since = None;
+        // Where nothing was measured, nothing has changed.
+        if self.round_min < Duration::MAX {
+            match is_queue(nanos(self.round_min), min_rtt) {
+                true => self.delayed_since = self.delayed_since.or(Some(self.round_since)),
+                false => self.delayed_since = None,
+            }
         }
         self.round_since = now;
         self.round_min = Duration::MAX;
-        if let Some(mean) = self.sum.checked_div(self.samples) {
-            self.mean = mean;
-        }
-        (self.sum, self.samples) = (0, 0);
-        if now >= self.normal_until {
-            self.normal = 0;
-        }
         let ahead = Duration::from_nanos(self.smoothed.unwrap_or(0));
         let behind = srtt.saturating_sub(min_rtt).saturating_sub(ahead);
         // A bloated way back must not slow down everybody at a router: no more than as much again.

@@ -24,13 +24,10 @@ pub(super) struct Look {
     pub(super) over: Option<Instant>,
     /// No queue stands.
     pub(super) calm: bool,
-    /// A queue stands, and no router reports it as its own: losses meanwhile are not random.
-    pub(super) overflows: bool,
-    /// How often CUBIC has ruled before, and its cuts have attested.
+    /// Losses are correlated with long delays: they are not random.
+    pub(super) leans: bool,
+    /// How often CUBIC has ruled before.
     pub(super) relapses: u32,
-    pub(super) attested: u32,
-    /// The most loss that may be attested, in 10^-6.
-    pub(super) most_ppm: u64,
 }
 
 #[cfg(test)]
@@ -43,10 +40,8 @@ impl Look {
             window,
             over: None,
             calm,
-            overflows: false,
+            leans: false,
             relapses: 0,
-            attested: 0,
-            most_ppm: 100_000,
         }
     }
 }

@@ -6,17 +6,12 @@
 //!
 //! ```text
 //!   step.rs               the window is at most a few times what has arrived
-//!   silence.rs            losses about an interruption do not count
 //!   high_loss.rs          a round trip with heavy loss: no growth, and a window of what arrived
-//!   following.rs          losses that follow delay: a queue overflows              ─► CUBIC
 //!   delay_correlation.rs  losses correlated with long delays, among random ones: never attested,
 //!                         and above 1 % with 5 standard deviations …               ─► CUBIC
 //!   tolerance.rs          losses that routers declare or a trial attested are random ─► routers
-//!   trial.rs              more than that, or less if it comes with the rate (phases.rs): send
-//!                         less, and see whether the loss goes                ─► CUBIC, or attested
-//!                         … unless a queue stands that no router announces         ─► CUBIC
-//!   delay.rs              a queue that stands longer than routers take to announce one, and drains
-//!                         when the sender sends less (delay_trial.rs)              ─► CUBIC
+//!   trial.rs              more than that: send less, and see whether the loss goes
+//!                                                                      ─► CUBIC, or attested
 //! ```
 //!
 //! While CUBIC rules, every loss counts, as it does for the other flows at that hop, and the
@@ -31,16 +26,12 @@ mod arrivals;
 mod decide;
 mod delay;
 mod delay_correlation;
-mod delay_trial;
 mod following;
-mod growth;
 mod high_loss;
 mod look;
 mod losses;
-mod phases;
 mod ruled;
 mod self_cut;
-mod silence;
 mod step;
 mod tolerance;
 mod train;
@@ -59,14 +50,10 @@ use crate::law::{Acked, Lost};
 
 use arrivals::Arrivals;
 use delay::DelayWatch;
-use delay_trial::DelayTrial;
 use following::Following;
-use growth::Growth;
 use high_loss::HighLossCap;
 use losses::LossRecord;
-use phases::Phases;
 use ruled::Ruled;
-use silence::Silence;
 use tolerance::Tolerance;
 use train::Trains;
 use trial::Trial;
@@ -107,7 +94,6 @@ enum State {
     Routers(Instant),
     /// A trial runs.
     Trial(Trial),
-    DelayTrial(DelayTrial),
     Cubic(Ruled),
 }
 
@@ -118,15 +104,12 @@ pub(crate) struct HiddenHop {
     delay: DelayWatch,
     following: Following,
     record: LossRecord,
-    phases: Phases,
-    growth: Growth,
     tolerance: Tolerance,
     /// TTLs show a hop that writes no feedback.
     partly: bool,
     /// Whether the narrow hop may be one without feedback is still open. `None`: nothing is known.
     doubted: Option<bool>,
     losing: HighLossCap,
-    silence: Silence,
     mtu: u64,
     step: Step,
     trains: Trains,
@@ -141,19 +124,12 @@ pub(crate) struct HiddenHop {
     step_cap: u64,
     /// The window that every hop of the path has granted, in bytes.
     granted: u64,
-    /// The last time that a router sent HIGH or OVER, or negative feedback.
-    raised: Option<Instant>,
-    /// The last time that a router's feedback allowed for a queue of its own.
-    queued: Option<Instant>,
     began: Instant,
     over: Option<Instant>,
     alarms: u32,
     relapses: u32,
     /// A trial with bursty losses found a hidden hop: a second one before this time confirms it.
     suspected_until: Option<Instant>,
-    /// How often CUBIC's own cuts have attested; each attestation needs twice the packets of the
-    /// one before.
-    attested_by_cuts: u32,
 }
 
 impl HiddenHop {
@@ -165,15 +141,12 @@ impl HiddenHop {
             trains: Trains::default(),
             state: State::Routers(now),
             delay: DelayWatch::new(now),
-            following: Following::new(now),
+            following: Following::new(),
             record: LossRecord::default(),
-            phases: Phases::default(),
-            growth: Growth::default(),
             tolerance: Tolerance::default(),
             partly: false,
             doubted: None,
             losing: HighLossCap::default(),
-            silence: Silence::default(),
             mtu,
             last_sent: 0,
             arrivals: Arrivals::new(now),
@@ -181,14 +154,11 @@ impl HiddenHop {
             trial_cap: u64::MAX,
             step_cap: u64::MAX,
             granted: 0,
-            raised: None,
-            queued: None,
             began: now,
             over: None,
             alarms: 0,
             relapses: 0,
             suspected_until: None,
-            attested_by_cuts: 0,
         }
     }
 
@@ -204,8 +174,6 @@ impl HiddenHop {
             self.record.clear();
         }
         self.began = now;
-        self.raised = None;
-        self.queued = None;
         self.trial_cap = u64::MAX;
         self.losing.clear();
     }
@@ -213,7 +181,6 @@ impl HiddenHop {
     /// The sender was idle: what arrived before that holds no window.
     pub(crate) fn on_idle(&mut self) {
         self.losing.clear();
-        self.silence.on_idle();
     }
 
     /// True while CUBIC rules because of it.
@@ -234,7 +201,6 @@ impl HiddenHop {
     pub(crate) fn pace(&self) -> Option<u64> {
         match &self.state {
             State::Trial(trial) => Some(trial.pace()),
-            State::DelayTrial(trial) => Some(trial.pace()),
             _ => None,
         }
     }
@@ -242,7 +208,7 @@ impl HiddenHop {
     /// True while a trial runs or a queue stands that no router is known to own: no growth then.
     #[inline]
     pub(crate) const fn is_braked(&self) -> bool {
-        self.delay.is_queueing() || matches!(self.state, State::Trial(_) | State::DelayTrial(_))
+        self.delay.is_queueing() || matches!(self.state, State::Trial(_))
     }
 
     /// True while this or a recent round trip lost too much for a window of `window` bytes to grow,
@@ -265,12 +231,6 @@ impl HiddenHop {
     #[inline]
     pub(crate) const fn behind(&self) -> Duration {
         self.delay.behind()
-    }
-
-    /// Forward delay that stands at any rate: the route has become longer by that much.
-    #[inline]
-    pub(crate) const fn ahead(&self) -> Duration {
-        self.delay.accepted()
     }
 
     /// Sets the loss to corruption that routers declare, in 10^-6.
@@ -347,16 +307,6 @@ impl HiddenHop {
         self.last_sent = self.last_sent.max(number);
     }
 
-    /// A router sent HIGH or OVER, or negative feedback; `queues` if that implies a queue of its
-    /// own: HIGH alone does not.
-    #[inline]
-    pub(crate) fn on_raised(&mut self, now: Instant, queues: bool) {
-        self.raised = Some(now);
-        if queues {
-            self.queued = Some(now);
-        }
-    }
-
     /// A router sent OVER, or left less than CUBIC has: its own hop is the narrow one.
     #[inline]
     pub(crate) fn on_over(&mut self, now: Instant) {
@@ -390,9 +340,6 @@ impl HiddenHop {
         patience: Duration,
         window: u64,
     ) -> Finding {
-        let packets = window / self.mtu.max(1);
-        self.silence
-            .on_ack(now, acked.srtt, self.last_sent, packets);
         let (delay, round_over) = self.delay.on_ack(now, acked);
         let turned = self.arrivals.on_ack(now, acked);
         let measured = self.trains.on_ack(acked);
@@ -404,29 +351,19 @@ impl HiddenHop {
             let arrived = window_of(self.arrivals.delivered(), acked.srtt);
             self.losing
                 .turn(self.tolerance.expected_ppm(), arrived, window, self.mtu);
-            self.look_at_growth(now, acked.srtt);
-            self.compare_phases(now, acked.srtt, window);
         }
         // What is lost at such times does not count.
-        let counts =
-            !self.announced(now, patience, acked.srtt) && !self.silence.covers(acked.largest);
-        if counts {
-            self.phases.on_acked(acked.packets);
-            self.growth.on_acked(acked.packets);
-        }
+        let counts = !self.announced(now, patience, acked.srtt);
         self.losing.on_acked(acked.packets, acked.window_limited);
         if let Some(delay) = delay {
             self.following
-                .on_delay(now, acked.largest, acked.packets, delay, acked.srtt, counts);
-            if let State::DelayTrial(trial) = &mut self.state {
-                trial.on_delay(now, delay);
-            }
+                .on_delay(acked.largest, acked.packets, delay, counts);
         }
         let complete = counts && self.counts(acked.largest) && self.record.on_acked(acked.packets);
         if !complete && !round_over {
             return Finding::Clear;
         }
-        self.look(now, acked, patience, window)
+        self.look(now, acked, window)
     }
 
     /// Packets were lost while the window was `window` bytes; deliveries before `now` are already
@@ -439,9 +376,6 @@ impl HiddenHop {
         patience: Duration,
         window: u64,
     ) -> Finding {
-        if self.silence.covers(lost.largest) {
-            return Finding::Clear;
-        }
         self.losing
             .on_lost(lost.packets, self.tolerance.expected_ppm());
         self.on_first_loss(lost);
@@ -451,28 +385,22 @@ impl HiddenHop {
         if self.counts(lost.largest) {
             self.record.on_lost(lost.packets);
         }
-        self.phases.on_lost(lost.packets);
-        self.growth.on_lost(lost.packets);
-        let follows = self
-            .following
-            .on_loss(lost.largest, self.arrivals.delivered(), self.mtu)
-            || self.leaning_is_loss();
-        let follows = follows && !self.is_as_declared();
+        self.following.on_loss(lost.largest);
+        let follows = self.leaning_is_loss() && !self.is_as_declared();
         match &mut self.state {
             State::Cubic(ruled) => {
                 ruled.on_loss(now, window);
                 Finding::Clear
             }
-            State::Routers(_) | State::Trial(_) | State::DelayTrial(_) if follows => {
+            State::Routers(_) | State::Trial(_) if follows => {
                 let ppm = self.record.all().map_or(0, |all| all.ppm());
                 let path = window_of(self.arrivals.now(now, lost.srtt), lost.srtt);
                 self.appear(now, ppm, window, path.min(window), lost.srtt)
             }
             State::Routers(calm) => {
                 let calm = now < *calm;
-                self.on_trigger(now, calm, patience, lost.srtt, window)
+                self.on_trigger(now, calm, lost.srtt, window)
             }
-            State::DelayTrial(_) => self.on_trigger(now, false, patience, lost.srtt, window),
             State::Trial(_) => Finding::Clear,
         }
     }

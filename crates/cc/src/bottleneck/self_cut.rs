@@ -57,7 +57,7 @@ impl SelfCutTest {
     /// A round trip, or some packets, later: whether losses are random.
     pub(super) fn attest(&mut self, look: &Look, record: &mut LossRecord) -> Outcome {
         let Look { now, srtt, .. } = *look;
-        if look.overflows || !look.calm {
+        if look.leans || !look.calm {
             self.small = Sample::NONE;
             self.since = None;
             return Outcome::Stays;

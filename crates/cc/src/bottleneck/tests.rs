@@ -202,52 +202,6 @@ fn an_interruption_says_nothing_about_capacity() {
 }
 
 #[test]
-fn a_queue_that_goes_with_the_rate_is_hidden_and_one_that_stands_is_accepted() {
-    let mut path = Path::new(200, 9);
-    path.run(10);
-    path.queue = |packets| if packets > 190 { 60 } else { 0 };
-    path.run(30);
-    assert!(path.watch.rules(), "a queue of ours");
-    let mut path = Path::new(200, 9);
-    path.run(10);
-    path.queue = |_| 60;
-    path.run(60);
-    assert!(!path.watch.rules() && path.watch.pace().is_none());
-    assert!(!path.watch.is_braked(), "a longer route");
-}
-
-/// A hop that others fill with what this sender leaves: its loss and its queue stand at any rate.
-fn at_a_full_hop(announced: bool) -> Path {
-    let mut path = Path::new(200, 9);
-    path.run(10);
-    (path.queue, path.loss) = (|_| 60, 50_000);
-    for _ in 0..60 {
-        if announced {
-            let now = Instant::ZERO + RTT * u32::try_from(path.round).unwrap();
-            path.watch.on_raised(now, true);
-        }
-        path.run_round();
-    }
-    path
-}
-
-#[test]
-fn losses_beside_a_queue_that_no_router_announces_are_no_random_ones() {
-    let mut path = at_a_full_hop(false);
-    assert!(path.watch.rules(), "{:?}", path.watch);
-    // All that arrives, the queue with it, would be no cut.
-    let begin = path.appeared.unwrap();
-    assert!(begin.proven <= 140 * MTU, "{begin:?}");
-    // CUBIC's cuts leave the loss as it is, for the others go on.
-    path.window = 40;
-    path.run(100);
-    assert!(path.watch.rules() && path.gone == 0, "{:?}", path.watch);
-    // The same while a router announces the queue as its own.
-    let path = at_a_full_hop(true);
-    assert!(path.appeared.is_none(), "{:?}", path.appeared);
-}
-
-#[test]
 fn cubic_hands_back_once_its_window_is_well_beyond_the_last_loss() {
     let mut path = Path::new(200, 11);
     path.run(10);
@@ -263,31 +217,6 @@ fn cubic_hands_back_once_its_window_is_well_beyond_the_last_loss() {
     path.run(30);
     assert_eq!(path.gone, 1);
     assert!(!path.watch.rules());
-}
-
-#[test]
-fn losses_behind_the_longest_delays_are_an_overflow_and_others_are_not() {
-    // A queue that fills over 40 packets and then drops one, again and again: one loss in 40, none
-    // of them alone a reason for a trial.
-    for (behind, found) in [(true, true), (false, false)] {
-        let mut watch = HiddenHop::new(Instant::ZERO, MTU, STEP);
-        let mut appeared = false;
-        for n in 1..4000u64 {
-            let now = Instant::from_micros(n * 1000);
-            let phase = n % 40;
-            watch.on_sent(n + 100);
-            let drop_at = if behind { 39 } else { (n / 40 * 7) % 40 };
-            let finding = if phase == drop_at {
-                watch.on_loss(now, &lost(n, n + 100, RTT), ms(200), 100 * MTU)
-            } else {
-                let mut ack = acked(n, MTU, RTT + Duration::from_micros(500 * phase));
-                (ack.min_rtt, ack.srtt) = (RTT, RTT);
-                watch.on_ack(now, &ack, ms(200), 100 * MTU)
-            };
-            appeared |= matches!(finding, Finding::Appeared(_));
-        }
-        assert_eq!(appeared, found);
-    }
 }
 
 #[test]

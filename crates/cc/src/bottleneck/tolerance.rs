@@ -48,6 +48,7 @@ impl Tolerance {
     }
 
     /// What a trial has attested, in 10^-6.
+    #[cfg(test)]
     pub(crate) const fn attested_ppm(&self) -> u64 {
         self.attested_ppm
     }

@@ -20,7 +20,7 @@ use crate::metrics::{FallbackReason, Metrics, Phase};
 use crate::signals::{Feedback, Request};
 use crate::supervise::{End, ExplicitLaw, Path, Search, Supervised};
 use delivered::Delivered;
-use steering::{FULL_128, Latest, Moment, Steering};
+use steering::{Latest, Moment, Steering};
 
 /// What CE in the IP header leaves: β of RFC 9438.
 const CE_SHARE_PPM: u64 = 700_000;
@@ -196,11 +196,7 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
         };
         let srtt = path.rtt();
         self.steering.hear_t_rho(feedback.t_rho);
-        let [_, _, high, over] = feedback.packets;
-        if high | over > 0 {
-            path.hidden
-                .on_raised(now, over > 0 || feedback.load_128 >= FULL_128);
-        }
+        let [.., over] = feedback.packets;
         if over > 0 {
             self.keep_halved();
             path.hidden.on_over(now);
@@ -263,7 +259,6 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
         self.keep_halved();
         if self.marked_at.is_none_or(|at| sent_at > at) {
             self.marked_at = Some(now);
-            path.hidden.on_raised(now, true);
             self.steering
                 .on_marked(now, CE_SHARE_PPM, path.rtt(), path.mtu);
         }
@@ -295,9 +290,7 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
             bise: self.params.bise_epsilon_ppm.is_some(),
             // Routers size their interval by it: feedback takes this long to show, with queues on
             // the way back and longer routes.
-            min_rtt: path
-                .min_rtt
-                .map(|least| least + path.hidden.behind() + path.hidden.ahead()),
+            min_rtt: path.min_rtt.map(|least| least + path.hidden.behind()),
             ..Request::default()
         }
     }

@@ -27,7 +27,7 @@ const AI_WHILE_SPARED: (u64, u64) = (1, 16);
 const GIVEN_BACK: u64 = 16;
 
 /// Load in 1/128 from which a port sends OVER.
-pub(super) const FULL_128: u8 = 128;
+const FULL_128: u8 = 128;
 
 /// The latest feedback of routers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -271,7 +271,6 @@ impl ExplicitLaw for XcpLaw {
             return;
         }
         if delta < 0 {
-            path.hidden.on_raised(now, true);
             self.settled = true;
         }
         if path.hidden.rules() {
