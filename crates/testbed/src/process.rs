@@ -1,8 +1,8 @@
 //! Programs that run on a node and die with the process that started them.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -35,6 +35,28 @@ impl Node {
         Ok(ChildGuard {
             child: spawn_from_lasting_thread(command)?,
         })
+    }
+
+    /// Runs a script of sh(1) to its end or its first failure, with the tools of a superuser:
+    /// returns what it prints.
+    ///
+    /// # Errors
+    /// Those of [`spawn`](Self::spawn), and a script that fails.
+    pub fn script(&self, script: &str) -> io::Result<String> {
+        let mut shell = Command::new("sh");
+        let path = "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin";
+        shell.args(["-e", "-c", script]).env("PATH", path);
+        shell.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut shell = self.spawn(shell, &[])?;
+        let mut text = String::new();
+        if let Some(mut stdout) = shell.child().stdout.take() {
+            stdout.read_to_string(&mut text)?;
+        }
+        let status = shell.wait()?;
+        match status.success() {
+            true => Ok(text),
+            false => Err(io::Error::other(format!("{script}: {status}"))),
+        }
     }
 }
 
