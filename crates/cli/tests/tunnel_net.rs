@@ -4,11 +4,13 @@ mod common;
 #[path = "common/gateway.rs"]
 mod gateway;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use common::pathmark;
 use gateway::{Bed, PROXIES, TARGETS, echoes, echoes_in_the_end, ip};
+use pathmark_testbed::Testbed;
 
 /// The applications know of no tunnel: one socket has two targets, and answers have the source
 /// that the application expects.
@@ -135,6 +137,34 @@ fn a_proxy_that_restarts_and_moves_is_found_again() {
     echoes_in_the_end(&client, udp, b"third");
 }
 
+/// A proxy that is silent is noticed long before the connection is lost. Its flows go on if it
+/// answers again; new ones are refused meanwhile.
+#[test]
+fn a_proxy_that_is_silent_is_noticed_and_flows_go_on_after_it() {
+    let bed = Bed::new();
+    let proxy = bed.proxy(PROXIES[0], None);
+    let to = SocketAddr::new(ip(TARGETS[0]), 7);
+    bed.echo_tcp(to);
+    let tunnel = bed.tunnel(&["-L", &format!("0:{to}")]);
+    let forward = tunnel.listener("forward");
+    let mut flow = bed.connect(forward);
+    echoes(&mut flow, b"before");
+    proxy.guard.halt().unwrap();
+    flow.write_all(b"during").unwrap();
+    let mut waiting = bed.connect(forward);
+    tunnel.logged_within(
+        "no answer; a new connection is tried",
+        Duration::from_secs(12),
+    );
+    assert!(!matches!(waiting.read(&mut [0]), Ok(1)));
+    proxy.guard.go_on().unwrap();
+    let mut got = [0; 6];
+    flow.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"during");
+    echoes(&mut flow, b"after");
+    echoes(&mut bed.connect(forward), b"another");
+}
+
 #[test]
 fn flows_go_on_when_the_clients_address_changes() {
     let bed = Bed::new();
@@ -153,4 +183,43 @@ fn flows_go_on_when_the_clients_address_changes() {
         echoes(&mut flow, b"after");
         tunnel.logged("the connection goes on");
     }
+}
+
+#[test]
+fn rules_are_printed_applied_and_undone() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("uri").display().to_string();
+    std::fs::write(&file, "pathmark://0123456789abcdef@192.0.2.1:4433").unwrap();
+    let rules = ["tunnel", "rules", "--uri-file", &file, "--tproxy", "12345"];
+    let dry = [&rules[..], &["--dry-run", "--bypass", "198.51.100.0/24"]].concat();
+    let printed = pathmark(&dry).output().unwrap();
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    for part in [
+        "tproxy ip6 to [::1]:12345",
+        "198.51.100.0/24",
+        "ip -4 rule add",
+        "drop",
+    ] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    // It has no interface whose routes change meanwhile.
+    let gateway = Testbed::new().unwrap().node("gateway").unwrap();
+    let run = |command| {
+        let mut process = gateway.spawn(command, &[]).unwrap();
+        process.wait().unwrap().code()
+    };
+    let shell = |script| gateway.script(script).unwrap();
+    let state = "nft list ruleset; ip rule; ip -6 rule; ip route show table all; \
+                 ip -6 route show table all";
+    let before = shell(state);
+    assert_eq!(run(pathmark(&rules)), Some(0));
+    let applied = shell(state);
+    assert!(
+        applied.contains("tproxy ip to 127.0.0.1:12345"),
+        "{applied}"
+    );
+    assert_eq!(run(pathmark(&rules)), Some(0));
+    assert_eq!(shell(state), applied);
+    assert_eq!(run(pathmark(&["tunnel", "rules", "--undo"])), Some(0));
+    assert_eq!(shell(state), before);
 }

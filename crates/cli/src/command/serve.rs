@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use super::access_log::AccessLog;
 use super::clients::Clients;
 use super::operator::{House, Laws, Operator};
+use super::proxy::joined::Joined;
 use super::routers::{AnswerArgs, MeasureArgs};
 use super::session::{self, DscpArgs};
 use super::trust::CertificateArgs;
@@ -40,6 +41,10 @@ pub(super) struct Args {
     /// in docs/clients.md. SIGHUP reads it, --cert and --key again
     #[arg(long, value_name = "FILE")]
     clients: Option<PathBuf>,
+    /// Carry TCP and UDP of applications at the same port, as `pathmark proxy` does with this TOML
+    /// file; it has no listen, cert, key and cc. SIGHUP reads it again
+    #[arg(long, value_name = "FILE")]
+    proxy: Option<PathBuf>,
     /// Append a line of JSON for each request to this file; - is the standard output
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
@@ -70,6 +75,10 @@ pub(super) async fn serve(args: Args) -> Outcome {
     let laws = args.cc.0;
     let mut transport = pathmark::transport_config_of(&laws);
     transport.dscp = args.marking.dscp;
+    let joined = args.proxy.as_deref().map(Joined::load).transpose()?;
+    if joined.is_some() {
+        Joined::carry_flows(&mut transport);
+    }
     let own = args.listen.ip();
     let _edge = args.measure.serve(own, &args.answer, &mut transport)?;
     let read_clients = || {
@@ -84,7 +93,8 @@ pub(super) async fn serve(args: Args) -> Outcome {
         .map(AccessLog::open)
         .transpose()?;
     // Clients that nothing is to be known of are not asked.
-    let asks = read_now(&clients).is_some_and(|clients| clients.have_pins());
+    let asks = read_now(&clients).is_some_and(|clients| clients.have_pins())
+        || joined.as_ref().is_some_and(Joined::has_certificates);
     let identity = || {
         let identity = args.certificate.identity(Some(&args.dir), ALPN)?;
         match asks {
@@ -94,10 +104,22 @@ pub(super) async fn serve(args: Args) -> Outcome {
     };
     let transport = Arc::new(transport);
     let config = session::server_config(identity()?, Arc::clone(&transport), false);
-    let reloads =
-        args.clients.is_some() || args.access_log.is_some() || args.certificate.is_given();
+    let pin = config.1.clone();
+    let reloads = args.clients.is_some()
+        || args.access_log.is_some()
+        || args.certificate.is_given()
+        || joined.is_some();
     let hangups = reloads.then(session::Hangups::new);
+    let control = joined.as_ref().map(Joined::control).transpose()?;
     let endpoint = session::listen(&args.listen, config, args.json)?;
+    let listening = endpoint.local_address();
+    let mut status = None;
+    if let (Some(joined), Some(control)) = (&joined, control) {
+        if !args.json {
+            joined.announce(listening, pin.as_deref())?;
+        }
+        status = Some(tokio::spawn(joined.status(control, listening)));
+    }
     let put = match args.allow_put {
         true => PutRights::Replace,
         false => PutRights::None,
@@ -111,11 +133,15 @@ pub(super) async fn serve(args: Args) -> Outcome {
         laws: Laws::new(laws),
         clients,
         log,
+        proxy: joined.as_ref().map(|joined| joined.proxy.clone()),
     };
     let accepting = accept(&endpoint, origin, house.clone());
     let reload = || {
         if let Some(log) = &house.log {
             log.reopen();
+        }
+        if let Some(joined) = &joined {
+            joined.reload(asks);
         }
         match read_clients() {
             Ok(Some(read)) => {
@@ -151,6 +177,11 @@ pub(super) async fn serve(args: Args) -> Outcome {
             session::serve_reloading(&endpoint, session::HTTP3, accepting, hangups, reload).await;
         }
         None => session::serve(&endpoint, session::HTTP3, accepting).await,
+    }
+    if let Some(status) = status {
+        // The socket is removed.
+        status.abort();
+        let _ = status.await;
     }
     Ok(())
 }

@@ -76,9 +76,15 @@ impl Running {
     /// Waits for a line of the log that has `words`.
     #[track_caller]
     pub(crate) fn logged(&self, words: &str) {
+        self.logged_within(words, WAIT);
+    }
+
+    /// The same, with this time from one line to the next.
+    #[track_caller]
+    pub(crate) fn logged_within(&self, words: &str, time: Duration) {
         let mut before = Vec::new();
         loop {
-            match self.log.lock().unwrap().recv_timeout(WAIT) {
+            match self.log.lock().unwrap().recv_timeout(time) {
                 Ok(line) if line.contains(words) => return,
                 Ok(line) => before.push(line),
                 Err(error) => panic!("{error}: no `{words}` in {before:#?}"),

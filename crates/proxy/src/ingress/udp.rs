@@ -174,7 +174,7 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
         while let Some(payload) = queue.recv().await {
             self.bytes.fetch_sub(payload.len(), Ordering::Relaxed);
             *lock(used) = Instant::now();
-            self.listed.up(payload.len());
+            self.listed.up().add(payload.len());
             if datagrams.send(payload).await.is_err() {
                 break;
             }
@@ -185,7 +185,7 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
     async fn down(&self, datagrams: &O::Datagrams, used: &Mutex<Instant>) -> End {
         while let Ok(payload) = datagrams.receive().await {
             *lock(used) = Instant::now();
-            self.listed.down(payload.len());
+            self.listed.down().add(payload.len());
             if self.back.deliver(&payload).await.is_err() {
                 count(&self.ingress.counters.dropped);
             }

@@ -60,9 +60,9 @@ async fn up(
             return Ok(());
         };
         add(&all.bytes_up, chunk.len());
-        flow.up(chunk.len());
+        flow.up().add(chunk.len());
         tokio::select! {
-            written = write_all(target, chunk) => written?,
+            written = flow.up().hand_over(write_all(target, chunk)) => written?,
             // A target that reads nothing would hide it for ever.
             () = recv.was_reset() => return Err(io::ErrorKind::ConnectionReset.into()),
         }
@@ -104,7 +104,7 @@ async fn down(
             Err(error) => return Err(error),
         };
         add(&all.bytes_down, read);
-        flow.down(read);
+        flow.down().add(read);
         let data = match read * 2 < buffer.capacity() {
             // A small piece would keep the whole buffer until it is acknowledged.
             true => Bytes::copy_from_slice(&buffer),
@@ -115,7 +115,7 @@ async fn down(
             false => read.next_power_of_two().clamp(READ.0, size),
         };
         tokio::select! {
-            sent = send.send(data) => sent?,
+            sent = flow.down().hand_over(send.send(data)) => sent?,
             error = broken(target) => return Err(error),
         }
     }

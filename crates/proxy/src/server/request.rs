@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use pathmark_http3::http::header::{HeaderName, HeaderValue, PROXY_AUTHENTICATE, WWW_AUTHENTICATE};
 use pathmark_http3::http::{Method, Request, Response, StatusCode};
-use pathmark_http3::wire::{Incoming, LinkError, Protocol, ServerExchange, codes};
+use pathmark_http3::wire::{LinkError, Protocol, ServerExchange, codes};
+use pathmark_transport::crypto::tls::Pin;
 
 use super::Shared;
 use super::counters::count;
@@ -37,21 +38,23 @@ enum NoAsk {
     Malformed,
 }
 
-/// Responds to a request, and relays the flow that it opens until its end.
-pub(super) async fn respond(shared: &Shared, client: SocketAddr, incoming: Incoming) {
-    let (request, exchange) = match incoming.head(shared.times.head).await {
-        Ok(arrived) => arrived,
-        Err(error) => return tracing::debug!(%client, %error, "no request arrived"),
-    };
+/// Responds to a request, and relays the flow that it opens until its end. `shown`: the certificate
+/// of the client.
+pub(super) async fn respond(
+    shared: &Shared,
+    (client, shown): (SocketAddr, Option<Pin>),
+    request: &Request<()>,
+    exchange: ServerExchange,
+) {
     count(&shared.counters.requests);
-    if let Err(error) = take(shared, client, &request, exchange).await {
+    if let Err(error) = take(shared, (client, shown), request, exchange).await {
         tracing::debug!(%client, %error, "flow ended");
     }
 }
 
 async fn take(
     shared: &Shared,
-    client: SocketAddr,
+    (client, shown): (SocketAddr, Option<Pin>),
     request: &Request<()>,
     mut exchange: ServerExchange,
 ) -> Result<(), LinkError> {
@@ -63,7 +66,7 @@ async fn take(
     }
     let rules = shared.gate.rules();
     let hash = TokenHash::in_request(request.headers());
-    let Some(member) = hash.as_ref().and_then(|hash| rules.member(hash)) else {
+    let Some(member) = rules.member(hash.as_ref(), shown) else {
         count(&shared.counters.unauthorized);
         let (status, field) = match asked {
             Ok(Ask::Tcp(_)) => (

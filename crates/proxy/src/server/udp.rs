@@ -64,7 +64,7 @@ impl Out<'_> {
                 self.seen.fetch_add(1, Ordering::Relaxed);
                 count(&counters.datagrams_up);
                 add(&counters.bytes_up, bytes);
-                self.flow.up(bytes);
+                self.flow.up().add(bytes);
             }
             // An ICMP message about an earlier one, or a path that carries less.
             Err(_) => count(&counters.datagrams_dropped),
@@ -111,7 +111,7 @@ impl Out<'_> {
             self.seen.fetch_add(1, Ordering::Relaxed);
             count(&counters.datagrams_down);
             add(&counters.bytes_down, length);
-            self.flow.down(length);
+            self.flow.down().add(length);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::pin::Pin;
 
 use bytes::{Buf, Bytes};
 use pathmark_http3::wire::capsule::{self, Capsules};
@@ -12,11 +13,14 @@ use super::Opened;
 use crate::outbound::Datagrams;
 use crate::payload::{self, MOST, UDP};
 
-/// Datagrams of one flow. Those above what the path carries go as capsules.
+/// Datagrams of one flow. Those above what the path carries go as capsules. The flow ends once
+/// another connection has taken the place of its own.
 pub struct Flow {
     datagrams: Option<DatagramFlow>,
     send: Mutex<TunnelSend>,
     recv: Mutex<Received>,
+    /// None once it has been.
+    replaced: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
 }
 
 /// Capsules that arrive.
@@ -27,8 +31,12 @@ struct Received {
 }
 
 impl Flow {
-    pub(super) fn new((send, recv, datagrams): Opened) -> Self {
+    pub(super) fn new(
+        (send, recv, datagrams): Opened,
+        replaced: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
         Self {
+            replaced: Mutex::new(Some(Box::pin(replaced))),
             datagrams,
             send: Mutex::new(send),
             recv: Mutex::new(Received {
@@ -41,15 +49,27 @@ impl Flow {
 
     /// The next HTTP datagram, on either way.
     async fn next(&self) -> io::Result<Bytes> {
-        let Some(datagrams) = &self.datagrams else {
-            return self.recv.lock().await.next().await;
+        let datagram = async {
+            match &self.datagrams {
+                Some(datagrams) => datagrams
+                    .receive()
+                    .await
+                    .map_err(|error| io::Error::new(io::ErrorKind::NotConnected, error)),
+                None => std::future::pending().await,
+            }
         };
         let capsule = async { self.recv.lock().await.next().await };
+        let replaced = async {
+            let mut replaced = self.replaced.lock().await;
+            if let Some(awaited) = replaced.as_mut() {
+                awaited.await;
+                *replaced = None;
+            }
+        };
         tokio::select! {
-            datagram = datagrams.receive() => datagram.map_err(|error| {
-                io::Error::new(io::ErrorKind::NotConnected, error)
-            }),
+            datagram = datagram => datagram,
             datagram = capsule => datagram,
+            () = replaced => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 }
