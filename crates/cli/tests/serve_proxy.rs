@@ -167,6 +167,13 @@ async fn requests_and_tunnels_share_a_connection() {
     let link = link.await.unwrap();
     let settings = link.peer_settings().await.unwrap();
     assert!(settings.connect_protocol && settings.datagrams);
+    // More than the streams that a server allows at first.
+    let probes = async {
+        for _ in 0..300 {
+            link.probe().await.unwrap();
+        }
+    };
+    tokio::time::timeout(WAIT, probes).await.unwrap();
 
     let connect = |token: Option<&str>| {
         let mut head = Request::new(());

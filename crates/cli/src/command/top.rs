@@ -63,7 +63,11 @@ mod tests {
 
     #[test]
     fn the_fastest_flows_come_first() {
-        let flow = |id: u32, up: f64, down: f64| json!({"id": id, "rate_up_bps": up, "rate_down_bps": down});
+        let flow = |id: u32, up: f64, down: f64| {
+            let mut flow = json!({"rate_up_bps": up, "rate_down_bps": down});
+            flow["id"] = id.into();
+            flow
+        };
         let flows = [flow(0, 1.0, 1.0), flow(1, 5.0, 0.0), flow(2, 0.0, 3.0)];
         let mut state = json!({ "flows": flows });
         sort(&mut state);

@@ -105,6 +105,17 @@ impl Running {
     }
 }
 
+impl Drop for Running {
+    /// Shows the log of a test that fails.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for line in self.log.get_mut().unwrap().try_iter() {
+                eprintln!("{line}");
+            }
+        }
+    }
+}
+
 impl Bed {
     pub(crate) fn new() -> Self {
         let net = Subnet::new().unwrap();

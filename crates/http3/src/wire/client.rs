@@ -138,10 +138,13 @@ impl ClientLink {
             let mut stream = self.connection().open_uni().await.ok()?;
             stream.write_all(&RESERVED_STREAM).await.ok()?;
             stream.finish().ok()?;
-            // A server that stops it has received it.
             stream.stopped().await.ok()
         };
-        probe.await.map(drop).ok_or_else(|| self.over())
+        // A server that stops the stream has received it.
+        match (probe.await, self.connection().close_reason()) {
+            (None, Some(_)) => Err(self.over()),
+            _ => Ok(()),
+        }
     }
 
     /// The connection below.

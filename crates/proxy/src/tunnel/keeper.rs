@@ -173,7 +173,9 @@ async fn hold(
             }
             replaced = replace(dialer, changes, &link, tell) => replaced,
         };
-        // Flows of the one before go on if it answers before its idle timeout.
+        // Flows of the one before go on if it answers before its idle timeout. Its next probe may
+        // be later than that.
+        connection.ping();
         link = replaced;
     }
 }
@@ -270,6 +272,8 @@ async fn answers(link: &ClientLink) -> bool {
     let connection = link.connection();
     let received = connection.stats().packets_received;
     let rtt = connection.rtt().unwrap_or_default();
+    // A proxy that allows no further stream answers this.
+    connection.ping();
     match tokio::time::timeout(PROBE.max(3 * rtt), link.probe()).await {
         Ok(Ok(())) => true,
         // Its end is reported elsewhere.
