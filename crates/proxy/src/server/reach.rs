@@ -8,6 +8,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UdpSocket, lookup_host};
 use tokio::task::JoinSet;
 
+use crate::marked;
 use crate::outbound::Refusal;
 use crate::policy::Policy;
 use crate::target::{Host, Target};
@@ -70,6 +71,7 @@ async fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     };
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(address).await?;
+    marked::observe(&socket, address.is_ipv4())?;
     Ok(socket)
 }
 

@@ -14,6 +14,7 @@ use super::users::{Place, Rules};
 use super::{reach, relay, udp};
 use crate::flows::{Kind, Listed};
 use crate::outbound::Refusal;
+use crate::payload::{self, Contexts, Marking};
 use crate::target::Target;
 use crate::token::TokenHash;
 use crate::{status, template};
@@ -105,7 +106,11 @@ async fn take(
     let relaying = async {
         match asked {
             Ask::Tcp(target) => flow.tcp(exchange, &target).await,
-            Ask::Udp(target) => flow.udp(exchange, &target).await,
+            Ask::Udp(target) => {
+                let contexts = request.headers().get(&payload::FIELD);
+                let contexts = contexts.and_then(Contexts::read);
+                flow.udp(exchange, &target, contexts).await
+            }
         }
     };
     tokio::select! {
@@ -171,7 +176,12 @@ impl Flow<'_> {
         Ok(())
     }
 
-    async fn udp(&self, exchange: ServerExchange, target: &Target) -> Result<(), LinkError> {
+    async fn udp(
+        &self,
+        exchange: ServerExchange,
+        target: &Target,
+        contexts: Option<Contexts>,
+    ) -> Result<(), LinkError> {
         let Self { shared, rules, .. } = self;
         // Clients may send before they have the response.
         let datagrams = exchange.datagrams();
@@ -180,12 +190,16 @@ impl Flow<'_> {
             Ok(socket) => socket,
             Err(refusal) => return self.refused(exchange, target, &refusal).await,
         };
-        let fields = [(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))];
-        let accepted = accept(exchange, fields).await?;
+        let capsules = (CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
+        let marking = Marking::new(Contexts::PROXY, contexts);
+        let own = contexts.and_then(|_| Contexts::PROXY.value());
+        let fields = own.map(|own| (payload::FIELD, own));
+        let accepted = accept(exchange, [capsules].into_iter().chain(fields)).await?;
         if let (Some(tunnel), Some(datagrams)) = (accepted, datagrams) {
             count(&shared.counters.udp_flows);
             let listed = self.list(Kind::Udp, target);
-            udp::relay(&socket, tunnel, &datagrams, (shared, &listed)).await;
+            let ways = (&datagrams, marking);
+            udp::relay(&socket, tunnel, ways, (shared, &listed)).await;
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ use keeper::{Keeper, State};
 pub use switch::Switch;
 
 use crate::outbound::{Abort, Outbound, Refusal};
+use crate::payload::{self, Contexts, Marking};
 use crate::target::Target;
 use crate::token::Token;
 use crate::{status, template};
@@ -58,7 +59,14 @@ struct Inner {
     keeper: Keeper,
 }
 
-type Opened = (TunnelSend, TunnelRecv, Option<DatagramFlow>);
+/// A flow that the proxy has opened.
+struct Opened {
+    send: TunnelSend,
+    recv: TunnelRecv,
+    datagrams: Option<DatagramFlow>,
+    marking: Marking,
+}
+
 /// The connection of a flow.
 type Id = usize;
 
@@ -152,6 +160,9 @@ impl Tunnel {
         if capsules {
             let yes = HeaderValue::from_static("?1");
             head.headers_mut().insert(CAPSULE_PROTOCOL, yes);
+            if let Some(contexts) = Contexts::CLIENT.value() {
+                head.headers_mut().insert(payload::FIELD, contexts);
+            }
         }
         Ok(head)
     }
@@ -175,7 +186,15 @@ async fn attempt(
         let field = field.map(HeaderValue::as_bytes);
         return Ok(Err(status::read(code.as_u16(), field)));
     }
-    Ok(request.into_tunnel().ok_or_else(no_udp))
+    let peer = response.headers().get(&payload::FIELD);
+    let marking = Marking::new(Contexts::CLIENT, peer.and_then(Contexts::read));
+    let opened = request.into_tunnel().map(|(send, recv, datagrams)| Opened {
+        send,
+        recv,
+        datagrams,
+        marking,
+    });
+    Ok(opened.ok_or_else(no_udp))
 }
 
 impl Outbound for Tunnel {
@@ -184,7 +203,7 @@ impl Outbound for Tunnel {
     type Datagrams = Flow;
 
     async fn tcp(&self, target: &Target) -> Result<(TunnelRecv, TunnelSend), Refusal> {
-        let ((send, recv, _), _) = self.open(target.to_string(), None).await?;
+        let (Opened { send, recv, .. }, _) = self.open(target.to_string(), None).await?;
         Ok((recv, send))
     }
 
