@@ -123,6 +123,11 @@ use pathmark_protocols::signals;
 pub mod xcp_i;
 
 pub use pathmark_cc as cc;
+pub use pathmark_driver::{
+    Accept, ClientConfig, ConnectError, Connecting, Connection, Datagram, DatagramSocket, Endpoint,
+    Incoming, IncomingFuture, ReadError, ReadToEndError, RecvStream, SendDatagramError, SendStream,
+    ServerConfig, SocketBuffers, Stopped, WeakConnection, WriteError, ZeroRtt, now,
+};
 #[cfg(feature = "testkit")]
 pub use pathmark_emulator::kit as testkit;
 pub use pathmark_transport as transport;
@@ -130,11 +135,6 @@ pub use pathmark_transport::connection::{
     BoundShares, ConnectionError, EarlyData, PathReport, Received, Stats,
 };
 pub use pathmark_transport::crypto::{ExportError, HandshakeData, SharedEndpointKey, tls};
-pub use pathmark_transport::driver::{
-    Accept, ClientConfig, ConnectError, Connecting, Connection, Datagram, DatagramSocket, Endpoint,
-    Incoming, IncomingFuture, ReadError, ReadToEndError, RecvStream, SendDatagramError, SendStream,
-    ServerConfig, SocketBuffers, Stopped, WeakConnection, WriteError, ZeroRtt, now,
-};
 pub use pathmark_transport::endpoint::{AcceptError, EndpointConfig, EndpointStats, RetryPolicy};
 pub use pathmark_transport::streams::{Dir, Side, StreamId, StreamsConfig};
 pub use pathmark_transport::wire::{TransportError, TransportErrorCode};

@@ -20,9 +20,9 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use pathmark_cc::{Instant, Upstream};
+use pathmark_driver::now;
 use pathmark_protocols::signals;
 use pathmark_transport::TransportConfig;
-use pathmark_transport::driver::now;
 use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Prober, Requester};
 
 pub use pathmark_protocols::signals::HostClouds;

@@ -1,7 +1,7 @@
 //! Connections that speak VCP or XCP over paths that do not: something that eats datagrams with a
 //! shim, no router at all, a peer that is plain QUIC, bit errors in shims.
 
-#[path = "../crates/transport/tests/interop/support/proxy.rs"]
+#[path = "../crates/driver/tests/interop/support/proxy.rs"]
 #[expect(dead_code, reason = "other tests use the rest of it")]
 mod proxy;
 

@@ -1,8 +1,8 @@
 """aioquic as an HTTP/3 client of the origin, and as an HTTP/3 server of the client.
 
 http3.py FILES, where FILES is the program of crates/http3/examples/files.rs. It prints a line for
-each case, and fails with the first that fails. HEAD is no case: aioquic 1.7.2 takes a response
-with a Content-Length and no content for malformed, whatever its request was.
+each case, and fails with the first that fails. HEAD of a file is no case: aioquic 1.7.2 takes a
+response with a Content-Length and no content for malformed, whatever its request was.
 """
 
 import asyncio
@@ -36,6 +36,7 @@ class Response:
     def __init__(self):
         self.sections = []
         self.content = b""
+        self.interim = asyncio.Event()
         self.whole = asyncio.get_running_loop().create_future()
 
     @property
@@ -55,8 +56,12 @@ class Client(QuicConnectionProtocol):
         self.responses = {}
 
     async def ask(self, method, path, fields=(), content=b""):
+        stream = self.begin(method, path, fields, content, end=True)
+        return await asyncio.wait_for(self.responses[stream].whole, 20)
+
+    def begin(self, method, path, fields, content, end):
         stream = self._quic.get_next_available_stream_id()
-        response = self.responses[stream] = Response()
+        self.responses[stream] = Response()
         head = [
             (b":method", method.encode()),
             (b":scheme", b"https"),
@@ -64,19 +69,30 @@ class Client(QuicConnectionProtocol):
             (b":path", path.encode()),
         ]
         head += [(name.encode(), value.encode()) for name, value in fields]
-        self.http.send_headers(stream, head, end_stream=not content)
+        self.http.send_headers(stream, head, end_stream=end and not content)
         if content:
-            self.http.send_data(stream, content, end_stream=True)
+            self.http.send_data(stream, content, end_stream=end)
         self.transmit()
-        return await asyncio.wait_for(response.whole, 20)
+        return stream
+
+    def break_off(self, stream):
+        """Resets a request, whose response does not count any more."""
+        self.responses.pop(stream)
+        self._quic.reset_stream(stream, ErrorCode.H3_REQUEST_CANCELLED)
+        self.transmit()
 
     def quic_event_received(self, event):
         if isinstance(event, StreamReset) and event.stream_id in self.responses:
             error = ConnectionError(f"reset with {event.error_code:#x}")
             self.responses[event.stream_id].whole.set_exception(error)
         for part in self.http.handle_event(event):
-            response = self.responses[part.stream_id]
+            response = self.responses.get(part.stream_id)
+            if response is None:
+                continue
             match part:
+                case HeadersReceived() if dict(part.headers).get(b":status", b"").startswith(b"1"):
+                    response.resource = dict(part.headers)[b"location"].decode()
+                    response.interim.set()
                 case HeadersReceived():
                     response.sections.append(dict(part.headers))
                 case DataReceived():
@@ -174,6 +190,42 @@ async def judge_origin(port, certificate, directory):
         missing = await client.ask("GET", "/nothing")
         assert missing.status == 404 and json.loads(missing.content)["status"] == 404
         done("problem details")
+        await judge_upload(client, directory)
+
+
+async def judge_upload(client, directory):
+    """An upload that breaks off, and goes on (draft-ietf-httpbis-resumable-upload-12)."""
+    version = ("upload-draft-interop-version", "8")
+    first = [("upload-complete", "?1"), version, ("content-length", str(len(LARGE)))]
+    first.append(("repr-digest", digest(LARGE)))
+    stream = client.begin("PUT", "/upload", first, LARGE[:1_000_000], end=False)
+    response = client.responses[stream]
+    await asyncio.wait_for(response.interim.wait(), 20)
+    client.break_off(stream)
+    done("upload begun and broken off")
+    state = await client.ask("HEAD", response.resource)
+    assert state.status == 204, state.sections
+    assert state.field("upload-complete") == "?0"
+    assert state.field("upload-length") == str(len(LARGE))
+    offset = int(state.field("upload-offset"))
+    assert 0 < offset <= 1_000_000, offset
+    assert not (directory / "upload").exists()
+    done("upload asked for its offset")
+
+    async def append(at, complete, content):
+        fields = [("upload-complete", complete), ("upload-offset", str(at))]
+        fields += [version, ("content-type", "application/partial-upload")]
+        return await client.ask("PATCH", response.resource, fields, content)
+
+    wrong = await append(offset + 1, "?1", LARGE[offset + 1 :])
+    assert wrong.status == 409 and wrong.field("upload-offset") == str(offset), wrong.sections
+    middle = await append(offset, "?0", LARGE[offset:2_000_000])
+    assert middle.status == 204, (middle.sections, middle.content)
+    assert middle.field("upload-offset") == "2000000"
+    last = await append(2_000_000, "?1", LARGE[2_000_000:])
+    assert last.status == 201, (last.sections, last.content)
+    assert (directory / "upload").read_bytes() == LARGE
+    done("upload completed")
 
 
 def identity(place):

@@ -152,7 +152,7 @@ fn mistakes_have_their_exit_codes_and_say_what_to_do() {
         (
             &["put", "/no/such/file", address, "--insecure"],
             2,
-            "no file",
+            "No such file",
         ),
         (
             &["serve", "--listen", "127.0.0.1:0", "--dir", "/no/such"],

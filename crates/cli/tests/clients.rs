@@ -125,10 +125,7 @@ fn a_list_of_clients_is_checked_and_read_again() {
     fs::write(&list, &wrong).unwrap();
     house.server.process.signal(Signal::SIGHUP);
     let said = house.server.logged("clients stay as they are", 30);
-    assert!(
-        said.contains("quotas") && said.contains("line 12"),
-        "{said}"
-    );
+    assert!(said.contains("line 12: unknown field `quotas`"), "{said}");
     json(&house.get(Some("tell-me")));
     fs::write(&list, CLIENTS.replace("[\"get\", \"list\"]", "[\"list\"]")).unwrap();
     house.server.process.signal(Signal::SIGHUP);
@@ -141,6 +138,37 @@ fn a_list_of_clients_is_checked_and_read_again() {
     let started = pathmark(&[&serve[..], &clients].concat()).output().unwrap();
     assert_eq!(started.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&started.stderr).contains("line 12"));
+}
+
+/// A certificate of a client is asked for as soon as the list has the pin of one.
+#[test]
+fn a_first_pin_needs_no_restart() {
+    let house = House::new(&[]);
+    let get = || {
+        let source = format!("{}/a", house.server.address);
+        let out = house.path("out");
+        fs::create_dir_all(&out).unwrap();
+        let arguments = ["get", &source, "-o", out.to_str().unwrap(), "--own-cert"];
+        let mut command = pathmark(&arguments);
+        command.args(["--pin", &house.server.pin]);
+        let state = house.here.path();
+        command.env("XDG_STATE_HOME", state).output().unwrap()
+    };
+    let first = get();
+    assert_eq!(first.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&first.stderr);
+    let pin = said.split("pin ").nth(1).unwrap().lines().next().unwrap();
+    let more = format!("[[client]]\nname = \"laptop\"\npin = \"{pin}\"\nrights = [\"get\"]\n");
+    let list = house.path("clients.toml");
+    fs::write(&list, format!("{CLIENTS}\n{more}")).unwrap();
+    house.server.process.signal(Signal::SIGHUP);
+    house.server.logged("asked for certificates", 30);
+    let later = get();
+    assert!(later.status.success(), "{later:?}");
+    fs::write(&list, CLIENTS).unwrap();
+    house.server.process.signal(Signal::SIGHUP);
+    house.server.logged("asked for certificates", 30);
+    assert_eq!(get().status.code(), Some(1));
 }
 
 /// The lines of a log once there are that many.

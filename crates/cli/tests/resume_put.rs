@@ -89,11 +89,17 @@ fn a_client_that_was_killed_goes_on() {
         let client = start(scene.put(&server, &["--limit", "10MB"]));
         until(|| scene.arrived() >= bytes && scene.is_kept());
         client.signal(signal);
-        drop(client.finish());
+        let ended = client.finish();
+        if signal == Signal::SIGINT {
+            let moved = common::object(&ended)["bytes_up"].as_u64().unwrap();
+            assert!(moved > 1_000_000, "{moved} bytes");
+        }
     }
     let output = scene.put(&server, &[]).output().unwrap();
     assert!(resumed(&output) >= 4_000_000, "{output:?}");
     scene.is_stored();
+    // The log has the name of the file, not that of the upload's resource.
+    server.logged("stored client=127.0.0.1", 30);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pathmark_cc::Algorithm;
+use pathmark_driver::{ClientConfig, Endpoint, ServerConfig};
 use pathmark_http3::client::{Client, ClientLimits};
 use pathmark_http3::fields::PathName;
 use pathmark_http3::origin::{Limits, Origin};
@@ -19,7 +20,6 @@ use pathmark_http3::root::{Existing, Root};
 use pathmark_http3::wire::ALPN;
 use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
-use pathmark_transport::driver::{ClientConfig, Endpoint, ServerConfig};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 
 fn transport() -> Result<Arc<TransportConfig>, Box<dyn Error>> {

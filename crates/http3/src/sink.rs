@@ -17,20 +17,21 @@ const BLOCK: usize = 4096;
 /// Bytes that are looked at together.
 const LINE: usize = 64;
 
-/// Writes bytes at the end of a file, which has `position` bytes. Aligned blocks of zeros become
-/// holes.
+/// Writes bytes at the end of a file, which has `position` bytes. Blocks of zeros become holes, and
+/// so do parts of blocks at either end.
 pub(crate) fn append_sparsely(file: &File, bytes: &[u8], position: u64) -> io::Result<()> {
     let to_block = position.next_multiple_of(BLOCK as u64) - position;
     // Below the length of a block.
     let first = usize::try_from(to_block).unwrap_or(0).min(bytes.len());
-    let (mut data, mut at) = (0..first, first);
     let write = |data: std::ops::Range<usize>| match bytes.get(data.clone()) {
         Some(piece) if !piece.is_empty() => file.write_all_at(piece, position + data.start as u64),
         _ => Ok(()),
     };
-    for block in bytes.get(first..).unwrap_or_default().chunks(BLOCK) {
+    let (head, rest) = bytes.split_at(first);
+    let (mut data, mut at) = (0..0, 0);
+    for block in std::iter::once(head).chain(rest.chunks(BLOCK)) {
         let end = at + block.len();
-        match block.len() == BLOCK && is_zero(block) {
+        match is_zero(block) {
             true => {
                 write(data)?;
                 data = end..end;
@@ -225,6 +226,21 @@ mod tests {
                 assert!(allocated < 1_000_000, "{allocated} bytes");
             }
         }
+    }
+
+    /// Pieces as a slow path brings them, which no block begins or ends with.
+    #[test]
+    fn small_pieces_of_zeros_are_holes() {
+        use std::os::unix::fs::MetadataExt;
+        let (file, sparse) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        sparse.set_len(1_000_000).unwrap();
+        let piece = [0; 1000];
+        for number in 0..1000 {
+            append_sparsely(&file, &piece, number * 1000).unwrap();
+        }
+        let metadata = file.metadata().unwrap();
+        assert_eq!(metadata.len(), 1_000_000);
+        assert_eq!(metadata.blocks(), sparse.metadata().unwrap().blocks());
     }
 
     #[test]

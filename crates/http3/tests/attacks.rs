@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use pathmark_http3::origin::Limits;
 use pathmark_http3::plan::{PutRights, Rules};
-use pathmark_http3::wire::{ALPN, LinkError};
+use pathmark_http3::wire::{ALPN, ClientLink, LinkError};
 
-use support::{Served, ask, bounded, connect, content, request};
+use support::{Served, ask, bounded, connect, connect_from, content, request};
 
 #[tokio::test]
 async fn requests_without_progress_are_reset() {
@@ -195,6 +195,43 @@ async fn requests_above_the_limit_of_all_connections_are_refused() {
         assert_eq!(stored.as_u16(), 201);
         let fine = ask(&other, request("GET", "/small", &[]), b"").await;
         assert_eq!(fine.content, b"small");
+    })
+    .await;
+}
+
+/// A host that holds its places with content that never ends: another host gets its file at once.
+#[tokio::test]
+async fn no_host_holds_the_places_of_others() {
+    bounded(async {
+        let limits = Limits {
+            transfers: 8,
+            ..Limits::default()
+        };
+        let rules = Rules {
+            put: PutRights::New,
+            ..Rules::default()
+        };
+        let served = Served::with(rules, limits);
+        served.write("small", b"small").await;
+        let mut held = Vec::new();
+        for number in 0..20 {
+            let link = served.link().await;
+            let path = format!("/{number}");
+            let mut put = link.request(request("PUT", &path, &[])).await.unwrap();
+            put.send(content(2000).into()).await.unwrap();
+            held.push((link, put));
+        }
+        // The file system reports no event to this test, so the directory is sampled.
+        while served.names().len() < 8 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let from = "127.0.0.2:0".parse().unwrap();
+        let connection = connect_from(from, &served.identity, served.address).await;
+        let link = ClientLink::new(connection, 64 * 1024).await.unwrap();
+        let asking = ask(&link, request("GET", "/small", &[]), b"");
+        // Less than a stall, after which the places are free.
+        let answer = tokio::time::timeout(Duration::from_secs(10), asking).await;
+        assert_eq!(answer.expect("a place").content, b"small");
     })
     .await;
 }

@@ -3,8 +3,10 @@
 #[expect(dead_code, reason = "other tests use more of it")]
 mod support;
 
-use pathmark_http3::fields::sha256_field;
-use pathmark_http3::plan::PutRights;
+use pathmark_http3::fields::{AttributesField, sha256_field};
+use pathmark_http3::origin::Limits;
+use pathmark_http3::plan::{PutRights, Rules};
+use pathmark_http3::wire::{LinkError, codes};
 use sha2::{Digest, Sha256};
 
 use support::{Served, ask, bounded, content, request};
@@ -148,6 +150,7 @@ async fn false_lengths_and_digests_store_nothing() {
             ("content-length", most.as_str()),
             ("content-length", "18446744073709551616"),
             ("content-length", "-1"),
+            ("content-length", "+7"),
             ("content-length", "1, 1"),
             ("repr-digest", other.as_str()),
             ("repr-digest", "sha-256=:AAAA:"),
@@ -162,6 +165,94 @@ async fn false_lengths_and_digests_store_nothing() {
         }
         let fine = ask(&link, request("PUT", "/f", &[]), b"content").await;
         assert_eq!(fine.status().as_u16(), 201);
+    })
+    .await;
+}
+
+/// A client that is confined to a directory stores links in it, and asks for the directory itself.
+#[tokio::test]
+async fn no_link_leads_a_client_out_of_its_directory() {
+    bounded(async {
+        let rules = Rules {
+            put: PutRights::Replace,
+            prefix: vec![b"own".to_vec()],
+            ..Rules::default()
+        };
+        let served = Served::with(rules, Limits::default());
+        let at = |name: &str| served.directory.path().join(name);
+        std::fs::create_dir(at("other")).unwrap();
+        served.write("other/file", b"secret").await;
+        let link = served.link().await;
+        let put = async |path: &str, target: &str| {
+            let attributes = AttributesField {
+                link: Some(target.as_bytes().to_vec()),
+                ..AttributesField::default()
+            };
+            let attributes = attributes.write();
+            let fields = [("pathmark-attributes", attributes.as_str())];
+            ask(&link, request("PUT", path, &fields), b"")
+                .await
+                .status()
+                .as_u16()
+        };
+        assert_eq!(put("/own", "other").await, 403);
+        assert_eq!(put("/own/way", "../other").await, 403);
+        std::fs::create_dir_all(at("own/a/b")).unwrap();
+        for (path, target, status) in [
+            ("/own/fine", "./a/b/file", 201),
+            ("/own/a/b/top", "../..", 201),
+            ("/own/a/b/out", "../../../other", 403),
+            // Both go through the link to the top.
+            ("/own/a/b/top/out", "../other", 403),
+            ("/own/out", "a/b/top/../other", 403),
+        ] {
+            assert_eq!(put(path, target).await, status, "{path} -> {target}");
+        }
+        assert_eq!(
+            ask(&link, request("PUT", "/own", &[]), b"x")
+                .await
+                .status()
+                .as_u16(),
+            403
+        );
+        // One that was there before, or that another client stored.
+        std::os::unix::fs::symlink("../other", at("own/way")).unwrap();
+        for (method, path) in [
+            ("GET", "/own/way/file"),
+            ("HEAD", "/own/way/file"),
+            ("GET", "/own/way/"),
+            ("PUT", "/own/way/new"),
+        ] {
+            let status = ask(&link, request(method, path, &[]), b"").await.status();
+            assert!(status.is_client_error(), "{method} {path}: {status}");
+        }
+        assert_eq!(std::fs::read_dir(at("other")).unwrap().count(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn fields_of_a_connection_are_malformed() {
+    bounded(async {
+        let served = Served::new(PutRights::None);
+        served.write("file", b"honest").await;
+        let link = served.link().await;
+        for field in [
+            ("connection", "close"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("te", "gzip"),
+        ] {
+            let sent = link.request(request("GET", "/file", &[field])).await;
+            let error = sent.unwrap().response().await.unwrap_err();
+            let code = codes::MESSAGE_ERROR;
+            assert!(
+                matches!(error, LinkError::Reset { code: other } if other == code),
+                "{field:?}: {error}"
+            );
+        }
+        let fine = request("GET", "/file", &[("te", "trailers")]);
+        assert_eq!(ask(&link, fine, b"").await.content, b"honest");
     })
     .await;
 }

@@ -9,7 +9,7 @@ use http::StatusCode;
 use pathmark_http3::origin::UploadLimits;
 use pathmark_http3::plan::PutRights;
 
-use support::house::house;
+use support::house::{house, house_with};
 use support::{Served, ask, bounded, content, names, request};
 
 const VERSION: (&str, &str) = ("upload-draft-interop-version", "8");
@@ -81,8 +81,12 @@ async fn what_an_earlier_process_left_is_removed_in_time() {
             age: Duration::from_millis(10),
             ..limits
         };
-        let _second = house(directory.path(), limits, 100);
+        // The quota has six bytes of the upload.
+        let second = house_with(directory.path(), limits, (10, 6));
         until(|| names(&directory.path().join("sub")).is_empty()).await;
+        let put = request("PUT", "/more", &[]);
+        let stored = ask(&second.link().await, put, b"1234567890").await;
+        assert_eq!(stored.status(), StatusCode::CREATED);
     })
     .await;
 }
@@ -150,11 +154,51 @@ async fn a_length_that_the_disk_cannot_hold_is_refused_before_the_content() {
             ("content-length", most.as_str()),
             ("expect", "100-continue"),
         ];
-        let mut exchange = link.request(request("PUT", "/huge", &huge)).await.unwrap();
-        // Nothing is sent.
-        let answer = exchange.response().await.unwrap();
-        assert_eq!(answer.status(), StatusCode::INSUFFICIENT_STORAGE);
+        for path in ["/huge", "/new/below/huge"] {
+            let mut exchange = link.request(request("PUT", path, &huge)).await.unwrap();
+            // Nothing is sent.
+            let answer = exchange.response().await.unwrap();
+            assert_eq!(answer.status(), StatusCode::INSUFFICIENT_STORAGE);
+        }
+        let condition = request("PUT", "/new/name", &[("if-match", "\"version\"")]);
+        let answer = ask(&link, condition, b"content").await;
+        assert_eq!(answer.status(), StatusCode::PRECONDITION_FAILED);
+        // No directory is made, either.
         assert!(served.names().is_empty());
+        let fine = ask(&link, request("PUT", "/new/name", &[]), b"content").await;
+        assert_eq!(fine.status(), StatusCode::CREATED);
+    })
+    .await;
+}
+
+/// A file with holes needs the room of its data alone, also when it comes in parts.
+#[tokio::test]
+async fn holes_need_no_room() {
+    bounded(async {
+        let served = Served::new(PutRights::New);
+        let link = served.link().await;
+        let most = "999999999999999";
+        let begin = [VERSION, ("upload-complete", "?0"), ("upload-length", most)];
+        let full = ask(&link, request("PUT", "/full", &begin), b"12").await;
+        assert_eq!(full.status(), StatusCode::INSUFFICIENT_STORAGE);
+        let sparse = ("pathmark-attributes", "data=4096");
+        let begin = [begin[0], begin[1], begin[2], sparse];
+        let begun = ask(&link, request("PUT", "/sparse", &begin), b"12").await;
+        assert_eq!(begun.status(), StatusCode::CREATED);
+        let at = begun.field("location").to_owned();
+        let more = [
+            VERSION,
+            ("upload-complete", "?0"),
+            ("upload-offset", "2"),
+            ("content-type", "application/partial-upload"),
+        ];
+        let more = ask(&link, request("PATCH", &at, &more), b"34").await;
+        assert_eq!(more.status(), StatusCode::NO_CONTENT);
+        assert_eq!(more.field("upload-offset"), "4");
+        // A client that has less than it says gets what there is.
+        let wrong = [("pathmark-attributes", "data=0")];
+        let put = ask(&link, request("PUT", "/wrong", &wrong), b"data").await;
+        assert_eq!(put.status(), StatusCode::CREATED);
     })
     .await;
 }

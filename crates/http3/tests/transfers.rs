@@ -340,8 +340,19 @@ async fn a_response_that_breaks_off_leaves_a_part() {
         let here = tempfile::tempdir().unwrap();
         let target = here.path().join("target");
         let got = client.get(&path("/x"), &target, Existing::Keep).await;
-        assert!(matches!(got, Err(GetError::Link(_))), "{got:?}");
+        assert!(matches!(got, Err(GetError::Kept(_))), "{got:?}");
         assert_eq!(names(here.path()).len(), 2);
+        // Without a tag nothing resumes, and the error does not say so.
+        let client = against(|mut exchange| async move {
+            let fields = [("content-length", "1000")];
+            exchange.respond(head(200, &fields)).await.unwrap();
+            exchange.send(b"hello"[..].into()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        })
+        .await;
+        let untagged = here.path().join("untagged");
+        let got = client.get(&path("/x"), &untagged, Existing::Keep).await;
+        assert!(matches!(got, Err(GetError::Link(_))), "{got:?}");
         // All content, but no end: the last byte is enough then.
         let first = Arc::new(AtomicBool::new(true));
         let client = against(move |mut exchange| {
@@ -363,7 +374,7 @@ async fn a_response_that_breaks_off_leaves_a_part() {
         .await;
         let whole = here.path().join("whole");
         let got = client.get(&path("/x"), &whole, Existing::Keep).await;
-        assert!(matches!(got, Err(GetError::Link(_))), "{got:?}");
+        assert!(matches!(got, Err(GetError::Kept(_))), "{got:?}");
         let got = client
             .get(&path("/x"), &whole, Existing::Keep)
             .await

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pathmark_cc::Algorithm;
+use pathmark_driver::ClientConfig;
 use pathmark_http3::wire::ALPN;
 use pathmark_proxy::outbound::{Datagrams, Outbound, Refusal};
 use pathmark_proxy::target::Target;
@@ -14,7 +15,6 @@ use pathmark_proxy::tunnel::{Dialer, Tunnel, TunnelTimes};
 use pathmark_proxy::uri::ProxyUri;
 use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{TlsClientConfig, Trust};
-use pathmark_transport::driver::ClientConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 type Done = Result<(), Box<dyn Error>>;

@@ -1,5 +1,6 @@
 //! Programs that run on a node and die with the process that started them.
 
+use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -88,12 +89,29 @@ impl ChildGuard {
         sys::kill(self.child.id(), libc::SIGHUP)
     }
 
-    /// Stops it (SIGSTOP) until [`go_on`](Self::go_on).
+    /// Stops it (SIGSTOP) until [`go_on`](Self::go_on), and returns once each of its threads has
+    /// stopped: one of them takes the signal first.
     ///
     /// # Errors
     /// If it is gone already.
     pub fn halt(&self) -> io::Result<()> {
-        sys::kill(self.child.id(), libc::SIGSTOP)
+        sys::kill(self.child.id(), libc::SIGSTOP)?;
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let is_stopped = |task: io::Result<fs::DirEntry>| {
+            let stat = fs::read_to_string(task?.path().join("stat"))?;
+            // The state follows the name, which is in parentheses (proc(5)).
+            let state = stat
+                .rsplit_once(") ")
+                .map(|(_, rest)| rest.starts_with('T'));
+            Ok::<_, io::Error>(state == Some(true))
+        };
+        loop {
+            let states: io::Result<Vec<bool>> = fs::read_dir(&tasks)?.map(is_stopped).collect();
+            if states?.into_iter().all(|stopped| stopped) {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Has it go on (SIGCONT) where it was [`halt`](Self::halt)ed.

@@ -10,12 +10,12 @@
 //!                            pathmark_cc::Controller
 //! ```
 //!
-//! `Connection` and `Endpoint` take `now` and bytes and return bytes, events and deadlines; only
-//! the `driver` module (feature `tokio`) touches sockets and clocks. The crate knows no algorithm
-//! and no header: what a protocol such as VCP puts in front of datagrams comes in through
-//! [`Signal`].
+//! `Connection` and `Endpoint` take `now` and bytes and return bytes, events and deadlines.
+//! Sockets, clocks and wakers belong to a driver: `pathmark-driver` is the one on tokio, and
+//! `examples/blocking.rs` is one in 150 lines on threads. The crate knows no algorithm and no
+//! header: what a protocol such as VCP puts in front of datagrams comes in through [`Signal`].
 
-#![cfg_attr(not(feature = "tokio"), forbid(unsafe_code))]
+#![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
@@ -23,8 +23,8 @@
 
 #[cfg(all(feature = "rustls", not(any(feature = "aws-lc-rs", feature = "ring"))))]
 compile_error!(
-    "pathmark-transport: features `rustls` and `tokio` need a cryptography provider: enable \
-     `aws-lc-rs` (the default) or `ring`"
+    "pathmark-transport: feature `rustls` needs a cryptography provider: enable `aws-lc-rs` (the \
+     default) or `ring`"
 );
 
 pub mod ack;
@@ -33,8 +33,6 @@ mod config;
 pub mod connection;
 pub mod crypto;
 mod datagrams;
-#[cfg(feature = "tokio")]
-pub mod driver;
 pub mod endpoint;
 pub mod path;
 pub mod recovery;

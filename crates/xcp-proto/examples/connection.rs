@@ -9,10 +9,10 @@ use std::error::Error;
 use std::sync::Arc;
 
 use pathmark_cc::Algorithm;
+use pathmark_driver::{ClientConfig, Endpoint, ServerConfig};
 use pathmark_transport::TransportConfig;
 use pathmark_transport::connection::PathReport;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
-use pathmark_transport::driver::{ClientConfig, Endpoint, ServerConfig};
 use xcp_proto::XcpSignal;
 
 /// The application protocol's name in TLS (ALPN).

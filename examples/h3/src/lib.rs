@@ -17,8 +17,8 @@ use bytes::{Buf, Bytes};
 use h3::error::{Code, ConnectionError, StreamError};
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
 use http::{Request, Response, StatusCode, Uri};
+use pathmark_driver as driver;
 use pathmark_transport::connection::ConnectionError as Lost;
-use pathmark_transport::driver;
 
 pub use streams::{BidiStream, RecvStream, SendStream};
 

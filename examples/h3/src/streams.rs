@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use h3::quic::{self, StreamErrorIncoming, StreamId, WriteBuf};
-use pathmark_transport::driver;
+use pathmark_driver as driver;
 
 use super::no_stream;
 

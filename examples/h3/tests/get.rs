@@ -10,10 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use pathmark_cc::Algorithm;
+use pathmark_driver::{ClientConfig, Connection, Endpoint, ServerConfig};
 use pathmark_h3::{ALPN, get, serve};
 use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
-use pathmark_transport::driver::{ClientConfig, Connection, Endpoint, ServerConfig};
 
 const LARGE: usize = 3_000_000;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pathmark_cc::Algorithm;
+use pathmark_driver as driver;
 use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig};
-use pathmark_transport::driver;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 
 use crate::tls::{Configs, NAME};

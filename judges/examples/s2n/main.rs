@@ -3,19 +3,19 @@
 //!
 //! `cargo run -p pathmark-judges --example s2n [-- CASE…]`. All cases are in the test command.
 
-#[path = "../../../crates/transport/tests/interop/cases.rs"]
+#[path = "../../../crates/driver/tests/interop/cases.rs"]
 mod cases;
 #[cfg(test)]
-#[path = "../../../crates/transport/tests/interop/judged.rs"]
+#[path = "../../../crates/driver/tests/interop/judged.rs"]
 mod judged;
-#[path = "../../../crates/transport/tests/interop/resumption.rs"]
+#[path = "../../../crates/driver/tests/interop/resumption.rs"]
 mod resumption;
 #[path = "../shared/roles.rs"]
 mod roles;
 mod support;
-#[path = "../../../crates/transport/tests/interop/table.rs"]
+#[path = "../../../crates/driver/tests/interop/table.rs"]
 mod table;
-#[path = "../../../crates/transport/tests/interop/zero_rtt.rs"]
+#[path = "../../../crates/driver/tests/interop/zero_rtt.rs"]
 mod zero_rtt;
 
 use std::process::ExitCode;

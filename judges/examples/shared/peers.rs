@@ -1,11 +1,11 @@
 //! Clients, servers and connections of this library and of another stack behind one face.
 
-#[path = "../../../crates/transport/tests/interop/support/peers/identity.rs"]
+#[path = "../../../crates/driver/tests/interop/support/peers/identity.rs"]
 mod identity;
-#[path = "../../../crates/transport/tests/interop/support/peers/options.rs"]
+#[path = "../../../crates/driver/tests/interop/support/peers/options.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod options;
-#[path = "../../../crates/transport/tests/interop/support/peers/pair.rs"]
+#[path = "../../../crates/driver/tests/interop/support/peers/pair.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod pair;
 
@@ -13,7 +13,7 @@ use std::future::Future;
 use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
 
-use pathmark_transport::driver;
+use pathmark_driver as driver;
 
 pub(crate) use identity::Identity;
 pub(crate) use options::Options;

@@ -1,7 +1,7 @@
 //! Streams of this library and of another stack behind one face.
 
 use bytes::Bytes;
-use pathmark_transport::driver;
+use pathmark_driver as driver;
 
 pub(crate) use super::fault::Fault;
 use super::theirs;

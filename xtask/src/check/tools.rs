@@ -37,6 +37,8 @@ const TOOLS: [(&str, &str, &[&str]); 6] = [
             "--locked",
             "-p",
             "pathmark-transport",
+            "-p",
+            "pathmark-driver",
         ],
     ),
     (

@@ -3,11 +3,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
+use anyhow::Context as _;
 use serde::Serialize;
 
 use super::output;
@@ -53,13 +54,17 @@ pub(super) struct AccessLog {
 
 impl AccessLog {
     /// Begins to log to the file, or to the standard output.
+    ///
+    /// # Errors
+    /// Those of opening it, and of the thread.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+        let opened = open(path).with_context(|| format!("cannot write {}", path.display()))?;
         let (lines, messages) = sync_channel(WAITING);
         let lost = Arc::new(AtomicU64::new(0));
         let (path, counter) = (path.to_owned(), Arc::clone(&lost));
         std::thread::Builder::new()
             .name("access-log".to_owned())
-            .spawn(move || write(&path, &messages, &counter))?;
+            .spawn(move || write(&path, opened, &messages, &counter))?;
         Ok(Self { lines, lost })
     }
 
@@ -82,7 +87,7 @@ impl AccessLog {
     }
 }
 
-fn open(path: &PathBuf) -> io::Result<Box<dyn Write>> {
+fn open(path: &Path) -> io::Result<Box<dyn Write + Send>> {
     if path.as_os_str() == OUT {
         return Ok(Box::new(io::stdout()));
     }
@@ -91,8 +96,13 @@ fn open(path: &PathBuf) -> io::Result<Box<dyn Write>> {
 }
 
 /// Writes lines until the log is dropped.
-fn write(path: &PathBuf, messages: &Receiver<Message>, lost: &AtomicU64) {
-    let (mut file, mut failing) = (None, false);
+fn write(
+    path: &Path,
+    opened: Box<dyn Write + Send>,
+    messages: &Receiver<Message>,
+    lost: &AtomicU64,
+) {
+    let (mut file, mut failing) = (Some(opened), false);
     while let Ok(message) = messages.recv() {
         let Message::Line(line) = message else {
             file = None;

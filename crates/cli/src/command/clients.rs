@@ -117,12 +117,21 @@ pub(super) fn token_of(variable: &str) -> anyhow::Result<Option<String>> {
     }
 }
 
+/// A fault of a file in one line, with its place.
+fn in_line(text: &str, error: &toml::de::Error) -> anyhow::Error {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    match before {
+        Some(before) => anyhow!("line {}: {}", before.split('\n').count(), error.message()),
+        None => anyhow!("{}", error.message()),
+    }
+}
+
 impl Clients {
     /// Reads the file at `path` for a server of `directory`.
     pub(super) fn read(path: &Path, directory: &Path) -> anyhow::Result<Self> {
         let read = || {
             let text = std::fs::read_to_string(path)?;
-            let written: Written = toml::from_str(&text)?;
+            let written: Written = toml::from_str(&text).map_err(|error| in_line(&text, &error))?;
             let beside = path.parent().unwrap_or(Path::new("."));
             let mut clients = Vec::<Client>::new();
             for entry in &written.client {
@@ -143,6 +152,32 @@ impl Clients {
             Ok(Self(clients))
         };
         read().with_context(|| format!("cannot use the clients in {}", path.display()))
+    }
+
+    /// Takes the place of an earlier list. Quotas of clients that stay go on: requests under way
+    /// have reserved bytes of them.
+    pub(super) fn after(mut self, before: &Self) -> Self {
+        for client in &mut self.0 {
+            let is_same = |other: &&Client| {
+                let prefix = |client: &Client| client.grant.rules.prefix.clone();
+                other.name == client.name && prefix(other) == prefix(client)
+            };
+            let quota = before.0.iter().find(is_same);
+            let quota = quota.and_then(|other| other.grant.quota.clone());
+            if let Some(grant) = Arc::get_mut(&mut client.grant)
+                && let (Some(quota), Some(own)) = (quota, &mut grant.quota)
+            {
+                quota.renew(own);
+                *own = quota;
+            }
+        }
+        self
+    }
+
+    /// The rights of the client of this name.
+    pub(super) fn grant(&self, name: &str) -> Option<Arc<Grant>> {
+        let client = self.0.iter().find(|client| client.name == name);
+        client.map(|client| Arc::clone(&client.grant))
     }
 
     /// True if clients are to be asked for certificates.
@@ -252,10 +287,10 @@ impl Client {
                 use std::os::unix::ffi::OsStrExt;
                 beneath.push(std::ffi::OsStr::from_bytes(name));
             }
-            Quota::new(
+            Arc::new(Quota::new(
                 most,
                 used(&beneath, DEPTH).saturating_add(unfinished(&beneath)),
-            )
+            ))
         });
         let pace = match bytes(&entry.rate)? {
             Some(0..1000) => bail!("its rate is below 1kB per second"),

@@ -137,7 +137,11 @@ impl Figures {
                 }
             }
             if self.unchanged > 0 {
-                output::note!("{} files were there already", self.unchanged);
+                let (files, were) = match self.unchanged {
+                    1 => ("file", "was"),
+                    _ => ("files", "were"),
+                };
+                output::note!("{} {files} {were} there already", self.unchanged);
             }
         }
         match (own, error) {

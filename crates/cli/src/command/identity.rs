@@ -31,6 +31,8 @@ const LONGEST: u64 = 1 << 20;
 pub(super) struct Identity {
     pub(super) tls: TlsServerConfig,
     pub(super) key: SharedEndpointKey,
+    /// The chain and the private key in PEM.
+    pem: [Vec<u8>; 2],
 }
 
 impl Identity {
@@ -45,7 +47,14 @@ impl Identity {
         Ok(Self {
             tls,
             key: Arc::new(EndpointSecret::new(&secret)?),
+            pem: [chain.to_vec(), key.to_vec()],
         })
+    }
+
+    /// The same once more, as it was read.
+    pub(super) fn again(&self, alpn: &[u8]) -> anyhow::Result<Self> {
+        let [chain, key] = &self.pem;
+        Self::from_pem(chain, key, alpn)
     }
 
     /// The same, for a server that asks clients for certificates.
@@ -83,7 +92,14 @@ impl Identity {
                     path.display()
                 ))));
             }
-            None => return Ok(Self::new(alpn)?),
+            None => {
+                output::note!(
+                    "pathmark: {} has no directory next to it for the server's key; after a \
+                     restart clients have to learn a new one",
+                    directory.display()
+                );
+                return Ok(Self::new(alpn)?);
+            }
         };
         let used = Self::from_pem(&pem, &pem, alpn);
         Ok(used.with_context(|| {

@@ -1,23 +1,24 @@
 //! `pathmark ls`: what a server has.
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use pathmark_cc::Algorithm;
-use pathmark_http3::client::{ClientLimits, Listed};
+use pathmark_http3::client::{ClientLimits, GetError, Listed};
 use pathmark_http3::fields::PathName;
+use pathmark_http3::http::StatusCode;
 use pathmark_http3::plan::http_date;
 use pathmark_http3::resource::Kind;
 use serde::Serialize;
 
 use super::client::ClientArgs;
 use super::session::{self, DscpArgs, Stop};
-use super::target::Target;
+use super::target::{self, Target, text_of};
 use super::{Failure, Outcome, output};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The directory; the server's own by default
-    #[arg(value_name = "HOST:PORT[/DIR]")]
+    #[arg(value_name = "HOST:PORT[/DIR]", value_parser = target::parser())]
     target: Target,
     #[command(flatten)]
     pub(super) client: ClientArgs,
@@ -46,9 +47,8 @@ struct Listing {
 
 impl From<Listed> for Row {
     fn from(entry: Listed) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
-            name: text(&entry.name),
+            name: text_of(&entry.name),
             kind: match entry.kind {
                 Kind::File => "file",
                 Kind::Directory => "directory",
@@ -58,7 +58,7 @@ impl From<Listed> for Row {
             size: entry.size,
             mode: format!("{:04o}", entry.mode),
             time: entry.modified.seconds,
-            target: entry.target.as_deref().map(text),
+            target: entry.target.as_deref().map(text_of),
         }
     }
 }
@@ -139,6 +139,12 @@ async fn list(
         slash: true,
     };
     let listed = session.client.list(&path).await;
+    let listed = listed.map_err(|error| match error {
+        GetError::Refused(refusal) if refusal.status == StatusCode::NOT_FOUND => {
+            anyhow!("the server has no directory of this name")
+        }
+        error => error.into(),
+    });
     let listed = listed.with_context(|| format!("cannot list {target}"));
     session.leave(stop, warnings).await;
     Ok(listed?)

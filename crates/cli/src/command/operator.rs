@@ -122,8 +122,13 @@ fn field(name: HeaderName, value: &str) -> HeaderMap {
 }
 
 impl House {
+    /// The rights of the client of this name.
+    pub(super) fn grant(&self, name: &str) -> Option<Arc<Grant>> {
+        self.clients()?.grant(name)
+    }
+
     /// The clients that are listed now.
-    fn clients(&self) -> Option<Arc<Clients>> {
+    pub(super) fn clients(&self) -> Option<Arc<Clients>> {
         let clients = self.clients.as_ref()?;
         let clients = clients.read().unwrap_or_else(PoisonError::into_inner);
         Some(Arc::clone(&clients))
@@ -148,7 +153,7 @@ impl Operator {
             seconds: record.took.as_secs_f64(),
             bounded_by: shares.largest().filter(|_| record.bytes > 0),
             error: match record.end {
-                End::Done => None,
+                End::Done | End::Part => None,
                 End::Refused(why) | End::BrokenOff(why) => Some(why),
             },
         });
@@ -194,16 +199,26 @@ impl Steward for Operator {
             self.log(log, record);
         }
         let (client, bytes) = (self.connection.remote_address(), record.bytes);
-        let path = record.request.uri().path();
+        let path = record.path;
         let name = match PathName::parse(path.as_bytes()) {
             Ok(path) => super::target::shown(&path),
             Err(_) => path.to_owned(),
         };
         match (record.request.method(), record.end) {
-            (&Method::HEAD, end) => tracing::debug!(%client, name, ?end, "looked at"),
+            (&Method::HEAD | &Method::OPTIONS, end) => {
+                tracing::debug!(%client, name, ?end, "looked at");
+            }
+            // Clients ask for the listing of a directory before they store it.
+            (&Method::GET, End::Refused(_)) if record.status == 404 && path.ends_with('/') => {
+                tracing::debug!(%client, name, "there is no such directory");
+            }
             (_, End::Refused(reason)) => tracing::info!(%client, name, reason, "refused"),
             (_, End::BrokenOff(error)) => tracing::info!(%client, name, error, "broke off"),
-            (&Method::PUT, End::Done) => tracing::info!(%client, name, bytes, "stored"),
+            (_, End::Part) => tracing::info!(%client, name, bytes, "stored in part"),
+            (&Method::PUT | &Method::PATCH, End::Done) => {
+                tracing::info!(%client, name, bytes, "stored");
+            }
+            (&Method::DELETE, End::Done) => tracing::info!(%client, name, "given up"),
             (_, End::Done) => tracing::info!(%client, name, bytes, "sent"),
         }
     }

@@ -1,5 +1,6 @@
 //! `pathmark serve`: a directory offered to clients over HTTP/3.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -86,35 +87,42 @@ pub(super) async fn serve(args: Args) -> Outcome {
         path.map(|path| Clients::read(path, &args.dir)).transpose()
     };
     let clients = read_clients().map_err(Failure::usage)?;
+    let pins = Cell::new(clients.as_ref().is_some_and(Clients::have_pins));
+    // Clients that nothing is to be known of are not asked for certificates.
+    let asked = || pins.get() || joined.as_ref().is_some_and(Joined::has_certificates);
+    let asks = Cell::new(asked());
     let clients = clients.map(|clients| Arc::new(RwLock::new(Arc::new(clients))));
-    let log = args
-        .access_log
-        .as_deref()
-        .map(AccessLog::open)
-        .transpose()?;
-    // Clients that nothing is to be known of are not asked.
-    let asks = read_now(&clients).is_some_and(|clients| clients.have_pins())
-        || joined.as_ref().is_some_and(Joined::has_certificates);
-    let identity = || {
-        let identity = args.certificate.identity(Some(&args.dir), ALPN)?;
-        match asks {
-            true => identity.asking_clients().map_err(Failure::Failed),
-            false => Ok(identity),
-        }
+    let log = args.access_log.as_deref().map(AccessLog::open);
+    let log = log.transpose().map_err(Failure::usage)?;
+    let own = args.certificate.identity(Some(&args.dir), ALPN)?;
+    let identity = || match args.certificate.is_given() {
+        true => args.certificate.identity(None, ALPN),
+        false => Ok(own.again(ALPN)?),
     };
     let transport = Arc::new(transport);
-    let config = session::server_config(identity()?, Arc::clone(&transport), false);
-    let pin = config.1.clone();
+    let config = || {
+        let identity = match asks.get() {
+            true => identity()?.asking_clients()?,
+            false => identity()?,
+        };
+        Ok::<_, Failure>(session::server_config(
+            identity,
+            Arc::clone(&transport),
+            false,
+        ))
+    };
     let reloads = args.clients.is_some()
         || args.access_log.is_some()
         || args.certificate.is_given()
         || joined.is_some();
     let hangups = reloads.then(session::Hangups::new);
     let control = joined.as_ref().map(Joined::control).transpose()?;
-    let endpoint = session::listen(&args.listen, config, args.json)?;
-    let listening = endpoint.local_address();
+    let config_now = config()?;
+    let pin = config_now.1.clone();
+    let endpoint = session::listen(&args.listen, config_now, args.json)?;
     let mut status = None;
     if let (Some(joined), Some(control)) = (&joined, control) {
+        let listening = endpoint.local_address();
         if !args.json {
             joined.announce(listening, pin.as_deref())?;
         }
@@ -141,33 +149,34 @@ pub(super) async fn serve(args: Args) -> Outcome {
             log.reopen();
         }
         if let Some(joined) = &joined {
-            joined.reload(asks);
+            joined.reload();
         }
+        let mut is_new = args.certificate.is_given();
         match read_clients() {
             Ok(Some(read)) => {
-                if read.have_pins() && !asks {
-                    tracing::warn!(
-                        "start the server again: it asks clients for certificates only if its \
-                         first list has a pin"
-                    );
-                }
+                pins.set(read.have_pins());
                 if let Some(clients) = &house.clients {
-                    *clients.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(read);
+                    let mut clients = clients.write().unwrap_or_else(PoisonError::into_inner);
+                    *clients = Arc::new(read.after(&clients));
                 }
                 tracing::info!("clients are read again");
             }
             Ok(None) => {}
             Err(error) => tracing::error!(error = format!("{error:#}"), "clients stay as they are"),
         }
-        if !args.certificate.is_given() {
+        is_new |= asks.replace(asked()) != asks.get();
+        if !is_new {
             return;
         }
-        let set = identity().map(|identity| {
-            let config = session::server_config(identity, Arc::clone(&transport), false);
-            endpoint.set_server_config(config.0)
-        });
+        let set = config().map(|config| endpoint.set_server_config(config.0));
         match set {
-            Ok(Ok(())) => tracing::info!("certificate and key are read again"),
+            Ok(Ok(())) if args.certificate.is_given() => {
+                tracing::info!("certificate and key are read again");
+            }
+            Ok(Ok(())) => tracing::info!(
+                asked = asks.get(),
+                "whether new connections are asked for certificates has changed"
+            ),
             Ok(Err(error)) => tracing::error!(%error, "certificate and key stay as they are"),
             Err(error) => tracing::error!(?error, "certificate and key stay as they are"),
         }
@@ -186,19 +195,13 @@ pub(super) async fn serve(args: Args) -> Outcome {
     Ok(())
 }
 
-/// The clients that are listed now.
-fn read_now(clients: &Option<Arc<RwLock<Arc<Clients>>>>) -> Option<Arc<Clients>> {
-    let clients = clients.as_ref()?;
-    let clients = clients.read().unwrap_or_else(PoisonError::into_inner);
-    Some(Arc::clone(&clients))
-}
-
 /// Accepts connections until the endpoint closes, and returns when what was done for them has
 /// ended: unfinished files that clients were to store are removed then.
 async fn accept(endpoint: &Endpoint, origin: Origin, house: House) {
     let mut connections = JoinSet::new();
-    let tended = origin.clone();
-    let tending = tokio::spawn(async move { tended.tend().await });
+    let (tended, kept) = (origin.clone(), house.clone());
+    let grant_of = move |owner: &str| kept.grant(owner);
+    let tending = tokio::spawn(async move { tended.tend(grant_of).await });
     loop {
         let incoming = tokio::select! {
             incoming = endpoint.accept() => incoming,

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fmt::{self, Debug, Display};
+use std::ffi::OsStr;
+use std::fmt::{self, Debug, Display, Write as _};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
 use anyhow::{Context, anyhow};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use pathmark_http3::fields::{PathName, encode_name};
 
 use super::Failure;
@@ -33,17 +36,34 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::read(OsStr::new(text))
+    }
+}
+
+/// Takes names that are not UTF-8, too.
+pub(super) fn parser() -> impl TypedValueParser<Value = Target> {
+    OsStringValueParser::new().try_map(|text| Target::read(&text))
+}
+
+impl Target {
+    fn read(text: &OsStr) -> Result<Self, String> {
+        let bytes = text.as_bytes();
+        let text = text_of(bytes);
         let wrong = || {
-            format!(
-                "`{text}` is not of the form HOST:PORT, HOST:PORT/NAME or https://HOST[:PORT]/PATH"
-            )
+            let form = "HOST:PORT, HOST:PORT/NAME or https://HOST[:PORT]/PATH";
+            match bytes.strip_prefix(b"http://") {
+                Some(_) => format!("`{text}` is a URL of HTTP over TCP; give {form}"),
+                None => format!("`{text}` is not of the form {form}"),
+            }
         };
-        let url = text.strip_prefix(HTTPS);
-        let rest = url.unwrap_or(text);
-        let (authority, path) = match rest.split_once('/') {
-            Some((authority, path)) => (authority, Some(path)),
-            None => (rest, None),
+        let url = bytes.strip_prefix(HTTPS.as_bytes());
+        let rest = url.unwrap_or(bytes);
+        let (authority, path) = match rest.iter().position(|byte| *byte == b'/') {
+            Some(place) => rest.split_at(place),
+            None => (rest, &[][..]),
         };
+        let path = path.strip_prefix(b"/");
+        let authority = std::str::from_utf8(authority).map_err(|_| wrong())?;
         // A port follows the last colon, unless that is within brackets.
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
@@ -62,21 +82,19 @@ impl FromStr for Target {
         }
         let path = match (path, url) {
             (None, _) => None,
-            (Some(path), Some(_)) if path.contains(['?', '#']) => {
+            (Some(path), Some(_)) if path.iter().any(|byte| b"?#".contains(byte)) => {
                 return Err(format!(
-                    "`{text}` has a query or a fragment, and files have none"
+                    "`{text}` has a query or a fragment, and files have none; write %3F for a `?` \
+                     and %23 for a `#`"
                 ));
             }
-            (Some(path), Some(_)) => Some(format!("/{path}")),
+            (Some(path), Some(_)) => Some([b"/", path].concat()),
             (Some(path), None) => {
-                let names: Vec<_> = path
-                    .split('/')
-                    .map(|name| encode_name(name.as_bytes()))
-                    .collect();
-                Some(format!("/{}", names.join("/")))
+                let names: Vec<_> = path.split(|byte| *byte == b'/').map(encode_name).collect();
+                Some(format!("/{}", names.join("/")).into_bytes())
             }
         };
-        let path = path.map(|path| PathName::parse(path.as_bytes()));
+        let path = path.map(|path| PathName::parse(&path));
         Ok(Self {
             host: host.to_owned(),
             port,
@@ -100,9 +118,21 @@ impl Display for Target {
 
 /// A path for people, without the slash in front.
 pub(super) fn shown(path: &PathName) -> String {
-    let mut text = String::from_utf8_lossy(&path.names.join(&b'/')).into_owned();
+    let mut text = text_of(&path.names.join(&b'/'));
     if path.slash && !text.is_empty() {
         text.push('/');
+    }
+    text
+}
+
+/// A name for people: bytes that are no text are escapes (`\xff`), so that names differ.
+pub(super) fn text_of(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
     }
     text
 }
@@ -231,6 +261,12 @@ mod tests {
         ] {
             assert!(text.parse::<Target>().is_err(), "{text}");
         }
+        let odd = Target::read(OsStr::from_bytes(b"a:1/b\xff\xfec")).unwrap();
+        assert_eq!(odd, target("a", 1, Some(b"/b%ff%fec")));
+        assert_eq!(odd.to_string(), "a:1/b\\xff\\xfec");
+        assert!(Target::read(OsStr::from_bytes(b"\xff:1/b")).is_err());
+        let said = "http://a/x".parse::<Target>().unwrap_err();
+        assert!(said.contains("over TCP"), "{said}");
         let authority = |text: &str| text.parse::<Target>().unwrap().authority();
         assert_eq!(authority("https://[::1]/x"), "[::1]");
         assert_eq!(authority("a:443"), "a");

@@ -38,9 +38,9 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
         Ok(bytes) => Ok(bytes),
         // More than any transfer has, in any case.
         Err(ReadError::TooLarge) => Ok(u64::MAX),
-        Err(ReadError::Unit(unit)) => Err(format!(
-            "unknown unit `{unit}`; try kB, MB, GB, KiB, MiB or GiB"
-        )),
+        Err(ReadError::Unit(unit)) if text.starts_with(|c: char| c.is_ascii_digit()) => Err(
+            format!("unknown unit `{unit}`; try kB, MB, GB, KiB, MiB or GiB"),
+        ),
         Err(_) => Err(format!(
             "`{text}` is no number of bytes such as 5_000_000 or 5MB"
         )),

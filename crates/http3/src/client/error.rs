@@ -9,7 +9,7 @@ use crate::wire::LinkError;
 
 /// A response that is no success.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the server refused with status {status}: {detail}")]
+#[error("the server refused with status {status}{}", reason(*.status, .detail))]
 pub struct Refusal {
     /// Its status code.
     pub status: StatusCode,
@@ -17,13 +17,25 @@ pub struct Refusal {
     pub detail: String,
 }
 
+/// Details behind a status, which has its phrase already.
+fn reason(status: StatusCode, detail: &str) -> String {
+    let phrase = status.canonical_reason().unwrap_or_default();
+    match detail.strip_prefix(phrase) {
+        Some(rest) if rest.is_empty() || rest.starts_with(';') => rest.to_owned(),
+        _ => format!(": {detail}"),
+    }
+}
+
 /// Why a file was not fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GetError {
-    /// The stream or connection failed. The part that arrived is kept.
-    #[error("{0}; the bytes that arrived are kept, and the next attempt resumes there")]
+    /// The stream or connection failed, and nothing is kept.
+    #[error(transparent)]
     Link(#[from] LinkError),
+    /// The same once bytes had arrived that the next attempt does not fetch again.
+    #[error("{0}; the bytes that arrived are kept, and the next attempt resumes there")]
+    Kept(#[source] LinkError),
     /// The server refused.
     #[error(transparent)]
     Refused(#[from] Refusal),

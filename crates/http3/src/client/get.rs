@@ -174,9 +174,12 @@ impl Client {
         let received = receive(exchange, arriving, file, writer, &place, progress);
         let mut fetched = match received.await {
             // A server gives up without an end; why is known by asking for the same version.
-            Err(GetError::Link(LinkError::Reset { code })) => {
+            Err(
+                error @ (GetError::Link(LinkError::Reset { .. })
+                | GetError::Kept(LinkError::Reset { .. })),
+            ) => {
                 return Err(match self.refusal_of(&uri, tag).await {
-                    None => LinkError::Reset { code }.into(),
+                    None => error,
                     Some(refusal) => match refusal.status {
                         StatusCode::PRECONDITION_FAILED | StatusCode::NOT_FOUND => {
                             GetError::Changed
@@ -345,9 +348,14 @@ async fn receive(
     };
     // What arrived before a failure is kept for the next attempt.
     let writer = sink.finish().await?;
+    // Without a tag the next attempt cannot know the version again.
+    let lost = match writer.position > 0 && arriving.tag.is_some() {
+        true => GetError::Kept,
+        false => GetError::Link,
+    };
     if let Err(error) = ended {
         mark(file, whole, (writer.position, writer.hasher)).await?;
-        return Err(error.into());
+        return Err(lost(error));
     }
     if let Some(announced) = arriving.length.filter(|length| received < *length) {
         return Err(GetError::Short {
@@ -355,7 +363,8 @@ async fn receive(
             announced,
         });
     }
-    let trailers = exchange.trailers().await?.unwrap_or_default();
+    let trailers = exchange.trailers().await.map_err(lost)?;
+    let trailers = trailers.unwrap_or_default();
     let trailer = digest_in(&trailers)
         .map_err(|_| GetError::Response("its Repr-Digest does not follow the grammar"))?;
     let sha256: Sha256Digest = writer.hasher.finalize().into();

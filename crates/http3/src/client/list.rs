@@ -95,14 +95,15 @@ impl Client {
     /// # Errors
     /// [`GetError`].
     pub async fn list(&self, path: &PathName) -> Result<Vec<Listed>, GetError> {
-        self.list_within(path, |_| Ok(())).await
+        self.list_within(path, |_, _| Ok(())).await
     }
 
-    /// The same; `check` gets the number of bytes of each piece that arrives.
+    /// The same; `check` gets the number of bytes of each piece that arrives, and that of the
+    /// entries before it.
     pub(super) async fn list_within(
         &self,
         path: &PathName,
-        mut check: impl FnMut(usize) -> Result<(), GetError>,
+        mut check: impl FnMut(usize, usize) -> Result<(), GetError>,
     ) -> Result<Vec<Listed>, GetError> {
         let directory = PathName {
             names: path.names.clone(),
@@ -130,7 +131,7 @@ impl Client {
             if bytes > MAX_LISTING {
                 return Err(GetError::Response("it is a listing of more than 64 MiB"));
             }
-            check(data.len())?;
+            check(data.len(), entries.len())?;
             reader
                 .feed(&data, &mut entries)
                 .map_err(GetError::Response)?;

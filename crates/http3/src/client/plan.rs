@@ -271,6 +271,8 @@ mod tests {
         assert_eq!(refused.detail, "no \u{fffd}[31mfile");
         let refused = refusal(StatusCode::NOT_FOUND, &HeaderMap::new(), b"<html>");
         assert_eq!(refused.detail, "Not Found");
+        let said = "the server refused with status 404 Not Found";
+        assert_eq!(refused.to_string(), said);
         let moved = headers(&[("location", "/there/")]);
         let refused = refusal(StatusCode::PERMANENT_REDIRECT, &moved, b"");
         assert_eq!(refused.detail, "Permanent Redirect; the file is at /there/");

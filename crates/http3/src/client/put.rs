@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,6 +24,9 @@ use crate::reader::Reader;
 use crate::resource::{Kind, Stat};
 use crate::root::{Existing, file_stat};
 use crate::wire::LinkError;
+
+/// Bytes of the blocks that a system counts.
+const BLOCK: u64 = 512;
 
 /// A file that was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +88,7 @@ impl Client {
             return Ok(resumed);
         }
         let bytes = source.1.size;
+        let attributes = with_data(attributes, &source.0, bytes)?;
         let mut headers = HeaderMap::new();
         set(&mut headers, CONTENT_LENGTH, &bytes.to_string());
         set(&mut headers, TRAILER, "Repr-Digest");
@@ -210,6 +214,22 @@ impl Client {
             verified,
         })
     }
+}
+
+/// The attributes of a file with its number of bytes of data, where it has holes.
+fn with_data(
+    attributes: Option<AttributesField>,
+    file: &File,
+    bytes: u64,
+) -> io::Result<Option<AttributesField>> {
+    let taken = file.metadata()?.blocks().saturating_mul(BLOCK);
+    Ok(match taken < bytes {
+        true => Some(AttributesField {
+            data: Some(taken),
+            ..attributes.unwrap_or_default()
+        }),
+        false => attributes,
+    })
 }
 
 /// True if the upload is complete, or cannot go on.

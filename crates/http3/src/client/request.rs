@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
-use pathmark_transport::driver;
+use pathmark_driver as driver;
 
 use super::error::Refusal;
 use super::ledger::Ledger;

@@ -80,7 +80,7 @@ fn attributes(stat: &Stat) -> AttributesField {
     AttributesField {
         mode: Some(stat.mode),
         modified: Some((stat.modified.seconds, stat.modified.nanoseconds)),
-        link: None,
+        ..AttributesField::default()
     }
 }
 
@@ -90,6 +90,7 @@ fn attributes_of(entry: &Listed) -> AttributesField {
         mode: Some(entry.mode).filter(|_| entry.kind != Kind::Symlink),
         modified: Some((entry.modified.seconds, entry.modified.nanoseconds)),
         link: entry.target.clone(),
+        data: None,
     }
 }
 

@@ -13,7 +13,7 @@ use super::error::GetError;
 use super::get::{Fetched, Place};
 use super::list::Listed;
 use super::request::{Client, Progress};
-use super::walk::{Names, TreeLimits, Walk};
+use super::walk::{Names, TooMany, TreeLimits, Walk};
 use crate::blocking::blocking;
 use crate::fields::PathName;
 use crate::resource::{Kind, Stat, is_reserved};
@@ -141,7 +141,11 @@ impl Direction for Shared {
     async fn list(self: &Arc<Self>, names: &Names) -> Result<Found<Folder, GetError>, GetError> {
         let path = beneath(&self.top, names, true);
         let mut bytes = 0;
-        let listing = self.client.list_within(&path, |piece| {
+        let most = self.how.limits.entries;
+        let listing = self.client.list_within(&path, |piece, entries| {
+            if entries > most {
+                return Err(TooMany(most).into());
+            }
             bytes += piece;
             match self.held.load(Ordering::Relaxed) + bytes > MAX_HELD {
                 true => Err(GetError::Response(

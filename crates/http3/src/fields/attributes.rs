@@ -1,6 +1,6 @@
 //! `pathmark-attributes`, by which a client of this project says what a stored file, link or
-//! directory is to have: `mode=420, time=1700000000, nanoseconds=5, link=:Li4veA==:`. All members
-//! are optional; others are ignored.
+//! directory is to have: `mode=420, time=1700000000, nanoseconds=5, link=:Li4veA==:`. A sparse file
+//! has `data=8192`, which it takes of a disk. All members are optional; others are ignored.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,6 +20,8 @@ pub struct AttributesField {
     pub modified: Option<(i64, u32)>,
     /// It is a symbolic link with this target.
     pub link: Option<Vec<u8>>,
+    /// Bytes of a sparse file that are no holes, as far as its client knows.
+    pub data: Option<u64>,
 }
 
 impl AttributesField {
@@ -53,7 +55,8 @@ impl AttributesField {
                 {
                     field.link = Some(target);
                 }
-                ("mode" | "time" | "nanoseconds" | "link", _) => return None,
+                ("data", Bare::Integer(bytes @ 0..)) => field.data = Some(bytes.unsigned_abs()),
+                ("mode" | "time" | "nanoseconds" | "link" | "data", _) => return None,
                 _ => {}
             }
         }
@@ -70,7 +73,8 @@ impl AttributesField {
             .map(|(seconds, part)| format!("time={seconds}, nanoseconds={part}"));
         let link = self.link.as_ref();
         let link = link.map(|target| format!("link=:{}:", STANDARD.encode(target)));
-        let members: Vec<_> = [mode, time, link].into_iter().flatten().collect();
+        let data = self.data.map(|bytes| format!("data={bytes}"));
+        let members: Vec<_> = [mode, time, link, data].into_iter().flatten().collect();
         members.join(", ")
     }
 }
@@ -93,8 +97,9 @@ mod tests {
             mode: Some(0o644),
             modified: Some((-5, 0)),
             link: Some(b"../x".to_vec()),
+            data: Some(4096),
         };
-        let value = "mode=420, time=-5, link=:Li4veA==:";
+        let value = "mode=420, time=-5, link=:Li4veA==:, data=4096";
         assert_eq!(parse(value), Ok(Some(expected)));
         for bad in [
             "mode=4096",
@@ -105,6 +110,7 @@ mod tests {
             "link=::",
             "link=:AA==:",
             "link=a",
+            "data=-1",
             "=",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
@@ -117,8 +123,9 @@ mod tests {
             mode in proptest::option::of(0..0o10000_u32),
             modified in proptest::option::of((-1_000_000..5_000_000_i64, 0..1_000_000_000_u32)),
             link in proptest::option::of(proptest::collection::vec(1..=255_u8, 1..50)),
+            data in proptest::option::of(0..1_000_000_u64),
         ) {
-            let field = AttributesField { mode, modified, link };
+            let field = AttributesField { mode, modified, link, data };
             prop_assert_eq!(parse(&field.write()), Ok(Some(field)));
         }
     }

@@ -39,7 +39,8 @@ pub(super) fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, 
         let detail = "the name is that of the root or of unfinished files; choose another one";
         return Err(problem(StatusCode::FORBIDDEN, detail).into());
     }
-    let directory = shared.root.parent(&ask.path, true)?;
+    let prefix = grant.rules.prefix.len();
+    let (directory, depth) = shared.root.parent_at(&ask.path, prefix, true)?;
     let _held = shared
         .commits
         .lock()
@@ -51,13 +52,13 @@ pub(super) fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, 
             names: [ask.path.names.as_slice(), &[b"x".to_vec()]].concat(),
             slash: false,
         };
-        let made = shared.root.parent(&inside, true)?;
+        let made = shared.root.parent(&inside, prefix, true)?;
         if there.is_none() || grant.rules.put == PutRights::Replace {
             attributes.set(made)?;
         }
         return Ok(created(there.is_none()));
     };
-    if ask.path.slash || !plan::is_inside(&ask.path, target) {
+    if ask.path.slash || !plan::is_inside(target, depth, prefix > 0) {
         let detail = "the link leads out of what the server has; links are relative, and inside";
         return Err(problem(StatusCode::FORBIDDEN, detail).into());
     }

@@ -1,7 +1,6 @@
 //! Rights and budgets of a client.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::pace::Pace;
 use crate::plan::Rules;
@@ -17,15 +16,20 @@ pub struct Grant {
     /// The rate of content in both directions together.
     pub pace: Option<Pace>,
     /// Bytes that the client may have stored.
-    pub quota: Option<Quota>,
+    pub quota: Option<Arc<Quota>>,
 }
 
 /// A number of bytes that files may have together.
 #[derive(Debug)]
-pub struct Quota {
+pub struct Quota(Mutex<Budget>);
+
+#[derive(Debug)]
+struct Budget {
     most: u64,
-    /// Bytes of files, and bytes that requests under way have reserved.
-    used: AtomicU64,
+    /// Bytes of files.
+    stored: u64,
+    /// Bytes that requests under way have reserved.
+    reserved: u64,
 }
 
 /// Bytes of a quota for a file that arrives. They are free again when this is dropped.
@@ -59,7 +63,7 @@ impl Grant {
     /// Files of this number of bytes are gone.
     pub(super) fn release(&self, bytes: u64) {
         if let Some(quota) = &self.quota {
-            quota.give(bytes);
+            quota.remove(bytes);
         }
     }
 }
@@ -69,7 +73,7 @@ impl Reservation {
     pub(super) fn grow_to(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let fits = match &self.grant.quota {
-            Some(quota) => quota.take(more),
+            Some(quota) => quota.reserve(more),
             None => true,
         };
         if fits {
@@ -80,47 +84,77 @@ impl Reservation {
 
     /// A file has `bytes` of what was reserved; the rest is free again.
     pub(super) fn keep(mut self, bytes: u64) {
-        let rest = std::mem::take(&mut self.bytes).saturating_sub(bytes);
-        self.grant.release(rest);
+        self.end(bytes);
     }
 
     /// Ends the reservation, and returns `bytes` of removed files to the quota.
     pub(super) fn release(self, bytes: u64) {
         self.grant.release(bytes);
     }
+
+    /// Ends the reservation: `stored` bytes of it are those of a file.
+    fn end(&mut self, stored: u64) {
+        let reserved = std::mem::take(&mut self.bytes);
+        if let Some(quota) = &self.grant.quota {
+            quota.settle(reserved, stored.min(reserved));
+        }
+    }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.grant.release(self.bytes);
+        self.end(0);
     }
 }
 
 impl Quota {
-    /// A quota of `most` bytes, of which files have `used` now.
+    /// A quota of `most` bytes, of which files have `stored` now.
     #[must_use]
-    pub const fn new(most: u64, used: u64) -> Self {
-        Self {
+    pub const fn new(most: u64, stored: u64) -> Self {
+        Self(Mutex::new(Budget {
             most,
-            used: AtomicU64::new(used),
+            stored,
+            reserved: 0,
+        }))
+    }
+
+    /// Takes over the limit of another quota, and the bytes that it counted. While requests are
+    /// under way, this quota's own number stays: their files may be counted in part.
+    pub fn renew(&self, counted: &Self) {
+        let (most, stored) = {
+            let counted = counted.budget();
+            (counted.most, counted.stored)
+        };
+        let mut budget = self.budget();
+        budget.most = most;
+        if budget.reserved == 0 {
+            budget.stored = stored;
         }
     }
 
-    fn take(&self, bytes: u64) -> bool {
-        let more = |used: u64| {
-            let sum = used.saturating_add(bytes);
-            (bytes == 0 || sum <= self.most).then_some(sum)
-        };
-        let order = Ordering::Relaxed;
-        self.used.fetch_update(order, order, more).is_ok()
+    fn budget(&self) -> MutexGuard<'_, Budget> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give(&self, bytes: u64) {
-        let less = |used: u64| Some(used.saturating_sub(bytes));
-        // It always changes.
-        let _ = self
-            .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    fn reserve(&self, bytes: u64) -> bool {
+        let mut budget = self.budget();
+        let reserved = budget.reserved.saturating_add(bytes);
+        let fits = bytes == 0 || budget.stored.saturating_add(reserved) <= budget.most;
+        if fits {
+            budget.reserved = reserved;
+        }
+        fits
+    }
+
+    fn settle(&self, reserved: u64, stored: u64) {
+        let mut budget = self.budget();
+        budget.reserved = budget.reserved.saturating_sub(reserved);
+        budget.stored = budget.stored.saturating_add(stored);
+    }
+
+    fn remove(&self, bytes: u64) {
+        let mut budget = self.budget();
+        budget.stored = budget.stored.saturating_sub(bytes);
     }
 }
 
@@ -130,7 +164,7 @@ mod tests {
 
     fn limited(most: u64, used: u64) -> Arc<Grant> {
         Arc::new(Grant {
-            quota: Some(Quota::new(most, used)),
+            quota: Some(Arc::new(Quota::new(most, used))),
             ..Grant::of(Rules::default())
         })
     }
@@ -152,6 +186,21 @@ mod tests {
         assert!(free.reserve(u64::MAX).is_some());
         // A quota that is exceeded already takes an empty file.
         assert!(limited(10, 40).reserve(0).is_some());
+    }
+
+    #[test]
+    fn a_later_count_leaves_what_is_reserved() {
+        let grant = limited(100, 60);
+        let under_way = grant.reserve(10).unwrap();
+        let quota = grant.quota.as_ref().unwrap();
+        // Five of the ten bytes are on the disk.
+        quota.renew(&Quota::new(80, 65));
+        assert!(grant.reserve(11).is_none() && grant.reserve(10).is_some());
+        under_way.keep(10);
+        assert!(grant.reserve(11).is_none() && grant.reserve(10).is_some());
+        // The operator removed files.
+        quota.renew(&Quota::new(80, 20));
+        assert!(grant.reserve(61).is_none() && grant.reserve(60).is_some());
     }
 
     #[test]

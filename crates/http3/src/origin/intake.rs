@@ -112,7 +112,7 @@ pub(super) async fn take_in(
         };
         let reply = plan::incomplete(status, &state, &exchange.terms.grant.rules);
         intake.leave(shared, bytes).await?;
-        exchange.bytes = bytes;
+        (exchange.bytes, exchange.is_part) = (bytes, true);
         return Ok(reply);
     }
     let reply = complete(shared, exchange, intake, received).await?;
@@ -218,7 +218,7 @@ pub(super) fn remove(shared: &Shared, evicted: &[Evicted]) {
         let slash = false;
         let removed = shared
             .root
-            .parent(&PathName { names, slash }, false)
+            .parent(&PathName { names, slash }, 0, false)
             .map_err(io::Error::other)
             .and_then(
                 |directory| match Upload::open(&Arc::new(directory), token)? {

@@ -8,6 +8,7 @@ mod fault;
 mod grant;
 mod intake;
 mod list;
+mod places;
 mod read;
 mod send;
 mod serve;

@@ -26,6 +26,7 @@ pub(super) fn refusal(error: &RootError) -> Reply {
         RootError::NotFound => StatusCode::NOT_FOUND,
         RootError::Special | RootError::Denied => StatusCode::FORBIDDEN,
         RootError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        RootError::Deep => StatusCode::CONFLICT,
         RootError::Storage(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
     problem(status, &error.to_string())
@@ -38,8 +39,9 @@ pub(super) async fn read(
     ask: &Ask,
 ) -> Result<(), Broken> {
     let (root, looked) = (Arc::clone(shared), ask.clone());
+    let prefix = exchange.terms.grant.rules.prefix.len();
     let found = blocking(move || {
-        let found = root.root.find(&looked.path)?;
+        let found = root.root.find(&looked.path, prefix)?;
         let content = match &found {
             Found::File(file, stat) => load(&looked, file, stat),
             Found::Directory(_) => None,

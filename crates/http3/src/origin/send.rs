@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response};
 use sha2::{Digest, Sha256};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::grant::Grant;
+use super::places;
 use super::steward::Steward;
 use crate::fields::{Sha256Digest, Span};
 use crate::plan::Reply;
@@ -47,13 +47,17 @@ pub(super) struct Exchange {
     pub(super) steward: Arc<dyn Steward>,
     pub(super) terms: Terms,
     /// The place of the request among all, until its response is handed to the transport.
-    pub(super) place: Option<OwnedSemaphorePermit>,
+    pub(super) place: Option<places::Held>,
     /// The status of the response; 0 before it.
     pub(super) status: u16,
     /// Bytes of content that were sent, or stored.
     pub(super) bytes: u64,
     /// Why it is refused.
     pub(super) refusal: String,
+    /// The path of the PUT that began the upload that it is about.
+    pub(super) upload: Option<String>,
+    /// Its content is not the last of its upload.
+    pub(super) is_part: bool,
     /// The request's content is read.
     read: bool,
 }
@@ -83,6 +87,8 @@ impl Exchange {
             status: 0,
             bytes: 0,
             refusal: String::new(),
+            upload: None,
+            is_part: false,
             read: false,
         }
     }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http::header::RETRY_AFTER;
-use pathmark_transport::driver;
-use tokio::sync::Semaphore;
+use pathmark_driver as driver;
 use tokio::task::JoinSet;
 
 use super::clock::{instant, now};
@@ -14,6 +13,7 @@ use super::counters::{Counters, Counts, count};
 use super::digests::Digests;
 use super::grant::Grant;
 use super::intake::remove;
+use super::places::{Places, Share};
 use super::read::read;
 use super::send::{Broken, Exchange, Terms, within};
 use super::shared::{Limits, Shared};
@@ -40,7 +40,7 @@ impl Origin {
     #[must_use]
     pub fn new(root: Root, rules: Rules, limits: Limits) -> Self {
         let digests = Digests::new(limits.hashes.max(1));
-        let places = limits.transfers.clamp(1, Semaphore::MAX_PERMITS);
+        let places = Places::new(limits.transfers);
         Self(Arc::new(Shared {
             root,
             grant: Arc::new(Grant::of(rules)),
@@ -48,7 +48,7 @@ impl Origin {
             uploads: Arc::new(Uploads::new(limits.uploads)),
             limits,
             digests,
-            places: Arc::new(Semaphore::new(places)),
+            places,
             commits: Mutex::new(()),
             counters: Counters::default(),
         }))
@@ -60,9 +60,9 @@ impl Origin {
         self.0.counters.counts()
     }
 
-    /// Removes unfinished uploads whose time is over, also those that an earlier process has left.
-    /// It does not end.
-    pub async fn tend(&self) {
+    /// Removes unfinished uploads whose time is over, also those that an earlier process has left:
+    /// `grant_of` is the grant of a client of this name, if there is one. It does not end.
+    pub async fn tend(&self, grant_of: impl Fn(&str) -> Option<Arc<Grant>>) {
         let shared = &self.0;
         let (looks, age) = (Arc::clone(shared), shared.uploads.limits.age);
         let found = blocking(move || looks.uploads.adopt(looks.root.uploads()));
@@ -71,7 +71,7 @@ impl Origin {
         }
         let pause = (age / 8).clamp(LEAST_PAUSE, LONGEST_PAUSE);
         loop {
-            let over = shared.uploads.expired(now());
+            let over = shared.uploads.expired(now(), &grant_of);
             let shared = Arc::clone(shared);
             if let Err(error) = blocking(move || remove(&shared, &over)).await {
                 tracing::warn!(%error, "unfinished uploads stay");
@@ -103,6 +103,7 @@ impl Origin {
         let tunnels = u32::try_from(steward.tunnels()).unwrap_or(u32::MAX);
         let most = limits.requests.max(1).saturating_add(tunnels);
         connection.set_max_concurrent_bi_streams(most);
+        let share = self.0.places.of(connection.remote_address().ip());
         // The settings need a stream that the client grants: the limit of a stall bounds the wait.
         let begun = async {
             match tunnels {
@@ -130,14 +131,19 @@ impl Origin {
                     return ended.map(drop);
                 }
             };
-            let (shared, steward) = (Arc::clone(&self.0), Arc::clone(&steward));
-            requests.spawn(async move { respond_to(shared, steward, incoming).await });
+            let (shared, share, steward) =
+                (Arc::clone(&self.0), share.clone(), Arc::clone(&steward));
+            requests.spawn(async move { respond_to((shared, share), steward, incoming).await });
         }
     }
 }
 
 /// Responds to one request, and counts and records its end.
-async fn respond_to(shared: Arc<Shared>, steward: Arc<dyn Steward>, incoming: Incoming) {
+async fn respond_to(
+    (shared, share): (Arc<Shared>, Share),
+    steward: Arc<dyn Steward>,
+    incoming: Incoming,
+) {
     let arrived = incoming.head(shared.limits.head_time).await;
     let (request, link) = match arrived {
         Ok((request, link))
@@ -158,7 +164,7 @@ async fn respond_to(shared: Arc<Shared>, steward: Arc<dyn Steward>, incoming: In
     };
     let began = instant();
     let mut exchange = Exchange::new(link, request, Arc::clone(&steward), terms);
-    let mut end = match respond(&shared, &mut exchange).await {
+    let mut end = match respond((&shared, &share), &mut exchange).await {
         Err(error) => explain(error, &mut exchange).await,
         ended => ended,
     };
@@ -177,11 +183,16 @@ async fn respond_to(shared: Arc<Shared>, steward: Arc<dyn Steward>, incoming: In
     let end = match (&failure, exchange.refusal.as_str()) {
         (Some(failure), _) => End::BrokenOff(failure),
         (None, "") if status >= 400 => End::Refused(phrase.unwrap_or_default()),
+        (None, "") if exchange.is_part => End::Part,
         (None, "") => End::Done,
         (None, refusal) => End::Refused(refusal),
     };
     steward.ended(&Record {
         request: &exchange.request,
+        path: match &exchange.upload {
+            Some(path) => path,
+            None => exchange.request.uri().path(),
+        },
         status,
         bytes: exchange.bytes,
         took: began.elapsed(),
@@ -201,7 +212,10 @@ fn ended(shared: &Shared, end: &Result<(), Broken>) {
     }
 }
 
-async fn respond(shared: &Arc<Shared>, exchange: &mut Exchange) -> Result<(), Broken> {
+async fn respond(
+    (shared, share): (&Arc<Shared>, &Share),
+    exchange: &mut Exchange,
+) -> Result<(), Broken> {
     let admitted = exchange.steward.admit(&exchange.request);
     let ask = admitted.and_then(|grant| {
         if let Some(grant) = grant {
@@ -213,8 +227,8 @@ async fn respond(shared: &Arc<Shared>, exchange: &mut Exchange) -> Result<(), Br
         Ok(ask) => ask,
         Err(reply) => return Ok(exchange.reply(&reply, now()).await?),
     };
-    let place = Arc::clone(&shared.places).acquire_owned();
-    let Ok(Ok(place)) = tokio::time::timeout(shared.limits.stall, place).await else {
+    let place = tokio::time::timeout(shared.limits.stall, share.take()).await;
+    let Ok(Some(place)) = place else {
         let detail = "the server responds to as many requests as its limit allows; try again later";
         let reply = problem(StatusCode::SERVICE_UNAVAILABLE, detail).with(RETRY_AFTER, "5");
         return Ok(exchange.reply(&reply, now()).await?);

@@ -3,11 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use super::counters::Counters;
 use super::digests::Digests;
 use super::grant::Grant;
+use super::places::Places;
 use super::space::Space;
 use super::uploads::{UploadLimits, Uploads};
 use crate::root::Root;
@@ -18,8 +17,9 @@ pub struct Limits {
     /// Requests of a connection at a time. The place of a GET is free once the client has
     /// acknowledged the response and learned of it: two round trips after it was taken.
     pub requests: u32,
-    /// Requests at a time on all connections: each takes a descriptor and about 1 MiB at most.
-    /// Further ones wait as long as a stall may last, and get status 503 then.
+    /// Requests at a time on all connections: each takes a descriptor and about 1 MiB at most. An
+    /// eighth of them is out of reach of any single host. Further requests wait as long as a stall
+    /// may last, and get status 503 then.
     pub transfers: usize,
     /// Bytes of a header section.
     pub head_bytes: u64,
@@ -60,7 +60,7 @@ pub(super) struct Shared {
     /// Uploads that can be resumed.
     pub(super) uploads: Arc<Uploads>,
     /// Places for requests.
-    pub(super) places: Arc<Semaphore>,
+    pub(super) places: Places,
     /// Held while a precondition is checked and its file gets its name.
     pub(super) commits: Mutex<()>,
     pub(super) counters: Counters,

@@ -61,6 +61,8 @@ impl Steward for Idle {}
 pub struct Record<'a> {
     /// Its head.
     pub request: &'a Request<()>,
+    /// The path of the file that it is about: for an upload, the path of the PUT that began it.
+    pub path: &'a str,
     /// The status of its response; 0 where there is none.
     pub status: u16,
     /// Bytes of content that were sent, or stored by a PUT.
@@ -76,6 +78,8 @@ pub struct Record<'a> {
 pub enum End<'a> {
     /// The client has acknowledged all of the response, or its file is stored.
     Done,
+    /// Content of an upload is kept, and more is to come.
+    Part,
     /// The response is a refusal for this reason.
     Refused(&'a str),
     /// The stream, the connection or the file failed.

@@ -13,7 +13,7 @@ use super::intake::{Intake, lay_down, take_in, welcome};
 use super::send::{Broken, Exchange};
 use super::shared::Shared;
 use super::uploads::{Claim, Unclaimed};
-use super::write::end;
+use super::write::{data_of, end};
 use crate::blocking::blocking;
 use crate::plan::{self, Ask, Method, PutRights, Reply, UploadState, problem};
 use crate::resource::Token;
@@ -35,11 +35,14 @@ pub(super) async fn upload(
     token: &Token,
 ) -> Result<(), Broken> {
     let ended = match hold(shared, exchange, ask, token).await {
-        Ok(held) => match ask.method {
-            Method::Patch => append(shared, exchange, ask, held).await,
-            Method::Delete => cancel(exchange, held).await,
-            _ => look(shared, exchange, held).await,
-        },
+        Ok(held) => {
+            exchange.upload = Some(held.upload.note.path.clone());
+            match ask.method {
+                Method::Patch => append(shared, exchange, ask, held).await,
+                Method::Delete => cancel(exchange, held).await,
+                _ => look(shared, exchange, held).await,
+            }
+        }
         Err(fault) => Err(fault),
     };
     end(exchange, ended).await
@@ -78,19 +81,20 @@ async fn hold(
         Unclaimed::Busy => busy(),
     })?;
     let (shared, path, token) = (Arc::clone(shared), ask.path.clone(), token.clone());
-    let owner = grant.name.clone();
+    let (grant, prefix) = (Arc::clone(grant), grant.rules.prefix.len());
     let opened = blocking(move || {
-        let directory = match shared.root.parent(&path, false) {
+        let directory = match shared.root.parent(&path, prefix, false) {
             Err(RootError::NotFound) => return Err(not_found()),
             directory => Arc::new(directory?),
         };
         let upload = Upload::open(&directory, &token)?;
-        let upload = upload.filter(|upload| upload.note.owner == owner);
+        let upload = upload.filter(|upload| upload.note.owner == grant.name);
         let upload = upload.ok_or_else(not_found)?;
         let stat = file_stat(&upload.draft.file())?;
         let since = now().duration_since(stat.modified.to_system());
         if since.unwrap_or_default() > shared.uploads.limits.age {
             upload.draft.discard()?;
+            grant.release(stat.size);
             return Err(not_found());
         }
         Ok((directory, upload, stat.size))
@@ -165,7 +169,8 @@ async fn append(
     let announced = announced.or(ask.body.length).unwrap_or(0);
     let room = || {
         let reservation = grant.reserve(announced).ok_or_else(over_quota)?;
-        let promise = shared.space.promise(&held.upload.draft.file(), announced)?;
+        let room = data_of(&put, announced);
+        let promise = shared.space.promise(&held.upload.draft.file(), room)?;
         let promise = promise.ok_or_else(disk_full)?;
         let name = put.path.names.last().map_or(&[][..], Vec::as_slice);
         let there = names_stat(held.directory.as_fd(), name)?;

@@ -176,8 +176,13 @@ impl Uploads {
         }
     }
 
-    /// Removes uploads older than the limit from the table, and returns them.
-    pub(super) fn expired(&self, now: SystemTime) -> Vec<Evicted> {
+    /// Removes uploads older than the limit from the table, and returns them. The quota of an
+    /// upload that another process began is that of its owner's grant.
+    pub(super) fn expired(
+        &self,
+        now: SystemTime,
+        grant_of: impl Fn(&str) -> Option<Arc<Grant>>,
+    ) -> Vec<Evicted> {
         let mut table = self.table();
         let is_over = |known: &Known| {
             let since = now.duration_since(known.last).unwrap_or_default();
@@ -185,7 +190,7 @@ impl Uploads {
         };
         let over = table.iter().filter(|(_, known)| is_over(known));
         let over: Vec<_> = over.map(|(token, _)| token.clone()).collect();
-        evict(&mut table, over)
+        evict(&mut table, over, grant_of)
     }
 }
 
@@ -215,8 +220,10 @@ impl Claim {
             return Vec::new();
         };
         (known.bytes, known.last, known.running) = (bytes, last, None);
+        // All that make room are of the same owner.
+        let grant = known.grant.clone();
         let surplus = surplus(&table, &self.uploads.limits, &self.token);
-        evict(&mut table, surplus)
+        evict(&mut table, surplus, |_| grant.clone())
     }
 }
 
@@ -233,10 +240,14 @@ impl Drop for Claim {
 }
 
 /// Removes uploads from the table, and their bytes from their quotas.
-fn evict(table: &mut Table, tokens: Vec<Token>) -> Vec<Evicted> {
+fn evict(
+    table: &mut Table,
+    tokens: Vec<Token>,
+    grant_of: impl Fn(&str) -> Option<Arc<Grant>>,
+) -> Vec<Evicted> {
     let gone = tokens.into_iter().filter_map(|token| {
         let known = table.remove(&token)?;
-        if let Some(grant) = &known.grant {
+        if let Some(grant) = known.grant.or_else(|| grant_of(&known.owner)) {
             grant.release(known.bytes);
         }
         Some(Evicted {
@@ -332,9 +343,9 @@ mod tests {
         let time = Duration::from_secs(1);
         let foreign = uploads.claim(&Token::of(4), &[], &grant("b"), time).await;
         assert_eq!(foreign.unwrap_err(), Unclaimed::Foreign);
-        assert_eq!(uploads.expired(at(14)).len(), 0);
-        assert_eq!(uploads.expired(at(15)).len(), 1);
-        assert_eq!(uploads.expired(at(100)).len(), 2);
+        assert_eq!(uploads.expired(at(14), |_| None).len(), 0);
+        assert_eq!(uploads.expired(at(15), |_| None).len(), 1);
+        assert_eq!(uploads.expired(at(100), |_| None).len(), 2);
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! PUT.
 
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::blocking::blocking;
 use crate::fields::PathName;
 use crate::plan::{self, Ask, Reply};
 use crate::resource::Token;
-use crate::root::{Draft, Note, Upload, names_stat};
+use crate::root::{Draft, Note, RootError, Upload, names_stat};
 
 /// Fields of a request that count once its upload is complete.
 const NOTED: [HeaderName; 4] = [IF_MATCH, IF_NONE_MATCH, plan::ATTRIBUTES, plan::REPR_DIGEST];
@@ -173,14 +174,16 @@ async fn begin(
         plan::before_write(&ask, &grant.rules, None, now()).or_else(only_name)?;
         let announced = length.unwrap_or(0);
         let reservation = grant.reserve(announced).ok_or_else(over_quota)?;
-        let directory = Arc::new(shared.root.parent(&ask.path, true)?);
+        let directory = Arc::new(directory(&shared, &grant, &ask, data_of(&ask, announced))?);
         let there = names_stat(directory.as_fd(), name)?;
         plan::before_write(&ask, &grant.rules, there.as_ref(), now())?;
         let mut draft = match note {
             Some((token, note)) => Upload::begin(&directory, &token, note)?.draft,
             None => Draft::fresh(&directory)?,
         };
-        let promise = shared.space.promise(&draft.file(), announced)?;
+        let promise = shared
+            .space
+            .promise(&draft.file(), data_of(&ask, announced))?;
         let promise = promise.ok_or_else(disk_full)?;
         if let Some(field) = &ask.body.attributes {
             draft.set_attributes(attributes(field));
@@ -193,6 +196,27 @@ async fn begin(
         })
     });
     begun.await?
+}
+
+/// The directory of the file. One that does not exist is made only if the file is not refused
+/// without it.
+fn directory(shared: &Shared, grant: &Grant, ask: &Ask, room: u64) -> Result<OwnedFd, Fault> {
+    let prefix = grant.rules.prefix.len();
+    match shared.root.parent(&ask.path, prefix, false) {
+        Err(RootError::NotFound) => {}
+        there => return Ok(there?),
+    }
+    plan::before_write(ask, &grant.rules, None, now())?;
+    let above = File::from(shared.root.nearest(&ask.path, prefix)?);
+    let promise = shared.space.promise(&above, room)?;
+    promise.ok_or_else(disk_full)?;
+    Ok(shared.root.parent(&ask.path, prefix, true)?)
+}
+
+/// Bytes of what is announced that the disk needs: holes need none.
+pub(super) fn data_of(ask: &Ask, announced: u64) -> u64 {
+    let data = ask.body.attributes.as_ref().and_then(|field| field.data);
+    data.map_or(announced, |data| data.min(announced))
 }
 
 /// A refusal that holds whatever the name is for now.

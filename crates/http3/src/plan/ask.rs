@@ -151,6 +151,11 @@ impl Ask {
             let detail = "the operator gives this client no right to the path";
             return Err(problem(StatusCode::FORBIDDEN, detail).into());
         }
+        let is_own = path.names.len() == rules.prefix.len() && !rules.prefix.is_empty();
+        if method == Method::Put && is_own && !path.slash {
+            let detail = "the path is the directory that this client has; choose a name in it";
+            return Err(problem(StatusCode::FORBIDDEN, detail).into());
+        }
         let headers = request.headers();
         let bad = |error: BadField| Box::new(problem(StatusCode::BAD_REQUEST, &error.to_string()));
         let (range, if_range) = match method {
@@ -304,8 +309,8 @@ fn body(headers: &HeaderMap) -> Result<Body, Box<Reply>> {
         false => None,
         true => {
             let length = only_line(headers, &CONTENT_LENGTH);
-            let length = length.and_then(|line| std::str::from_utf8(line).ok());
-            let length = length.and_then(|text| text.parse().ok());
+            let length = length.filter(|line| line.iter().all(u8::is_ascii_digit));
+            let length = length.and_then(|line| std::str::from_utf8(line).ok()?.parse().ok());
             Some(length.ok_or_else(|| bad("Content-Length is not one number"))?)
         }
     };

@@ -7,7 +7,7 @@ use http::header::{CONTENT_LENGTH, ETAG};
 
 use super::ask::{Ask, PutRights, REPR_DIGEST, Rules};
 use super::reply::{Reply, problem};
-use crate::fields::{PathName, Sha256Digest, TagList, sha256_field};
+use crate::fields::{Sha256Digest, TagList, sha256_field};
 use crate::resource::{Kind, Stat, is_reserved};
 
 /// Refuses a PUT onto a name under which `there` lies now. It is asked twice: before the content
@@ -86,20 +86,22 @@ pub fn before_link(
     }
 }
 
-/// True if a link at `path` with this target leads to a place beneath the root.
+/// True if a link with this target, in a directory beneath `depth` others, leads to a place beneath
+/// the first of them. A name may be that of another link: where clients have directories of their
+/// own (`confined`), no `..` follows a name.
 #[must_use]
-pub fn is_inside(path: &PathName, target: &[u8]) -> bool {
-    let mut depth = path.names.len().saturating_sub(1);
+pub fn is_inside(target: &[u8], depth: usize, confined: bool) -> bool {
+    let (mut depth, mut named) = (depth, false);
     !target.starts_with(b"/")
         && target.split(|byte| *byte == b'/').all(|name| match name {
             b"" | b"." => true,
             b".." => {
-                let inside = depth > 0;
+                let inside = depth > 0 && !(confined && named);
                 depth = depth.saturating_sub(1);
                 inside
             }
             _ => {
-                depth += 1;
+                (depth, named) = (depth + 1, true);
                 true
             }
         })
@@ -136,5 +138,29 @@ pub fn stored(replaced: bool, stat: &Stat, digest: &Sha256Digest, now: SystemTim
     match replaced {
         true => reply,
         false => reply.with(CONTENT_LENGTH, "0"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_inside;
+
+    #[test]
+    fn links_lead_to_places_beneath_the_top() {
+        for (target, depth, inside, confined) in [
+            ("a", 0, true, true),
+            ("", 0, true, true),
+            ("/a", 5, false, false),
+            ("..", 0, false, false),
+            ("../a", 1, true, true),
+            ("./../../a", 2, true, true),
+            ("../../a", 1, false, false),
+            ("a/../b", 0, true, false),
+            ("a/../../b", 0, false, false),
+            ("a//../../b", 1, true, false),
+        ] {
+            let of = |confined| is_inside(target.as_bytes(), depth, confined);
+            assert_eq!((of(false), of(true)), (inside, confined), "{target}");
+        }
     }
 }

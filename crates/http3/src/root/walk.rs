@@ -52,6 +52,9 @@ pub enum RootError {
          limit (ulimit -Hn)"
     )]
     Busy,
+    /// The path has more directories than are made.
+    #[error("the path has more than {MAX_DEPTH} directories; choose a shorter one")]
+    Deep,
     /// Another failure.
     #[error("the server could not open the file: {0}")]
     Storage(io::Error),
@@ -114,13 +117,14 @@ impl Root {
     }
 
     /// Opens what a path leads to. Symbolic links are followed as long as they stay beneath the
-    /// root. It blocks as long as the file system does.
+    /// root; those behind the first `prefix` names, as long as they stay beneath these. It blocks
+    /// as long as the file system does.
     ///
     /// # Errors
     /// [`RootError`].
-    pub fn find(&self, path: &PathName) -> Result<Found, RootError> {
-        let mut walk = Walk::new(self.0.as_fd(), &path.names);
-        match walk.run()? {
+    pub fn find(&self, path: &PathName, prefix: usize) -> Result<Found, RootError> {
+        let mut walk = Walk::new(self.0.as_fd());
+        match walk.run(&path.names, prefix)? {
             End::Directory => Ok(Found::Directory(walk.here_readable()?)),
             End::File(_) if path.slash => Err(RootError::NotFound),
             End::File(name) => {
@@ -140,17 +144,53 @@ impl Root {
         }
     }
 
-    /// Opens the directory in which the last name of a path is, or would be. With `create`,
-    /// directories on the way that do not exist are made.
+    /// Opens the directory in which the last name of a path is, or would be. Links are followed as
+    /// in [`find`](Self::find). With `create`, directories on the way that do not exist are made.
     ///
     /// # Errors
     /// [`RootError`].
-    pub fn parent(&self, path: &PathName, create: bool) -> Result<OwnedFd, RootError> {
+    pub fn parent(
+        &self,
+        path: &PathName,
+        prefix: usize,
+        create: bool,
+    ) -> Result<OwnedFd, RootError> {
+        Ok(self.parent_at(path, prefix, create)?.0)
+    }
+
+    /// Opens the last directory of a path that exists.
+    ///
+    /// # Errors
+    /// [`RootError`].
+    pub fn nearest(&self, path: &PathName, prefix: usize) -> Result<OwnedFd, RootError> {
+        let mut path = path.clone();
+        loop {
+            match self.parent(&path, prefix, false) {
+                Err(RootError::NotFound) if path.names.len() > 1 => drop(path.names.pop()),
+                found => return found,
+            }
+        }
+    }
+
+    /// The same as [`parent`](Self::parent), with the number of directories between it and what
+    /// the first `prefix` names lead to.
+    ///
+    /// # Errors
+    /// [`RootError`].
+    pub fn parent_at(
+        &self,
+        path: &PathName,
+        prefix: usize,
+        create: bool,
+    ) -> Result<(OwnedFd, usize), RootError> {
         let (_, before) = path.names.split_last().ok_or(RootError::NotFound)?;
-        let mut walk = Walk::new(self.0.as_fd(), before);
+        if create && before.len() > MAX_DEPTH {
+            return Err(RootError::Deep);
+        }
+        let mut walk = Walk::new(self.0.as_fd());
         walk.create = create;
-        match walk.run()? {
-            End::Directory => walk.here_readable(),
+        match walk.run(before, prefix)? {
+            End::Directory => Ok((walk.here_readable()?, walk.stack.len() - walk.floor)),
             End::File(_) => Err(RootError::NotFound),
         }
     }
@@ -170,17 +210,20 @@ struct Walk<'a> {
     /// Names that are still to go, the next one last.
     ahead: Vec<Vec<u8>>,
     links: usize,
+    /// Directories of the stack that no `..` leaves.
+    floor: usize,
     /// Directories that do not exist are made.
     create: bool,
 }
 
 impl<'a> Walk<'a> {
-    fn new(root: BorrowedFd<'a>, names: &[Vec<u8>]) -> Self {
+    const fn new(root: BorrowedFd<'a>) -> Self {
         Self {
             root,
             stack: Vec::new(),
-            ahead: names.iter().rev().cloned().collect(),
+            ahead: Vec::new(),
             links: 0,
+            floor: 0,
             create: false,
         }
     }
@@ -195,12 +238,26 @@ impl<'a> Walk<'a> {
         Ok(openat(self.here(), ".", flags, Mode::empty())?)
     }
 
-    fn run(&mut self) -> Result<End, RootError> {
+    /// Goes along the names. No link leaves the directory that the first `prefix` of them lead to.
+    fn run(&mut self, names: &[Vec<u8>], prefix: usize) -> Result<End, RootError> {
+        let (before, beneath) = names.split_at(prefix.min(names.len()));
+        match self.go(before)? {
+            End::Directory if before.len() == prefix => {
+                self.floor = self.stack.len();
+                self.go(beneath)
+            }
+            end if beneath.is_empty() => Ok(end),
+            _ => Err(RootError::NotFound),
+        }
+    }
+
+    fn go(&mut self, names: &[Vec<u8>]) -> Result<End, RootError> {
+        self.ahead = names.iter().rev().cloned().collect();
         while let Some(name) = self.ahead.pop() {
             match name.as_slice() {
                 b"" | b"." => {}
-                // Out of the root.
-                b".." => drop(self.stack.pop().ok_or(RootError::NotFound)?),
+                b".." if self.stack.len() <= self.floor => return Err(RootError::NotFound),
+                b".." => drop(self.stack.pop()),
                 name if is_reserved(name) => return Err(RootError::NotFound),
                 name => {
                     if let Some(file) = self.step(name)? {
@@ -254,127 +311,4 @@ impl<'a> Walk<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::io::Read;
-    use std::os::unix::fs::symlink;
-    use std::os::unix::net::UnixListener;
-
-    use super::*;
-
-    fn find(root: &Root, path: &str) -> Result<String, RootError> {
-        let path = PathName::parse(path.as_bytes()).unwrap();
-        match root.find(&path)? {
-            Found::File(mut file, _) => {
-                let mut text = String::new();
-                file.read_to_string(&mut text).unwrap();
-                Ok(text)
-            }
-            Found::Directory(_) => Ok("directory".to_owned()),
-        }
-    }
-
-    #[test]
-    fn links_lead_about_the_root_and_never_out() {
-        let outer = tempfile::tempdir().unwrap();
-        fs::write(outer.path().join("secret"), "secret").unwrap();
-        let inner = outer.path().join("root");
-        fs::create_dir_all(inner.join("sub/deep")).unwrap();
-        fs::write(inner.join("file"), "file").unwrap();
-        fs::write(inner.join("sub/file"), "sub").unwrap();
-        fs::write(inner.join(".pathmark-0.part"), "part").unwrap();
-        for (target, link) in [
-            ("file", "link"),
-            ("sub/deep/../file", "around"),
-            ("../file", "sub/up"),
-            ("sub", "to-sub"),
-            ("../secret", "out"),
-            ("../root/file", "out-and-in"),
-            ("../../secret", "sub/out"),
-            ("/etc/passwd", "absolute"),
-            ("loop", "loop"),
-            ("..", "parent"),
-            ("nothing", "dangling"),
-            (".pathmark-0.part", "unfinished"),
-            ("file/", "file-as-directory"),
-        ] {
-            symlink(target, inner.join(link)).unwrap();
-        }
-        let root = Root::open(&inner).unwrap();
-        for (path, text) in [
-            ("/", "directory"),
-            ("/file", "file"),
-            ("/sub", "directory"),
-            ("/sub/deep/", "directory"),
-            ("/link", "file"),
-            ("/around", "sub"),
-            ("/sub/up", "file"),
-            ("/to-sub/file", "sub"),
-            ("/to-sub/up", "file"),
-        ] {
-            assert_eq!(find(&root, path).unwrap(), text, "{path}");
-        }
-        for path in [
-            "/nothing",
-            "/file/",
-            "/file/more",
-            "/out",
-            "/out-and-in",
-            "/sub/out",
-            "/absolute",
-            "/loop",
-            "/parent",
-            "/parent/secret",
-            "/dangling",
-            "/.pathmark-0.part",
-            "/unfinished",
-            "/file-as-directory",
-        ] {
-            let found = find(&root, path);
-            assert!(
-                matches!(found, Err(RootError::NotFound)),
-                "{path}: {found:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn special_files_and_closed_doors_are_named() {
-        let directory = tempfile::tempdir().unwrap();
-        let _socket = UnixListener::bind(directory.path().join("socket")).unwrap();
-        let root = Root::open(directory.path()).unwrap();
-        assert!(matches!(find(&root, "/socket"), Err(RootError::Special)));
-        let pipe = rustix::fs::mknodat(
-            rustix::fs::CWD,
-            directory.path().join("pipe"),
-            rustix::fs::FileType::Fifo,
-            Mode::RWXU,
-            0,
-        );
-        pipe.unwrap();
-        assert!(matches!(find(&root, "/pipe"), Err(RootError::Special)));
-    }
-
-    #[test]
-    fn a_parent_is_that_of_the_last_name() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::create_dir(directory.path().join("sub")).unwrap();
-        fs::write(directory.path().join("sub/file"), "x").unwrap();
-        let root = Root::open(directory.path()).unwrap();
-        let parent = |path: &str| root.parent(&PathName::parse(path.as_bytes()).unwrap(), false);
-        let sub = parent("/sub/new").unwrap();
-        assert_eq!(names_stat(sub.as_fd(), b"file").unwrap().unwrap().size, 1);
-        assert!(names_stat(sub.as_fd(), b"new").unwrap().is_none());
-        assert!(matches!(parent("/none/new"), Err(RootError::NotFound)));
-        assert!(matches!(parent("/sub/file/new"), Err(RootError::NotFound)));
-        assert!(matches!(parent("/"), Err(RootError::NotFound)));
-        let deep = PathName::parse(b"/one/two/new").unwrap();
-        root.parent(&deep, true).unwrap();
-        assert!(directory.path().join("one/two").is_dir());
-        assert!(!directory.path().join("one/two/new").exists());
-        for path in [&b"/sub/file/new/x"[..], b"/.pathmark-x/new"] {
-            let path = PathName::parse(path).unwrap();
-            assert!(matches!(root.parent(&path, true), Err(RootError::NotFound)));
-        }
-    }
-}
+mod tests;

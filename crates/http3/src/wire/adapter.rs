@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h3::error::{Code, ConnectionError, StreamError};
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
-use pathmark_transport::driver;
+use pathmark_driver as driver;
 
 use super::error::{LinkError, lost, no_stream};
 use super::frames::Frames;

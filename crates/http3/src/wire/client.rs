@@ -11,7 +11,7 @@ use h3::ConnectionState;
 use h3::client::{RequestStream, SendRequest};
 use h3::error::{Code, StreamError};
 use http::{HeaderMap, Request, Response};
-use pathmark_transport::driver;
+use pathmark_driver as driver;
 use tokio::sync::watch;
 
 use super::adapter::{Adapter, Opener, head_limit};

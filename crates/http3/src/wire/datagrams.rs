@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, Bytes};
 use h3::{ConnectionState, SharedState};
-use pathmark_transport::driver::{self, SendDatagramError};
+use pathmark_driver::{self as driver, SendDatagramError};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use pathmark_transport::driver::{self, Stopped};
+use pathmark_driver::{self as driver, Stopped};
 
 use super::frames::Frames;
 

@@ -8,8 +8,9 @@ use bytes::{Buf, Bytes};
 use h3::error::Code;
 use h3::quic::SendStream as _;
 use h3::server::{Connection, RequestResolver, RequestStream};
+use http::header::{CONNECTION, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, Request, Response};
-use pathmark_transport::driver::{self, WriteError};
+use pathmark_driver::{self as driver, WriteError};
 
 use super::adapter::{Adapter, head_limit};
 use super::datagrams::{DatagramFlow, Hub};
@@ -149,15 +150,33 @@ impl Incoming {
             let protocol = Protocol(protocol.as_str().to_owned());
             request.extensions_mut().insert(protocol);
         }
-        let exchange = ServerExchange {
+        let mut exchange = ServerExchange {
             stream,
             adapter,
             hub,
             finished: false,
             left: false,
         };
+        if is_of_a_connection(request.headers()) {
+            exchange.reset(codes::MESSAGE_ERROR);
+            let why = "it has a field of a connection (RFC 9114 section 4.2)";
+            return Err(LinkError::Message(why.to_owned()));
+        }
         Ok((request, exchange))
     }
+}
+
+/// True for fields that HTTP/3 has no use for, and whose message is malformed.
+fn is_of_a_connection(headers: &HeaderMap) -> bool {
+    let names = [
+        CONNECTION,
+        HeaderName::from_static("keep-alive"),
+        HeaderName::from_static("proxy-connection"),
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ];
+    names.iter().any(|name| headers.contains_key(name))
+        || headers.get_all(TE).iter().any(|value| value != "trailers")
 }
 
 impl ServerExchange {

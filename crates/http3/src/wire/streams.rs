@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use h3::quic::{self, StreamErrorIncoming, StreamId, WriteBuf};
-use pathmark_transport::driver;
+use pathmark_driver as driver;
 
 use super::error::{codes, no_stream};
 use super::frames::Frames;

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use pathmark_transport::driver::{self, Stopped, WriteError};
+use pathmark_driver::{self as driver, Stopped, WriteError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::error::codes;

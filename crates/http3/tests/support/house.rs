@@ -26,14 +26,14 @@ impl Steward for Clients {
     }
 }
 
-fn grant(name: &str, quota: u64) -> Arc<Grant> {
+fn grant(name: &str, (quota, used): (u64, u64)) -> Arc<Grant> {
     let rules = Rules {
         put: PutRights::Replace,
         ..Rules::default()
     };
     Arc::new(Grant {
         name: name.to_owned(),
-        quota: Some(Quota::new(quota, 0)),
+        quota: Some(Arc::new(Quota::new(quota, used))),
         ..Grant::of(rules)
     })
 }
@@ -57,7 +57,13 @@ impl House {
     }
 }
 
+/// One whose quota is free.
 pub(crate) fn house(directory: &Path, uploads: UploadLimits, quota: u64) -> House {
+    house_with(directory, uploads, (quota, 0))
+}
+
+/// One whose clients have a quota of which some bytes are used.
+pub(crate) fn house_with(directory: &Path, uploads: UploadLimits, quota: (u64, u64)) -> House {
     let limits = Limits {
         uploads,
         ..Limits::default()
@@ -74,7 +80,12 @@ pub(crate) fn house(directory: &Path, uploads: UploadLimits, quota: u64) -> Hous
     let clients = names.map(|(name, own)| (name, grant(own, quota)));
     let clients = Arc::new(Clients(clients.into_iter().collect()));
     let tended = origin.clone();
-    tokio::spawn(async move { tended.tend().await });
+    let listed = clients.clone();
+    let grant_of = move |owner: &str| {
+        let mut grants = listed.0.values();
+        grants.find(|grant| grant.name == owner).cloned()
+    };
+    tokio::spawn(async move { tended.tend(grant_of).await });
     tokio::spawn(async move {
         while let Some(incoming) = endpoint.accept().await {
             let (origin, clients) = (origin.clone(), clients.clone());

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Request, Response, StatusCode};
 use pathmark_cc::Algorithm;
+use pathmark_driver::{ClientConfig, Connection, Endpoint, ServerConfig};
 use pathmark_http3::client::{Client, ClientLimits};
 use pathmark_http3::fields::PathName;
 use pathmark_http3::origin::{Limits, Origin};
@@ -17,7 +18,6 @@ use pathmark_http3::root::Root;
 use pathmark_http3::wire::{ALPN, ClientLink};
 use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
-use pathmark_transport::driver::{ClientConfig, Connection, Endpoint, ServerConfig};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 /// The name in the certificate.
@@ -69,10 +69,19 @@ pub(crate) fn listen(identity: &Identity) -> Endpoint {
 
 /// A connection of this library to a server with this identity.
 pub(crate) async fn connect(identity: &Identity, to: SocketAddr) -> Connection {
+    connect_from(loopback(), identity, to).await
+}
+
+/// The same from another address.
+pub(crate) async fn connect_from(
+    from: SocketAddr,
+    identity: &Identity,
+    to: SocketAddr,
+) -> Connection {
     let pin = pathmark_transport::crypto::tls::Pin::of(&identity.chain[0]);
     let tls = TlsClientConfig::new(Trust::Pin(pin), &[ALPN]).unwrap();
     let config = ClientConfig::new(Arc::new(tls), transport());
-    let endpoint = Endpoint::client(loopback()).unwrap();
+    let endpoint = Endpoint::client(from).unwrap();
     let connecting = endpoint.connect_with(config, to, NAME).unwrap();
     connecting.await.unwrap()
 }

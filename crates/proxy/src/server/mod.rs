@@ -19,10 +19,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pathmark_driver::{self as driver, Connection};
 use pathmark_http3::http::Request;
 use pathmark_http3::wire::{LinkError, ServerExchange, ServerLink};
 use pathmark_transport::crypto::tls::Pin;
-use pathmark_transport::driver::{self, Connection};
 use tokio::task::JoinSet;
 
 use crate::flows::{Flows, Side};

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pathmark_transport::driver::{ClientConfig, Connection, Endpoint};
+use pathmark_driver::{ClientConfig, Connection, Endpoint};
 use socket2::SockRef;
 use tokio::net::lookup_host;
 use tokio::task::JoinSet;

@@ -9,10 +9,10 @@ mod switch;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pathmark_driver::Connection;
 use pathmark_http3::http::header::{HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use pathmark_http3::http::{Request, Uri};
 use pathmark_http3::wire::{ClientLink, DatagramFlow, LinkError, TunnelRecv, TunnelSend, codes};
-use pathmark_transport::driver::Connection;
 
 pub use dial::Dialer;
 pub use flow::Flow;

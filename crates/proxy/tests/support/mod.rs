@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pathmark_cc::Algorithm;
+use pathmark_driver::{ClientConfig, Connection, Endpoint, ServerConfig};
 use pathmark_http3::wire::ALPN;
 use pathmark_proxy::policy::Policy;
 use pathmark_proxy::server::{Access, Proxy, Times, User, UserKey};
@@ -14,7 +15,6 @@ use pathmark_proxy::token::Token;
 use pathmark_proxy::tunnel::{Dialer, Tunnel, TunnelTimes};
 use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{Pin, TlsClientConfig, TlsServerConfig, Trust};
-use pathmark_transport::driver::{ClientConfig, Connection, Endpoint, ServerConfig};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;

@@ -10,9 +10,9 @@ use crate::streams::StreamEvent;
 use crate::wire::ConnectionId;
 
 /// Something that happened on a connection; taken with
-/// [`Connection::poll_event`](super::Connection::poll_event).
+/// [`Connection::poll_event`](super::Connection::poll_event). A driver that passes over one leaves
+/// an application waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Event {
     /// The peer's TLS parameters are known
     /// ([`Handshake::data`](super::Handshake::data)).

@@ -44,8 +44,8 @@ pub use key_update::{KeyUpdateError, OneRttKeys, OpenFailure, Opened, Phase, Sea
 pub use random::Random;
 pub use reset::ResetToken;
 
-#[cfg(feature = "tokio")]
-pub(crate) use provider::gather_entropy;
+#[cfg(feature = "rustls")]
+pub use provider::gather_entropy;
 
 pub use crate::wire::Side;
 pub use crate::wire::packet::SAMPLE_LEN;

@@ -40,10 +40,9 @@ pub(super) fn ticketer() -> Result<Arc<dyn rustls::server::ProducesTickets>, rus
     tls::Ticketer::new()
 }
 
-/// Has the library gather the entropy that it starts with. Takes tens of milliseconds the first
-/// time.
-#[cfg(feature = "tokio")]
-pub(crate) fn gather_entropy() {
+/// Has the cryptography library gather the entropy that it starts with. The first call takes tens
+/// of milliseconds, which the first handshake takes otherwise.
+pub fn gather_entropy() {
     // The next caller that needs randomness gets the failure.
     let _ = tls::default_provider().secure_random.fill(&mut [0]);
 }

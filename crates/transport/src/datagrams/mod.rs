@@ -44,7 +44,6 @@ impl Default for DatagramsConfig {
 
 /// A datagram cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum DatagramError {
     /// The peer takes no DATAGRAM frames, or its parameters have not arrived.
     #[error("the peer takes no datagrams")]

@@ -6,7 +6,6 @@ use super::Dir;
 
 /// A stream cannot be opened now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum OpenError {
     /// As many are open as the peer allows;
     /// [`StreamEvent::Available`](super::StreamEvent::Available) says when to try again.

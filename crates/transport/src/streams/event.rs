@@ -8,7 +8,6 @@ use super::{Dir, StreamId};
 /// [`OpenError::Limit`](super::OpenError::Limit)). So a driver that takes events before it calls
 /// finds the queue bounded by the number of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum StreamEvent {
     /// The peer opened one or more streams: take them with
     /// [`Streams::accept`](super::Streams::accept) until it returns `None`.

@@ -154,6 +154,15 @@ async fn one(
             "the content's SHA-256 is not the one that the server announced: what was written is \
              not the file"
         ),
+        (To::File(path), GetError::Storage(error)) => {
+            let hint = match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    "; free space there, then run the same command: it resumes"
+                }
+                _ => "",
+            };
+            anyhow!("cannot write {}: {error}{hint}", path.display())
+        }
         (_, error) => explained(error, &source),
     })
 }

@@ -22,7 +22,7 @@ use super::operator::{ANY_LAW, LAW, REPORT};
 use super::reconnect::is_lost;
 use super::routers::MeasureArgs;
 use super::session::{DscpArgs, Stop};
-use super::target::{Target, distinct};
+use super::target::{self, Target, distinct};
 use super::{Failure, Outcome, glob, output, session, values};
 use crate::report::SenderReport;
 
@@ -32,7 +32,8 @@ pub(super) struct Args {
     /// Files to fetch; * ? and [ ] in the last NAME of HOST:PORT/NAME match names of the server
     #[arg(
         required = true,
-        value_name = "HOST:PORT/NAME | https://HOST[:PORT]/PATH"
+        value_name = "HOST:PORT/NAME | https://HOST[:PORT]/PATH",
+        value_parser = target::parser()
     )]
     targets: Vec<Target>,
     /// The directory to put files in, or the name for a single file; - is the standard output
@@ -92,6 +93,15 @@ const OUT: &str = "-";
 /// Where `target` goes, one of `all`.
 fn destination(target: &Target, args: &Args) -> anyhow::Result<To> {
     let output = args.output.as_path();
+    let last = target.path.as_ref().and_then(|path| path.names.last());
+    let is_pattern = target.globs && last.is_some_and(|name| glob::is_pattern(name));
+    if is_pattern && (args.recursive || args.output.as_os_str() == OUT) {
+        let why = match args.recursive {
+            true => "matches files, and -r fetches directories; leave -r out",
+            false => "may match several files, and one goes to the standard output",
+        };
+        bail!("{target} is a pattern that {why}; https://HOST:PORT/PATH has names as they are");
+    }
     if args.recursive {
         let names = target.path.as_ref().map(|path| path.names.as_slice());
         let below = names
@@ -119,7 +129,7 @@ fn destination(target: &Target, args: &Args) -> anyhow::Result<To> {
         return Ok(To::Out);
     }
     let is_directory = output.is_dir();
-    if target.globs && glob::is_pattern(name) {
+    if is_pattern {
         if !is_directory {
             bail!("{} is no directory; make it first", output.display());
         }
@@ -162,9 +172,10 @@ fn jobs(args: &Args) -> Result<Vec<Job>, Failure> {
         return Err(Failure::usage(anyhow!(why)));
     }
     if !(args.recursive || is_out || is_name || output.is_dir()) {
+        let missing = parent.filter(|_| one).unwrap_or(output);
         return Err(Failure::usage(anyhow!(
             "{} is no directory; make it first",
-            output.display()
+            missing.display()
         )));
     }
     let mut jobs = Vec::new();

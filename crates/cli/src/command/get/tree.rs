@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use pathmark_http3::client::{Ended, Fetched, GetError, GetTree, Outcome, TreeLimits};
+use pathmark_http3::client::{Ended, Fetched, GetError, GetTree, Outcome, Skipped, TreeLimits};
 use pathmark_http3::http::StatusCode;
 
 use super::super::files::{AT_ONCE, Figures, FileFigures};
@@ -75,7 +75,9 @@ pub(super) async fn fetch(
         };
         bar.finish();
         for ended in [ended, printed] {
-            if let Err(error) = ended.with_context(|| format!("cannot fetch all of {name}/")) {
+            let into = directory.display();
+            let what = || format!("cannot fetch all of {name}/ into {into}");
+            if let Err(error) = ended.with_context(what) {
                 figures
                     .files
                     .push(FileFigures::broken(format!("{name}/"), &error));
@@ -114,6 +116,10 @@ fn note(
             }
         }
         Ok(Outcome::Unchanged(files)) => figures.unchanged += files,
+        Ok(Outcome::Skipped(why @ Skipped::Deep)) => {
+            let error = format!("cannot fetch {name}: {why}");
+            figures.files.push(FileFigures::failed(name, error));
+        }
         Ok(Outcome::Skipped(why)) => {
             let note = format!("{name} is not fetched: {why}");
             figures.transfer.warnings.push(note);
@@ -123,7 +129,9 @@ fn note(
                 GetError::Refused(refusal)
                     if ended.path.slash && refusal.status == StatusCode::NOT_FOUND =>
                 {
-                    anyhow::anyhow!("the server has no directory of this name")
+                    anyhow::anyhow!(
+                        "the server has no directory of this name; without -r get fetches a file"
+                    )
                 }
                 error => error.into(),
             };

@@ -1,5 +1,6 @@
 //! The proxy at the port of `pathmark serve`.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ pub(in super::super) struct Joined {
     path: PathBuf,
     config: Config,
     users: Vec<(String, Credential)>,
+    certificates: Cell<bool>,
     pub(in super::super) proxy: Proxy,
 }
 
@@ -31,13 +33,14 @@ impl Joined {
             path: path.to_owned(),
             proxy: Proxy::new(config.access(&users), config.times),
             config,
+            certificates: Cell::new(have_certificates(&users)),
             users,
         })
     }
 
-    /// Users are known by certificates.
-    pub(in super::super) fn has_certificates(&self) -> bool {
-        have_certificates(&self.users)
+    /// Users are known by certificates now.
+    pub(in super::super) const fn has_certificates(&self) -> bool {
+        self.certificates.get()
     }
 
     /// Has the server's connections carry flows.
@@ -46,9 +49,13 @@ impl Joined {
     }
 
     /// Reads the configuration again.
-    pub(in super::super) fn reload(&self, asks: bool) {
+    pub(in super::super) fn reload(&self) {
         match read(&self.path, false) {
-            Ok((config, users)) => change(&self.proxy, &config, &users, asks),
+            Ok((config, users)) => {
+                self.certificates.set(have_certificates(&users));
+                // The server asks new connections for certificates from now on.
+                change(&self.proxy, &config, &users, true);
+            }
             Err(failure) => keep(&failure),
         }
     }

@@ -25,7 +25,7 @@ use super::reconnect::is_lost;
 use super::routers::AnswerArgs;
 use super::session::{DscpArgs, Stop};
 use super::state::uploads::Uploads;
-use super::target::{Target, distinct, shown};
+use super::target::{self, Target, distinct, shown};
 use super::values::hex;
 use super::{Failure, Outcome, output, session, values};
 use crate::report::SenderReport;
@@ -38,7 +38,11 @@ pub(super) struct Args {
     files: Vec<PathBuf>,
     /// Where; NAME is for a single file and defaults to the file's own. NAME/, or NAME for several
     /// files, is the directory to store in
-    #[arg(required = true, value_name = "HOST:PORT[/NAME]")]
+    #[arg(
+        required = true,
+        value_name = "HOST:PORT[/NAME]",
+        value_parser = target::parser()
+    )]
     target: Target,
     /// Replace files that the server has already
     #[arg(long)]
@@ -73,16 +77,21 @@ fn files(args: &Args) -> Result<Vec<(PathBuf, PathName)>, Failure> {
     let mut files = Vec::new();
     for path in &args.files {
         let is_in = path.as_os_str() == IN;
-        if !is_in && !path.is_file() {
-            let hint = if path.is_dir() {
-                "; -r stores directories"
-            } else {
-                ""
+        if !is_in {
+            let shown = path.display();
+            let why = match path.metadata() {
+                Ok(there) if there.is_file() => None,
+                Ok(there) if there.is_dir() => {
+                    Some(anyhow!("{shown} is a directory; -r stores directories"))
+                }
+                Ok(_) => Some(anyhow!(
+                    "{shown} is a device, a socket or a pipe; - stores the standard input"
+                )),
+                Err(error) => Some(anyhow!("cannot read {shown}: {error}")),
             };
-            return Err(Failure::usage(anyhow!(
-                "{} is no file{hint}",
-                path.display()
-            )));
+            if let Some(why) = why {
+                return Err(Failure::usage(why));
+            }
         }
         let own = path.file_name().filter(|_| !is_in);
         let own = own.map(|name| name.as_bytes().to_vec());
@@ -209,10 +218,15 @@ async fn attempt(
     if args.recursive {
         tree::store(args, stop, &session, files, existing, &mut figures).await;
     } else {
-        (figures.files, figures.moved) = store(args, stop, &session, files, existing).await;
+        let moved;
+        (figures.files, moved) = store(args, stop, &session, files, existing).await;
         for stored in figures.files.iter().filter(|file| file.error.is_none()) {
             figures.transfer.bytes_up += stored.bytes - stored.resumed_bytes;
             figures.transfer.streams += 1;
+        }
+        figures.moved = moved > 0;
+        if stop.is_stopped() {
+            figures.transfer.bytes_up = moved;
         }
     }
     let transfer = &mut figures.transfer;
@@ -232,15 +246,15 @@ fn unverified(name: &str) -> String {
     format!("{name}: the server announced no SHA-256 of what it stored")
 }
 
-/// Stores files, several at a time; true if content was sent.
+/// Stores files, several at a time; the bytes of content that were sent.
 async fn store(
     args: &Args,
     stop: &Stop,
     session: &Session,
     files: &[(PathBuf, PathName)],
     existing: Existing,
-) -> (Vec<FileFigures>, bool) {
-    let moved = Cell::new(false);
+) -> (Vec<FileFigures>, u64) {
+    let moved = Cell::new(0);
     let bars = output::bars(args.moving.quiet);
     let started = session::now();
     let under_way = UnderWay::new(files.len());
@@ -257,7 +271,7 @@ async fn store(
                 }
                 Progress::Bytes(bytes) => {
                     bar.inc(bytes);
-                    moved.set(true);
+                    moved.set(moved.get() + bytes);
                 }
                 Progress::Arrived => {}
             };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, anyhow};
-use pathmark_http3::client::{Ended, Outcome, PutError, PutTree, Stored, TreeLimits};
+use pathmark_http3::client::{Ended, Outcome, PutError, PutTree, Skipped, Stored, TreeLimits};
 use pathmark_http3::fields::PathName;
 use pathmark_http3::root::Existing;
 
@@ -26,11 +26,16 @@ const LARGE: usize = 16;
 pub(super) fn directories(args: &Args) -> Result<Vec<(PathBuf, PathName)>, Failure> {
     let mut directories = Vec::new();
     for path in &args.files {
-        if !path.is_dir() {
-            return Err(Failure::usage(anyhow!(
-                "{} is no directory, and -r stores directories",
-                path.display()
-            )));
+        let shown = path.display();
+        let why = match path.metadata() {
+            Ok(there) if there.is_dir() => None,
+            Ok(_) => Some(anyhow!(
+                "{shown} is no directory, and -r stores directories; store files without -r"
+            )),
+            Err(error) => Some(anyhow!("cannot read {shown}: {error}")),
+        };
+        if let Some(why) = why {
+            return Err(Failure::usage(why));
         }
         let mut there = args.target.path.clone().unwrap_or_default();
         there.slash = true;
@@ -129,6 +134,10 @@ fn note(
             }
         }
         Ok(Outcome::Unchanged(files)) => figures.unchanged += files,
+        Ok(Outcome::Skipped(why @ Skipped::Deep)) => {
+            let error = format!("cannot store {name}: {why}");
+            figures.files.push(FileFigures::failed(name, error));
+        }
         Ok(Outcome::Skipped(why)) => {
             let note = format!("{name} is not stored: {why}");
             figures.transfer.warnings.push(note);

@@ -1,0 +1,40 @@
+//! The public interop runner's cases between this library and quinn, in both roles: a table in
+//! Markdown, as docs/evidence/interop.md has it.
+//!
+//! `cargo run -p pathmark-driver --example interop [-- CASE…]`
+
+#[path = "../tests/interop/cases.rs"]
+mod cases;
+#[path = "../tests/interop/resumption.rs"]
+mod resumption;
+#[path = "../tests/interop/support/mod.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
+mod support;
+#[path = "../tests/interop/table.rs"]
+mod table;
+#[path = "../tests/interop/zero_rtt.rs"]
+mod zero_rtt;
+
+use std::process::ExitCode;
+
+use support::peers::STRANGERS;
+
+/// Those of the runner's that are not run, and why.
+const NOT_RUN: [(&str, &str); 4] = [
+    ("http3, v2", "another protocol, another version"),
+    (
+        "half of handshakecorruption at quinn's server",
+        "it ends a connection whose first packet was damaged",
+    ),
+    (
+        "goodput, crosstraffic",
+        "measurements, not judgements; see `pathmark demo` and docs/evidence/figures",
+    ),
+    ("versionnegotiation", "a test of its own (`version`)"),
+];
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let titles = ["our client, quinn's server", "quinn's client, our server"];
+    table::print(titles, STRANGERS, |_, _| true, &NOT_RUN).await
+}

@@ -1,0 +1,205 @@
+//! Calls that an application finds on endpoints and connections, each over real sockets.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::sending_tests::{client, connected_from, transport};
+use super::*;
+use pathmark_transport::connection::ConnectionError;
+use pathmark_transport::{TransportConfig, VarInt};
+
+fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(10);
+    match tokio::time::timeout(limit, future).await {
+        Ok(done) => done,
+        Err(_) => panic!("{what} does not resolve"),
+    }
+}
+
+fn server_config() -> ServerConfig {
+    let crypto = Arc::new(testing::server(&[b"test"]));
+    ServerConfig::new(crypto, Arc::new(transport()))
+}
+
+/// An endpoint has a configuration for its clients once it was given one, all clones the same; a
+/// server's `incoming.await` is the connection, or why there is none.
+#[tokio::test]
+async fn connections_begin_with_the_default_configuration() {
+    let server = Endpoint::server(server_config(), loopback()).unwrap();
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    let connect = || endpoint.connect(server.local_address(), "server.test");
+    assert_eq!(connect().unwrap_err(), ConnectError::NoDefaultClientConfig);
+    endpoint
+        .clone()
+        .set_default_client_config(client(transport()));
+    let connecting = connect().unwrap();
+    let accepting = async { server.accept().await.unwrap().await };
+    let (near, far) = soon("both", async { tokio::try_join!(connecting, accepting) })
+        .await
+        .unwrap();
+    assert_eq!(far.remote_address(), endpoint.local_address());
+    drop((near, far));
+
+    let connecting = connect().unwrap();
+    let incoming = soon("a client", server.accept()).await.unwrap();
+    server.close(0, b"");
+    let ended = soon("the client", incoming.into_future()).await;
+    assert_eq!(ended.unwrap_err(), ConnectionError::LocallyClosed);
+    drop(connecting);
+}
+
+/// The endpoint's own limits are the application's.
+#[tokio::test]
+async fn an_endpoint_takes_its_configuration() {
+    let socket = UdpSocket::bind(loopback()).unwrap();
+    let endpoint = Endpoint::with_config(socket, None, |config| config.max_connections = 1);
+    let endpoint = endpoint.unwrap();
+    let server = Endpoint::server(server_config(), loopback()).unwrap();
+    let config = client(transport());
+    let connect = || endpoint.connect_with(config.clone(), server.local_address(), "server.test");
+    let first = connect().unwrap();
+    assert!(connect().is_err());
+    drop(first);
+}
+
+/// A connection is known by its number and its address, and a weak handle leads to it as long as it
+/// is open.
+#[tokio::test]
+async fn a_connection_differs_from_others_and_is_found_by_weak_handles() {
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    let (near, far) = connected_from(&endpoint, transport()).await;
+    let (other, _far) = connected_from(&endpoint, transport()).await;
+    assert_eq!(near.stable_id(), near.clone().stable_id());
+    assert_ne!(near.stable_id(), other.stable_id());
+    assert_eq!(far.local_ip(), Some(loopback().ip()));
+    let stream = near.open_uni().await.unwrap();
+    let weak = near.weak_handle();
+    let again = weak.upgrade().unwrap();
+    assert_eq!(again.stable_id(), near.stable_id());
+    drop(near);
+    assert_eq!(again.close_reason(), None);
+    drop(again);
+    // The stream keeps the state, and the connection is closed all the same.
+    assert!(weak.upgrade().is_none());
+    let ended = soon("the end", far.closed()).await;
+    assert!(matches!(
+        ended,
+        ConnectionError::PeerApplication { code: 0, .. }
+    ));
+    drop(stream);
+    assert!(weak.clone().upgrade().is_none());
+}
+
+/// The peer may open as many streams at once as it is allowed now.
+#[tokio::test]
+async fn the_limit_of_streams_may_be_raised() {
+    let mut transport = transport();
+    transport.streams.max_bidi_streams = 0;
+    transport.streams.max_uni_streams = 1;
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    let (near, far) = connected_from(&endpoint, transport).await;
+    let first = near.open_uni().await.unwrap();
+    let waiting = tokio::spawn({
+        let near = near.clone();
+        async move {
+            let streams = (near.open_uni().await, near.open_uni().await);
+            (
+                streams.0.is_ok() && streams.1.is_ok(),
+                near.open_bi().await.is_ok(),
+            )
+        }
+    });
+    far.set_max_concurrent_uni_streams(3);
+    far.set_max_concurrent_bi_streams(VarInt::from_u32(1));
+    assert_eq!(soon("streams", waiting).await.unwrap(), (true, true));
+    drop(first);
+}
+
+/// Datagrams need no configuration. Those that wait for room all arrive, however many are sent and
+/// however little the queue holds; those that do not wait are dropped and counted there.
+#[tokio::test]
+async fn datagrams_that_wait_for_room_are_not_dropped() {
+    const DATAGRAMS: u32 = 400;
+    let mut transport = transport();
+    transport.datagrams.send_bytes = 4000;
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    let (near, far) = connected_from(&endpoint, transport).await;
+    assert_eq!(near.datagram_send_buffer_space(), 4000 - 64);
+    let sending = async {
+        let tasks = (0..4_u32).map(|task| {
+            let near = near.clone();
+            tokio::spawn(async move {
+                for n in 0..DATAGRAMS / 4 {
+                    let mut data = vec![7; 1000];
+                    data[..4].copy_from_slice(&(4 * n + task).to_be_bytes());
+                    near.send_datagram_wait(data.into()).await.unwrap();
+                }
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.unwrap();
+        }
+        // None is under way for good: a lost one would be missed below.
+        while near.datagram_send_buffer_space() < 4000 - 64 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let receiving = async {
+        let mut seen = std::collections::HashSet::new();
+        while seen.len() < DATAGRAMS as usize {
+            let data = far.read_datagram().await.unwrap();
+            seen.insert(data.first_chunk::<4>().copied());
+        }
+    };
+    soon("datagrams", async { tokio::join!(sending, receiving) }).await;
+    assert_eq!(near.stats().datagram_frames_unsent, 0);
+    // Four of these fill the queue at once.
+    for _ in 0..10 {
+        near.send_datagram(Bytes::from_static(&[7; 1000])).unwrap();
+    }
+    assert!(near.stats().datagram_frames_unsent > 0);
+    let longest = near.max_datagram_size().unwrap();
+    let refused = near.send_datagram_wait(vec![0; longest + 1].into()).await;
+    assert_eq!(refused, Err(SendDatagramError::TooLong(longest)));
+    near.close(0, b"");
+    let refused = near.send_datagram_wait(Bytes::new()).await;
+    let over = ConnectionError::LocallyClosed;
+    assert_eq!(refused, Err(SendDatagramError::ConnectionLost(over)));
+}
+
+/// A task that waits for room gets the error at the end.
+#[tokio::test]
+async fn waiting_for_room_ends_with_the_connection() {
+    let mut transport = transport();
+    transport.datagrams.send_bytes = 1000;
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    let (near, _far) = connected_from(&endpoint, transport).await;
+    let data = Bytes::from_static(&[7; 900]);
+    // The task that sends has no turn before the second one waits.
+    near.send_datagram(data.clone()).unwrap();
+    let mut waiting = Box::pin(near.send_datagram_wait(data));
+    let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(waiting.as_mut().poll(cx)));
+    assert!(polled.await.is_pending());
+    near.close(0, b"");
+    assert!(soon("the end", waiting).await.is_err());
+}
+
+/// The default configuration connects, as plain QUIC.
+#[tokio::test]
+async fn the_default_transport_connects() {
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    let (near, far) = connected_from(&endpoint, TransportConfig::default()).await;
+    let mut stream = near.open_uni().await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
+    stream.finish().unwrap();
+    let mut received = far.accept_uni().await.unwrap();
+    assert_eq!(received.read_to_end(10).await.unwrap(), b"hello");
+    assert_eq!(near.path_report().signal, None);
+}

@@ -1,0 +1,66 @@
+//! What arrives at a socket of the application's own.
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::Incoming;
+use crate::own_socket::DatagramSocket;
+use pathmark_transport::connection::Received;
+
+/// Datagrams that are received in a row before the endpoint handles them.
+const BATCH: usize = 16;
+
+/// Largest UDP payload (RFC 768: a length of 16 bits).
+const LARGEST: usize = 65_535;
+
+/// Room for one batch of datagrams from a socket of the application's own.
+pub(super) struct OwnBatch {
+    storage: Box<[u8]>,
+    filled: Vec<(usize, Received)>,
+}
+
+impl OwnBatch {
+    pub(super) fn new() -> Self {
+        Self {
+            storage: vec![0; BATCH * LARGEST].into_boxed_slice(),
+            filled: Vec::with_capacity(BATCH),
+        }
+    }
+
+    /// Ready with one datagram or more.
+    pub(super) fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &Arc<dyn DatagramSocket>,
+    ) -> Poll<io::Result<()>> {
+        self.filled.clear();
+        for buffer in self.storage.chunks_mut(LARGEST) {
+            match socket.poll_receive(cx, buffer) {
+                Poll::Ready(Ok((length, received))) => {
+                    self.filled.push((length.min(buffer.len()), received));
+                }
+                // What has arrived before comes first. A later call meets the error again.
+                _ if !self.filled.is_empty() => break,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The datagrams of the batch in the order of their arrival.
+    pub(super) fn datagrams(&mut self) -> impl Iterator<Item = Incoming<'_>> {
+        let buffers = self.storage.chunks_mut(LARGEST);
+        let both = buffers.zip(&self.filled);
+        both.filter_map(|(buffer, (length, received))| {
+            Some(Incoming {
+                from: received.remote,
+                to: received.local,
+                ecn: received.ecn,
+                ttl: received.ttl,
+                bytes: buffer.get_mut(..*length)?,
+            })
+        })
+    }
+}

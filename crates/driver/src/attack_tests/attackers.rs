@@ -1,0 +1,230 @@
+//! What attacks: connections whose packets are made by hand, and handshakes that never end.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use super::super::shared::Shared;
+use super::super::task_tests::boundless;
+use super::*;
+use pathmark_transport::Ecn;
+use pathmark_transport::connection::{self as core, Received};
+use pathmark_transport::crypto::Random;
+use pathmark_transport::crypto::tls::EndpointSecret;
+use pathmark_transport::endpoint::{self, ConnectionHandle, EndpointConfig};
+use pathmark_transport::wire::frame::Stream;
+use pathmark_transport::wire::{Dir, Frame, Side, StreamId};
+
+/// Streams of one kind that a peer may open by default.
+const STREAMS: u64 = 128;
+/// Pieces in a packet.
+const PIECES: u64 = 120;
+/// Bytes of IPv4 and UDP headers.
+const HEADERS: usize = 28;
+
+/// What an attack sends by one of its connections.
+pub(super) trait Attack: Send + 'static {
+    /// Sends something to `server`; its bytes with headers.
+    fn send(&mut self, server: SocketAddr) -> usize;
+}
+
+/// A client of `server` at 127.0.1.`host`.
+async fn connect(server: SocketAddr, host: u8) -> (Endpoint, Arc<Shared>, Connection) {
+    let endpoint = Endpoint::client((Ipv4Addr::new(127, 0, 1, host), 0).into()).unwrap();
+    let crypto = testing::forging(testing::client(&[ALPN]));
+    let config = ClientConfig::new(crypto, Arc::new(boundless()));
+    let connecting = endpoint
+        .connect_with(config, server, "server.test")
+        .unwrap();
+    let shared = Arc::clone(connecting.shared());
+    let connection = connecting.await.unwrap();
+    connection.confirmed().await.unwrap();
+    (endpoint, shared, connection)
+}
+
+/// A byte of a stream.
+fn byte(stream: u64, offset: u64) -> Frame<'static> {
+    Frame::Stream(Stream {
+        id: StreamId::new(Side::Client, Dir::Uni, stream).unwrap(),
+        offset,
+        fin: false,
+        data: b"x",
+    })
+}
+
+/// A connection whose packets are made by hand.
+pub(super) struct Forger {
+    shared: Arc<Shared>,
+    /// Where the packets leave from, in turn.
+    sockets: Vec<UdpSocket>,
+    sent: u64,
+    kind: Kind,
+    _alive: (Endpoint, Connection),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Pieces of one byte, far apart.
+    Pieces,
+    /// All streams that may be opened, and then one byte more on each, in order.
+    Streams,
+    /// Small packets of whose numbers every second is missing.
+    Gaps,
+    /// Packets from ever other addresses.
+    Rebinding,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 4] = [Self::Pieces, Self::Streams, Self::Gaps, Self::Rebinding];
+}
+
+impl Forger {
+    pub(super) async fn new(kind: Kind, server: SocketAddr, host: u8) -> Self {
+        let (endpoint, shared, connection) = connect(server, host).await;
+        let sockets = match kind {
+            Kind::Rebinding => 8u8,
+            Kind::Pieces | Kind::Streams | Kind::Gaps => 0,
+        };
+        let socket = |n: u8| UdpSocket::bind((Ipv4Addr::new(127, 0, 2 + n, host), 0)).unwrap();
+        Self {
+            shared,
+            sockets: (0..sockets).map(socket).collect(),
+            sent: 0,
+            kind,
+            _alive: (endpoint, connection),
+        }
+    }
+
+    fn payload(&self) -> Vec<u8> {
+        let n = self.sent;
+        match self.kind {
+            Kind::Pieces => {
+                // Over all streams that may be opened, and the whole of their windows.
+                let piece = |i: u64| {
+                    let i = n * PIECES + i;
+                    byte(i % STREAMS, 1 + i / STREAMS * 2 % 200_000)
+                };
+                testing::frames(&(0..PIECES).map(piece).collect::<Vec<_>>())
+            }
+            Kind::Streams => testing::frames(&(0..STREAMS).map(|i| byte(i, n)).collect::<Vec<_>>()),
+            Kind::Gaps => testing::frames(&[Frame::Ping]),
+            // Every second of full size, so that the path can be validated if anyone answers.
+            Kind::Rebinding => {
+                let mut frames = testing::frames(&[Frame::Ping]);
+                frames.resize(if n.is_multiple_of(2) { 1 } else { 1130 }, 0);
+                frames
+            }
+        }
+    }
+}
+
+impl Attack for Forger {
+    fn send(&mut self, server: SocketAddr) -> usize {
+        let payload = self.payload();
+        let mut state = self.shared.lock();
+        assert_eq!(state.lost(), None, "{:?}", self.kind);
+        let now = clock::now();
+        if self.kind == Kind::Gaps {
+            testing::packets(&mut state.core, now, &payload);
+        }
+        let packets = testing::packets(&mut state.core, now, &payload);
+        // What the connection waits for next.
+        state.wake_driver();
+        drop(state);
+        self.sent += 1;
+        let turn = self.sent as usize % self.sockets.len().max(1);
+        let mut sent = 0;
+        for bytes in packets {
+            if let Some(socket) = self.sockets.get(turn) {
+                let _ = socket.send_to(&bytes, server);
+            } else {
+                self.shared.endpoint.socket().send(&socket::Outgoing {
+                    to: server,
+                    from: None,
+                    ecn: Ecn::NotEct,
+                    dscp: 0,
+                    bytes: &bytes,
+                    segment: bytes.len(),
+                });
+            }
+            sent += bytes.len() + HEADERS;
+        }
+        sent
+    }
+}
+
+/// Begins one handshake after the other, proves its address where that is asked for, and goes on
+/// with none.
+pub(super) struct SlowHandshakes {
+    socket: UdpSocket,
+    crypto: Arc<pathmark_transport::crypto::tls::TlsClientConfig>,
+    seed: u64,
+    /// The handshake that was begun last.
+    last: Option<Box<core::Connection>>,
+}
+
+impl SlowHandshakes {
+    pub(super) fn new(host: u8) -> Self {
+        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 1, host), 0)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Self {
+            socket,
+            crypto: Arc::new(testing::client(&[ALPN])),
+            seed: u64::from(host),
+            last: None,
+        }
+    }
+
+    fn begin(&mut self, server: SocketAddr) -> (ConnectionHandle, Box<core::Connection>) {
+        self.seed += 1000;
+        let key = Arc::new(EndpointSecret::new(&[3; 32]).unwrap());
+        let config = EndpointConfig::new(key, clock::unix_time());
+        let random = Random::from_u64(self.seed);
+        let connect = endpoint::Connect {
+            config: transport(),
+            crypto: Arc::clone(&self.crypto) as _,
+            server_name: "server.test".into(),
+            remote: server,
+            local: None,
+            token: Vec::new(),
+        };
+        let mut endpoint = endpoint::Endpoint::new(config, random);
+        endpoint.connect(clock::now(), connect).unwrap()
+    }
+
+    fn flight(&self, connection: &mut core::Connection, server: SocketAddr) -> usize {
+        let mut buffer = [0; 4096];
+        let mut sent = 0;
+        while let Some(transmit) = connection.poll_transmit(clock::now(), &mut buffer, 1) {
+            let _ = self.socket.send_to(&buffer[..transmit.len], server);
+            sent += transmit.len + HEADERS;
+        }
+        sent
+    }
+}
+
+impl Attack for SlowHandshakes {
+    fn send(&mut self, server: SocketAddr) -> usize {
+        let mut sent = 0;
+        let mut bytes = [0; 2048];
+        let mut last = self.last.take();
+        while let Ok(length) = self.socket.recv(&mut bytes) {
+            let received = Received {
+                remote: server,
+                local: None,
+                ecn: Ecn::NotEct,
+                ttl: None,
+            };
+            // Only a Retry: what comes of a handshake is left unanswered.
+            if let Some(last) = &mut last
+                && bytes[0] & 0xf0 == 0xf0
+            {
+                last.handle_datagram(clock::now(), received, &mut bytes[..length]);
+                sent += self.flight(last, server);
+            }
+        }
+        let (_, mut connection) = self.begin(server);
+        sent += self.flight(&mut connection, server);
+        self.last = Some(connection);
+        sent
+    }
+}

@@ -1,0 +1,25 @@
+//! Real time for the sans-I/O core.
+
+use std::sync::OnceLock;
+use std::time;
+
+use pathmark_transport::{Duration, Instant};
+
+/// Now, by the clock that the connections of this process are driven by: since its first call.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the driver owns the clock")]
+pub fn now() -> Instant {
+    static EPOCH: OnceLock<time::Instant> = OnceLock::new();
+    let since = EPOCH.get_or_init(time::Instant::now).elapsed();
+    // Zero is the epoch of no connection: leave room below for arithmetic.
+    Instant::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+        + Duration::from_secs(1)
+}
+
+/// Unix time in seconds, for tokens that expire.
+#[expect(clippy::disallowed_methods, reason = "the driver owns the clock")]
+pub(super) fn unix_time() -> Duration {
+    time::SystemTime::now()
+        .duration_since(time::UNIX_EPOCH)
+        .unwrap_or_default()
+}

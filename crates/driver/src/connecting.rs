@@ -1,0 +1,217 @@
+//! Connections whose handshake is under way.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, MutexGuard};
+use std::task::{Context, Poll};
+
+use super::clock;
+use super::connection::Connection;
+#[cfg(target_os = "linux")]
+use super::refusals;
+use super::shared::{Awaited, EndpointShared, EndpointState, Shared};
+use super::socket::Socket;
+use super::task::ConnectionTask;
+use super::waiters::Place;
+use pathmark_transport::connection::{ConnectionError, EarlyData};
+use pathmark_transport::endpoint as core;
+
+/// A connection whose handshake is under way: a future of the connection, or of why there is none.
+///
+/// Once the handshake is complete the connection is handed over even if the peer has closed it
+/// since; its calls then fail, and [`Connection::closed`] gives the reason.
+#[derive(Debug)]
+pub struct Connecting {
+    connection: Option<Connection>,
+    place: Place,
+}
+
+impl Connecting {
+    fn new(connection: Connection) -> Self {
+        Self {
+            connection: Some(connection),
+            place: Place::default(),
+        }
+    }
+
+    /// Starts the task of a new connection at `socket`.
+    pub(super) fn begin(
+        endpoint: &Arc<EndpointShared>,
+        mut state: MutexGuard<'_, EndpointState>,
+        socket: Arc<Socket>,
+        begun: core::Accepted,
+        server_name: Option<String>,
+    ) -> Self {
+        let core::Accepted {
+            handle,
+            connection,
+            datagrams,
+        } = begun;
+        let shared = Shared::new(
+            connection,
+            Arc::clone(endpoint),
+            &socket,
+            handle,
+            server_name,
+        );
+        if !Arc::ptr_eq(&socket, &state.socket) {
+            // It was replaced while the connection was started. No other task knows the connection
+            // yet, so its lock is free.
+            shared.lock().next_socket = Some(Arc::clone(&state.socket));
+        }
+        if state.connections.len() <= handle.0 {
+            state.connections.resize_with(handle.0 + 1, || None);
+        }
+        if let Some(slot) = state.connections.get_mut(handle.0) {
+            *slot = Some(Arc::clone(&shared));
+            state.alive += 1;
+        }
+        let mut refused = None;
+        if !datagrams.is_empty() {
+            // Most of a handshake's work, which the connection's own task does, on any core. Before
+            // the connection can be found: what comes next stands behind it.
+            let mut group = endpoint.groups.take();
+            for (received, datagram) in &datagrams {
+                group.add(*received, datagram);
+            }
+            endpoint.received.count(group.len());
+            refused = shared.inbox.push(group).err();
+        }
+        drop(state);
+        let connecting = Self::new(Connection::new(Arc::clone(&shared)));
+        #[cfg(target_os = "linux")]
+        if shared.server_name.is_some() {
+            refusals::watch(Arc::clone(&shared), Arc::clone(&socket));
+        }
+        let task = ConnectionTask::new(Arc::clone(&shared), socket);
+        if let Some(group) = refused {
+            shared.receive_group(clock::now(), group);
+        }
+        endpoint.runtime().spawn(task);
+        connecting
+    }
+
+    /// The connection before its handshake is complete, where early data (0-RTT) is possible, and
+    /// with it the result for that data; `Err` gives this back where it is not.
+    ///
+    /// At a client: it resumes a session whose ticket allows early data, and its configuration
+    /// offers it (`TlsClientConfig::with_early_data`). What is written now leaves
+    /// with the client's first packet. **An observer can send it to a server again**: write
+    /// nothing that does harm twice before [`ZeroRtt`] reports a complete handshake. If the
+    /// server refuses it, the streams stay, and all of it is sent again after the handshake; early
+    /// datagrams are lost like any others.
+    ///
+    /// At a server: it takes early data of this client (`TlsServerConfig::with_early_data`), whose
+    /// first packet is here. What is read before [`ZeroRtt`] reports a complete handshake
+    /// can be a replay by an observer, although no session is resumed twice: act upon
+    /// nothing that does harm twice. Answers leave at once. A server that awaits the handshake
+    /// instead reads early data after it, when the client has proved that it is there.
+    ///
+    /// # Errors
+    /// This, where early data is not possible: await it.
+    pub fn into_0rtt(mut self) -> Result<(Connection, ZeroRtt), Self> {
+        let offered = self.connection.as_ref().is_some_and(|connection| {
+            let shared = connection.shared();
+            let is_undecided = shared.lock().core.handshake().may_take_early_data();
+            if is_undecided {
+                // The client's first packet shows it, and may still wait to be opened.
+                shared.open_all(clock::now());
+            }
+            let state = shared.lock();
+            let possible = matches!(
+                state.core.handshake().early_data(),
+                EarlyData::Offered | EarlyData::Accepted
+            );
+            possible && state.lost().is_none()
+        });
+        match self.connection.take_if(|_| offered) {
+            Some(connection) => {
+                let shared = Arc::clone(connection.shared());
+                shared.lock().leave(Awaited::Progress, &mut self.place);
+                let place = Place::default();
+                Ok((connection, ZeroRtt { shared, place }))
+            }
+            None => Err(self),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        self.connection.as_ref().expect("not ready yet").shared()
+    }
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.connection {
+            let mut state = connection.shared().lock();
+            state.leave(Awaited::Progress, &mut self.place);
+        }
+    }
+}
+
+impl Future for Connecting {
+    type Output = Result<Connection, ConnectionError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { connection, place } = &mut *self;
+        let Some(connected) = connection else {
+            // Polled again after it was ready.
+            return Poll::Pending;
+        };
+        let mut state = connected.shared().lock();
+        // What ends right after its handshake, perhaps by a packet of the same batch, was connected
+        // all the same: the task that awaits the handshake learns of the end by the connection.
+        if !state.core.handshake().is_complete() {
+            if let Some(error) = state.lost() {
+                return Poll::Ready(Err(error));
+            }
+            // A failed handshake is not over until the task has sent its close.
+            state.wait(Awaited::Progress, place, cx);
+            return Poll::Pending;
+        }
+        state.leave(Awaited::Progress, place);
+        drop(state);
+        match connection.take() {
+            Some(connection) => Poll::Ready(Ok(connection)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// Waits until the handshake is complete; true if the server took early data. At a server it is
+/// always true: the client has proved that it is there, and that what came early is its own.
+/// Dropped, it changes nothing.
+#[derive(Debug)]
+#[must_use = "early data may be a replay before the handshake is complete"]
+pub struct ZeroRtt {
+    shared: Arc<Shared>,
+    place: Place,
+}
+
+impl Drop for ZeroRtt {
+    fn drop(&mut self) {
+        self.shared.lock().leave(Awaited::Progress, &mut self.place);
+    }
+}
+
+impl Future for ZeroRtt {
+    type Output = Result<bool, ConnectionError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { shared, place } = &mut *self;
+        let mut state = shared.lock();
+        let accepted = state.core.handshake().early_data() == EarlyData::Accepted;
+        // What the handshake has settled stands, also when the connection is over.
+        let settled = match (state.core.handshake().is_complete(), state.lost()) {
+            (true, _) => Ok(accepted),
+            (false, Some(error)) => Err(error),
+            (false, None) => {
+                state.wait(Awaited::Progress, place, cx);
+                return Poll::Pending;
+            }
+        };
+        state.leave(Awaited::Progress, place);
+        Poll::Ready(settled)
+    }
+}

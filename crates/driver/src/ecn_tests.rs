@@ -1,0 +1,103 @@
+//! ECN and DSCP over a veth pair between two hosts, with trains of segments.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::task::Poll;
+
+use super::interface_tests::{bounded, client, joined, sink, upload};
+use super::socket::{Outgoing, Sent, Socket};
+use super::*;
+use pathmark_transport::Ecn;
+use pathmark_transport::path::EcnState;
+
+/// Datagrams of a train.
+const TRAIN: usize = 20;
+/// Bytes of each.
+const LENGTH: usize = 1200;
+
+const CODES: [Ecn; 4] = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce];
+
+/// Bytes with which each datagram carries the number of its train.
+fn train(number: u16) -> Vec<u8> {
+    let datagram: Vec<u8> = number
+        .to_be_bytes()
+        .into_iter()
+        .cycle()
+        .take(LENGTH)
+        .collect();
+    datagram.repeat(TRAIN)
+}
+
+/// What a router may write between two hosts arrives with each datagram, coalesced or not: trains
+/// that carry another code than those around them do not mix, and none loses its own. The DSCP of
+/// the other socket changes none of them.
+#[tokio::test]
+async fn each_datagram_arrives_with_the_code_that_it_carried() {
+    for (at, from) in [
+        ("10.0.0.2:4433", "10.0.0.1:0"),
+        ("[fd00::2]:4433", "[fd00::1]:0"),
+    ] {
+        let (a, b) = joined(1500);
+        let [from, at]: [SocketAddr; 2] = [from, at].map(|address| address.parse().unwrap());
+        let sending = Socket::new(a.udp(from).unwrap()).unwrap();
+        let receiving = Socket::new(b.udp(at).unwrap()).unwrap();
+        assert!(sending.max_segments() >= TRAIN, "no offload");
+        let mut batch = receiving.batch();
+        let mut sender = sending.sender();
+        let mut arrived = 0;
+        for number in 0..400u16 {
+            // Each code next to each other one.
+            let code = |number: u16| CODES[usize::from((number ^ number >> 2) & 3)];
+            let bytes = train(number);
+            let outgoing = Outgoing {
+                to: at,
+                from: None,
+                ecn: code(number),
+                dscp: (number & 0x3f) as u8,
+                bytes: &bytes,
+                segment: LENGTH,
+            };
+            let room = poll_fn(|cx| sending.poll_writable(cx, &mut sender));
+            bounded(room).await.unwrap();
+            assert_eq!(sending.send(&outgoing), Sent::Done);
+            if number % 4 != 3 {
+                continue;
+            }
+            // Four trains at once, so that they may stand in one batch.
+            let expected = usize::from(number + 1) * TRAIN;
+            while arrived < expected {
+                bounded(poll_fn(|cx| receiving.poll_receive(cx, &mut batch)))
+                    .await
+                    .unwrap();
+                for datagram in batch.datagrams() {
+                    let number = u16::from_be_bytes([datagram.bytes[0], datagram.bytes[1]]);
+                    assert_eq!(datagram.bytes, &train(number)[..LENGTH]);
+                    assert_eq!(datagram.ecn, code(number), "train {number} to {at}");
+                    arrived += 1;
+                }
+            }
+            assert_eq!(arrived, expected);
+        }
+        assert_eq!(receiving.cut_off(), 0);
+        // Nothing is left over.
+        let more = poll_fn(|cx| Poll::Ready(receiving.poll_receive(cx, &mut batch))).await;
+        assert!(more.is_pending());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ecn_holds_between_two_hosts() {
+    for (at, from) in [
+        ("10.0.0.2:4433", "10.0.0.1:0"),
+        ("[fd00::2]:4433", "[fd00::1]:0"),
+    ] {
+        let (a, b) = joined(1500);
+        let server = sink(&b, at);
+        let endpoint = Endpoint::new(a.udp(from.parse().unwrap()).unwrap(), None).unwrap();
+        let connecting = endpoint.connect_with(client(None), at.parse().unwrap(), "server.test");
+        let connection = bounded(connecting.unwrap()).await.unwrap();
+        bounded(upload(&connection, 4_000_000)).await;
+        assert_eq!(connection.path_report().ecn, EcnState::Capable, "{at}");
+        assert_eq!((endpoint.stats().cut_off, server.stats().cut_off), (0, 0));
+    }
+}

@@ -1,0 +1,422 @@
+//! An endpoint as an application sees it, and what its tasks share.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Once};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+use tokio::runtime::Handle;
+
+use super::clock;
+use super::config::{ClientConfig, ServerConfig};
+use super::connecting::Connecting;
+use super::incoming::Accept;
+use super::interfaces::{Interfaces, bound};
+use super::own_socket::DatagramSocket;
+use super::receive::ReceiveTask;
+use super::shared::{EndpointShared, EndpointState, ReceivedCount};
+use super::socket::{Socket, SocketBuffers};
+use super::timers::{TimerTask, Timers};
+use super::waiters::{Place, WaitList};
+use pathmark_transport::crypto::tls::EndpointSecret;
+use pathmark_transport::crypto::{Random, SharedEndpointKey, gather_entropy};
+use pathmark_transport::endpoint::{self as core, EndpointConfig, EndpointStats};
+use pathmark_transport::{Instant, VarInt};
+
+/// The cryptography library has gathered entropy.
+static ENTROPY: Once = Once::new();
+
+/// A connection could not be begun.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address cannot be connected to from this endpoint's socket.
+    #[error(
+        "cannot connect to {0} from this endpoint: port 0, or the other IP version than the \
+         socket's"
+    )]
+    Address(SocketAddr),
+    /// The endpoint has no default configuration for clients.
+    #[error("the endpoint has no default client configuration: set one, or connect with one")]
+    NoDefaultClientConfig,
+    /// The endpoint was closed.
+    #[error("the endpoint is closed")]
+    Closed,
+    /// The connection could not begin.
+    #[error(transparent)]
+    Core(#[from] core::ConnectError),
+}
+
+/// A UDP socket with QUIC connections on it, as client, server or both. Cheap to clone.
+///
+/// When the last clone is dropped, no further connection is accepted; those there are go on.
+///
+/// An endpoint is made inside a tokio runtime that has I/O enabled
+/// ([`enable_all`](tokio::runtime::Builder::enable_all)). A connection's task runs in the runtime
+/// that it is begun in, or in the endpoint's where [`connect`](Self::connect) or
+/// [`Incoming::accept`](super::Incoming::accept) is called outside any. All connections end with
+/// the endpoint's runtime.
+pub struct Endpoint {
+    pub(super) shared: Arc<EndpointShared>,
+}
+
+impl Endpoint {
+    /// An endpoint that connects only, bound to `address` (port 0: any).
+    ///
+    /// # Errors
+    /// If the socket cannot be had, or outside a tokio runtime.
+    pub fn client(address: SocketAddr) -> io::Result<Self> {
+        Self::new(std::net::UdpSocket::bind(address)?, None)
+    }
+
+    /// An endpoint that accepts connections and may connect too.
+    ///
+    /// # Errors
+    /// If the socket cannot be had, or outside a tokio runtime.
+    pub fn server(config: ServerConfig, address: SocketAddr) -> io::Result<Self> {
+        Self::new(std::net::UdpSocket::bind(address)?, Some(config))
+    }
+
+    /// An endpoint on a socket that is bound already.
+    ///
+    /// # Errors
+    /// If the socket cannot be used, or outside a tokio runtime.
+    pub fn new(socket: std::net::UdpSocket, server: Option<ServerConfig>) -> io::Result<Self> {
+        Self::with_config(socket, server, |_| {})
+    }
+
+    /// An endpoint whose configuration `adjust` changes: it is given the defaults with what
+    /// `server` says, and may change limits, lifetimes of tokens and memory.
+    ///
+    /// # Errors
+    /// If the socket cannot be used, or outside a tokio runtime.
+    pub fn with_config(
+        socket: std::net::UdpSocket,
+        server: Option<ServerConfig>,
+        adjust: impl FnOnce(&mut EndpointConfig),
+    ) -> io::Result<Self> {
+        Self::begin(|| Socket::new(socket), server, adjust)
+    }
+
+    /// An endpoint on a socket of the application's own: a relay, a tunnel, a simulated network.
+    /// Otherwise as [`with_config`](Self::with_config).
+    ///
+    /// # Errors
+    /// Outside a tokio runtime, or where the system gives no timer.
+    pub fn with_socket(
+        socket: Arc<dyn DatagramSocket>,
+        server: Option<ServerConfig>,
+        adjust: impl FnOnce(&mut EndpointConfig),
+    ) -> io::Result<Self> {
+        Self::begin(|| Ok(Socket::own(socket)), server, adjust)
+    }
+
+    fn begin(
+        socket: impl FnOnce() -> io::Result<Socket>,
+        server: Option<ServerConfig>,
+        adjust: impl FnOnce(&mut EndpointConfig),
+    ) -> io::Result<Self> {
+        let runtime = Handle::try_current().map_err(io::Error::other)?;
+        let seed = draw()?;
+        let now = clock::now();
+        let epoch = clock::unix_time().saturating_sub(now.saturating_since(Instant::ZERO));
+        let key = match server.as_ref().and_then(|server| server.key.clone()) {
+            Some(key) => key,
+            None => random_key()?,
+        };
+        let mut config = EndpointConfig::new(key, epoch);
+        if let Some(server) = server {
+            config.retry = server.retry.unwrap_or(config.retry);
+            config.max_half_open = server.max_half_open.unwrap_or(config.max_half_open);
+            config.max_connections = server.max_connections.unwrap_or(config.max_connections);
+            let tokens = server.remembered_tokens;
+            config.remembered_tokens = tokens.unwrap_or(config.remembered_tokens);
+            config.server = Some(server.into_core());
+        }
+        adjust(&mut config);
+        let socket = Arc::new(socket()?);
+        let shared = Arc::new(EndpointShared {
+            runtime,
+            timers: Arc::new(Timers::new()?),
+            state: Mutex::new(EndpointState {
+                socket: Arc::clone(&socket),
+                core: core::Endpoint::new(config, Random::from_seed(seed)),
+                connections: Vec::new(),
+                alive: 0,
+                incoming: VecDeque::new(),
+                accepting: WaitList::default(),
+                idle: WaitList::default(),
+                receiving: WaitList::default(),
+                closed: false,
+                client: None,
+                tokens: FxHashMap::default(),
+            }),
+            interfaces: Interfaces::default(),
+            spare: Mutex::new(Vec::new()),
+            groups: Arc::default(),
+            received: ReceivedCount::default(),
+            users: AtomicUsize::new(1),
+        });
+        // The first handshake of a process is not to wait for the library's entropy: some 30 ms.
+        ENTROPY.call_once(|| drop(tokio::task::spawn_blocking(gather_entropy)));
+        tokio::spawn(ReceiveTask::new(Arc::clone(&shared), socket));
+        tokio::spawn(TimerTask::new(Arc::clone(&shared.timers)));
+        Ok(Self { shared })
+    }
+
+    /// Begins a connection to `address` with the
+    /// [default configuration](Self::set_default_client_config), as
+    /// [`connect_with`](Self::connect_with) does.
+    ///
+    /// # Errors
+    /// [`ConnectError::NoDefaultClientConfig`] without one; otherwise as
+    /// [`connect_with`](Self::connect_with).
+    pub fn connect(
+        &self,
+        address: SocketAddr,
+        server_name: &str,
+    ) -> Result<Connecting, ConnectError> {
+        let config = self.shared.lock().client.clone();
+        let config = config.ok_or(ConnectError::NoDefaultClientConfig)?;
+        self.connect_with(config, address, server_name)
+    }
+
+    /// Sets what [`connect`](Self::connect) begins connections with, for all clones of this
+    /// endpoint. Connections that are begun already keep what they began with.
+    pub fn set_default_client_config(&self, config: ClientConfig) {
+        self.shared.lock().client = Some(config);
+    }
+
+    /// Begins a connection to `address`, whose certificate must fit `server_name`. An endpoint
+    /// bound to `[::]` connects to IPv4 addresses too, where the system's sockets take both
+    /// versions (on Linux).
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect_with(
+        &self,
+        config: ClientConfig,
+        address: SocketAddr,
+        server_name: &str,
+    ) -> Result<Connecting, ConnectError> {
+        let socket = self.shared.socket();
+        let local = socket.local_address();
+        let remote = socket
+            .reaches(address)
+            .ok_or(ConnectError::Address(address))?;
+        let interfaces = &self.shared.interfaces;
+        let interface = interfaces.mtu(clock::now(), &socket, remote, bound(local));
+        let mut state = self.shared.lock();
+        if !Arc::ptr_eq(&socket, &state.socket) {
+            // It was replaced in the meantime.
+            drop(state);
+            return self.connect_with(config, address, server_name);
+        }
+        if state.closed {
+            return Err(ConnectError::Closed);
+        }
+        // [9000 8.1.3 own-server]
+        let token = state.tokens.get(server_name).cloned().unwrap_or_default();
+        let connect = core::Connect {
+            config: config.transport,
+            crypto: config.crypto,
+            server_name: server_name.to_owned(),
+            remote,
+            local: bound(local),
+            token: token.into(),
+        };
+        let prepared = state.core.client(clock::now(), connect)?;
+        state.tokens.remove(server_name);
+        drop(state);
+        // Without the endpoint's lock: no other task waits while the key exchange is prepared.
+        let started = prepared.start(clock::now());
+        let mut connection = started.map_err(core::ConnectError::from)?;
+        if let Some(bytes) = interface {
+            connection.set_interface_mtu(bytes);
+        }
+        let mut state = self.shared.lock();
+        if state.closed {
+            return Err(ConnectError::Closed);
+        }
+        let handle = state.core.add(clock::now(), &mut connection)?;
+        let name = Some(server_name.to_owned());
+        let begun = core::Accepted {
+            handle,
+            connection,
+            datagrams: Vec::new(),
+        };
+        Ok(Connecting::begin(&self.shared, state, socket, begun, name))
+    }
+
+    /// Takes out the token that `server_name` gave last for a later connection (NEW_TOKEN, RFC
+    /// 9000 §8.1.3), if no connection has taken it since. To be kept for an endpoint of a later
+    /// process, for one connection from the same address.
+    pub fn take_token(&self, server_name: &str) -> Option<Bytes> {
+        self.shared.lock().tokens.remove(server_name)
+    }
+
+    /// Gives this endpoint a token that `server_name` gave an [earlier](Self::take_token) one: the
+    /// next connection to it uses it. One longer than 512 bytes, or beyond 64 servers, is dropped.
+    pub fn set_token(&self, server_name: &str, token: Bytes) {
+        self.shared.remember(server_name, token);
+    }
+
+    /// The next client that asks for a connection; `None` once the endpoint is closed.
+    pub fn accept(&self) -> Accept<'_> {
+        Accept::new(&self.shared)
+    }
+
+    /// From now on connections are accepted with this configuration: another certificate, other
+    /// protocols, other transport settings. Connections that are accepted already keep theirs;
+    /// clients that wait to be accepted get the new one. An endpoint that only connected accepts
+    /// from here on. Its key of tokens and resets stays, whatever the configuration has.
+    ///
+    /// # Errors
+    /// [`ConnectError::Closed`] if the endpoint was closed.
+    pub fn set_server_config(&self, config: ServerConfig) -> Result<(), ConnectError> {
+        let mut state = self.shared.lock();
+        if state.closed {
+            return Err(ConnectError::Closed);
+        }
+        if let Some(policy) = config.retry {
+            state.core.set_retry(policy);
+        }
+        let half_open = config.max_half_open;
+        state.core.set_limits(half_open, config.max_connections);
+        state.core.set_server(Some(config.into_core()));
+        Ok(())
+    }
+
+    /// The address that the socket is bound to.
+    #[must_use]
+    pub fn local_address(&self) -> SocketAddr {
+        self.shared.socket().local_address()
+    }
+
+    /// The socket's buffers as the kernel granted them.
+    #[must_use]
+    pub fn socket_buffers(&self) -> SocketBuffers {
+        self.shared.socket().buffers()
+    }
+
+    /// Counters of the endpoint: datagrams for no connection, control messages that were cut off,
+    /// and how many datagrams connections' own tasks opened.
+    #[must_use]
+    pub fn stats(&self) -> EndpointStats {
+        let state = self.shared.lock();
+        let mut stats = state.core.stats();
+        stats.cut_off = state.socket.cut_off();
+        let received = &self.shared.received;
+        stats.received = received.all.load(Ordering::Relaxed);
+        stats.handed_over = received.handed_over.load(Ordering::Relaxed);
+        stats
+    }
+
+    /// Sets the memory for data that was received and not read yet, of all connections together,
+    /// bytes. 512 MiB at first ([`EndpointConfig::receive_memory`]); a connection of 10 Gbit/s over
+    /// 720 ms wants 8 GiB: it may hold half of the memory at most.
+    pub fn set_receive_memory(&self, bytes: u64) {
+        self.shared.lock().core.set_receive_memory(bytes);
+    }
+
+    /// Connections that are not over and forgotten yet.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.lock().alive
+    }
+
+    /// Ends all connections with an application error code below 2^62 and a reason, and accepts
+    /// none any more.
+    pub fn close(&self, code: impl Into<VarInt>, reason: &[u8]) {
+        let code = code.into().into_inner();
+        let mut state = self.shared.lock();
+        let accepting = state.stop_accepting();
+        let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
+        drop(state);
+        accepting.for_each(Waker::wake);
+        for connection in connections {
+            connection.close(code, Bytes::copy_from_slice(reason));
+        }
+    }
+
+    /// Waits until all connections are over and their peers have had time to receive the close.
+    pub async fn wait_idle(&self) {
+        let mut waiting = Idle {
+            shared: &self.shared,
+            place: Place::default(),
+        };
+        poll_fn(|cx| waiting.poll(cx)).await;
+    }
+}
+
+/// Unpredictable bytes for seeds and secrets.
+fn draw() -> io::Result<[u8; 32]> {
+    let mut out = [0; 32];
+    getrandom::fill(&mut out).map_err(io::Error::other)?;
+    Ok(out)
+}
+
+fn random_key() -> io::Result<SharedEndpointKey> {
+    let key = EndpointSecret::new(&draw()?).map_err(io::Error::other)?;
+    Ok(Arc::new(key))
+}
+
+impl Clone for Endpoint {
+    fn clone(&self) -> Self {
+        self.shared.users.fetch_add(1, Ordering::Relaxed);
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if self.shared.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let mut state = self.shared.lock();
+            let accepting = state.stop_accepting();
+            self.shared.end_if_over(&mut state);
+            drop(state);
+            accepting.for_each(Waker::wake);
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("local", &self.local_address())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Waits until no connection is left; dropped, it waits no longer.
+struct Idle<'a> {
+    shared: &'a EndpointShared,
+    place: Place,
+}
+
+impl Idle<'_> {
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.shared.lock();
+        if state.alive == 0 {
+            return Poll::Ready(());
+        }
+        let replaced = state.idle.wait(&mut self.place, cx);
+        drop(state);
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        let _forgotten = self.shared.lock().idle.leave(&mut self.place);
+    }
+}

@@ -1,0 +1,201 @@
+//! Clients that ask for a connection.
+
+use std::future::{Future, IntoFuture};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use super::clock;
+use super::connecting::Connecting;
+use super::connection::Connection;
+use super::shared::{EndpointShared, respond};
+use super::socket::Socket;
+use super::waiters::Place;
+use pathmark_transport::Instant;
+use pathmark_transport::connection::ConnectionError;
+use pathmark_transport::endpoint::{self as core, AcceptError, DatagramEvent};
+use pathmark_transport::wire::{TransportError, TransportErrorCode};
+
+/// A client that asks for a connection. Dropped, it is refused.
+#[derive(Debug)]
+pub struct Incoming {
+    /// `None` once decided.
+    inner: Option<core::Incoming>,
+    /// Where it asked: it knows this side by the address of that socket, which may be replaced in
+    /// the meantime.
+    socket: Weak<Socket>,
+    shared: Arc<EndpointShared>,
+}
+
+/// Waits for the next [`Incoming`]; `None` once the endpoint is closed.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Accept<'a> {
+    shared: &'a Arc<EndpointShared>,
+    place: Place,
+}
+
+impl<'a> Accept<'a> {
+    pub(super) fn new(shared: &'a Arc<EndpointShared>) -> Self {
+        Self {
+            shared,
+            place: Place::default(),
+        }
+    }
+}
+
+impl Drop for Accept<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        let forgotten = state.accepting.leave(&mut self.place);
+        drop(state);
+        drop(forgotten);
+    }
+}
+
+impl Future for Accept<'_> {
+    type Output = Option<Incoming>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { shared, place } = &mut *self;
+        let mut state = shared.lock();
+        while let Some((incoming, socket)) = state.incoming.pop_front() {
+            if !state.core.is_waiting(&incoming) {
+                continue;
+            }
+            return Poll::Ready(Some(Incoming {
+                inner: Some(incoming),
+                socket,
+                shared: Arc::clone(shared),
+            }));
+        }
+        if state.closed {
+            return Poll::Ready(None);
+        }
+        let replaced = state.accepting.wait(place, cx);
+        drop(state);
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl Incoming {
+    /// Where the client is, by its packet.
+    #[must_use]
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.inner.as_ref().map(core::Incoming::remote_address)
+    }
+
+    /// True if the client has proved that it is there, by a token.
+    #[must_use]
+    pub fn is_validated(&self) -> bool {
+        self.inner
+            .as_ref()
+            .is_some_and(core::Incoming::is_validated)
+    }
+
+    /// Goes on with the handshake.
+    ///
+    /// # Errors
+    /// [`AcceptError`], above all if this came too late.
+    pub fn accept(mut self) -> Result<Connecting, AcceptError> {
+        // A socket that was replaced is read for some seconds more.
+        let socket = self.socket.upgrade().ok_or(AcceptError::Expired)?;
+        let incoming = self.inner.take().ok_or(AcceptError::Expired)?;
+        let (remote, local) = (incoming.remote_address(), incoming.local_address());
+        let interface = self
+            .shared
+            .interfaces
+            .mtu(clock::now(), &socket, remote, local);
+        let now = clock::now();
+        let prepared = self.shared.lock().core.server(now, &incoming)?;
+        // Without the endpoint's lock: other clients need not wait for this one's TLS session.
+        let mut started = prepared.start(now);
+        if let (Ok(connection), Some(bytes)) = (&mut started, interface) {
+            connection.set_interface_mtu(bytes);
+        }
+        let mut state = self.shared.lock();
+        if state.closed {
+            // Closed meanwhile: no task would receive for it, or end it.
+            state.core.ignore(incoming);
+            return Err(AcceptError::NoServer);
+        }
+        let begun = state.core.begin(clock::now(), incoming, started)?;
+        Ok(Connecting::begin(&self.shared, state, socket, begun, None))
+    }
+
+    /// Tells the client that it is not wanted.
+    pub fn refuse(self) {
+        drop(self);
+    }
+
+    /// Has the client prove its address first; it then comes in again.
+    pub fn retry(mut self) {
+        self.answer(core::Endpoint::retry);
+    }
+
+    /// Forgets the client without a word.
+    pub fn ignore(mut self) {
+        if let Some(incoming) = self.inner.take() {
+            self.shared.lock().core.ignore(incoming);
+        }
+    }
+
+    fn answer<F>(&mut self, decide: F)
+    where
+        F: FnOnce(&mut core::Endpoint, Instant, core::Incoming, &mut Vec<u8>) -> DatagramEvent,
+    {
+        let Some(incoming) = self.inner.take() else {
+            return;
+        };
+        let (to, from) = (incoming.remote_address(), incoming.local_address());
+        let mut answer = Vec::new();
+        let mut state = self.shared.lock();
+        let event = decide(&mut state.core, clock::now(), incoming, &mut answer);
+        drop(state);
+        if let (DatagramEvent::Respond, Some(socket)) = (event, self.socket.upgrade()) {
+            respond(&socket, to, from, &answer);
+        }
+    }
+}
+
+/// Accepts and waits for the handshake: `incoming.await` is [`accept`](Incoming::accept) and its
+/// [`Connecting`] in one, with one type of errors.
+impl IntoFuture for Incoming {
+    type Output = Result<Connection, ConnectionError>;
+    type IntoFuture = IncomingFuture;
+
+    fn into_future(self) -> IncomingFuture {
+        IncomingFuture(self.accept().map_err(|error| match error {
+            AcceptError::Expired => ConnectionError::HandshakeTimedOut,
+            AcceptError::NoServer => ConnectionError::LocallyClosed,
+            error => {
+                let code = TransportErrorCode::INTERNAL_ERROR;
+                ConnectionError::Transport(TransportError::new(code, error.to_string()))
+            }
+        }))
+    }
+}
+
+/// A client's connection while its handshake is under way: see [`Incoming`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct IncomingFuture(Result<Connecting, ConnectionError>);
+
+impl Future for IncomingFuture {
+    type Output = Result<Connection, ConnectionError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Ok(connecting) => Pin::new(connecting).poll(cx),
+            Err(error) => Poll::Ready(Err(error.clone())),
+        }
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.answer(core::Endpoint::refuse);
+    }
+}

@@ -1,0 +1,63 @@
+//! How late deadlines pass while packets come without a pause.
+
+use std::future::poll_fn;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::sending_tests::transport;
+use super::timers::Timer;
+use super::*;
+use pathmark_transport::Duration;
+
+/// Deadlines one after the other.
+const DEADLINES: usize = 200;
+/// Packets that may be handled from the time that a deadline is set until it has passed: those of
+/// two turns of the task that receives, and some for the time itself.
+const PACKETS: u64 = 700;
+
+/// Sends what no connection is for, as fast as it can, until `over`.
+fn flood(server: std::net::SocketAddr, over: &AtomicBool) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    while !over.load(Ordering::Relaxed) {
+        let _ = socket.send_to(&[0x41; 1200], server);
+    }
+}
+
+/// With one thread the runtime looks at its timers and descriptors after many turns of the task
+/// that receives. Deadlines that pass meanwhile are not left until then.
+#[tokio::test]
+async fn deadlines_pass_while_packets_come_without_a_pause() {
+    let crypto = Arc::new(testing::server(&[b"test"]));
+    let config = ServerConfig::new(crypto, Arc::new(transport()));
+    let server = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = server.local_address();
+    let over = Arc::new(AtomicBool::new(false));
+    let flooding = [(); 2].map(|()| {
+        let over = Arc::clone(&over);
+        std::thread::spawn(move || flood(address, &over))
+    });
+    let timing = server.clone();
+    // A task like those of connections: the future that blocks has its turn less often.
+    let timing = tokio::spawn(async move {
+        let handled = || {
+            let stats = timing.stats();
+            stats.resets_sent + stats.answers_withheld
+        };
+        let mut timer = Timer::new(&timing.shared.timers);
+        let mut meanwhile = Vec::new();
+        for _ in 0..DEADLINES {
+            let before = handled();
+            let at = now() + Duration::from_micros(50);
+            poll_fn(|cx| timer.poll(cx, now(), Some(at))).await;
+            meanwhile.push(handled() - before);
+        }
+        meanwhile
+    });
+    let meanwhile = timing.await.unwrap();
+    over.store(true, Ordering::Relaxed);
+    for thread in flooding {
+        thread.join().unwrap();
+    }
+    assert!(meanwhile.iter().all(|n| *n <= PACKETS), "{meanwhile:?}");
+}

@@ -1,0 +1,111 @@
+//! The tokio driver: sockets, clocks and wakers around the sans-I/O core.
+//!
+//! ```text
+//!   socket ─ one task per endpoint ─► endpoint core ─┬─► connection core (under its lock)
+//!                                        other cores └─► inbox ─►│ (opened by its task)
+//!                                                                │ wakes
+//!   socket ◄─ one task per connection ◄─ batches, deadlines ─────┘──► streams, futures of the
+//!                    ▲ wakes                                          application
+//!   timer ─ one task per endpoint
+//! ```
+//!
+//! No packet is opened, sent or received and no TLS session made under the endpoint's lock.
+//!
+//! Applications use the package `pathmark`, which has the items of this one.
+//!
+//! Names and habits are quinn's where the meaning is the same. What comes on top:
+//! [`Connection::path_report`], [`Connection::set_controller`], [`Connection::socket_buffers`].
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+mod arrivals;
+mod clock;
+mod config;
+mod connecting;
+mod connection;
+mod datagrams;
+mod deadlines;
+mod endpoint;
+#[cfg(target_os = "linux")]
+mod error_queue;
+mod incoming;
+mod interfaces;
+mod leaving;
+mod opening;
+mod own_socket;
+mod places;
+mod rebind;
+mod receive;
+#[cfg(target_os = "linux")]
+mod refusals;
+mod send_stream;
+mod shared;
+mod socket;
+mod stream_error;
+mod streams;
+mod sys;
+mod task;
+mod timers;
+mod unopened;
+mod waiters;
+
+#[cfg(test)]
+mod api_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod attack_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod ecn_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod entropy_tests;
+#[cfg(test)]
+mod flood_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod interface_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod late_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod odd_tests;
+#[cfg(test)]
+mod own_socket_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod refusal_tests;
+#[cfg(test)]
+mod runtime_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod scarce_tests;
+#[cfg(test)]
+mod sending_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod slow_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod stalled_tests;
+#[cfg(test)]
+mod starting_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod stranger_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod task_tests;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod unopened_tests;
+#[cfg(test)]
+mod waiting_tests;
+#[cfg(test)]
+mod woken;
+
+pub use clock::now;
+pub use config::{ClientConfig, ServerConfig};
+pub use connecting::{Connecting, ZeroRtt};
+pub use connection::{Connection, WeakConnection};
+pub use datagrams::SendDatagramError;
+pub use endpoint::{ConnectError, Endpoint};
+pub use incoming::{Accept, Incoming, IncomingFuture};
+pub use own_socket::{Datagram, DatagramSocket};
+pub use send_stream::{SendStream, Stopped};
+pub use socket::SocketBuffers;
+pub use stream_error::{ReadError, ReadToEndError, WriteError};
+pub use streams::RecvStream;

@@ -1,0 +1,339 @@
+//! Odd wakers, odd configurations, and errors of the kernel that pass.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::fd::AsFd as _;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use tokio::io::Interest;
+
+use super::sending_tests::{client, transport};
+use super::shared::BATCH_BYTES;
+use super::socket::{Outgoing, Sent, Socket};
+use super::*;
+use pathmark_transport::connection::ConnectionError;
+use pathmark_transport::{Ecn, TransportConfig};
+
+fn server(transport: TransportConfig, at: &str) -> Endpoint {
+    let crypto = Arc::new(testing::server(&[b"test"]));
+    let config = ServerConfig::new(crypto, Arc::new(transport));
+    Endpoint::server(config, at.parse().unwrap()).unwrap()
+}
+
+async fn connected(transport: TransportConfig) -> (Connection, Connection, Endpoint) {
+    let server = server(transport.clone(), "127.0.0.1:0");
+    let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+    let connecting = endpoint
+        .connect_with(client(transport), server.local_address(), "server.test")
+        .unwrap();
+    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
+    let (near, far) = tokio::try_join!(connecting, accepting).unwrap();
+    (near, far, server)
+}
+
+/// A task of a simple executor that is gone: no thread will run it.
+struct Waits {
+    future: Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Wake for Waits {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Polls `future` once, as a task that only the resource it waits for holds.
+fn leave_waiting(future: impl Future<Output = ()> + Send + 'static) {
+    let task = Arc::new(Waits {
+        future: Mutex::new(Box::pin(future)),
+    });
+    let waker = Waker::from(Arc::clone(&task));
+    let mut future = task.future.lock().unwrap();
+    let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+}
+
+/// The last waker of a task may be the last that holds it: its future goes as it is woken.
+#[test]
+fn a_task_may_end_as_it_is_woken() {
+    ends("a connection is closed", async {
+        let (near, far, _server) = connected(transport()).await;
+        let waiting = near.clone();
+        let stream = near.open_uni().await.unwrap();
+        leave_waiting(async move {
+            drop(waiting.accept_uni().await);
+            drop(stream);
+        });
+        far.close(1, b"");
+        near.closed().await;
+    });
+}
+
+/// The same of who waits for an endpoint: for a client, for the endpoint's end, for its last
+/// connection to be over.
+#[test]
+fn a_task_that_waits_for_an_endpoint_may_end_as_it_is_woken() {
+    let incoming = async {
+        let server = server(transport(), "127.0.0.1:0");
+        let waiting = server.clone();
+        leave_waiting(async move { drop(waiting.accept().await) });
+        let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+        let config = client(transport());
+        let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
+        let connecting = tokio::spawn(connecting.unwrap());
+        let incoming = server.accept().await.unwrap();
+        let far = incoming.accept().unwrap().await.unwrap();
+        connecting.await.unwrap().unwrap();
+        drop(far);
+    };
+    let closed = async {
+        let server = server(transport(), "127.0.0.1:0");
+        let waiting = server.clone();
+        leave_waiting(async move { drop(waiting.accept().await) });
+        server.close(0, b"");
+    };
+    let idle = async {
+        let (near, far, server) = connected(transport()).await;
+        let waiting = server.clone();
+        let stream = far.open_uni().await.unwrap();
+        leave_waiting(async move {
+            waiting.wait_idle().await;
+            drop(stream);
+        });
+        near.close(0, b"");
+        far.closed().await;
+        server.wait_idle().await;
+    };
+    ends("a client comes", incoming);
+    ends("an endpoint is closed", closed);
+    ends("a connection is over", idle);
+}
+
+/// A waker that holds something, as that of a task holds its future.
+struct Holds(#[expect(dead_code, reason = "held until the waker goes")] Mutex<Box<dyn Any + Send>>);
+
+impl Wake for Holds {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Polls `future` with a waker that is the last to hold `held`, then replaces that waker, or drops
+/// the future.
+fn forget_waker(held: impl Any + Send, future: impl Future, replaced: bool) {
+    let mut future = Box::pin(future);
+    let waker = Waker::from(Arc::new(Holds(Mutex::new(Box::new(held)))));
+    let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    drop(waker);
+    if replaced {
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(future.as_mut().poll(&mut cx).is_pending());
+    }
+}
+
+/// A waker may be the last that holds a task also as another takes its place, or as no task waits
+/// any more: a stream or an endpoint then goes with it.
+#[test]
+fn a_task_may_end_as_its_waker_is_forgotten() {
+    for replaced in [false, true] {
+        ends("waits for a connection", async move {
+            let (near, _far, _server) = connected(transport()).await;
+            let held = near.open_uni().await.unwrap();
+            forget_waker(held, near.closed(), replaced);
+            let held = near.open_uni().await.unwrap();
+            forget_waker(held, near.accept_uni(), replaced);
+        });
+        ends("waits for a stream", async move {
+            let (near, _far, _server) = connected(transport()).await;
+            let (send, mut recv) = near.open_bi().await.unwrap();
+            let held = near.open_uni().await.unwrap();
+            forget_waker(held, recv.read(&mut [0; 10]), replaced);
+            let held = near.open_uni().await.unwrap();
+            forget_waker(held, send.stopped(), replaced);
+        });
+        ends("waits for an endpoint", async move {
+            let (_near, _far, server) = connected(transport()).await;
+            forget_waker(server.clone(), server.accept(), replaced);
+            forget_waker(server.clone(), server.wait_idle(), replaced);
+        });
+    }
+}
+
+fn ends(what: &str, test: impl Future<Output = ()> + Send + 'static) {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(test);
+        done.send(()).unwrap();
+    });
+    let limit = Duration::from_secs(10);
+    assert!(is_done.recv_timeout(limit).is_ok(), "stands still: {what}");
+}
+
+/// Paths are configured to carry more than the kernel takes: less is tried. Loopback interfaces
+/// carry packets of 65,536 bytes: datagrams of 65,507 over IPv4, but not over IPv6.
+#[tokio::test]
+async fn what_the_kernel_refuses_as_too_long_leaves_as_less() {
+    for (mtu, at) in [
+        (65_000, "127.0.0.1:0"),
+        (65_535, "127.0.0.1:0"),
+        (65_535, "[::1]:0"),
+    ] {
+        let mut transport = transport();
+        transport.initial_mtu = mtu;
+        transport.max_idle_timeout = Some(Duration::from_secs(2));
+        let server = server(super::sending_tests::transport(), at);
+        let endpoint = Endpoint::client(at.parse().unwrap()).unwrap();
+        let accepting = server.clone();
+        tokio::spawn(async move {
+            let far = accepting.accept().await?.accept().ok()?.await.ok()?;
+            let read = far.accept_uni().await.ok()?.read_to_end(10_000_000).await;
+            // A connection without a handle ends at once, perhaps before the last acknowledgement.
+            far.closed().await;
+            read.ok()
+        });
+        let config = client(transport);
+        let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
+        let ended = async {
+            let near = connecting.unwrap().await?;
+            let mut stream = near.open_uni().await?;
+            let _ = stream.write_all(&vec![7; 1_000_000]).await;
+            let _ = stream.finish();
+            match stream.stopped().await {
+                Ok(_) => Ok(()),
+                Err(_) => Err(near.closed().await),
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(20), ended)
+            .await
+            .unwrap();
+        assert!(ended.is_ok(), "{mtu}, {at}: {ended:?}");
+    }
+}
+
+/// The largest batch that a task builds is one that the kernel takes, whatever the MTU.
+#[tokio::test]
+async fn the_kernel_takes_the_largest_batch() {
+    let sending = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let socket = Socket::new(sending).unwrap();
+    let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut refused = Vec::new();
+    for mtu in 1200..=8972 {
+        // As poll_transmit fills a buffer.
+        let segments = socket.max_segments().min(BATCH_BYTES / mtu);
+        let bytes = vec![0; segments * mtu];
+        let message = sys::OutgoingMessage {
+            to: to.local_addr().unwrap(),
+            from: None,
+            tos: 0,
+            bytes: &bytes,
+            segment: Some(mtu as u16),
+        };
+        if let Err(error) = sys::send(to.as_fd(), &message)
+            && error.raw_os_error() == Some(libc::EMSGSIZE)
+        {
+            refused.push((mtu, segments));
+        }
+    }
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+/// An error of an earlier datagram does not concern segmentation offload.
+#[tokio::test]
+async fn an_error_that_passes_switches_no_offload_off() {
+    let sending = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let open = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let closed = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    // A socket that was connected keeps the ICMP error of an earlier datagram.
+    sending.connect(closed).unwrap();
+    let watching = sending.try_clone().unwrap();
+    let socket = Socket::new(sending).unwrap();
+    let watching = tokio::net::UdpSocket::from_std(watching).unwrap();
+    let before = socket.max_segments();
+    let bytes = [0; 2400];
+    let outgoing = |to: SocketAddr, bytes| Outgoing {
+        to,
+        from: None,
+        ecn: Ecn::NotEct,
+        dscp: 0,
+        bytes,
+        segment: 1200,
+    };
+    let mut waiter = socket.sender();
+    let writable = poll_fn(|cx| socket.poll_writable(cx, &mut waiter));
+    writable.await.unwrap();
+    assert_eq!(socket.send(&outgoing(closed, &bytes[..1200])), Sent::Done);
+    watching.ready(Interest::ERROR).await.unwrap();
+    let sent = socket.send(&outgoing(open.local_addr().unwrap(), &bytes));
+    assert_eq!((sent, socket.max_segments()), (Sent::Done, before));
+}
+
+/// A controller that cannot be made is the end of its connection, also if nothing else happens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_that_panics_as_it_is_made_ends_its_connection() {
+    let mut transport = transport();
+    transport.max_idle_timeout = None;
+    let (near, _far, _server) = connected(transport).await;
+    // What the handshake leaves to do would wake its task: the test were no use, but pass.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let other = near.clone();
+    let waiting = tokio::spawn(async move { other.closed().await });
+    let broken = near.clone();
+    let made = std::thread::spawn(move || {
+        let factory = |_: pathmark_transport::Instant,
+                       _: u16|
+         -> Box<dyn pathmark_cc::Controller> { panic!("no controller") };
+        broken.set_controller(Arc::new(factory));
+    });
+    assert!(made.join().is_err());
+    let ended = tokio::time::timeout(Duration::from_secs(5), waiting).await;
+    assert_eq!(ended.expect("it ends").unwrap(), ConnectionError::Panicked);
+}
+
+/// The flow label and the interface that an address names are not the peer's (RFC 3493 §3.3).
+#[tokio::test]
+async fn an_address_with_a_flow_label_or_a_scope_connects() {
+    let server = server(transport(), "[::1]:0");
+    let at = server.local_address();
+    let accepting = server.clone();
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Some(incoming) = accepting.accept().await {
+            kept.extend(incoming.accept().unwrap().await.ok());
+        }
+    });
+    let mut wrong = Vec::new();
+    for (flow, scope) in [(0, 0), (7, 0), (0, 1)] {
+        let endpoint = Endpoint::client("[::]:0".parse().unwrap()).unwrap();
+        let SocketAddr::V6(v6) = at else {
+            unreachable!()
+        };
+        let to = SocketAddrV6::new(*v6.ip(), v6.port(), flow, scope);
+        let mut transport = transport();
+        transport.handshake_timeout = Duration::from_secs(3);
+        let connecting = endpoint.connect_with(client(transport), to.into(), "server.test");
+        if let Err(error) = connecting.unwrap().await {
+            wrong.push((flow, scope, error));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// A token that no connection has used is there for the next.
+#[tokio::test]
+async fn a_connection_that_cannot_begin_takes_no_token() {
+    let crypto = Arc::new(testing::server(&[b"test"]));
+    let mut config = ServerConfig::new(crypto, Arc::new(transport()));
+    config.max_connections(0);
+    let endpoint = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
+    endpoint.set_token("server.test", bytes::Bytes::from_static(b"token"));
+    let to = "127.0.0.1:9".parse().unwrap();
+    let refused = endpoint.connect_with(client(transport()), to, "server.test");
+    assert!(refused.is_err());
+    assert!(endpoint.take_token("server.test").is_some());
+}

@@ -1,0 +1,182 @@
+//! Streams opened and accepted: as futures, and as polls for what cannot await, such as the traits
+//! of HTTP/3 crates.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use super::connection::Connection;
+use super::places::Places;
+use super::send_stream::SendStream;
+use super::shared::{Awaited, Shared, State};
+use super::streams::RecvStream;
+use super::waiters::Place;
+use pathmark_transport::connection::ConnectionError;
+use pathmark_transport::streams::{Dir, OpenError, StreamId};
+
+/// What `take` finds, or a place among those who wait for `awaited`.
+fn poll(
+    shared: &Shared,
+    awaited: Awaited,
+    place: &mut Place,
+    cx: &Context<'_>,
+    take: impl FnOnce(&mut State) -> Poll<Result<StreamId, ConnectionError>>,
+) -> Poll<Result<StreamId, ConnectionError>> {
+    let mut state = shared.lock();
+    let taken = take(&mut state);
+    match taken {
+        Poll::Ready(_) => state.leave(awaited, place),
+        Poll::Pending => state.wait(awaited, place, cx),
+    }
+    taken
+}
+
+/// A stream of the peer's, or a place among those who wait for one.
+fn poll_accept(
+    shared: &Shared,
+    dir: Dir,
+    place: &mut Place,
+    cx: &Context<'_>,
+) -> Poll<Result<StreamId, ConnectionError>> {
+    poll(shared, Awaited::Accept(dir), place, cx, |state| {
+        match (state.core.streams().accept(dir), state.lost()) {
+            (Some(id), _) => {
+                state.on_accepted(id);
+                Poll::Ready(Ok(id))
+            }
+            (None, Some(error)) => Poll::Ready(Err(error)),
+            (None, None) => Poll::Pending,
+        }
+    })
+}
+
+/// A stream of our own, or a place among those who wait for one.
+fn poll_open(
+    shared: &Shared,
+    dir: Dir,
+    place: &mut Place,
+    cx: &Context<'_>,
+) -> Poll<Result<StreamId, ConnectionError>> {
+    poll(shared, Awaited::Open(dir), place, cx, |state| {
+        if let Some(error) = state.lost() {
+            return Poll::Ready(Err(error));
+        }
+        match state.core.streams().open(dir) {
+            Ok(id) => Poll::Ready(Ok(id)),
+            Err(OpenError::Limit(_)) => {
+                // STREAMS_BLOCKED may be due.
+                state.wake_driver();
+                Poll::Pending
+            }
+        }
+    })
+}
+
+impl Connection {
+    /// Opens a bidirectional stream, once the peer allows one.
+    ///
+    /// The peer learns of it from the first bytes that are written.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] if the connection is over.
+    pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
+        let id = self.open(Dir::Bi).await?;
+        Ok((self.sender(id), self.receiver(id)))
+    }
+
+    /// Opens a unidirectional stream, once the peer allows one.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] if the connection is over.
+    pub async fn open_uni(&self) -> Result<SendStream, ConnectionError> {
+        Ok(self.sender(self.open(Dir::Uni).await?))
+    }
+
+    /// The next bidirectional stream that the peer opens.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] if the connection is over.
+    pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
+        let id = self.accept(Dir::Bi).await?;
+        Ok((self.sender(id), self.receiver(id)))
+    }
+
+    /// The next unidirectional stream that the peer opens.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] if the connection is over.
+    pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
+        Ok(self.receiver(self.accept(Dir::Uni).await?))
+    }
+
+    /// [`open_bi`](Self::open_bi) for what cannot await. Pending, it has the task of the last poll
+    /// of this handle woken; clones wait for themselves. A handle that is dropped waits no longer.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] if the connection is over.
+    pub fn poll_open_bi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(SendStream, RecvStream), ConnectionError>> {
+        let place = Places::of(&mut self.places.open, Dir::Bi);
+        let id = ready!(poll_open(&self.shared, Dir::Bi, place, cx))?;
+        Poll::Ready(Ok((self.sender(id), self.receiver(id))))
+    }
+
+    /// [`open_uni`](Self::open_uni) in the manner of [`poll_open_bi`](Self::poll_open_bi).
+    ///
+    /// # Errors
+    /// [`ConnectionError`] if the connection is over.
+    pub fn poll_open_uni(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<SendStream, ConnectionError>> {
+        let place = Places::of(&mut self.places.open, Dir::Uni);
+        let id = ready!(poll_open(&self.shared, Dir::Uni, place, cx))?;
+        Poll::Ready(Ok(self.sender(id)))
+    }
+
+    /// [`accept_bi`](Self::accept_bi) in the manner of [`poll_open_bi`](Self::poll_open_bi).
+    ///
+    /// # Errors
+    /// [`ConnectionError`] if the connection is over.
+    pub fn poll_accept_bi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(SendStream, RecvStream), ConnectionError>> {
+        let place = Places::of(&mut self.places.accept, Dir::Bi);
+        let id = ready!(poll_accept(&self.shared, Dir::Bi, place, cx))?;
+        Poll::Ready(Ok((self.sender(id), self.receiver(id))))
+    }
+
+    /// [`accept_uni`](Self::accept_uni) in the manner of [`poll_open_bi`](Self::poll_open_bi).
+    ///
+    /// # Errors
+    /// [`ConnectionError`] if the connection is over.
+    pub fn poll_accept_uni(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<RecvStream, ConnectionError>> {
+        let place = Places::of(&mut self.places.accept, Dir::Uni);
+        let id = ready!(poll_accept(&self.shared, Dir::Uni, place, cx))?;
+        Poll::Ready(Ok(self.receiver(id)))
+    }
+
+    fn sender(&self, id: StreamId) -> SendStream {
+        SendStream::new(Arc::clone(&self.shared), id)
+    }
+
+    fn receiver(&self, id: StreamId) -> RecvStream {
+        RecvStream::new(Arc::clone(&self.shared), id)
+    }
+
+    async fn open(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
+        let mut waiting = self.shared.waiting(Awaited::Open(dir));
+        poll_fn(|cx| poll_open(&self.shared, dir, waiting.place(), cx)).await
+    }
+
+    async fn accept(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
+        let mut waiting = self.shared.waiting(Awaited::Accept(dir));
+        poll_fn(|cx| poll_accept(&self.shared, dir, waiting.place(), cx)).await
+    }
+}

@@ -1,0 +1,163 @@
+//! ICMP errors during a client's handshake.
+//!
+//! Linux reports them to an unconnected socket by its error queue, if that is switched on
+//! (`IP_RECVERR`, ip(7)). A socket has it on while handshakes of clients run at it: an attempt that
+//! has received nothing from its server ends with the first report that its address refuses. Once a
+//! packet of the server has opened, and on established connections, no report changes anything:
+//! ICMP is not authenticated.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+use super::shared::{Awaited, EndpointShared, Shared};
+use super::socket::Socket;
+use super::sys::{self, QueuedError};
+use pathmark_transport::connection::ConnectionError;
+
+/// One handshake's use of the error queue.
+struct Listening(Arc<Socket>);
+
+impl Listening {
+    fn new(socket: Arc<Socket>) -> io::Result<Self> {
+        let mut state = socket.errors().lock();
+        if state.users == 0 {
+            sys::queue_errors(socket.io()?, true)?;
+        }
+        state.users += 1;
+        drop(state);
+        Ok(Self(socket))
+    }
+
+    /// The next ICMP error.
+    async fn next(&self) -> io::Result<QueuedError> {
+        let io = self.0.io()?;
+        loop {
+            io.ready(Interest::ERROR).await?;
+            self.0.errors().lock().has_reported = true;
+            match io.try_io(Interest::ERROR, || sys::take_error(io)) {
+                Ok(error) if error.by_icmp => return Ok(error),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let socket = &self.0;
+        let Ok(io) = socket.io() else {
+            return;
+        };
+        let mut state = socket.errors().lock();
+        state.users -= 1;
+        if state.users > 0 {
+            return;
+        }
+        // It fails only where it never was on.
+        let _ = sys::queue_errors(io, false);
+        if std::mem::take(&mut state.has_reported) {
+            let again = io.as_fd().try_clone_to_owned();
+            let fresh = again.and_then(|fd| UdpSocket::from_std(fd.into()));
+            state.room = fresh.ok().map(Arc::new);
+            drop(state);
+            // Those that wait do so at the former registration.
+            socket.wake_senders();
+        }
+    }
+}
+
+/// Ends the handshake of `shared` with the first ICMP error that reports its server out of reach.
+pub(super) fn watch(shared: Arc<Shared>, socket: Arc<Socket>) {
+    // The caller may be outside any runtime.
+    let runtime = shared.endpoint.runtime();
+    let _entered = runtime.enter();
+    let Ok(listening) = Listening::new(socket) else {
+        // Then a closed port is found by the timeout of the handshake, as at a socket of the
+        // application's own.
+        return;
+    };
+    runtime.spawn(async move {
+        let mut settled = pin!(is_settled(&shared));
+        loop {
+            let mut next = pin!(listening.next());
+            let error = poll_fn(|cx| match settled.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => next.as_mut().poll(cx).map(Some),
+            });
+            match error.await {
+                None => return,
+                Some(Ok(error)) => apply(&shared.endpoint, &listening.0, &error),
+                Some(Err(error)) => return tracing::debug!(%error, "no error queue"),
+            }
+        }
+    });
+}
+
+/// Waits until the handshake is complete, or has failed.
+async fn is_settled(shared: &Shared) {
+    let mut waiting = shared.waiting(Awaited::Progress);
+    poll_fn(|cx| {
+        let mut state = shared.lock();
+        if !state.core.is_handshaking() || state.lost().is_some() {
+            return Poll::Ready(());
+        }
+        waiting.wait(&mut state, cx);
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Ends the attempts that an ICMP error is about.
+fn apply(endpoint: &EndpointShared, socket: &Arc<Socket>, error: &QueuedError) {
+    let (Some(to), Some(kind)) = (error.to, refusal(error.number)) else {
+        return;
+    };
+    let state = endpoint.lock();
+    let all = state.connections.iter().flatten();
+    let handshaking: Vec<_> = all.filter(|c| c.is_handshaking()).cloned().collect();
+    drop(state);
+    for connection in handshaking {
+        // [9000 14.2.1 icmp-validated]
+        if connection.has_no_answer_from(to) {
+            connection.fail(socket, &ConnectionError::Unreachable(kind));
+        }
+    }
+}
+
+/// The kind of error for a server's address by the number that Linux derives from ICMP
+/// (net/ipv4/icmp.c, net/ipv6/icmp.c); `None` for those about a single datagram.
+fn refusal(number: i32) -> Option<io::ErrorKind> {
+    match number {
+        libc::ECONNREFUSED | libc::ENOPROTOOPT => Some(io::ErrorKind::ConnectionRefused),
+        libc::EHOSTUNREACH | libc::EHOSTDOWN | libc::ENONET => Some(io::ErrorKind::HostUnreachable),
+        libc::ENETUNREACH => Some(io::ErrorKind::NetworkUnreachable),
+        libc::EACCES => Some(io::ErrorKind::PermissionDenied),
+        _ => None,
+    }
+}
+
+impl Shared {
+    /// A client's handshake with the server at `to` runs, and no packet of it has opened.
+    pub(super) fn has_no_answer_from(&self, to: SocketAddr) -> bool {
+        let same = |remote: SocketAddr| {
+            let ip = remote.ip().to_canonical();
+            (ip, remote.port()) == (to.ip().to_canonical(), to.port())
+        };
+        self.server_name.is_some() && {
+            let state = self.lock();
+            state.core.is_handshaking()
+                && state.core.stats().packets_received == 0
+                && same(state.core.remote_address())
+        }
+    }
+}

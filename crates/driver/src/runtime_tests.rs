@@ -1,0 +1,205 @@
+//! Calls outside a runtime, and the error of each side where the other one fails.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pathmark_cc::{Acked, Controller, Lost, Metrics, Phase};
+
+use super::sending_tests::{client, connected_from, transport};
+use super::*;
+use pathmark_transport::connection::ConnectionError;
+use pathmark_transport::wire::TransportErrorCode;
+use pathmark_transport::{Instant, VarInt};
+
+fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(10);
+    match tokio::time::timeout(limit, future).await {
+        Ok(done) => done,
+        Err(_) => panic!("{what} does not resolve"),
+    }
+}
+
+/// No call panics outside a runtime: an endpoint cannot be made there, which is an error; whatever
+/// an endpoint begins there runs in the endpoint's runtime.
+#[test]
+fn calls_outside_a_runtime_fail_or_use_the_endpoints() {
+    let server_config = || {
+        let crypto = Arc::new(testing::server(&[b"test"]));
+        ServerConfig::new(crypto, Arc::new(transport()))
+    };
+    assert!(Endpoint::client(loopback()).is_err());
+    assert!(Endpoint::server(server_config(), loopback()).is_err());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (endpoint, server) = runtime.block_on(async {
+        let endpoint = Endpoint::client(loopback()).unwrap();
+        (
+            endpoint,
+            Endpoint::server(server_config(), loopback()).unwrap(),
+        )
+    });
+    let config = client(transport());
+    let connecting = endpoint.connect_with(config, server.local_address(), "server.test");
+    let connecting = connecting.unwrap();
+    let incoming = runtime.block_on(soon("the client", server.accept()));
+    let accepting = incoming.unwrap().accept().unwrap();
+    let (near, far) = runtime.block_on(async {
+        let near = soon("the connection", connecting).await.unwrap();
+        near.confirmed().await.unwrap();
+        (near, soon("its other end", accepting).await.unwrap())
+    });
+    let socket = UdpSocket::bind(loopback()).unwrap();
+    let moved = socket.local_addr().unwrap();
+    endpoint.rebind(socket).unwrap();
+    runtime.block_on(soon("the move", async {
+        while far.remote_address() != moved {
+            near.ping();
+            tokio::task::yield_now().await;
+        }
+    }));
+    thread::spawn(move || {
+        near.close(7_u32, b"");
+        drop((near, endpoint));
+    })
+    .join()
+    .unwrap();
+    let ended = runtime.block_on(soon("the end", far.closed()));
+    assert!(matches!(
+        ended,
+        ConnectionError::PeerApplication { code: 7, .. }
+    ));
+}
+
+/// Panics as it learns of an ACK, or as a packet is sent.
+#[derive(Debug)]
+struct Panics {
+    receiving: bool,
+}
+
+impl Controller for Panics {
+    fn on_sent(&mut self, _: Instant, _: &pathmark_cc::Sent) -> pathmark_cc::PacketState {
+        assert!(self.receiving, "a controller with a defect");
+        pathmark_cc::PacketState::default()
+    }
+    fn on_ack(&mut self, _: Instant, _: &Acked) {
+        assert!(!self.receiving, "a controller with a defect");
+    }
+    fn on_loss(&mut self, _: Instant, _: &Lost) {}
+    fn on_persistent_congestion(&mut self, _: Instant) {}
+    fn on_mtu(&mut self, _: u16) {}
+    fn window(&self) -> u64 {
+        1 << 20
+    }
+    fn metrics(&self) -> Metrics {
+        Metrics::new("panics", Phase::Startup, 1 << 20)
+    }
+}
+
+/// A controller that panics ends its connection: the peer gets INTERNAL_ERROR at once.
+#[tokio::test]
+async fn the_peer_of_a_connection_that_panics_hears_of_it() {
+    for receiving in [false, true] {
+        let mut transport = transport();
+        transport.max_idle_timeout = None;
+        let endpoint = Endpoint::client(loopback()).unwrap();
+        let (near, far) = connected_from(&endpoint, transport).await;
+        near.confirmed().await.unwrap();
+        near.set_controller(Arc::new(move |_: Instant, _: u16| -> Box<dyn Controller> {
+            Box::new(Panics { receiving })
+        }));
+        let mut stream = near.open_uni().await.unwrap();
+        let _ = stream.write_all(&[7; 10_000]).await;
+        assert_eq!(
+            soon("our end", near.closed()).await,
+            ConnectionError::Panicked
+        );
+        match soon("the peer's end", far.closed()).await {
+            ConnectionError::PeerTransport(error) => {
+                assert_eq!(error.code, TransportErrorCode::INTERNAL_ERROR);
+            }
+            other => panic!("{other}"),
+        }
+        soon("wait_idle", endpoint.wait_idle()).await;
+    }
+}
+
+/// Application codes have 62 bits (RFC 9000 §20.2): those of WebTransport over HTTP/3 pass as they
+/// are.
+#[tokio::test]
+async fn codes_of_62_bits_reach_the_peer() {
+    for number in [0, 0x52e4_a40f_a8db, VarInt::MAX.into_inner()] {
+        let code = VarInt::try_from(number).unwrap();
+        let endpoint = Endpoint::client(loopback()).unwrap();
+        let (near, far) = connected_from(&endpoint, transport()).await;
+        let (mut send, mut recv) = near.open_bi().await.unwrap();
+        send.write_all(b"begun").await.unwrap();
+        let (theirs, mut asked) = far.accept_bi().await.unwrap();
+        assert_eq!(asked.read_chunk().await.unwrap().unwrap(), "begun");
+        send.reset(code).unwrap();
+        assert_eq!(asked.read_chunk().await, Err(ReadError::Reset(number)));
+        recv.stop(code).unwrap();
+        assert_eq!(theirs.stopped().await, Ok(Some(number)));
+        near.close(code, b"bye");
+        let reason = Bytes::from_static(b"bye");
+        let ended = ConnectionError::PeerApplication {
+            code: number,
+            reason,
+        };
+        assert_eq!(soon("the end", far.closed()).await, ended);
+    }
+    assert!(VarInt::try_from(1_u64 << 62).is_err());
+}
+
+/// A writer that waits for the peer's credit learns in the same `select!` that the peer stops it;
+/// the future of the end outlives its part and resolves for all that wait.
+#[tokio::test]
+async fn the_end_of_a_part_is_awaited_during_writes_and_after_it() {
+    let mut transport = transport();
+    transport.streams.initial_stream_window = 1000;
+    transport.streams.max_window = 1000;
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    let (near, far) = connected_from(&endpoint, transport).await;
+    let mut blocked = near.open_uni().await.unwrap();
+    let stopped = blocked.stopped();
+    let others: Vec<_> = (0..3).map(|_| tokio::spawn(blocked.stopped())).collect();
+    let reading = async {
+        let mut stream = far.accept_uni().await.unwrap();
+        let mut read = 0;
+        while read < 1000 {
+            read += stream.read(&mut [0; 100]).await.unwrap().unwrap();
+        }
+        stream.stop(5).unwrap();
+    };
+    let writing = async {
+        let data = vec![7; 1 << 20];
+        tokio::select! {
+            biased;
+            stopped = stopped => stopped,
+            written = async {
+                // Until it is stopped there is always something to write.
+                while blocked.write_all(&data).await.is_ok() {}
+                std::future::pending::<()>().await;
+            } => panic!("{written:?}"),
+        }
+    };
+    let (stopped, ()) = soon("both", async { tokio::join!(writing, reading) }).await;
+    assert_eq!(stopped, Ok(Some(5)));
+    for other in others {
+        assert_eq!(soon("another", other).await.unwrap(), Ok(Some(5)));
+    }
+    drop(blocked);
+
+    let mut finished = near.open_uni().await.unwrap();
+    finished.write_all(b"all").await.unwrap();
+    let stopped = finished.stopped();
+    let given_up = finished.stopped();
+    drop((finished, given_up));
+    assert_eq!(soon("the end", stopped).await, Ok(None));
+    assert!(near.shared().lock().senders.is_empty());
+}

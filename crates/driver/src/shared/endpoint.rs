@@ -1,0 +1,300 @@
+//! What an endpoint's tasks do with its state.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+
+use super::{BATCH_BYTES, EndpointShared, EndpointState, ReceivedCount, Shared};
+use crate::socket::{Outgoing, Socket};
+use crate::waiters::Wakers;
+use pathmark_transport::connection::{self as core_connection, Received};
+use pathmark_transport::endpoint::{self as core, ConnectionHandle, DatagramEvent};
+use pathmark_transport::{Ecn, Instant};
+
+/// Send buffers kept for the next batch; beyond them they are freed.
+const SPARE_BUFFERS: usize = 4;
+/// Servers whose address-validation token is remembered.
+const REMEMBERED_SERVERS: usize = 64;
+/// Longer tokens, bytes, are not kept: with the ClientHello they go into every Initial packet.
+const LONGEST_TOKEN: usize = 512;
+
+impl ReceivedCount {
+    /// `datagrams` more have arrived.
+    pub(crate) fn count(&self, datagrams: usize) {
+        self.all.fetch_add(datagrams as u64, Ordering::Relaxed);
+    }
+
+    /// A connection's task has opened `datagrams` of them.
+    pub(crate) fn count_handed_over(&self, datagrams: usize) {
+        self.handed_over
+            .fetch_add(datagrams as u64, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for EndpointShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointShared")
+            .field("socket", &self.socket())
+            .finish_non_exhaustive()
+    }
+}
+
+impl EndpointState {
+    /// Hands a client to the task that accepts next, which is woken once the state is free: a task
+    /// may end, and drop what it holds of the endpoint, as it is woken.
+    fn push_incoming(&mut self, incoming: core::Incoming, socket: &Arc<Socket>) -> Wakers {
+        if self.incoming.len() >= self.incoming.capacity() {
+            // Before there are more of them than ever: those that came too late or had to make room
+            // are of no use.
+            let core = &self.core;
+            self.incoming
+                .retain(|(incoming, _)| core.is_waiting(incoming));
+        }
+        self.incoming.push_back((incoming, Arc::downgrade(socket)));
+        self.accepting.wakers()
+    }
+
+    /// Connections that have had to make room.
+    fn evicted(&mut self) -> Vec<Arc<Shared>> {
+        let Self {
+            core, connections, ..
+        } = self;
+        std::iter::from_fn(|| core.poll_evicted())
+            .filter_map(|handle| connections.get(handle.0)?.clone())
+            .collect()
+    }
+
+    /// Accepts no client any more. Tasks that wait for one are to be woken once the state is free.
+    pub(crate) fn stop_accepting(&mut self) -> Wakers {
+        self.closed = true;
+        self.core.set_server(None);
+        for (incoming, _) in self.incoming.drain(..) {
+            self.core.ignore(incoming);
+        }
+        self.accepting.wakers()
+    }
+}
+
+impl EndpointShared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, EndpointState> {
+        // A panic elsewhere does not make the endpoint's own state any worse.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The runtime of the caller, or the endpoint's for a caller outside any.
+    pub(crate) fn runtime(&self) -> Handle {
+        Handle::try_current().unwrap_or_else(|_| self.runtime.clone())
+    }
+
+    /// The socket that connections begin at.
+    pub(crate) fn socket(&self) -> Arc<Socket> {
+        Arc::clone(&self.lock().socket)
+    }
+
+    /// A buffer for one send batch.
+    pub(crate) fn take_buffer(&self) -> Box<[u8]> {
+        let spare = self.spare().pop();
+        spare.unwrap_or_else(|| vec![0; BATCH_BYTES].into_boxed_slice())
+    }
+
+    /// Gives a buffer back.
+    pub(crate) fn give_buffer(&self, buffer: Box<[u8]>) {
+        let mut spare = self.spare();
+        if spare.len() < SPARE_BUFFERS {
+            spare.push(buffer);
+        }
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Box<[u8]>>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True once no connection is left, and no handle that could begin one.
+    pub(crate) fn is_over(&self, state: &EndpointState) -> bool {
+        // Closed as well: the user of the last handle has the lock only after that counts.
+        state.closed && state.alive == 0 && self.users.load(Ordering::Acquire) == 0
+    }
+
+    /// Ends the endpoint's own tasks, once no handle or connection needs them.
+    pub(crate) fn end_if_over(&self, state: &mut EndpointState) {
+        if self.is_over(state) {
+            state.receiving.wake();
+            self.timers.end();
+        }
+    }
+
+    /// Takes from a connection the ids to find it by.
+    pub(crate) fn route(
+        &self,
+        now: Instant,
+        handle: ConnectionHandle,
+        connection: &mut core_connection::Connection,
+    ) {
+        self.lock().core.route(now, handle, connection);
+    }
+
+    /// Takes from a connection what the endpoint must know. `Some`: it is over; its task ends, and
+    /// wakes these once no lock is held.
+    pub(crate) fn update(
+        &self,
+        now: Instant,
+        handle: ConnectionHandle,
+        connection: &mut core_connection::Connection,
+    ) -> Option<Wakers> {
+        let mut state = self.lock();
+        if state.core.update(now, handle, connection) {
+            return None;
+        }
+        Some(self.remove(state, handle))
+    }
+
+    /// The task of a connection is gone with its runtime, or panicked: no task drives it any more.
+    pub(crate) fn abandon(&self, handle: ConnectionHandle) {
+        let mut state = self.lock();
+        state.core.remove(handle);
+        let idle = self.remove(state, handle);
+        idle.for_each(Waker::wake);
+    }
+
+    /// Tasks that wait for the end of the last connection, if this was it, are to be woken.
+    fn remove(&self, mut state: MutexGuard<'_, EndpointState>, handle: ConnectionHandle) -> Wakers {
+        if let Some(slot) = state.connections.get_mut(handle.0)
+            && slot.take().is_some()
+        {
+            state.alive -= 1;
+        }
+        if state.alive > 0 {
+            return Wakers::default();
+        }
+        self.end_if_over(&mut state);
+        state.idle.wakers()
+    }
+
+    /// Keeps a token for the next connection to the same server.
+    pub(crate) fn remember(&self, server_name: &str, token: Bytes) {
+        if token.len() > LONGEST_TOKEN {
+            return;
+        }
+        let mut state = self.lock();
+        if state.tokens.len() < REMEMBERED_SERVERS || state.tokens.contains_key(server_name) {
+            state.tokens.insert(server_name.to_owned(), token);
+        }
+    }
+
+    /// Finds the connection of a datagram that arrived at `socket`; strangers are answered here,
+    /// with what is put into `answer`. A client's first packet is to be [admitted](Self::admit).
+    pub(crate) fn sort(
+        &self,
+        now: Instant,
+        socket: &Arc<Socket>,
+        received: &Received,
+        bytes: &[u8],
+        answer: &mut Vec<u8>,
+    ) -> Found {
+        let mut state = self.lock();
+        let event = match state.core.sort(now, received, bytes, answer) {
+            core::Sorted::First(first) => return Found::First(first),
+            core::Sorted::Known(event) => event,
+        };
+        self.act_on(state, event, socket, received, answer)
+    }
+
+    /// Opens a client's first packet and admits it, if it is one; those at a socket that was
+    /// replaced are not.
+    pub(crate) fn admit(
+        &self,
+        now: Instant,
+        socket: &Arc<Socket>,
+        received: &Received,
+        bytes: &[u8],
+        first: core::FirstPacket,
+        answer: &mut Vec<u8>,
+    ) -> Found {
+        let opened = first.open(received, bytes);
+        let mut state = self.lock();
+        let EndpointState {
+            core, connections, ..
+        } = &mut *state;
+        let unread = |handle: ConnectionHandle| {
+            let connection = connections.get(handle.0).and_then(Option::as_ref);
+            connection.is_some_and(|connection| connection.inbox.has_unread())
+        };
+        let event = core.admit(now, received, bytes, opened, unread, answer);
+        self.act_on(state, event, socket, received, answer)
+    }
+
+    /// Does what the core made of a datagram.
+    fn act_on(
+        &self,
+        mut state: MutexGuard<'_, EndpointState>,
+        event: DatagramEvent,
+        socket: &Arc<Socket>,
+        received: &Received,
+        answer: &[u8],
+    ) -> Found {
+        let is_current = Arc::ptr_eq(socket, &state.socket);
+        match event {
+            DatagramEvent::Connection(handle) => {
+                let connection = state.connections.get(handle.0);
+                return match connection.cloned().flatten() {
+                    Some(connection) => Found::Connection(connection),
+                    None => Found::NoConnection,
+                };
+            }
+            DatagramEvent::Incoming(incoming) => {
+                let mut accepting = Wakers::default();
+                if is_current {
+                    accepting = state.push_incoming(incoming, socket);
+                } else {
+                    state.core.ignore(incoming);
+                }
+                let evicted = state.evicted();
+                drop(state);
+                accepting.for_each(Waker::wake);
+                evicted.iter().for_each(|connection| connection.refuse());
+            }
+            DatagramEvent::Respond => {
+                drop(state);
+                respond(socket, received.remote, received.local, answer);
+            }
+            DatagramEvent::Nothing => {}
+        }
+        Found::NoConnection
+    }
+}
+
+/// Whom a datagram is for.
+pub(crate) enum Found {
+    Connection(Arc<Shared>),
+    /// A client's first packet, which is not opened yet.
+    First(core::FirstPacket),
+    /// No connection, or the datagram is dealt with.
+    NoConnection,
+}
+
+impl Found {
+    pub(crate) fn connection(self) -> Option<Arc<Shared>> {
+        match self {
+            Self::Connection(connection) => Some(connection),
+            Self::First(_) | Self::NoConnection => None,
+        }
+    }
+}
+
+/// Sends an answer to a stranger. If the kernel has no room it is lost like any datagram;
+/// strangers ask again.
+pub(crate) fn respond(socket: &Socket, to: SocketAddr, from: Option<IpAddr>, bytes: &[u8]) {
+    socket.send(&Outgoing {
+        to,
+        from,
+        ecn: Ecn::NotEct,
+        dscp: 0,
+        bytes,
+        segment: bytes.len(),
+    });
+}

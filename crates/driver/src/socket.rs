@@ -1,0 +1,552 @@
+//! A UDP socket with batches: segmentation offload (GSO), and segment by segment where it is
+//! refused; [`ReceiveBatch`] for the other direction.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker, ready};
+
+use quinn_udp::{UdpSockRef, UdpSocketState};
+use tokio::io::Interest;
+
+use super::arrivals::Batch;
+#[cfg(target_os = "linux")]
+use super::error_queue::ErrorQueue;
+use super::own_socket::{Datagram, DatagramSocket};
+#[cfg(target_os = "linux")]
+use super::sys;
+use super::waiters::{Waiter, Waiters};
+use pathmark_transport::Ecn;
+
+/// Asked of the kernel for each direction; enough for 20 ms at 2.5 Gbit/s.
+const WANTED_BUFFER: usize = 6 << 20;
+
+/// What the kernel granted of the socket buffers that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketBuffers {
+    /// Bytes asked for, in each direction.
+    pub wanted: usize,
+    /// Bytes granted for receiving.
+    pub receive: usize,
+    /// Bytes granted for sending.
+    pub send: usize,
+}
+
+impl SocketBuffers {
+    /// The sysctls to raise, one sentence each; empty if the kernel gave what was asked for.
+    #[must_use]
+    pub fn advice(&self) -> Vec<String> {
+        [
+            ("receive", self.receive, "net.core.rmem_max"),
+            ("send", self.send, "net.core.wmem_max"),
+        ]
+        .into_iter()
+        .filter(|(_, granted, _)| *granted < self.wanted)
+        .map(|(which, granted, sysctl)| {
+            format!(
+                "the kernel clamped the socket's {which} buffer to {granted} of {} bytes; on fast \
+                 paths raise it: \
+                 sysctl -w {sysctl}={}",
+                self.wanted, self.wanted
+            )
+        })
+        .collect()
+    }
+}
+
+/// What a socket sends and receives by.
+#[derive(Debug)]
+enum Io {
+    /// A non-blocking UDP socket of the system.
+    System {
+        io: tokio::net::UdpSocket,
+        state: UdpSocketState,
+    },
+    /// One of the application's own.
+    Own(Arc<dyn DatagramSocket>),
+}
+
+/// A socket of an endpoint.
+#[derive(Debug)]
+pub(super) struct Socket {
+    io: Io,
+    buffers: SocketBuffers,
+    local: SocketAddr,
+    /// An IPv6 socket for IPv4 packets, too.
+    both_versions: bool,
+    /// Messages whose control messages were cut off, at this socket and those that it
+    /// replaced.
+    cut_off: Arc<AtomicU64>,
+    /// Segments that one send may hold: 1 once segmentation offload was refused.
+    segments: AtomicUsize,
+    /// Tasks that wait for room to send.
+    senders: Arc<Waiters>,
+    /// Wakes all of them. The runtime keeps one waker per direction.
+    wakes_senders: Waker,
+    #[cfg(target_os = "linux")]
+    errors: ErrorQueue,
+}
+
+/// What became of a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// The kernel has taken it.
+    Done,
+    /// The kernel has refused it, for this reason. It is lost like any datagram.
+    Failed(io::ErrorKind),
+    /// The kernel's buffer is full: call again after [`Socket::poll_writable`].
+    Full,
+    /// The interface carries no datagrams of this size.
+    TooLong,
+}
+
+/// One or more datagrams of one size to one address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outgoing<'a> {
+    pub(super) to: SocketAddr,
+    pub(super) from: Option<IpAddr>,
+    pub(super) ecn: Ecn,
+    /// Differentiated services code point (RFC 2474), below 64.
+    pub(super) dscp: u8,
+    pub(super) bytes: &'a [u8],
+    /// Bytes of each datagram but the last, which may be shorter.
+    pub(super) segment: usize,
+}
+
+impl Socket {
+    pub(super) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
+        // [9000 14 no-fragments]
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        #[cfg(target_os = "linux")]
+        sys::prepare(&socket)?;
+        let buffers = widen(&state, &socket)?;
+        socket.set_nonblocking(true)?;
+        let local = socket.local_addr()?;
+        #[cfg(target_os = "linux")]
+        let both_versions = local.is_ipv6() && !sys::is_ipv6_only(&socket)?;
+        #[cfg(not(target_os = "linux"))]
+        let both_versions = false;
+        let segments = state.max_gso_segments();
+        let io = tokio::net::UdpSocket::from_std(socket)?;
+        let mut made = Self::by(Io::System { io, state }, local, segments);
+        made.buffers = buffers;
+        made.both_versions = both_versions;
+        Ok(made)
+    }
+
+    /// A socket of the application's own.
+    pub(super) fn own(socket: Arc<dyn DatagramSocket>) -> Self {
+        let local = socket.local_address();
+        Self::by(Io::Own(socket), local, 1)
+    }
+
+    fn by(io: Io, local: SocketAddr, segments: usize) -> Self {
+        let senders = Arc::new(Waiters::default());
+        Self {
+            io,
+            segments: AtomicUsize::new(segments),
+            buffers: SocketBuffers {
+                wanted: 0,
+                receive: 0,
+                send: 0,
+            },
+            local,
+            both_versions: false,
+            cut_off: Arc::default(),
+            wakes_senders: Waker::from(Arc::clone(&senders)),
+            senders,
+            #[cfg(target_os = "linux")]
+            errors: ErrorQueue::default(),
+        }
+    }
+
+    /// The system's interfaces carry what is sent here.
+    pub(super) fn is_of_system(&self) -> bool {
+        matches!(self.io, Io::System { .. })
+    }
+
+    /// Room for what arrives here.
+    pub(super) fn batch(&self) -> Batch {
+        match self.io {
+            Io::System { .. } => Batch::of_system(),
+            Io::Own(_) => Batch::own(),
+        }
+    }
+
+    /// Counts on where `former`, which it replaces, does.
+    pub(super) fn succeed(&mut self, former: &Self) {
+        self.cut_off = Arc::clone(&former.cut_off);
+    }
+
+    pub(super) fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The form in which this socket sends to `address`: an IPv6 one that takes both versions sends
+    /// to IPv4-mapped addresses, an IPv4 one never to those. `None`: it cannot.
+    pub(super) fn reaches(&self, address: SocketAddr) -> Option<SocketAddr> {
+        let port = address.port();
+        let remote = match (address.ip().to_canonical(), self.local) {
+            (IpAddr::V4(to), SocketAddr::V6(_)) if self.sends_ipv4() => {
+                SocketAddr::new(to.to_ipv6_mapped().into(), port)
+            }
+            (IpAddr::V4(to), SocketAddr::V4(_)) => SocketAddr::new(to.into(), port),
+            // As the kernel names who sent what arrives: without a flow label, and with a scope if
+            // it is link-local.
+            (IpAddr::V6(to), SocketAddr::V6(local)) if local.ip().to_ipv4_mapped().is_none() => {
+                let scope = match address {
+                    SocketAddr::V6(v6) if to.is_unicast_link_local() => v6.scope_id(),
+                    _ => 0,
+                };
+                SocketAddrV6::new(to, port, 0, scope).into()
+            }
+            _ => return None,
+        };
+        (port != 0).then_some(remote)
+    }
+
+    /// True for an IPv6 socket that sends IPv4 packets: it is bound to any address of both
+    /// versions, or to one of IPv4.
+    fn sends_ipv4(&self) -> bool {
+        match self.local.ip() {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(local) => {
+                local.to_ipv4_mapped().is_some() || (self.both_versions && local.is_unspecified())
+            }
+        }
+    }
+
+    pub(super) fn buffers(&self) -> SocketBuffers {
+        self.buffers
+    }
+
+    /// Messages so far whose control messages were cut off.
+    pub(super) fn cut_off(&self) -> u64 {
+        self.cut_off.load(Ordering::Relaxed)
+    }
+
+    /// Segments that one send may hold.
+    pub(super) fn max_segments(&self) -> usize {
+        self.segments.load(Ordering::Relaxed)
+    }
+
+    /// Sends all, or nothing if the kernel's buffer is full.
+    pub(super) fn send(&self, outgoing: &Outgoing<'_>) -> Sent {
+        let batched = outgoing.bytes.len() > outgoing.segment;
+        match self.try_send(outgoing, outgoing.bytes, batched) {
+            Ok(()) => Sent::Done,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Sent::Full,
+            Err(error) if batched => {
+                let sent = self.send_one_by_one(outgoing);
+                if sent == Sent::Done && is_unsupported(&error) {
+                    // The kernel does not do it.
+                    self.segments.store(1, Ordering::Relaxed);
+                }
+                sent
+            }
+            // ICMP errors of earlier datagrams, perhaps to others, show at the next call, once.
+            Err(error) if is_of_one_peer(&error) && !is_too_long(&error) => {
+                match self.try_send(outgoing, outgoing.bytes, false) {
+                    Ok(()) => Sent::Done,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => Sent::Full,
+                    Err(error) => not_sent(outgoing, &error),
+                }
+            }
+            Err(error) => not_sent(outgoing, &error),
+        }
+    }
+
+    /// Sends without segmentation offload. Where one segment is too long, all are.
+    fn send_one_by_one(&self, outgoing: &Outgoing<'_>) -> Sent {
+        let mut sent = Sent::Done;
+        for segment in outgoing.bytes.chunks(outgoing.segment.max(1)) {
+            if let Err(error) = self.try_send(outgoing, segment, false)
+                && sent != Sent::TooLong
+            {
+                sent = not_sent(outgoing, &error);
+            }
+        }
+        sent
+    }
+
+    fn try_send(&self, outgoing: &Outgoing<'_>, bytes: &[u8], batched: bool) -> io::Result<()> {
+        match &self.io {
+            Io::System { io, state } => send_by_system(io, state, outgoing, bytes, batched),
+            Io::Own(socket) => socket.try_send(&Datagram {
+                to: outgoing.to,
+                from: outgoing.from,
+                ecn: outgoing.ecn,
+                dscp: outgoing.dscp,
+                bytes,
+            }),
+        }
+    }
+
+    /// A place among the tasks that wait for room to send.
+    pub(super) fn sender(&self) -> Waiter {
+        Waiter::new(&self.senders)
+    }
+
+    /// Ready once there may be room to send. `sender` is a place at this socket.
+    pub(super) fn poll_writable(
+        &self,
+        cx: &Context<'_>,
+        sender: &mut Waiter,
+    ) -> Poll<io::Result<()>> {
+        // In this order: who is woken between the two is on the list.
+        sender.wait(cx);
+        let room = ready!(self.poll_room(&mut Context::from_waker(&self.wakes_senders)));
+        sender.leave();
+        Poll::Ready(room)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let fresh = self.errors.poll_room(cx);
+        fresh.unwrap_or_else(|| self.poll_own_room(cx))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_own_room(cx)
+    }
+
+    /// Room by the socket's own registration.
+    fn poll_own_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.io {
+            Io::System { io, .. } => io.poll_send_ready(cx),
+            Io::Own(socket) => socket.poll_writable(cx),
+        }
+    }
+
+    /// Has all tasks that wait for room look again.
+    #[cfg(target_os = "linux")]
+    pub(super) fn wake_senders(&self) {
+        self.wakes_senders.wake_by_ref();
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn errors(&self) -> &ErrorQueue {
+        &self.errors
+    }
+
+    /// The system's socket.
+    ///
+    /// # Errors
+    /// If it is one of the application's own.
+    #[cfg(target_os = "linux")]
+    pub(super) fn io(&self) -> io::Result<&tokio::net::UdpSocket> {
+        match &self.io {
+            Io::System { io, .. } => Ok(io),
+            Io::Own(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Fills `batch`, which [`batch`](Self::batch) has made, once something has arrived.
+    pub(super) fn poll_receive(
+        &self,
+        cx: &mut Context<'_>,
+        batch: &mut Batch,
+    ) -> Poll<io::Result<()>> {
+        let (io, state) = match &self.io {
+            Io::System { io, state } => (io, state),
+            Io::Own(socket) => return batch.poll_fill_by(cx, socket),
+        };
+        let mut errors = 0;
+        loop {
+            ready!(io.poll_recv_ready(cx))?;
+            let mut is_filled = false;
+            let result = io.try_io(Interest::READABLE, || {
+                let is_last = batch.fill_by_system(state, io)?;
+                is_filled = true;
+                if is_last {
+                    // Another call would find nothing left.
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                Ok(())
+            });
+            if is_filled {
+                let cut_off = batch.cut_off();
+                if cut_off > 0 {
+                    self.cut_off.fetch_add(cut_off as u64, Ordering::Relaxed);
+                }
+                return Poll::Ready(Ok(()));
+            }
+            if let Err(error) = result
+                && error.kind() != io::ErrorKind::WouldBlock
+            {
+                errors += 1;
+                if errors > MOST_ERRORS || !is_of_one_peer(&error) {
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn send_by_system(
+    io: &tokio::net::UdpSocket,
+    _state: &UdpSocketState,
+    outgoing: &Outgoing<'_>,
+    bytes: &[u8],
+    batched: bool,
+) -> io::Result<()> {
+    let message = sys::OutgoingMessage {
+        to: outgoing.to,
+        from: outgoing.from,
+        tos: outgoing.dscp << 2 | outgoing.ecn as u8,
+        bytes,
+        segment: batched
+            .then(|| u16::try_from(outgoing.segment).ok())
+            .flatten(),
+    };
+    io.try_io(Interest::WRITABLE, || sys::send(io.as_fd(), &message))
+}
+
+/// Without DSCP, for which there is no portable way.
+#[cfg(not(target_os = "linux"))]
+fn send_by_system(
+    io: &tokio::net::UdpSocket,
+    state: &UdpSocketState,
+    outgoing: &Outgoing<'_>,
+    bytes: &[u8],
+    batched: bool,
+) -> io::Result<()> {
+    let transmit = quinn_udp::Transmit {
+        destination: outgoing.to,
+        ecn: quinn_udp::EcnCodepoint::from_bits(outgoing.ecn as u8),
+        contents: bytes,
+        segment_size: batched.then_some(outgoing.segment),
+        src_ip: outgoing.from,
+    };
+    io.try_io(Interest::WRITABLE, || {
+        state.try_send(UdpSockRef::from(io), &transmit)
+    })
+}
+
+/// Errors of earlier datagrams in a row, at most: a socket keeps one at a time, so more of them are
+/// its own and will not end.
+const MOST_ERRORS: u32 = 64;
+
+/// True for the ICMP error of an earlier datagram, which connected sockets tell: no reason to stop
+/// listening.
+fn is_of_one_peer(error: &io::Error) -> bool {
+    // Those of Linux without a kind (net/ipv4/icmp.c, net/ipv6/icmp.c): fragmentation needed, host
+    // or protocol unknown, source route failed, host isolated, bad header.
+    #[cfg(target_os = "linux")]
+    let known = matches!(
+        error.raw_os_error(),
+        Some(
+            libc::EMSGSIZE
+                | libc::EHOSTDOWN
+                | libc::ENOPROTOOPT
+                | libc::EOPNOTSUPP
+                | libc::ENONET
+                | libc::EPROTO
+                | libc::EACCES
+        )
+    );
+    #[cfg(not(target_os = "linux"))]
+    let known = false;
+    known
+        || matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkUnreachable
+        )
+}
+
+fn not_sent(outgoing: &Outgoing<'_>, error: &io::Error) -> Sent {
+    tracing::debug!(%error, to = %outgoing.to, "datagram not sent");
+    if is_too_long(error) {
+        Sent::TooLong
+    } else {
+        Sent::Failed(error.kind())
+    }
+}
+
+/// Error numbers of the system that concern one datagram. Systems that are neither Unix
+/// nor Windows have none.
+mod numbers {
+    #[cfg(unix)]
+    pub(super) const UNSUPPORTED: &[i32] = &[libc::EIO, libc::EINVAL, libc::EOPNOTSUPP];
+    #[cfg(unix)]
+    pub(super) const TOO_LONG: &[i32] = &[libc::EMSGSIZE];
+    /// WSAEINVAL and WSAEOPNOTSUPP (Windows Sockets Error Codes).
+    #[cfg(windows)]
+    pub(super) const UNSUPPORTED: &[i32] = &[10_022, 10_045];
+    /// WSAEMSGSIZE.
+    #[cfg(windows)]
+    pub(super) const TOO_LONG: &[i32] = &[10_040];
+    #[cfg(not(any(unix, windows)))]
+    pub(super) const UNSUPPORTED: &[i32] = &[];
+    #[cfg(not(any(unix, windows)))]
+    pub(super) const TOO_LONG: &[i32] = &[];
+}
+
+/// Errors of kernels and interfaces without segmentation.
+fn is_unsupported(error: &io::Error) -> bool {
+    let number = error.raw_os_error();
+    number.is_some_and(|number| numbers::UNSUPPORTED.contains(&number))
+}
+
+/// The datagram is larger than the interface carries.
+fn is_too_long(error: &io::Error) -> bool {
+    let number = error.raw_os_error();
+    number.is_some_and(|number| numbers::TOO_LONG.contains(&number))
+}
+
+/// Asks for large buffers, and for less until the kernel agrees (it clamps silently or refuses).
+fn widen(state: &UdpSocketState, socket: &std::net::UdpSocket) -> io::Result<SocketBuffers> {
+    let reference = || UdpSockRef::from(socket);
+    if state.recv_buffer_size(reference())? < WANTED_BUFFER {
+        // Refusal leaves the present size, which is reported below.
+        let _ = state.set_recv_buffer_size(reference(), WANTED_BUFFER);
+    }
+    if state.send_buffer_size(reference())? < WANTED_BUFFER {
+        let _ = state.set_send_buffer_size(reference(), WANTED_BUFFER);
+    }
+    // Linux counts its own bookkeeping in and reports twice what it grants (socket(7)).
+    let share = if cfg!(target_os = "linux") { 2 } else { 1 };
+    Ok(SocketBuffers {
+        wanted: WANTED_BUFFER,
+        receive: state.recv_buffer_size(reference())? / share,
+        send: state.send_buffer_size(reference())? / share,
+    })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// What Linux makes of ICMP (net/ipv4/icmp.c, net/ipv6/icmp.c) is an earlier datagram's error,
+    /// that of the socket itself is not.
+    #[test]
+    fn errors_of_one_datagram_end_no_socket() {
+        for number in [
+            libc::ENETUNREACH,
+            libc::EHOSTUNREACH,
+            libc::ENOPROTOOPT,
+            libc::ECONNREFUSED,
+            libc::EMSGSIZE,
+            libc::EOPNOTSUPP,
+            libc::EHOSTDOWN,
+            libc::ENONET,
+            libc::EPROTO,
+            libc::EACCES,
+        ] {
+            let error = io::Error::from_raw_os_error(number);
+            assert!(is_of_one_peer(&error), "{error}");
+        }
+        for number in [libc::EBADF, libc::ENOTCONN, libc::ENOTSOCK, libc::EFAULT] {
+            let error = io::Error::from_raw_os_error(number);
+            assert!(!is_of_one_peer(&error), "{error}");
+        }
+    }
+}

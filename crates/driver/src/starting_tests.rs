@@ -1,0 +1,59 @@
+//! Endpoints that are closed while a connection's TLS session is made.
+//!
+//! The session's maker closes the endpoint itself, which needs the endpoint's lock: these tests end
+//! only if it is not held meanwhile.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use super::sending_tests::{client, transport};
+use super::testing::Tampered;
+use super::*;
+use pathmark_transport::endpoint::AcceptError;
+
+fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// TLS whose sessions are made once the endpoint is closed.
+fn closing<T>(tls: T) -> (Arc<Tampered<T>>, Arc<OnceLock<Endpoint>>) {
+    let endpoint = Arc::new(OnceLock::<Endpoint>::new());
+    let closed = Arc::clone(&endpoint);
+    let close = move || {
+        closed.get().unwrap().close(7, b"closed meanwhile");
+        None
+    };
+    (Tampered::new(tls, close), endpoint)
+}
+
+#[tokio::test]
+async fn a_server_that_is_closed_while_a_session_starts_accepts_no_client() {
+    let (crypto, closed) = closing(testing::server(&[b"test"]));
+    let config = ServerConfig::new(crypto, Arc::new(transport()));
+    let server = Endpoint::server(config, loopback()).unwrap();
+    closed.set(server.clone()).unwrap();
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    let address = server.local_address();
+    let connecting = endpoint.connect_with(client(transport()), address, "server.test");
+    let connecting = connecting.unwrap();
+    let incoming = server.accept().await.unwrap();
+    assert_eq!(incoming.accept().unwrap_err(), AcceptError::NoServer);
+    server.wait_idle().await;
+    assert!(server.accept().await.is_none());
+    drop(connecting);
+    endpoint.wait_idle().await;
+}
+
+#[tokio::test]
+async fn a_client_that_is_closed_while_a_session_starts_does_not_connect() {
+    let (crypto, closed) = closing(testing::client(&[b"test"]));
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    closed.set(endpoint.clone()).unwrap();
+    let config = ClientConfig::new(crypto, Arc::new(transport()));
+    let unused = "127.0.0.1:9".parse().unwrap();
+    let error = endpoint
+        .connect_with(config, unused, "server.test")
+        .unwrap_err();
+    assert!(matches!(error, ConnectError::Closed), "{error}");
+    endpoint.wait_idle().await;
+}

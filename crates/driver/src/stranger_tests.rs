@@ -1,0 +1,102 @@
+//! First packets that come many in one message, while other tasks want their turn.
+
+use std::future::poll_fn;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use pathmark_cc::{Controller, NewReno};
+use quinn_udp::{Transmit, UdpSockRef, UdpSocketState};
+
+use super::*;
+use pathmark_transport::{Instant, TransportConfig};
+
+/// First packets in one message of the kernel's.
+const TRAIN: usize = 50;
+
+fn transport() -> Arc<TransportConfig> {
+    let factory =
+        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
+    Arc::new(TransportConfig::new(Arc::new(factory)))
+}
+
+fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// Initial packets in datagrams of full size, each of another client and none authentic.
+fn train(number: usize) -> Vec<u8> {
+    let mut datagrams = Vec::new();
+    for n in 0..TRAIN {
+        let mut datagram = vec![0xa5; 1200];
+        // Long header, version 1, a destination id of its own, a source id, no token, a length.
+        datagram[..6].copy_from_slice(&[0xc0, 0, 0, 0, 1, 8]);
+        datagram[6..14].copy_from_slice(&((number * TRAIN + n) as u64).to_be_bytes());
+        datagram[14] = 8;
+        datagram[23] = 0;
+        datagram[24..26].copy_from_slice(&(0x4000 | (1200 - 26) as u16).to_be_bytes());
+        datagrams.extend(datagram);
+    }
+    datagrams
+}
+
+/// Lets all other tasks of the thread have one turn.
+async fn turn() {
+    let mut is_first = true;
+    poll_fn(|cx| match std::mem::take(&mut is_first) {
+        true => {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+        false => Poll::Ready(()),
+    })
+    .await;
+}
+
+/// How many of `number` forged packets a server deals with between two turns of a task, at most.
+async fn most_in_one_turn(server: Endpoint, number: usize) -> usize {
+    let forged = || server.stats().dropped_forged_initials as usize;
+    let (before, mut most) = (forged() / number * number, 0);
+    let mut seen = forged();
+    while seen < before + number {
+        turn().await;
+        let now = forged();
+        most = most.max(now - seen);
+        seen = now;
+    }
+    most
+}
+
+/// A batch of 32 messages may hold some two thousand first packets. Other tasks of the thread have
+/// their turns meanwhile, nothing is passed over, and a client that comes behind them gets in.
+#[tokio::test]
+async fn a_train_of_first_packets_keeps_no_task_from_its_turn() {
+    let crypto = Arc::new(testing::server(&[b"test"]));
+    let server = Endpoint::server(ServerConfig::new(crypto, transport()), loopback()).unwrap();
+    let hostile = UdpSocket::bind(loopback()).unwrap();
+    let state = UdpSocketState::new(UdpSockRef::from(&hostile)).unwrap();
+    for round in 0..5 {
+        for number in [3 * round, 3 * round + 1, 3 * round + 2] {
+            let transmit = Transmit {
+                destination: server.local_address(),
+                ecn: None,
+                contents: &train(number),
+                segment_size: Some(1200),
+                src_ip: None,
+            };
+            let hostile = UdpSockRef::from(&hostile);
+            state.try_send(hostile, &transmit).unwrap();
+        }
+        let other = tokio::spawn(most_in_one_turn(server.clone(), 3 * TRAIN));
+        let most = tokio::time::timeout(Duration::from_secs(20), other).await;
+        let most = most.unwrap().unwrap();
+        assert!((1..=64).contains(&most), "{most} in one turn");
+    }
+    let client = Endpoint::client(loopback()).unwrap();
+    let crypto = Arc::new(testing::client(&[b"test"]));
+    let config = ClientConfig::new(crypto, transport());
+    let connecting = client.connect_with(config, server.local_address(), "server.test");
+    let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
+    tokio::try_join!(connecting.unwrap(), accepting).unwrap();
+}

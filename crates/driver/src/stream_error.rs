@@ -1,0 +1,67 @@
+//! How calls of streams fail.
+
+use std::io;
+
+use pathmark_transport::connection::ConnectionError;
+
+/// Writing to a stream failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The peer asked to stop, with this application error code.
+    #[error("the peer stopped the stream with code {0}")]
+    Stopped(u64),
+    /// The stream was finished or reset.
+    #[error("the stream is closed for writing")]
+    Closed,
+    /// The connection is over.
+    #[error("the connection is over: {0}")]
+    ConnectionLost(#[from] ConnectionError),
+}
+
+/// Reading from a stream failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The peer abandoned the stream with this application error code.
+    #[error("the peer reset the stream with code {0}")]
+    Reset(u64),
+    /// This side stopped the stream.
+    #[error("the stream is closed for reading")]
+    Closed,
+    /// The connection is over.
+    #[error("the connection is over: {0}")]
+    ConnectionLost(#[from] ConnectionError),
+}
+
+/// Reading a whole stream failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadToEndError {
+    /// Reading failed.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// There is more than the limit.
+    #[error("the stream is longer than {0} bytes")]
+    TooLong(usize),
+}
+
+impl From<WriteError> for io::Error {
+    fn from(error: WriteError) -> Self {
+        let kind = match &error {
+            WriteError::Stopped(_) => io::ErrorKind::ConnectionReset,
+            WriteError::Closed | WriteError::ConnectionLost(_) => io::ErrorKind::NotConnected,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        let kind = match &error {
+            ReadError::Reset(_) => io::ErrorKind::ConnectionReset,
+            ReadError::Closed | ReadError::ConnectionLost(_) => io::ErrorKind::NotConnected,
+        };
+        Self::new(kind, error)
+    }
+}

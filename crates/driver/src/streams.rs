@@ -1,0 +1,261 @@
+//! Receiving parts of streams as an application sees them.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::shared::Shared;
+use super::stream_error::{ReadError, ReadToEndError};
+use pathmark_transport::VarInt;
+use pathmark_transport::streams::{self, StreamId};
+
+/// How a receiving part ended. The stream's state is gone then, so the part keeps this.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// Everything was read.
+    Read,
+    /// The peer reset the stream with this code.
+    Reset(u64),
+    /// This side stopped the stream.
+    Stopped,
+}
+
+impl End {
+    /// What each further read returns.
+    fn repeated<T>(self) -> Result<Option<T>, ReadError> {
+        match self {
+            Self::Read => Ok(None),
+            Self::Reset(code) => Err(ReadError::Reset(code)),
+            Self::Stopped => Err(ReadError::Closed),
+        }
+    }
+}
+
+/// The receiving part of a stream.
+///
+/// Each read after the end repeats the end: `None` where everything was read,
+/// [`ReadError::Reset`] where the peer reset the stream, [`ReadError::Closed`] after
+/// [`stop`](Self::stop). [`AsyncRead`] returns 0 bytes in the first case only, so a reader that
+/// tries again after an error never takes a truncated stream for a complete one.
+///
+/// Dropped before its end, it asks the peer to stop with code 0.
+#[derive(Debug)]
+pub struct RecvStream {
+    shared: Arc<Shared>,
+    id: StreamId,
+    end: Option<End>,
+    /// A waker of the task that polled last is kept for it.
+    waits: bool,
+}
+
+/// A future that waits for a receiving part; dropped, it leaves no waker behind.
+struct Reading<'a>(&'a mut RecvStream);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if self.0.waits {
+            self.0.waits = false;
+            self.0.shared.lock().forget_reader(self.0.id);
+        }
+    }
+}
+
+impl RecvStream {
+    pub(super) fn new(shared: Arc<Shared>, id: StreamId) -> Self {
+        Self {
+            shared,
+            id,
+            end: None,
+            waits: false,
+        }
+    }
+
+    /// Its number on the wire.
+    #[must_use]
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Reads what is there next, in order, into `out`; `None` at the end, also when called again.
+    /// An empty `out` is `Some(0)` at once.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn read(&mut self, out: &mut [u8]) -> Result<Option<usize>, ReadError> {
+        let reading = Reading(self);
+        poll_fn(|cx| reading.0.poll_read_bytes(cx, out)).await
+    }
+
+    /// The next piece of data, in order; `None` at the end, also when called again.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn read_chunk(&mut self) -> Result<Option<Bytes>, ReadError> {
+        let reading = Reading(self);
+        poll_fn(|cx| reading.0.poll_read_chunk(cx)).await
+    }
+
+    /// [`read`](Self::read) for what cannot await. Pending, it has the task of the last poll woken;
+    /// the stream keeps one waker, until it is dropped.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn poll_read_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut [u8],
+    ) -> Poll<Result<Option<usize>, ReadError>> {
+        if out.is_empty() {
+            return Poll::Ready(Ok(Some(0)));
+        }
+        self.poll_with(cx, |streams, id| streams.read(id, out))
+    }
+
+    /// [`read_chunk`](Self::read_chunk) in the manner of
+    /// [`poll_read_bytes`](Self::poll_read_bytes).
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn poll_read_chunk(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, ReadError>> {
+        self.poll_with(cx, |streams, id| streams.read_chunk(id, usize::MAX))
+    }
+
+    /// Everything up to the end.
+    ///
+    /// # Errors
+    /// [`ReadToEndError`], among others if there is more than `limit`.
+    pub async fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>, ReadToEndError> {
+        let mut all = Vec::new();
+        while let Some(chunk) = self.read_chunk().await? {
+            if all.len() + chunk.len() > limit {
+                return Err(ReadToEndError::TooLong(limit));
+            }
+            all.extend_from_slice(&chunk);
+        }
+        Ok(all)
+    }
+
+    fn poll_with<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&mut streams::Streams, StreamId) -> Result<Option<T>, streams::ReadError>,
+    ) -> Poll<Result<Option<T>, ReadError>> {
+        if let Some(end) = self.end {
+            // Also where the connection is over since: nothing is missing.
+            return Poll::Ready(end.repeated());
+        }
+        let mut state = self.shared.lock();
+        let result = match read(state.core.streams(), self.id) {
+            Ok(read) => Ok(read),
+            // What had arrived before the connection was lost can still be read.
+            Err(streams::ReadError::Blocked) => match state.lost() {
+                Some(error) => Err(error.into()),
+                None => {
+                    state.wait_to_read(self.id, cx);
+                    state.wake_driver_for_request();
+                    self.waits = true;
+                    return Poll::Pending;
+                }
+            },
+            Err(streams::ReadError::Reset(code)) => Err(ReadError::Reset(code)),
+            Err(_) => match state.lost() {
+                Some(error) => Err(error.into()),
+                None => Err(ReadError::Closed),
+            },
+        };
+        self.end = match &result {
+            Ok(None) => Some(End::Read),
+            Err(ReadError::Reset(code)) => Some(End::Reset(*code)),
+            Ok(Some(_)) | Err(_) => None,
+        };
+        // Reading may have opened the peer's windows.
+        state.wake_driver_for_credit();
+        Poll::Ready(result)
+    }
+
+    /// Waits until the peer has reset the stream (its application error code), or until it cannot
+    /// reset it any more: `None` once all data has arrived or this side has stopped the stream.
+    /// Data that can be read stays. A dropped future changes nothing.
+    ///
+    /// # Errors
+    /// [`ReadError::ConnectionLost`].
+    pub async fn received_reset(&mut self) -> Result<Option<u64>, ReadError> {
+        let reading = Reading(self);
+        poll_fn(|cx| reading.0.poll_received_reset(cx)).await
+    }
+
+    fn poll_received_reset(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<u64>, ReadError>> {
+        match self.end {
+            Some(End::Reset(code)) => return Poll::Ready(Ok(Some(code))),
+            Some(End::Read | End::Stopped) => return Poll::Ready(Ok(None)),
+            None => {}
+        }
+        let mut state = self.shared.lock();
+        let reset = match (state.core.streams().received_reset(self.id), state.lost()) {
+            (Ok(None), Some(error)) => return Poll::Ready(Err(error.into())),
+            (Ok(None), None) => {
+                state.wait_to_read(self.id, cx);
+                self.waits = true;
+                return Poll::Pending;
+            }
+            (Ok(reset), _) => reset,
+            (Err(_), _) => None,
+        };
+        self.end = reset.map(End::Reset);
+        // The peer may open another stream.
+        state.wake_driver_for_credit();
+        Poll::Ready(Ok(reset))
+    }
+
+    /// Asks the peer to stop sending, with an application error code below 2^62. What has arrived
+    /// and was not read is dropped.
+    ///
+    /// # Errors
+    /// [`ReadError::Closed`] if the stream was read to its end, reset or stopped before.
+    pub fn stop(&mut self, code: impl Into<VarInt>) -> Result<(), ReadError> {
+        let mut state = self.shared.lock();
+        let result = state.core.streams().stop(self.id, code.into().into());
+        self.end.get_or_insert(End::Stopped);
+        state.wake_driver();
+        result.map_err(|_| ReadError::Closed)
+    }
+}
+
+impl Drop for RecvStream {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.forget_reader(self.id);
+        if self.end.is_none() && state.core.streams().stop(self.id, 0).is_ok() {
+            state.wake_driver();
+        }
+    }
+}
+
+impl AsyncRead for RecvStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let out = buffer.initialize_unfilled();
+        match ready!(this.poll_read_bytes(cx, out)) {
+            Ok(read) => {
+                buffer.advance(read.unwrap_or(0));
+                Poll::Ready(Ok(()))
+            }
+            Err(error) => Poll::Ready(Err(error.into())),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The error queue of a socket: reports of ICMP and the kernel on datagrams that were sent, ip(7)
+//! and ipv6(7) under `IP_RECVERR`.
+
+use std::ffi::c_int;
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use super::control::each;
+use super::messages::address;
+use super::options::set;
+
+/// Room for a `sockaddr_in6`.
+const NAME: usize = 28;
+/// Room for `sock_extended_err` (16 bytes) with the address of its sender behind it, and for what
+/// [`prepare`](super::prepare) asks for.
+const CONTROL: usize = 512;
+
+/// An entry of the error queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueuedError {
+    /// Destination of the datagram that met the error.
+    pub(crate) to: Option<SocketAddr>,
+    /// `ee_errno`.
+    pub(crate) number: c_int,
+    /// A router or the destination reported it by ICMP; otherwise the kernel of this host did.
+    pub(crate) by_icmp: bool,
+}
+
+/// Switches the error queue on, or off and empty.
+pub(crate) fn queue_errors(socket: &impl AsRawFd, on: bool) -> io::Result<()> {
+    let value = c_int::from(on);
+    let ipv6 = set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, value);
+    // An IPv6 socket takes both, an IPv4 socket the second only.
+    set(socket, libc::IPPROTO_IP, libc::IP_RECVERR, value).or(ipv6)
+}
+
+/// Takes the next entry of the error queue; `WouldBlock` where it is empty.
+pub(crate) fn take_error(socket: &impl AsFd) -> io::Result<QueuedError> {
+    #[repr(C, align(8))]
+    struct Aligned<const N: usize>([u8; N]);
+    let mut name = Aligned([0; NAME]);
+    let mut control = Aligned([0; CONTROL]);
+    #[expect(unsafe_code, reason = "a C structure that is zero at first")]
+    // SAFETY: all fields are integers and pointers, for which zeros are values.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_name = name.0.as_mut_ptr().cast();
+    header.msg_namelen = libc::socklen_t::try_from(NAME).unwrap_or(0);
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = CONTROL as _;
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    loop {
+        #[expect(unsafe_code, reason = "recvmsg(2) takes pointers")]
+        // SAFETY: the descriptor is open, since it is borrowed. The pointers are to buffers of the
+        // lengths next to them, which live until the call returns and which nothing else uses.
+        let got = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) };
+        if got >= 0 {
+            break;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "C libraries differ in the type of lengths"
+    )]
+    let (name_len, control_len) = (header.msg_namelen as usize, header.msg_controllen as usize);
+    let to = name.0.get(..name_len).and_then(address);
+    let (mut number, mut by_icmp) = (0, false);
+    each(
+        control.0.get(..control_len).unwrap_or(&[]),
+        |level, kind, data| {
+            let is_error = matches!(
+                (level, kind),
+                (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+            );
+            // `sock_extended_err`: the number in 4 bytes, then the origin in one.
+            if let (true, Some((code, rest))) = (is_error, data.split_first_chunk()) {
+                number = c_int::from_ne_bytes(*code);
+                by_icmp = matches!(
+                    rest.first(),
+                    Some(&(libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6))
+                );
+            }
+        },
+    );
+    Ok(QueuedError {
+        to,
+        number,
+        by_icmp,
+    })
+}

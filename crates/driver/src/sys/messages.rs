@@ -1,0 +1,203 @@
+//! Many datagrams by one system call, with all that the kernel reports on them: recvmmsg(2).
+
+use std::array;
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+use super::Control;
+
+/// Bytes of control data that one message may bring. What is asked for takes 176 on a socket for
+/// both IP versions; the rest is for options that an application has set on a socket of its own.
+pub(crate) const CONTROL: usize = 512;
+/// Messages of one call.
+const BATCH: usize = 32;
+
+/// Room for the messages of one call: addresses, control data and `size` bytes of data each.
+pub(crate) struct Messages {
+    /// What the kernel has not written was never touched: memory that is not used costs none.
+    data: Box<[MaybeUninit<u8>]>,
+    size: usize,
+    names: Box<[Name; BATCH]>,
+    control: Box<[ControlData; BATCH]>,
+    /// Bytes of each control buffer that are offered to the kernel.
+    control_room: usize,
+    /// Of the latest call.
+    received: Vec<Received>,
+}
+
+/// What a call returns of one message.
+#[derive(Clone, Copy, Debug)]
+struct Received {
+    len: usize,
+    name_len: usize,
+    control_len: usize,
+    flags: libc::c_int,
+}
+
+/// A message as it arrived: one datagram, or several of one sender that came together.
+#[derive(Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) from: SocketAddr,
+    pub(crate) control: Control,
+    /// The kernel had more control messages for it than there was room for.
+    pub(crate) is_control_cut: bool,
+    pub(crate) bytes: &'a mut [u8],
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Name([u8; size_of::<libc::sockaddr_storage>()]);
+
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct ControlData([u8; CONTROL]);
+
+impl Messages {
+    /// Room for messages of `size` bytes, each with `control_room` (at most [`CONTROL`]) bytes of
+    /// control messages.
+    pub(crate) fn new(size: usize, control_room: usize) -> Self {
+        Self {
+            data: Box::new_uninit_slice(BATCH * size),
+            size,
+            names: Box::new([Name([0; _]); BATCH]),
+            control: Box::new([ControlData([0; _]); BATCH]),
+            control_room: control_room.min(CONTROL),
+            received: Vec::with_capacity(BATCH),
+        }
+    }
+
+    /// Takes what has arrived at a socket, without waiting.
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.received.clear();
+        let mut rooms = self.data.chunks_exact_mut(self.size.max(1));
+        let mut parts: [libc::iovec; BATCH] = array::from_fn(|_| {
+            let room = rooms.next().unwrap_or(&mut []);
+            libc::iovec {
+                iov_base: room.as_mut_ptr().cast(),
+                iov_len: room.len(),
+            }
+        });
+        #[expect(unsafe_code, reason = "C structures that are zero at first")]
+        // SAFETY: all fields are integers and pointers, for which zeros are values.
+        let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
+        let buffers = parts
+            .iter_mut()
+            .zip(&mut *self.names)
+            .zip(&mut *self.control);
+        for (header, ((part, name), control)) in headers.iter_mut().zip(buffers) {
+            let header = &mut header.msg_hdr;
+            header.msg_name = name.0.as_mut_ptr().cast();
+            header.msg_namelen = socklen(name.0.len());
+            header.msg_iov = part;
+            header.msg_iovlen = 1;
+            header.msg_control = control.0.as_mut_ptr().cast();
+            header.msg_controllen = self.control_room as _;
+        }
+        let count = loop {
+            #[expect(unsafe_code, reason = "recvmmsg(2) takes pointers")]
+            // SAFETY: the descriptor is open, since it is borrowed. Each pointer is to a buffer of
+            // the length in the same entry. The buffer lives in this function or in `self`, which
+            // is borrowed mutably, and nothing else uses one during the call.
+            let count = unsafe {
+                libc::recvmmsg(
+                    socket.as_raw_fd(),
+                    headers.as_mut_ptr(),
+                    BATCH as _,
+                    libc::MSG_DONTWAIT as _,
+                    ptr::null_mut(),
+                )
+            };
+            match usize::try_from(count) {
+                Ok(count) => break count,
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        #[allow(
+            clippy::unnecessary_cast,
+            reason = "C libraries differ in the type of lengths"
+        )]
+        let received = headers.iter().take(count).map(|header| Received {
+            len: header.msg_len as usize,
+            name_len: header.msg_hdr.msg_namelen as usize,
+            control_len: header.msg_hdr.msg_controllen as usize,
+            flags: header.msg_hdr.msg_flags,
+        });
+        self.received.extend(received);
+        Ok(())
+    }
+
+    /// True if the latest call took all that there was: it had room for more.
+    pub(crate) fn is_last(&self) -> bool {
+        self.received.len() < BATCH
+    }
+
+    /// Messages of the latest call whose control messages did not fit.
+    pub(crate) fn cut_off(&self) -> usize {
+        let is_cut = |received: &&Received| received.flags & libc::MSG_CTRUNC != 0;
+        self.received.iter().filter(is_cut).count()
+    }
+
+    /// The messages of the latest call in the order of their arrival. Left out: what is longer than
+    /// its room, and what comes from no IP address.
+    pub(crate) fn iter(&mut self) -> impl Iterator<Item = Message<'_>> {
+        let rooms = self.data.chunks_exact_mut(self.size.max(1));
+        let buffers = rooms.zip(&*self.names).zip(&*self.control);
+        self.received
+            .iter()
+            .zip(buffers)
+            .filter_map(|(received, ((room, name), control))| {
+                if received.flags & libc::MSG_TRUNC != 0 {
+                    return None;
+                }
+                let control = control.0.get(..received.control_len)?;
+                let bytes = room.get_mut(..received.len)?;
+                #[expect(unsafe_code, reason = "the kernel writes into memory of the program's")]
+                // SAFETY: `receive` had the kernel write `len` bytes to the beginning of this room
+                // and no other call has changed it since.
+                let bytes = unsafe { bytes.assume_init_mut() };
+                Some(Message {
+                    from: address(name.0.get(..received.name_len)?)?,
+                    control: Control::read(control),
+                    is_control_cut: received.flags & libc::MSG_CTRUNC != 0,
+                    bytes,
+                })
+            })
+    }
+}
+
+fn socklen(length: usize) -> libc::socklen_t {
+    libc::socklen_t::try_from(length).unwrap_or(0)
+}
+
+/// Reads a `sockaddr_in` or `sockaddr_in6` (ip(7), ipv6(7)).
+pub(super) fn address(name: &[u8]) -> Option<SocketAddr> {
+    let (family, rest) = name.split_first_chunk()?;
+    let (port, rest) = rest.split_first_chunk()?;
+    let port = u16::from_be_bytes(*port);
+    match libc::c_int::from(u16::from_ne_bytes(*family)) {
+        libc::AF_INET => {
+            let octets = rest.first_chunk::<4>()?;
+            Some(SocketAddr::from((Ipv4Addr::from(*octets), port)))
+        }
+        libc::AF_INET6 => {
+            let (flow, rest) = rest.split_first_chunk()?;
+            let (octets, rest) = rest.split_first_chunk::<16>()?;
+            let scope = rest.first_chunk()?;
+            Some(SocketAddr::V6(SocketAddrV6::new(
+                Ipv6Addr::from(*octets),
+                port,
+                u32::from_ne_bytes(*flow),
+                u32::from_ne_bytes(*scope),
+            )))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,363 @@
+//! The task that drives a connection: sends, keeps deadlines, passes events on.
+
+use std::future::Future;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::clock;
+use super::interfaces::bound;
+use super::shared::Shared;
+use super::socket::{Outgoing, Sent, Socket};
+use super::timers::Timer;
+use super::waiters::Waiter;
+use pathmark_transport::connection::{ConnectionError, Event, Transmit};
+use pathmark_transport::path::ETHERNET_MTU;
+use pathmark_transport::{Duration, Instant};
+
+/// Batches that one turn of the task sends before other tasks get their turn.
+const BATCHES_PER_TURN: usize = 16;
+
+/// Groups of datagrams that one turn of the task opens before it sends: their ACKs are due.
+const GROUPS_PER_TURN: usize = 4;
+
+/// Connections that are over are forgotten at multiples of this: no task waits for it, and one
+/// wake-up serves all that are due.
+const FORGETTING: Duration = Duration::from_millis(10);
+
+/// While the socket has no room, what is due is looked at after this time at the earliest, and
+/// after twice as long each time, since some deadlines only sending can meet …
+const FULL: Duration = Duration::from_millis(10);
+/// … up to this many times as long.
+const LONGEST_FULL: u32 = 64;
+
+/// Why a turn of sending ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// There is no more to send.
+    Done,
+    /// The kernel has no room. The task is woken when it has.
+    Full,
+    /// Other tasks get their turn. The task is woken for its next one.
+    Over,
+}
+
+/// The task that sends what a connection has to send, keeps its deadlines and passes its events on.
+/// It ends when the connection is over and its peer has been given time to receive the close.
+pub(super) struct ConnectionTask {
+    shared: Arc<Shared>,
+    socket: Arc<Socket>,
+    timer: Timer,
+    /// A batch that the kernel had no room for yet.
+    unsent: Option<(Box<[u8]>, Transmit)>,
+    /// Waits for that room.
+    room: Waiter,
+    /// Of all that is sent.
+    dscp: u8,
+    /// The last send failed.
+    failing: bool,
+    /// The pause while the socket has no room, in times of [`FULL`].
+    pause: u32,
+    /// The connection is over, and the endpoint knows.
+    over: bool,
+}
+
+impl ConnectionTask {
+    pub(super) fn new(shared: Arc<Shared>, socket: Arc<Socket>) -> Self {
+        let dscp = shared.lock().core.dscp();
+        Self {
+            room: socket.sender(),
+            socket,
+            timer: Timer::new(&shared.endpoint.timers),
+            dscp,
+            shared,
+            unsent: None,
+            failing: false,
+            pause: 1,
+            over: false,
+        }
+    }
+
+    /// Sends batches until there is nothing to send, or the kernel or fairness to other tasks says
+    /// stop.
+    fn send(&mut self, cx: &mut Context<'_>) -> Turn {
+        let endpoint = Arc::clone(&self.shared.endpoint);
+        let socket = Arc::clone(&self.socket);
+        let mut pending = self.unsent.take();
+        for _ in 0..BATCHES_PER_TURN {
+            let (buffer, transmit) = match pending.take() {
+                Some(pending) => pending,
+                None => {
+                    let mut buffer = endpoint.take_buffer();
+                    let segments = socket.max_segments();
+                    let now = clock::now();
+                    let mut state = self.shared.lock();
+                    let transmit = state.core.poll_transmit(now, &mut buffer, segments);
+                    if state.core.has_routing() {
+                        // The peer may use new ids as soon as they are sent.
+                        endpoint.route(now, self.shared.handle, &mut state.core);
+                    }
+                    drop(state);
+                    match transmit {
+                        Some(transmit) => (buffer, transmit),
+                        None => {
+                            endpoint.give_buffer(buffer);
+                            return Turn::Done;
+                        }
+                    }
+                }
+            };
+            let outgoing = Outgoing {
+                to: transmit.remote,
+                from: transmit.local,
+                ecn: transmit.ecn,
+                dscp: self.dscp,
+                bytes: buffer.get(..transmit.len).unwrap_or(&[]),
+                segment: transmit.segment_size,
+            };
+            let sent = socket.send(&outgoing);
+            self.note(sent, &transmit);
+            if sent != Sent::Full {
+                endpoint.give_buffer(buffer);
+                continue;
+            }
+            pending = Some((buffer, transmit));
+            match socket.poll_writable(cx, &mut self.room) {
+                // Room was made in the meantime.
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => {
+                    // There will be no room any more.
+                    let error = ConnectionError::Socket(error.kind());
+                    self.shared.fail(&socket, &error);
+                    return Turn::Done;
+                }
+                Poll::Pending => {
+                    self.unsent = pending;
+                    return Turn::Full;
+                }
+            }
+        }
+        self.unsent = pending;
+        cx.waker().wake_by_ref();
+        Turn::Over
+    }
+
+    /// Opens what has arrived and waits, up to some groups; the task is woken for the rest.
+    fn open(&self, cx: &Context<'_>) {
+        for _ in 0..GROUPS_PER_TURN {
+            if self.shared.inbox.is_empty() {
+                return;
+            }
+            let mut state = self.shared.lock();
+            let opened = self.shared.open_next(&mut state, clock::now());
+            drop(state);
+            let received = &self.shared.endpoint.received;
+            received.count_handed_over(opened.unwrap_or(0));
+        }
+        if !self.shared.inbox.is_empty() {
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// Goes on at another socket, if the endpoint has got one and the connection may.
+    fn change_socket(&mut self) {
+        let mut state = self.shared.lock();
+        if state.next_socket.is_some()
+            && let Some(next) = state.take_next_socket()
+        {
+            let remote = state.core.remote_address();
+            drop(state);
+            let interfaces = &self.shared.endpoint.interfaces;
+            let mtu = interfaces.mtu(clock::now(), &next, remote, bound(next.local_address()));
+            let mtu = mtu.unwrap_or(ETHERNET_MTU);
+            self.shared.lock().core.set_interface_mtu(mtu);
+            // A datagram for which the former socket had no room is lost, like any datagram.
+            if let Some((buffer, _)) = self.unsent.take() {
+                self.shared.endpoint.give_buffer(buffer);
+            }
+            self.room = next.sender();
+            self.socket = next;
+        }
+    }
+
+    /// Tells the connection what became of a batch, where that is news.
+    fn note(&mut self, sent: Sent, transmit: &Transmit) {
+        match sent {
+            Sent::TooLong => {
+                let size = u16::try_from(transmit.segment_size).unwrap_or(u16::MAX);
+                let mut state = self.shared.lock();
+                state.core.on_size_refused(clock::now(), size);
+            }
+            Sent::Failed(kind) => {
+                self.failing = true;
+                let mut state = self.shared.lock();
+                state.send_error = Some(kind);
+                // An error of a datagram to elsewhere, as an answer to a probe, is not of the path
+                // in use.
+                let in_use = state.core.local_address();
+                if transmit.local.is_some() && transmit.local == in_use && is_address_gone(kind) {
+                    // Perhaps another address leads there. Without one, this is not tried again.
+                    state.core.migrate(clock::now(), None);
+                }
+                let is_lost = is_lasting(kind)
+                    && self.shared.server_name.is_some()
+                    && state.core.is_handshaking()
+                    && state.core.stats().packets_received == 0;
+                drop(state);
+                if is_lost {
+                    let error = ConnectionError::Socket(kind);
+                    self.shared.fail(&self.socket, &error);
+                }
+            }
+            Sent::Done if self.failing => {
+                self.failing = false;
+                self.shared.lock().send_error = None;
+            }
+            Sent::Done | Sent::Full => {}
+        }
+    }
+}
+
+fn next_forgetting(deadline: Instant) -> Instant {
+    let since = deadline.saturating_since(Instant::ZERO).as_nanos();
+    let over = u64::try_from(since % FORGETTING.as_nanos()).unwrap_or(0);
+    deadline + FORGETTING.saturating_sub(Duration::from_nanos(over))
+}
+
+/// Errors of the kernel for a source address that this host no longer has: Linux EINVAL or
+/// ENETUNREACH.
+fn is_address_gone(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::InvalidInput
+            | io::ErrorKind::AddrNotAvailable
+            | io::ErrorKind::NetworkUnreachable
+    )
+}
+
+/// Errors of the kernel for a destination that it does not send to: no route, none from this
+/// address, not allowed (Linux ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, EINVAL, EACCES, EPERM).
+fn is_lasting(kind: io::ErrorKind) -> bool {
+    is_address_gone(kind)
+        || matches!(
+            kind,
+            io::ErrorKind::HostUnreachable | io::ErrorKind::PermissionDenied
+        )
+}
+
+impl Future for ConnectionTask {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        // After a panic the state serves to end the connection, and for nothing else.
+        let polled = catch_unwind(AssertUnwindSafe(|| this.turn(cx)));
+        if polled.is_err() {
+            tracing::error!("a connection panicked, and ends");
+        }
+        if polled.is_err() || this.shared.is_broken() {
+            this.shared.end_broken(&this.socket, this.dscp);
+            return Poll::Ready(());
+        }
+        polled.unwrap_or(Poll::Ready(()))
+    }
+}
+
+impl ConnectionTask {
+    /// One turn of the task.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self;
+        // A change of the connection from here on wakes this task again.
+        this.shared.lock().driver = Some(cx.waker().clone());
+        if this.shared.is_broken() || this.timer.is_gone() {
+            // As after the end of its runtime.
+            return Poll::Ready(());
+        }
+        this.shared.inbox.wait(cx.waker());
+        if this.shared.take_refusal() {
+            this.shared.lock().core.refuse(clock::now());
+        }
+        this.open(cx);
+        loop {
+            this.change_socket();
+            let turn = this.send(cx);
+            let now = clock::now();
+            if turn == Turn::Over {
+                // It was busy for long, and will be again.
+                this.shared.endpoint.timers.wake_due(now);
+            }
+            let shared = Arc::clone(&this.shared);
+            let mut state = shared.lock();
+            if turn != Turn::Done && state.core.deadline().is_some_and(|at| at <= now) {
+                // A peer's silence, a close, a handshake end in time, also where nothing leaves.
+                state.core.handle_timeout(now);
+            }
+            while let Some(event) = state.core.poll_event() {
+                match (event, &shared.server_name) {
+                    (Event::NewToken(token), Some(name)) => shared.endpoint.remember(name, token),
+                    (event, _) => state.on_event(event),
+                }
+            }
+            if let Some(idle) = shared.endpoint.update(now, shared.handle, &mut state.core) {
+                this.over = true;
+                state.wake_later(idle);
+                if state.lost().is_none() {
+                    // It has had to make room, and is refused only after this: the tasks that wait
+                    // get the reason.
+                    state.core.refuse(now);
+                    let refused = state.core.error().cloned();
+                    state.settle(&refused.unwrap_or(ConnectionError::LocallyClosed));
+                }
+                return Poll::Ready(());
+            }
+            if turn == Turn::Over {
+                return Poll::Pending;
+            }
+            let mut deadline = match state.core.deadline() {
+                Some(deadline) if state.core.error().is_some() => Some(next_forgetting(deadline)),
+                deadline => deadline,
+            };
+            drop(state);
+            let pause = FULL * this.pause;
+            if turn == Turn::Full {
+                deadline = deadline.map(|at| at.max(now + pause));
+            } else {
+                this.pause = 1;
+            }
+            if this.timer.poll(cx, now, deadline).is_pending() {
+                return Poll::Pending;
+            }
+            if turn == Turn::Full {
+                this.pause = (2 * this.pause).min(LONGEST_FULL);
+            }
+            shared.lock().core.handle_timeout(clock::now());
+        }
+    }
+}
+
+impl Drop for ConnectionTask {
+    fn drop(&mut self) {
+        self.shared.inbox.close();
+        if !self.over {
+            // Its runtime has ended, or it panicked: tasks elsewhere that wait are woken, and the
+            // endpoint lets go of the connection, which would hold it in turn.
+            self.shared.lock().settle(&ConnectionError::RuntimeEnded);
+            self.shared.endpoint.abandon(self.shared.handle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_forgotten_together_and_not_too_early() {
+        for (due, forgotten) in [(1000, 1010), (1001, 1010), (1009, 1010), (1010, 1020)] {
+            let due = Instant::from_millis(due);
+            assert_eq!(next_forgetting(due), Instant::from_millis(forgotten));
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What a connection's task does for others, and how it handles the kernel's errors. The tests
+//! poll a task of their own for the connection, once.
+
+use std::future::Future;
+use std::net::{IpAddr, UdpSocket};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use pathmark_cc::{Acked, Controller, Lost, Metrics, Phase};
+
+use super::sending_tests::{connected_from, connected_with, transport, upload};
+use super::shared::Shared;
+use super::socket::{Outgoing, Sent};
+use super::task::ConnectionTask;
+use super::timers::Timer;
+use super::woken::Woken;
+use super::*;
+use pathmark_transport::connection::Received;
+use pathmark_transport::wire::Frame;
+use pathmark_transport::{Duration, Ecn, Instant, TransportConfig};
+
+fn endpoint() -> Endpoint {
+    Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap()
+}
+
+/// A task of the connection has one turn. True if it wants another one at once.
+fn has_a_turn(endpoint: &Endpoint, shared: &Arc<Shared>) -> bool {
+    let again = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&again));
+    let mut task = pin!(ConnectionTask::new(
+        Arc::clone(shared),
+        endpoint.shared.socket()
+    ));
+    let turn = task.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(turn.is_pending());
+    again.take()
+}
+
+/// As much as the application has, as fast as it can.
+#[derive(Debug)]
+struct Boundless;
+
+impl Controller for Boundless {
+    fn on_ack(&mut self, _: Instant, _: &Acked) {}
+    fn on_loss(&mut self, _: Instant, _: &Lost) {}
+    fn on_persistent_congestion(&mut self, _: Instant) {}
+    fn on_mtu(&mut self, _: u16) {}
+    fn window(&self) -> u64 {
+        1 << 26
+    }
+    fn pacing_rate(&self) -> Option<u64> {
+        Some(1 << 50)
+    }
+    fn metrics(&self) -> Metrics {
+        Metrics::new("boundless", Phase::Avoidance, self.window())
+    }
+}
+
+/// Settings of a connection that no window holds back.
+pub(super) fn boundless() -> TransportConfig {
+    let factory = |_: Instant, _: u16| -> Box<dyn Controller> { Box::new(Boundless) };
+    TransportConfig::new(Arc::new(factory))
+}
+
+/// A runtime whose threads are busy looks at the kernel's timer late. A task that gives up its turn
+/// with more to send wakes those whose deadlines have passed.
+#[tokio::test]
+async fn a_task_that_is_busy_for_long_wakes_those_that_are_due() {
+    let mut transport = boundless();
+    transport.streams = transport.streams.with_room_for_grants();
+    transport.max_mtu = Some(1200);
+    let endpoint = endpoint();
+    let (ours, _theirs) = connected_from(&endpoint, transport).await;
+    ours.confirmed().await.unwrap();
+    let mut stream = ours.open_uni().await.unwrap();
+    let mut due = Timer::new(&endpoint.shared.timers);
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    // From here on no other task has a turn.
+    let data = vec![7; 8 << 20];
+    let written = pin!(stream.write_all(&data)).poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(written, Poll::Ready(Ok(())));
+    let at = now() + Duration::from_micros(100);
+    assert!(
+        due.poll(&Context::from_waker(&waker), now(), Some(at))
+            .is_pending()
+    );
+    while now() < at {
+        std::hint::spin_loop();
+    }
+    assert!(!woken.take());
+    assert!(has_a_turn(&endpoint, ours.shared()), "it has more to send");
+    assert!(woken.take());
+}
+
+/// An error of a datagram from elsewhere, as the answer to a probe, is not of the path in use: the
+/// kernel refuses a source address that is none of this host's, and the connection stays.
+#[tokio::test]
+async fn an_answer_that_cannot_leave_moves_no_connection() {
+    let elsewhere: IpAddr = [192, 0, 2, 77].into();
+    let endpoint = endpoint();
+    let crypto = testing::forging(testing::server(&[b"test"]));
+    let (ours, theirs) = connected_with(&endpoint, transport(), crypto).await;
+    ours.confirmed().await.unwrap();
+    let to = ours.remote_address();
+    let refused = endpoint.shared.socket().send(&Outgoing {
+        to,
+        from: Some(elsewhere),
+        ecn: Ecn::NotEct,
+        dscp: 0,
+        bytes: &[0x41; 40],
+        segment: 40,
+    });
+    assert!(matches!(refused, Sent::Failed(_)), "{refused:?}");
+    let challenge = testing::frames(&[Frame::PathChallenge([7; 8])]);
+    let probes = {
+        let core = &mut theirs.shared().lock().core;
+        testing::packets(core, now(), &challenge)
+    };
+    let received = Received {
+        remote: to,
+        local: Some(elsewhere),
+        ecn: Ecn::NotEct,
+        ttl: None,
+    };
+    let before = {
+        let core = &mut ours.shared().lock().core;
+        for mut probe in probes {
+            core.handle_datagram(now(), received, &mut probe);
+        }
+        core.local_address()
+    };
+    assert_eq!(ours.stats().path_challenges, 1);
+    has_a_turn(&endpoint, ours.shared());
+    let core = &ours.shared().lock().core;
+    assert_eq!(core.local_address(), before);
+    assert!(before.is_some_and(|local| local.is_loopback()));
+}
+
+/// Where a connection moves to a socket whose interface carries more than the former one's, it
+/// looks for what gets through there.
+#[tokio::test]
+async fn a_connection_that_moves_tries_what_the_next_interface_carries() {
+    let endpoint = endpoint();
+    let ends = connected_from(&endpoint, transport()).await;
+    ends.0.confirmed().await.unwrap();
+    // As if the interface carried no more than this so far.
+    ends.0.shared().lock().core.set_interface_mtu(1300);
+    upload(&ends, 1_000_000).await;
+    assert_eq!(ends.0.path_report().mtu, 1300);
+    endpoint
+        .rebind(UdpSocket::bind("127.0.0.1:0").unwrap())
+        .unwrap();
+    let moves = async {
+        while ends.1.remote_address() != endpoint.local_address() {
+            upload(&ends, 10_000).await;
+        }
+        upload(&ends, 4_000_000).await;
+    };
+    let limit = std::time::Duration::from_secs(30);
+    tokio::time::timeout(limit, moves).await.unwrap();
+    assert_eq!(ends.0.path_report().mtu, 8972);
+}
+
+/// What a server gives for the next connection is kept up to a bound, of a bounded number of
+/// servers.
+#[tokio::test]
+async fn tokens_are_remembered_up_to_a_bound() {
+    // [9000 8.1.3 own-server]
+    let endpoint = endpoint();
+    let kept = |server: &str, length: usize| {
+        endpoint.shared.remember(server, vec![7; length].into());
+        let token = endpoint.shared.lock().tokens.get(server).cloned();
+        token.map_or(0, |token| token.len())
+    };
+    assert_eq!(kept("short", 512), 512);
+    assert_eq!(kept("short", 513), 512);
+    assert_eq!(kept("long", 513), 0);
+    for n in 1..64 {
+        assert_eq!(kept(&n.to_string(), 100), 100);
+    }
+    assert_eq!((kept("one more", 100), kept("short", 200)), (0, 200));
+}
+
+/// Tasks of an endpoint and of its connections end with them.
+#[test]
+fn an_endpoint_leaves_no_task_behind() {
+    for threads in [1, 2] {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let tasks = || {
+                tokio::runtime::Handle::current()
+                    .metrics()
+                    .num_alive_tasks()
+            };
+            let none = async || {
+                // Nothing tells when a task has ended: it is asked again and again.
+                let ended = async {
+                    while tasks() > 0 {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                let limit = std::time::Duration::from_secs(30);
+                let ended = tokio::time::timeout(limit, ended).await;
+                assert!(ended.is_ok(), "{} tasks", tasks());
+            };
+            drop(endpoint());
+            none().await;
+            let client = endpoint();
+            let ends = connected_from(&client, transport()).await;
+            upload(&ends, 50_000).await;
+            assert!(tasks() >= 6, "{} tasks", tasks());
+            ends.0.close(1, b"over");
+            ends.1.closed().await;
+            drop((ends, client));
+            none().await;
+        });
+    }
+}

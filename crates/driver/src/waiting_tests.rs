@@ -1,0 +1,267 @@
+//! Futures that are dropped leave no waker behind.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use pathmark_cc::{Controller, NewReno};
+
+use super::shared::Awaited;
+use super::waiters::Place;
+use super::*;
+use pathmark_transport::connection::ConnectionError;
+use pathmark_transport::{Instant, TransportConfig};
+
+/// Polls it a few times and drops it.
+fn give_up<T>(future: impl Future<Output = T>) {
+    let mut future = pin!(future);
+    for _ in 0..3 {
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(matches!(future.as_mut().poll(&mut cx), Poll::Pending));
+    }
+}
+
+/// Polls a handle of its own for everything, twice with one waker and once with another, and drops
+/// it.
+fn give_up_by_polls(connection: &Connection) {
+    let mut handle = connection.clone();
+    let other = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&other));
+    for waker in [Waker::noop(), Waker::noop(), &waker] {
+        let mut cx = Context::from_waker(waker);
+        assert!(handle.poll_accept_bi(&mut cx).is_pending());
+        assert!(handle.poll_accept_uni(&mut cx).is_pending());
+        assert!(handle.poll_open_bi(&mut cx).is_pending());
+        assert!(handle.poll_open_uni(&mut cx).is_pending());
+        assert!(handle.poll_read_datagram(&mut cx).is_pending());
+    }
+    assert_eq!(handle.shared().lock().waiting_places(), 5);
+    drop(waker);
+    assert_eq!(Arc::strong_count(&other), 6);
+    drop(handle);
+    assert_eq!(Arc::strong_count(&other), 1);
+}
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A client's connection under way, and the server's end of it before its handshake is complete.
+async fn connecting() -> (Connecting, Connecting) {
+    let factory =
+        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
+    let mut transport = TransportConfig::new(Arc::new(factory));
+    transport.streams.max_bidi_streams = 1;
+    transport.streams.max_uni_streams = 1;
+    let transport = Arc::new(transport);
+    let tls = testing::server(&[b"test"]);
+    let config = ServerConfig::new(Arc::new(tls), Arc::clone(&transport));
+    let loopback = "127.0.0.1:0".parse().unwrap();
+    let server = Endpoint::server(config, loopback).unwrap();
+    let crypto = Arc::new(testing::client(&[b"test"]));
+    let config = ClientConfig::new(crypto, transport);
+    let client = Endpoint::client(loopback).unwrap();
+    let connecting = client.connect_with(config, server.local_address(), "server.test");
+    let incoming = server.accept().await.unwrap();
+    (connecting.unwrap(), incoming.accept().unwrap())
+}
+
+/// The two ends of a connection.
+async fn connected() -> (Connection, Connection) {
+    let (client, server) = connecting().await;
+    tokio::try_join!(client, server).unwrap()
+}
+
+/// Who closes as soon as it is connected was connected: the server gets the connection, and why it
+/// is over, however late it looks.
+#[tokio::test]
+async fn a_connection_that_ends_before_it_is_looked_at_is_handed_over() {
+    let (client, server) = connecting().await;
+    client.await.unwrap().close(7, b"done");
+    poll_fn(|cx| {
+        let mut state = server.shared().lock();
+        if state.lost().is_some() {
+            return Poll::Ready(());
+        }
+        let mut place = Place::default();
+        state.wait(Awaited::Progress, &mut place, cx);
+        Poll::Pending
+    })
+    .await;
+    let reason = server.await.unwrap().closed().await;
+    assert!(
+        matches!(&reason, ConnectionError::PeerApplication { code: 7, .. }),
+        "{reason:?}"
+    );
+}
+
+/// A peer asks to stop before the stream is accepted: the application that accepts it gets the
+/// reason.
+#[tokio::test]
+async fn a_stop_that_comes_before_its_stream_is_accepted_is_reported() {
+    let (ours, theirs) = connected().await;
+    let (mut send, mut recv) = ours.open_bi().await.unwrap();
+    send.write_all(b"a question").await.unwrap();
+    recv.stop(9).unwrap();
+    let mut later = ours.open_uni().await.unwrap();
+    later.write_all(b"later").await.unwrap();
+    later.finish().unwrap();
+    let mut arrived = theirs.accept_uni().await.unwrap();
+    assert_eq!(arrived.read_to_end(10).await.unwrap(), b"later");
+    let (stopped, _question) = theirs.accept_bi().await.unwrap();
+    let limit = Duration::from_secs(10);
+    let end = tokio::time::timeout(limit, stopped.stopped()).await;
+    assert_eq!(end.expect("the stop is reported"), Ok(Some(9)));
+    drop((stopped, send));
+    assert!(theirs.shared().lock().senders.is_empty());
+}
+
+/// The handles of one connection poll for the same; the peer opens one stream after the other.
+#[tokio::test]
+async fn each_handle_that_polls_gets_its_turn() {
+    let (ours, theirs) = connected().await;
+    let accepting: Vec<_> = (0..10)
+        .map(|_| {
+            let mut handle = theirs.clone();
+            tokio::spawn(async move {
+                let mut stream = poll_fn(|cx| handle.poll_accept_uni(cx)).await.unwrap();
+                poll_fn(|cx| stream.poll_read_chunk(cx)).await.unwrap()
+            })
+        })
+        .collect();
+    let opening: Vec<_> = (0..10)
+        .map(|n| {
+            // The peer allows one stream at a time.
+            let mut handle = ours.clone();
+            tokio::spawn(async move {
+                let mut stream = poll_fn(|cx| handle.poll_open_uni(cx)).await.unwrap();
+                let mut chunk = Bytes::from(vec![n; 3]);
+                let written = poll_fn(|cx| stream.poll_write_chunk(cx, &mut chunk)).await;
+                assert_eq!(written, Ok(3));
+                stream.finish().unwrap();
+                let stopped = poll_fn(|cx| stream.poll_stopped(cx)).await;
+                assert!(matches!(stopped, Ok(None | Some(0))), "{stopped:?}");
+            })
+        })
+        .collect();
+    let mut seen = Vec::new();
+    for task in accepting {
+        let chunk = task.await.unwrap().unwrap();
+        assert_eq!(chunk.len(), 3);
+        seen.push(chunk[0]);
+    }
+    for task in opening {
+        task.await.unwrap();
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..10).collect::<Vec<u8>>());
+    assert_eq!(theirs.shared().lock().waiting_places(), 0);
+}
+
+/// A reader and a writer that are given up keep no waker, and the connection's end wakes those that
+/// poll.
+#[tokio::test]
+async fn a_stream_keeps_no_waker_of_a_future_that_is_dropped() {
+    let (mut ours, theirs) = connected().await;
+    let (mut send, mut recv) = ours.open_bi().await.unwrap();
+    let full = vec![7; 1 << 20];
+    while let Poll::Ready(written) = poll_once(&mut send, &full) {
+        written.unwrap();
+    }
+    for _ in 0..10 {
+        give_up(recv.read(&mut [0; 10]));
+        give_up(recv.read_chunk());
+        give_up(send.write(&full));
+        give_up(send.write_all(&full));
+        give_up(send.write_chunk(Bytes::from_static(b"more")));
+        give_up(send.stopped());
+    }
+    {
+        let state = ours.shared().lock();
+        assert!(state.readers.is_empty());
+        assert!(state.senders.values().all(|sender| sender.waker.is_none()));
+    }
+
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&count));
+    let mut cx = Context::from_waker(&waker);
+    assert!(recv.poll_read_chunk(&mut cx).is_pending());
+    assert!(send.poll_stopped(&mut cx).is_pending());
+    assert!(ours.poll_accept_bi(&mut cx).is_pending());
+    theirs.close(5, b"enough");
+    ours.closed().await;
+    assert_eq!(count.0.load(Ordering::Relaxed), 3);
+    let end = ours.poll_accept_bi(&mut cx);
+    assert!(matches!(end, Poll::Ready(Err(_))));
+}
+
+fn poll_once(stream: &mut SendStream, data: &[u8]) -> Poll<Result<usize, WriteError>> {
+    stream.poll_write_bytes(&mut Context::from_waker(Waker::noop()), data)
+}
+
+#[tokio::test]
+async fn a_future_that_is_dropped_leaves_no_waker_behind() {
+    let factory =
+        |_: Instant, mtu: u16| -> Box<dyn Controller> { Box::new(NewReno::newreno(mtu, None)) };
+    let transport = Arc::new(TransportConfig::new(Arc::new(factory)));
+    let server = testing::server(&[b"test"]);
+    let config = ServerConfig::new(Arc::new(server), Arc::clone(&transport));
+    let loopback = "127.0.0.1:0".parse().unwrap();
+    let endpoint = Endpoint::server(config, loopback).unwrap();
+    // This socket never answers.
+    let silent = std::net::UdpSocket::bind(loopback).unwrap();
+    let crypto = Arc::new(testing::client(&[b"test"]));
+    let config = ClientConfig::new(crypto, transport);
+    let connecting = endpoint
+        .connect_with(config, silent.local_addr().unwrap(), "server.test")
+        .unwrap();
+    let shared = Arc::clone(connecting.shared());
+    let connection = Connection::new(Arc::clone(&shared));
+    give_up(connecting);
+    for _ in 0..100 {
+        give_up(endpoint.accept());
+        give_up(endpoint.wait_idle());
+        give_up(connection.closed());
+        give_up(connection.confirmed());
+        give_up(connection.accept_bi());
+        give_up(connection.accept_uni());
+        give_up(connection.open_bi());
+        give_up(connection.open_uni());
+        give_up(connection.read_datagram());
+    }
+    give_up_by_polls(&connection);
+    let state = endpoint.shared.lock();
+    assert_eq!((state.accepting.len(), state.idle.len()), (0, 0));
+    drop(state);
+    assert_eq!(shared.lock().waiting_places(), 0);
+}
+
+/// A socket that fails ends its connections for all who wait, and the connections themselves: what
+/// they hold is free long before an idle timeout, which there need not be.
+#[tokio::test]
+async fn connections_at_a_socket_that_fails_are_over() {
+    let (ours, _theirs) = connected().await;
+    let shared = Arc::clone(ours.shared());
+    let reason = ConnectionError::Socket(io::ErrorKind::NotConnected);
+    let socket = shared.endpoint.socket();
+    shared.fail(&socket, &reason);
+    assert_eq!(ours.closed().await, reason);
+    let gone = async {
+        while shared.endpoint.lock().alive > 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let limit = Duration::from_secs(10);
+    tokio::time::timeout(limit, gone).await.expect("forgotten");
+    assert_eq!(ours.close_reason(), Some(reason));
+}

@@ -1,0 +1,66 @@
+//! Clients that come back.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+
+use pathmark_driver as driver;
+
+use super::{Connection, NAME, Options, Stack, loopback};
+
+/// Says whether a server took early data, once it is known.
+pub(crate) type Taken = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// A client that remembers sessions from one connection to the next.
+pub(crate) enum Returning {
+    Ours(driver::Endpoint, driver::ClientConfig),
+    Quinn(quinn::Endpoint, quinn::ClientConfig),
+}
+
+impl Returning {
+    pub(crate) fn new(stack: Stack, options: &Options) -> Self {
+        match stack {
+            Stack::Ours => {
+                let endpoint = driver::Endpoint::client(loopback()).unwrap();
+                Self::Ours(endpoint, options.our_client())
+            }
+            Stack::Quinn => {
+                let endpoint = quinn::Endpoint::client(loopback()).unwrap();
+                Self::Quinn(endpoint, options.quinn_client())
+            }
+        }
+    }
+
+    pub(crate) async fn connect(&self, server: SocketAddr) -> Connection {
+        match self {
+            Self::Ours(endpoint, config) => {
+                let connecting = endpoint.connect_with(config.clone(), server, NAME).unwrap();
+                Connection::Ours(connecting.await.unwrap())
+            }
+            Self::Quinn(endpoint, config) => {
+                let connecting = endpoint.connect_with(config.clone(), server, NAME).unwrap();
+                Connection::Quinn(connecting.await.unwrap())
+            }
+        }
+    }
+
+    /// A connection before its handshake is complete, and whether the server takes what is sent
+    /// then. The server is one that this has met.
+    pub(crate) fn connect_early(&self, server: SocketAddr) -> (Connection, Taken) {
+        match self {
+            Self::Ours(endpoint, config) => {
+                let connecting = endpoint.connect_with(config.clone(), server, NAME).unwrap();
+                let (connection, taken) = connecting.into_0rtt().expect("a ticket");
+                let taken = async { taken.await.unwrap() };
+                (Connection::Ours(connection), Box::pin(taken))
+            }
+            Self::Quinn(endpoint, config) => {
+                let connecting = endpoint.connect_with(config.clone(), server, NAME).unwrap();
+                let Ok((connection, taken)) = connecting.into_0rtt() else {
+                    panic!("no ticket");
+                };
+                (Connection::Quinn(connection), Box::pin(taken))
+            }
+        }
+    }
+}
