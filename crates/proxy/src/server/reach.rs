@@ -35,7 +35,10 @@ pub(super) async fn tcp(
             .with_retries(questions);
         let options = stream
             .set_nodelay(true)
-            .and_then(|()| socket.set_tcp_keepalive(&keepalive));
+            .and_then(|()| socket.set_tcp_keepalive(&keepalive))
+            // A client that goes before its flow is relayed is a reset, too: the kernel sends RST
+            // when a socket is closed that lingers for no time.
+            .and_then(|()| socket.set_linger(Some(Duration::ZERO)));
         options.map_err(|error| refusal(&error))?;
         Ok(stream)
     };

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::Shutdown;
-use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use pathmark_http3::wire::{TunnelRecv, TunnelSend};
@@ -18,7 +17,8 @@ use crate::flows::Carried;
 /// gets twice as many.
 const READ: (usize, usize) = (4 * 1024, 256 * 1024);
 
-/// Relays until both directions have ended. A future that is dropped before resets both sides.
+/// Relays until both directions have ended. A future that is dropped before resets both sides: the
+/// target's socket lingers for no time.
 ///
 /// # Errors
 /// A reset of either side, which the other side has got then.
@@ -27,8 +27,6 @@ pub(super) async fn relay(
     (mut send, mut recv): (TunnelSend, TunnelRecv),
     bytes: (&Counters, &Carried),
 ) -> io::Result<()> {
-    // The kernel sends RST when a socket is closed that lingers for no time.
-    SockRef::from(&target).set_linger(Some(Duration::ZERO))?;
     let relayed = tokio::try_join!(
         up(&target, &mut recv, bytes),
         down(&target, &mut send, bytes),
