@@ -32,7 +32,7 @@ fn tunnel(uri: &str) -> Tunnel {
     let transport = Arc::new(pathmark::transport_config(&"auto".parse().unwrap()));
     let config = pathmark::ClientConfig::new(Arc::new(tls), transport);
     let dialer = Dialer::new(uri.server, config);
-    Tunnel::new(dialer, &uri.token, TunnelTimes::default())
+    Tunnel::new(dialer, uri.token.as_ref(), TunnelTimes::default())
 }
 
 fn target(address: SocketAddr) -> Target {

@@ -43,7 +43,7 @@ async fn main() -> Done {
     let transport = TransportConfig::new(Arc::new(move |now, mtu| law.controller(now, mtu)));
     let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
     let dialer = Dialer::new(uri.server, config);
-    let tunnel = Tunnel::new(dialer, &uri.token, TunnelTimes::default());
+    let tunnel = Tunnel::new(dialer, uri.token.as_ref(), TunnelTimes::default());
 
     let (mut read, mut write) = tunnel.tcp(&tcp).await?;
     let data: Vec<u8> = (0..1_000_000_u32).map(|i| i.to_le_bytes()[1]).collect();

@@ -10,15 +10,40 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::target::Target;
+use meter::{Meter, Rate};
+
+mod meter;
 
 /// The flows of a proxy or of its client. Clones are one list.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Flows(Arc<Inner>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
+    side: Side,
     flows: Mutex<BTreeMap<u64, Arc<Flow>>>,
     begun: AtomicU64,
+}
+
+/// Whose flows they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Between applications and the path.
+    Tunnel,
+    /// Between the path and targets.
+    Proxy,
+}
+
+impl Side {
+    /// What a flow waits for most that goes up or down, by whether it waits for the side that
+    /// receives.
+    const fn awaited(self, is_up: bool, receiver: bool) -> &'static str {
+        match (self, is_up == receiver) {
+            (Self::Tunnel, true) | (Self::Proxy, false) => "path",
+            (Self::Tunnel, false) => "application",
+            (Self::Proxy, true) => "target",
+        }
+    }
 }
 
 /// The kind of traffic of a flow.
@@ -43,22 +68,32 @@ pub(crate) struct Flow {
     carried: Carried,
 }
 
-/// Bytes of payload that were carried.
-#[derive(Debug, Default)]
+/// Payload that was carried.
+#[derive(Debug)]
 pub struct Carried {
-    up: AtomicU64,
-    down: AtomicU64,
+    up: Meter,
+    down: Meter,
+}
+
+impl Default for Carried {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self {
+            up: Meter::new(now),
+            down: Meter::new(now),
+        }
+    }
 }
 
 impl Carried {
-    /// Counts bytes toward the target.
-    pub(crate) fn up(&self, bytes: usize) {
-        self.up.fetch_add(bytes as u64, Ordering::Relaxed);
+    /// The direction toward the target.
+    pub(crate) const fn up(&self) -> &Meter {
+        &self.up
     }
 
-    /// Counts bytes from the target.
-    pub(crate) fn down(&self, bytes: usize) {
-        self.down.fetch_add(bytes as u64, Ordering::Relaxed);
+    /// The direction from the target.
+    pub(crate) const fn down(&self) -> &Meter {
+        &self.down
     }
 }
 
@@ -82,6 +117,15 @@ pub struct FlowView {
     pub bytes_up: u64,
     /// Bytes of payload from the target.
     pub bytes_down: u64,
+    /// Bits per second toward the target since the last look at the list, a second ago at least.
+    pub rate_up_bps: f64,
+    /// Bits per second from the target.
+    pub rate_down_bps: f64,
+    /// What a TCP flow waited for in most of that time, toward the target: `application` or
+    /// `path`, at a proxy `path` or `target`.
+    pub bounded_by_up: Option<&'static str>,
+    /// The same from the target.
+    pub bounded_by_down: Option<&'static str>,
 }
 
 /// A flow's place in the list, until it is dropped.
@@ -93,6 +137,14 @@ pub(crate) struct Listed {
 }
 
 impl Flows {
+    pub(crate) fn new(side: Side) -> Self {
+        Self(Arc::new(Inner {
+            side,
+            flows: Mutex::default(),
+            begun: AtomicU64::new(0),
+        }))
+    }
+
     /// Adds a flow.
     pub(crate) fn add(
         &self,
@@ -122,15 +174,27 @@ impl Flows {
     #[must_use]
     pub fn view(&self) -> Vec<FlowView> {
         let now = Instant::now();
-        let view = |(id, flow): (&u64, &Arc<Flow>)| FlowView {
-            id: *id,
-            kind: flow.kind,
-            by: flow.by.clone(),
-            client: flow.client,
-            target: flow.target.to_string(),
-            seconds: (now - flow.since).as_secs_f64(),
-            bytes_up: flow.carried.up.load(Ordering::Relaxed),
-            bytes_down: flow.carried.down.load(Ordering::Relaxed),
+        let view = |(id, flow): (&u64, &Arc<Flow>)| {
+            let Carried { up, down } = &flow.carried;
+            let rates = (up.rate(now), down.rate(now));
+            let bound = |is_up, rate: Rate| match flow.kind {
+                Kind::Tcp => Some(self.0.side.awaited(is_up, rate.blocked > 0.5)),
+                Kind::Udp => None,
+            };
+            FlowView {
+                id: *id,
+                kind: flow.kind,
+                by: flow.by.clone(),
+                client: flow.client,
+                target: flow.target.to_string(),
+                seconds: (now - flow.since).as_secs_f64(),
+                bytes_up: up.bytes(),
+                bytes_down: down.bytes(),
+                rate_up_bps: rates.0.bps,
+                rate_down_bps: rates.1.bps,
+                bounded_by_up: bound(true, rates.0),
+                bounded_by_down: bound(false, rates.1),
+            }
         };
         self.lock().iter().map(view).collect()
     }
@@ -168,13 +232,13 @@ mod tests {
 
     #[test]
     fn a_flow_is_listed_while_it_exists() {
-        let flows = Flows::default();
+        let flows = Flows::new(Side::Tunnel);
         let target: Target = "a.test:53".parse().unwrap();
         let client = "192.0.2.1:5".parse().ok();
         let first = flows.add(Kind::Udp, "socks", client, &target);
         let second = flows.add(Kind::Tcp, "http", None, &target);
-        first.up(3);
-        first.down(4);
+        first.up().add(3);
+        first.down().add(4);
         assert_eq!(flows.count(), (1, 1));
         drop(second);
         let view = flows.view();
@@ -189,5 +253,21 @@ mod tests {
         assert_eq!((only.bytes_up, only.bytes_down), (3, 4));
         drop(first);
         assert_eq!(flows.view(), []);
+    }
+
+    #[test]
+    fn each_side_waits_for_what_it_has() {
+        for (side, is_up, receiver, awaited) in [
+            (Side::Tunnel, true, false, "application"),
+            (Side::Tunnel, true, true, "path"),
+            (Side::Tunnel, false, false, "path"),
+            (Side::Tunnel, false, true, "application"),
+            (Side::Proxy, true, false, "path"),
+            (Side::Proxy, true, true, "target"),
+            (Side::Proxy, false, false, "target"),
+            (Side::Proxy, false, true, "path"),
+        ] {
+            assert_eq!(side.awaited(is_up, receiver), awaited, "{side:?} {is_up}");
+        }
     }
 }

@@ -15,6 +15,7 @@
 
 pub mod flows;
 pub mod ingress;
+mod marked;
 pub mod outbound;
 mod payload;
 pub mod policy;

@@ -3,6 +3,7 @@
 use std::io;
 
 use bytes::Bytes;
+use pathmark_transport::Ecn;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::target::Target;
@@ -36,10 +37,21 @@ pub trait Abort {
 
 /// Datagrams of one flow. Both calls may run at once, and either may be cancelled.
 pub trait Datagrams: Send + Sync + 'static {
-    /// Sends a payload of at most 65,527 bytes.
-    fn send(&self, payload: Bytes) -> impl Future<Output = io::Result<()>> + Send;
-    /// The next payload from the target; an error once the flow has ended.
-    fn receive(&self) -> impl Future<Output = io::Result<Bytes>> + Send;
+    /// Sends a payload of at most 65,527 bytes, whose packet has this ECN field.
+    fn send_marked(&self, payload: Bytes, ecn: Ecn) -> impl Future<Output = io::Result<()>> + Send;
+    /// The next payload from the target, with the ECN field of its packet; an error once the flow
+    /// has ended.
+    fn receive_marked(&self) -> impl Future<Output = io::Result<(Bytes, Ecn)>> + Send;
+
+    /// Sends a payload whose packet has no ECN.
+    fn send(&self, payload: Bytes) -> impl Future<Output = io::Result<()>> + Send {
+        self.send_marked(payload, Ecn::NotEct)
+    }
+
+    /// The next payload from the target.
+    fn receive(&self) -> impl Future<Output = io::Result<Bytes>> + Send {
+        async { self.receive_marked().await.map(|(payload, _)| payload) }
+    }
 }
 
 /// Why a flow was not opened.

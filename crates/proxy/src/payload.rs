@@ -1,45 +1,178 @@
-//! HTTP datagrams of a UDP flow: a context and a payload (RFC 9298 section 5).
+//! HTTP datagrams of a UDP flow: a context and a payload (RFC 9298 section 5). The context tells
+//! the ECN field of the payload's packet, where both sides have the extension of
+//! draft-ietf-masque-connect-udp-ecn-dscp.
 
-/// The context of UDP payloads, which are as they are on the wire.
-pub(crate) const UDP: u8 = 0;
+use pathmark_http3::http::header::{HeaderName, HeaderValue};
+use pathmark_transport::Ecn;
+
+/// The field by which each side names its contexts.
+pub(crate) const FIELD: HeaderName = HeaderName::from_static("ecn-dscp-context-id");
+/// The context of UDP payloads without an ECN field, whether the extension is in use or not.
+const PLAIN: u8 = 0;
 /// Bytes of a UDP payload at most: 65,535 less a UDP header.
 pub(crate) const MOST: usize = 65_527;
 /// Bytes of an HTTP datagram at most: a payload, and a context in its longest form.
 pub(crate) const MOST_DATAGRAM: u64 = MOST as u64 + 8;
 
-/// The UDP payload of an HTTP datagram. `None`: it has another context, or none.
-pub(crate) fn udp(datagram: &[u8]) -> Option<&[u8]> {
-    let first = datagram.first()?;
-    let length = 1_usize << (first >> 6);
-    let (context, payload) = datagram.split_at_checked(length)?;
-    let is_udp = context.iter().enumerate().all(|(place, byte)| match place {
-        0 => byte & 0x3f == UDP,
-        _ => *byte == 0,
-    });
-    (is_udp && payload.len() <= MOST).then_some(payload)
+/// The contexts of one side, of Not-ECT, ECT(1), ECT(0) and CE. Each has one byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Contexts([u8; 4]);
+
+/// The contexts of both sides of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marking {
+    own: Contexts,
+    /// None: the peer does not have the extension.
+    peer: Option<Contexts>,
+}
+
+impl Contexts {
+    /// Those of a client, whose numbers are even.
+    pub(crate) const CLIENT: Self = Self([PLAIN, 2, 4, 6]);
+    /// Those of a proxy, whose numbers are odd.
+    pub(crate) const PROXY: Self = Self([PLAIN, 1, 3, 5]);
+
+    /// The field's value: a list of the differentiated services code point 0 and its contexts.
+    pub(crate) fn value(self) -> Option<HeaderValue> {
+        let [plain, ect1, ect0, ce] = self.0;
+        HeaderValue::from_str(&format!("(0 {plain} {ect1} {ect0} {ce})")).ok()
+    }
+
+    /// The contexts of code point 0 in a field. Those of more than one byte count as none.
+    pub(crate) fn read(value: &HeaderValue) -> Option<Self> {
+        let value = value.to_str().ok()?;
+        let lists = value.split('(').skip(1);
+        let mut lists = lists.filter_map(|list| {
+            let (items, _parameters) = list.split_once(')')?;
+            let mut items = items.split_ascii_whitespace().map(str::parse::<u8>);
+            let mut next = || items.next()?.ok();
+            let all = [next()?, next()?, next()?, next()?, next()?];
+            items.next().is_none().then_some(all)
+        });
+        let [_, contexts @ ..] = lists.find(|[code_point, ..]| *code_point == 0)?;
+        contexts.iter().all(|id| *id < 64).then_some(Self(contexts))
+    }
+
+    fn ecn(self, context: u8) -> Option<Ecn> {
+        let fields = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce];
+        let mut known = self.0.into_iter().zip(fields);
+        known.find(|(id, _)| *id == context).map(|(_, ecn)| ecn)
+    }
+}
+
+impl Marking {
+    pub(crate) const fn new(own: Contexts, peer: Option<Contexts>) -> Self {
+        Self { own, peer }
+    }
+
+    /// The context in front of a payload.
+    pub(crate) fn context(&self, ecn: Ecn) -> u8 {
+        match self.peer {
+            Some(_) => {
+                let [plain, ect1, ect0, ce] = self.own.0;
+                match ecn {
+                    Ecn::NotEct => plain,
+                    Ecn::Ect1 => ect1,
+                    Ecn::Ect0 => ect0,
+                    Ecn::Ce => ce,
+                }
+            }
+            // A peer without the extension sends packets without the field.
+            None => PLAIN,
+        }
+    }
+
+    /// The ECN field and the UDP payload of an HTTP datagram. `None`: it has another context, or
+    /// none.
+    pub(crate) fn udp<'a>(&self, datagram: &'a [u8]) -> Option<(Ecn, &'a [u8])> {
+        let first = datagram.first()?;
+        let length = 1_usize << (first >> 6);
+        let (context, payload) = datagram.split_at_checked(length)?;
+        let (last, others) = context.split_last()?;
+        let mut others = others.iter().enumerate();
+        let is_small = others.all(|(place, byte)| match place {
+            0 => byte & 0x3f == 0,
+            _ => *byte == 0,
+        });
+        let context = match length {
+            1 => *last & 0x3f,
+            _ => *last,
+        };
+        let known = |contexts: Contexts| contexts.ecn(context);
+        let ecn = match (context, self.peer) {
+            (PLAIN, _) => Some(Ecn::NotEct),
+            // Those of either side are for both directions.
+            (_, Some(peer)) => known(peer).or_else(|| known(self.own)),
+            (_, None) => None,
+        }?;
+        (is_small && payload.len() <= MOST).then_some((ecn, payload))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PLAINLY: Marking = Marking::new(Contexts::CLIENT, None);
+    const BOTH: Marking = Marking::new(Contexts::CLIENT, Some(Contexts::PROXY));
+
     #[test]
-    fn payloads_of_the_context_of_udp_alone() {
-        assert_eq!(udp(b"\x00ab"), Some(&b"ab"[..]));
-        assert_eq!(udp(b"\x00"), Some(&b""[..]));
-        assert_eq!(udp(b"\x40\x00ab"), Some(&b"ab"[..]));
-        for other in [
-            &b""[..],
-            b"\x01ab",
-            b"\x40\x01ab",
-            b"\x40",
-            b"\xc0\0\0\0\0\0\0",
-        ] {
-            assert_eq!(udp(other), None, "{other:?}");
+    fn payloads_of_known_contexts_alone() {
+        let plain = |payload| Some((Ecn::NotEct, payload));
+        for marking in [PLAINLY, BOTH] {
+            assert_eq!(marking.udp(b"\x00ab"), plain(&b"ab"[..]));
+            assert_eq!(marking.udp(b"\x00"), plain(&b""[..]));
+            assert_eq!(marking.udp(b"\x40\x00ab"), plain(&b"ab"[..]));
+            for other in [
+                &b""[..],
+                b"\x07ab",
+                b"\x40",
+                b"\x41\x00a",
+                b"\xc0\0\0\0\0\0\0",
+            ] {
+                assert_eq!(marking.udp(other), None, "{other:?}");
+            }
         }
         let mut most = vec![0; MOST + 1];
-        assert!(udp(&most).is_some());
+        assert!(BOTH.udp(&most).is_some());
         most.push(0);
-        assert!(udp(&most).is_none());
+        assert!(BOTH.udp(&most).is_none());
+    }
+
+    #[test]
+    fn each_field_has_a_context_of_either_side() {
+        let proxy = Marking::new(Contexts::PROXY, Some(Contexts::CLIENT));
+        for ecn in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce] {
+            for (from, to) in [(BOTH, proxy), (proxy, BOTH), (BOTH, BOTH)] {
+                let datagram = [from.context(ecn), b'a'];
+                assert_eq!(to.udp(&datagram), Some((ecn, &b"a"[..])));
+                let long = [0x40, from.context(ecn), b'a'];
+                assert_eq!(to.udp(&long), Some((ecn, &b"a"[..])));
+            }
+            assert_eq!(PLAINLY.context(ecn), 0);
+            let marked = [BOTH.context(ecn)];
+            assert_eq!(PLAINLY.udp(&marked).is_some(), ecn == Ecn::NotEct);
+        }
+    }
+
+    #[test]
+    fn fields_are_read() {
+        for own in [Contexts::CLIENT, Contexts::PROXY] {
+            assert_eq!(Contexts::read(&own.value().unwrap()), Some(own));
+        }
+        for (value, expected) in [
+            ("(46 8 10 12 14), (0 0 2 4 6)", Some([0, 2, 4, 6])),
+            ("(0  16 18 20 22);a=1", Some([16, 18, 20, 22])),
+            ("(46 8 10 12 14)", None),
+            ("(0 0 2 4)", None),
+            ("(0 0 2 4 6 8)", None),
+            ("(0 0 2 4 64)", None),
+            ("(0 0 2 4 -6)", None),
+            ("(0 0 2 4 6", None),
+            ("", None),
+        ] {
+            let read = Contexts::read(&HeaderValue::from_static(value));
+            assert_eq!(read, expected.map(Contexts), "{value}");
+        }
     }
 }

@@ -41,7 +41,7 @@ pub fn read(status: u16, field: Option<&[u8]>) -> Refusal {
         return refusal.clone();
     }
     match status {
-        401 | 407 => Refusal::Proxy("it does not accept the token".to_owned()),
+        401 | 407 => Refusal::Proxy("it knows neither the token nor the certificate".to_owned()),
         403 => Refusal::Denied,
         502 => Refusal::Unreachable,
         503 => Refusal::Busy,

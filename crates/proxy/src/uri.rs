@@ -1,4 +1,5 @@
-//! How a client reaches a proxy, in one line: `pathmark://TOKEN@HOST:PORT?pin=SHA256`.
+//! How a client reaches a proxy, in one line: `pathmark://TOKEN@HOST:PORT?pin=SHA256`. A user with
+//! a certificate has no token.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,8 +15,8 @@ const PIN: &str = "pin=";
 /// A proxy, the token of a user, and the pin of the proxy's certificate. `Debug` shows no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyUri {
-    /// The token.
-    pub token: Token,
+    /// The token; none of a user who is known by a certificate.
+    pub token: Option<Token>,
     /// The proxy.
     pub server: Target,
     /// The SHA-256 of its certificate; without one an authority vouches for it.
@@ -26,7 +27,7 @@ pub struct ProxyUri {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadUri {
     /// Another form.
-    #[error("the URI of a proxy has the form pathmark://TOKEN@HOST:PORT?pin=SHA256")]
+    #[error("the URI of a proxy has the form pathmark://[TOKEN@]HOST:PORT[?pin=SHA256]")]
     Form,
     /// The token.
     #[error("the token of the URI is wrong: {0}")]
@@ -44,7 +45,10 @@ impl FromStr for ProxyUri {
 
     fn from_str(text: &str) -> Result<Self, BadUri> {
         let rest = text.strip_prefix(SCHEME).ok_or(BadUri::Form)?;
-        let (token, rest) = rest.split_once('@').ok_or(BadUri::Form)?;
+        let (token, rest) = match rest.split_once('@') {
+            Some((token, rest)) => (Some(token.parse()?), rest),
+            None => (None, rest),
+        };
         let (server, query) = match rest.split_once('?') {
             Some((server, query)) => (server, Some(query)),
             None => (rest, None),
@@ -55,7 +59,7 @@ impl FromStr for ProxyUri {
             pin.parse().map_err(|_| BadUri::Pin)
         });
         Ok(Self {
-            token: token.parse()?,
+            token,
             server: server.parse()?,
             pin: pin.transpose()?,
         })
@@ -65,7 +69,11 @@ impl FromStr for ProxyUri {
 /// The URI with its token.
 impl fmt::Display for ProxyUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}@{}", self.token.secret(), self.server)?;
+        f.write_str(SCHEME)?;
+        if let Some(token) = &self.token {
+            write!(f, "{}@", token.secret())?;
+        }
+        write!(f, "{}", self.server)?;
         match &self.pin {
             Some(pin) => write!(f, "?{PIN}{pin}"),
             None => Ok(()),
@@ -92,6 +100,9 @@ mod tests {
             assert_eq!(uri.to_string(), text);
             assert!(!format!("{uri:?}").contains(TOKEN));
         }
+        let open = "pathmark://a.example:4433";
+        let uri: ProxyUri = open.parse().unwrap();
+        assert_eq!((uri.to_string().as_str(), uri.token), (open, None));
         let slash = format!("pathmark://{TOKEN}@a:1/");
         assert_eq!(slash.parse::<ProxyUri>().unwrap().pin, None);
     }
@@ -100,7 +111,6 @@ mod tests {
     fn each_fault_has_its_name() {
         for (text, error) in [
             ("https://a:1", BadUri::Form),
-            ("pathmark://a:1", BadUri::Form),
             ("pathmark://x@a:1", BadUri::Token(BadToken)),
             ("pathmark://TOKEN@a", BadUri::Server(TargetError::Port)),
             ("pathmark://TOKEN@:1", BadUri::Server(TargetError::Host)),

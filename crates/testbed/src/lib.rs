@@ -20,6 +20,7 @@ mod error;
 mod namespace;
 mod netlink;
 mod process;
+pub mod subnet;
 mod sys;
 mod undisturbed;
 

@@ -1,8 +1,9 @@
 //! Programs that run on a node and die with the process that started them.
 
-use std::io;
+use std::fs;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -36,6 +37,28 @@ impl Node {
             child: spawn_from_lasting_thread(command)?,
         })
     }
+
+    /// Runs a script of sh(1) to its end or its first failure, with the tools of a superuser:
+    /// returns what it prints.
+    ///
+    /// # Errors
+    /// Those of [`spawn`](Self::spawn), and a script that fails.
+    pub fn script(&self, script: &str) -> io::Result<String> {
+        let mut shell = Command::new("sh");
+        let path = "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin";
+        shell.args(["-e", "-c", script]).env("PATH", path);
+        shell.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut shell = self.spawn(shell, &[])?;
+        let mut text = String::new();
+        if let Some(mut stdout) = shell.child().stdout.take() {
+            stdout.read_to_string(&mut text)?;
+        }
+        let status = shell.wait()?;
+        match status.success() {
+            true => Ok(text),
+            false => Err(io::Error::other(format!("{script}: {status}"))),
+        }
+    }
 }
 
 impl ChildGuard {
@@ -66,12 +89,29 @@ impl ChildGuard {
         sys::kill(self.child.id(), libc::SIGHUP)
     }
 
-    /// Stops it (SIGSTOP) until [`go_on`](Self::go_on).
+    /// Stops it (SIGSTOP) until [`go_on`](Self::go_on), and returns once each of its threads has
+    /// stopped: one of them takes the signal first.
     ///
     /// # Errors
     /// If it is gone already.
     pub fn halt(&self) -> io::Result<()> {
-        sys::kill(self.child.id(), libc::SIGSTOP)
+        sys::kill(self.child.id(), libc::SIGSTOP)?;
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let is_stopped = |task: io::Result<fs::DirEntry>| {
+            let stat = fs::read_to_string(task?.path().join("stat"))?;
+            // The state follows the name, which is in parentheses (proc(5)).
+            let state = stat
+                .rsplit_once(") ")
+                .map(|(_, rest)| rest.starts_with('T'));
+            Ok::<_, io::Error>(state == Some(true))
+        };
+        loop {
+            let states: io::Result<Vec<bool>> = fs::read_dir(&tasks)?.map(is_stopped).collect();
+            if states?.into_iter().all(|stopped| stopped) {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Has it go on (SIGCONT) where it was [`halt`](Self::halt)ed.

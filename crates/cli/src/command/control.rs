@@ -220,19 +220,28 @@ impl ShowArgs {
             true => Query::Metrics,
             false => Query::Json,
         };
-        let text = ask(&path, &query).map_err(|error| match error {
-            ControlError::Silent { path, source } => anyhow!(
-                "nothing answers on {}: does it run, and is this its `control`? ({source})",
-                path.display()
-            ),
-            other => other.into(),
-        })?;
+        let text = asked_of(&path, &query)?;
         let text = match self.json || self.metrics {
             true => text,
             false => table(&serde_json::from_str(&text)?),
         };
         Ok(output::line(format_args!("{}", text.trim_end()))?)
     }
+}
+
+/// The state of the process that has a socket.
+pub(super) fn state_of(path: &Path) -> anyhow::Result<Value> {
+    Ok(serde_json::from_str(&asked_of(path, &Query::Json)?)?)
+}
+
+fn asked_of(path: &Path, query: &Query) -> anyhow::Result<String> {
+    ask(path, query).map_err(|error| match error {
+        ControlError::Silent { path, source } => anyhow!(
+            "nothing answers on {}: does it run, and is this its `control`? ({source})",
+            path.display()
+        ),
+        other => other.into(),
+    })
 }
 
 /// The flows of a state as lines of a table.
@@ -244,13 +253,24 @@ pub(super) fn flow_lines(out: &mut String, state: &Value) {
     }
     let _ = writeln!(
         out,
-        "{:<5} {:<12} {:<22} {:<32} {:>9} {:>12} {:>12}",
-        "kind", "by", "client", "target", "seconds", "bytes up", "bytes down"
+        "{:<5} {:<12} {:<22} {:<32} {:>9} {:>12} {:>12} {:>9} {:<11} {:>9} {:<11}",
+        "kind",
+        "by",
+        "client",
+        "target",
+        "seconds",
+        "bytes up",
+        "bytes down",
+        "Mbit/s up",
+        "waits for",
+        "down",
+        "waits for"
     );
+    let rate = |value: &Value| value.as_f64().unwrap_or_default() / 1e6;
     for flow in flows {
         let _ = writeln!(
             out,
-            "{:<5} {:<12} {:<22} {:<32} {:>9.1} {:>12} {:>12}",
+            "{:<5} {:<12} {:<22} {:<32} {:>9.1} {:>12} {:>12} {:>9.3} {:<11} {:>9.3} {:<11}",
             text(&flow["kind"]),
             text(&flow["by"]),
             text(&flow["client"]),
@@ -258,6 +278,10 @@ pub(super) fn flow_lines(out: &mut String, state: &Value) {
             flow["seconds"].as_f64().unwrap_or_default(),
             flow["bytes_up"],
             flow["bytes_down"],
+            rate(&flow["rate_up_bps"]),
+            text(&flow["bounded_by_up"]),
+            rate(&flow["rate_down_bps"]),
+            text(&flow["bounded_by_down"]),
         );
     }
 }
@@ -265,8 +289,15 @@ pub(super) fn flow_lines(out: &mut String, state: &Value) {
 /// A path report as a line.
 pub(super) fn path_line(report: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
+    let shares = report["bounded_by"].as_object().into_iter().flatten();
+    let shares = shares.map(|(name, share)| (name, share.as_f64().unwrap_or_default()));
+    let bound = shares.max_by(|one, other| one.1.total_cmp(&other.1));
+    let bound = bound.filter(|(_, share)| *share > 0.0);
+    let bound = bound.map_or_else(String::new, |(name, share)| {
+        format!(", bounded by {name} {:.0} %", share * 100.0)
+    });
     format!(
-        "law {}, routers {}, RTT p50 {:.1} ms, {} packets lost, ECN {}",
+        "law {}, routers {}, RTT p50 {:.1} ms, {} packets lost, ECN {}{bound}",
         text(&report["algorithm"]),
         text(&report["feedback"]),
         report["rtt_ms"]["p50"].as_f64().unwrap_or_default(),

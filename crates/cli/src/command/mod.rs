@@ -32,6 +32,7 @@ mod serve;
 mod session;
 mod state;
 mod target;
+mod top;
 mod trust;
 mod tunnel;
 mod values;
@@ -95,6 +96,8 @@ enum Command {
     Pages(pages::Args),
     /// Carry TCP and UDP of any application to their targets, for clients with a token
     Proxy(proxy::Args),
+    /// Show the flows of a running tunnel or proxy, the fastest first, once a second
+    Top(top::Args),
     /// Measure throughput (QUIC performance protocol, draft-banks-quic-performance)
     #[command(subcommand)]
     Perf(perf::Command),
@@ -162,6 +165,7 @@ pub fn main() -> ExitCode {
             session::run_reloading(|stop| tunnel::tunnel(*args, stop))
         }
         Command::Tunnel(args) => session::run(|stop| tunnel::tunnel(*args, stop)),
+        Command::Top(args) => session::run(|stop| top::top(args, stop)),
         Command::Emulate(args) => emulate::emulate(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
@@ -210,7 +214,7 @@ impl Command {
             Self::Emulate(args) => args.json,
             Self::Compare(args) => args.json,
             Self::Merge(args) => args.json,
-            Self::Pages(_) => false,
+            Self::Pages(_) | Self::Top(_) => false,
             Self::Proxy(args) => args.json,
             Self::Perf(perf::Command::Server(args)) => args.json,
             Self::Perf(perf::Command::Client(args)) => args.json,

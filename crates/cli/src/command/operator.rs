@@ -14,8 +14,10 @@ use pathmark_cc::Algorithm;
 use pathmark_http3::fields::PathName;
 use pathmark_http3::http::header::{HeaderName, HeaderValue};
 use pathmark_http3::http::{HeaderMap, Method, Request};
-use pathmark_http3::origin::{End, Grant, Record, Steward};
+use pathmark_http3::origin::{End, Grant, Record, Steward, Tunnelling};
 use pathmark_http3::plan::Reply;
+use pathmark_http3::wire::ServerExchange;
+use pathmark_proxy::server::{Proxy, Session};
 use pathmark_transport::crypto::tls::Pin;
 
 use super::access_log::{AccessLog, Line};
@@ -58,6 +60,8 @@ pub(super) struct House {
     /// Those that the operator lists; a new list takes the place of the one before.
     pub(super) clients: Option<Arc<RwLock<Arc<Clients>>>>,
     pub(super) log: Option<AccessLog>,
+    /// The proxy at the same port.
+    pub(super) proxy: Option<Proxy>,
 }
 
 /// The operator of one connection.
@@ -67,6 +71,8 @@ pub(super) struct Operator {
     /// The pin of the certificate that the client has shown.
     shown: Option<Pin>,
     house: House,
+    /// The proxy's part of the connection.
+    flows: Option<Session>,
     /// The place of the law that the connection's first choice set. Later choices change nothing:
     /// each change would begin at a fresh window.
     chosen: OnceLock<usize>,
@@ -77,6 +83,7 @@ impl Operator {
     pub(super) fn new(connection: Connection, house: House) -> Self {
         let chain = connection.peer_certificates();
         Self {
+            flows: house.proxy.as_ref().map(|proxy| proxy.session(&connection)),
             connection,
             shown: chain.first().map(|certificate| Pin::of(certificate)),
             house,
@@ -173,6 +180,18 @@ impl Steward for Operator {
         }
         let report = serde_json::to_string(&SenderReport::of(&self.connection));
         field(REPORT, &report.unwrap_or_default())
+    }
+
+    fn tunnels(&self) -> usize {
+        self.flows.as_ref().map_or(0, Session::streams)
+    }
+
+    fn connect(&self, request: Request<()>, exchange: ServerExchange) -> Tunnelling<'_> {
+        Box::pin(async move {
+            if let Some(flows) = &self.flows {
+                flows.respond(&request, exchange).await;
+            }
+        })
     }
 
     fn ended(&self, record: &Record<'_>) {

@@ -105,6 +105,16 @@ pub(super) fn text(text: Arguments<'_>) -> anyhow::Result<()> {
     print(&escape(&text.to_string(), &['\n', '\t']))
 }
 
+/// Prints a table in place of what the terminal shows; anywhere else after it.
+pub(super) fn screen(table: &str) -> anyhow::Result<()> {
+    let clear = match io::stdout().is_terminal() {
+        // The cursor goes home, and what follows it is erased (ECMA-48).
+        true => "\u{1b}[H\u{1b}[J",
+        false => "",
+    };
+    print(&format!("{clear}{}", escape(table, &['\n', '\t'])))
+}
+
 /// Prints a line of what a command reports.
 pub(super) fn line(line: Arguments<'_>) -> anyhow::Result<()> {
     text(format_args!("{line}\n"))

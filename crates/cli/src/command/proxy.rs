@@ -1,36 +1,31 @@
-//! `pathmark proxy`: TCP and UDP of clients with a token, to their targets.
+//! `pathmark proxy`: TCP and UDP of known clients, to their targets.
 
 use std::io::{self, IsTerminal};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
-use pathmark::Endpoint;
-use pathmark_http3::wire::ALPN;
-use pathmark_proxy::policy::Policy;
-use pathmark_proxy::server::config::{self, Config};
-use pathmark_proxy::server::{Access, Proxy};
-use pathmark_proxy::target::Target;
-use pathmark_proxy::token::Token;
-use pathmark_proxy::uri::ProxyUri;
+use pathmark::{Endpoint, TransportConfig};
+use pathmark_proxy::server::Proxy;
+use pathmark_proxy::server::config::{self, Config, Credential};
 use pathmark_transport::crypto::tls::Pin;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
 use super::control::{Control, ShowArgs};
-use super::identity::{Identity, read, read_or_make};
 use super::routers::{AnswerArgs, MeasureArgs};
 use super::session::{self, DscpArgs};
 use super::values::{self, Algorithms, Listen};
 use super::{Failure, Outcome, output};
+use loaded::{Loaded, NamedUri, have_certificates, uris};
 use status::ProxyStatus;
+pub(super) use status::table;
 
+pub(super) mod joined;
+mod loaded;
 mod status;
 
-/// Lines of a name and a token each, where there is no file.
-const TOKENS: &str = "PATHMARK_PROXY_TOKENS";
 /// Silence after which the proxy sends a packet: flows may be silent for longer than a connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Memory of datagrams that wait for the congestion window: less than a second on slow paths.
@@ -46,8 +41,9 @@ pub(super) struct Args {
     /// Address and UDP port to listen on; :PORT means all addresses
     #[arg(long, value_name = "ADDR", value_parser = values::listen, conflicts_with = "config")]
     listen: Option<Listen>,
-    /// File with a name and a token in each line; made with a token if there is none. The key is
-    /// next to it. Without a file, $PATHMARK_PROXY_TOKENS has the lines
+    /// File with a name and a token in each line, or sha256: and a certificate's pin; made with a
+    /// token if there is none. The key is next to it. Without a file, $PATHMARK_PROXY_TOKENS has
+    /// the lines
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     token_file: Option<PathBuf>,
     /// Let clients reach these addresses of the host and its networks, such as 10.0.0.0/8
@@ -98,10 +94,12 @@ struct Listening {
     uris: Vec<NamedUri>,
 }
 
-#[derive(Debug, Serialize)]
-struct NamedUri {
-    name: String,
-    uri: String,
+/// Prints URIs for people.
+fn print(uris: &[NamedUri]) -> Outcome {
+    for NamedUri { name, uri } in uris {
+        output::line(format_args!("for {name}: {uri}"))?;
+    }
+    Ok(())
 }
 
 fn prefix(text: &str) -> Result<ipnet::IpNet, String> {
@@ -119,121 +117,42 @@ pub(super) fn proxy(args: Args) -> Outcome {
         Some(Subcommand::Uris { file }) => {
             let loaded = Loaded::of(file, false)?;
             let listening = loaded.listen.bind(Ok)?;
-            let pin = loaded.identity()?.tls.pin();
-            for NamedUri { name, uri } in uris(&loaded, listening, pin)? {
-                output::line(format_args!("for {name}: {uri}"))?;
-            }
-            Ok(())
+            let pin = loaded.identity(false)?.tls.pin();
+            print(&uris((&loaded.config, &loaded.users), listening, pin)?)
         }
         Some(Subcommand::Show(args)) => {
             let configured = args.config.as_deref().map(Config::load).transpose();
             let configured = configured.map_err(Failure::usage)?;
-            args.show(configured.and_then(|config| config.control), status::table)
+            args.show(configured.and_then(|config| config.control), table)
         }
         None => session::run_server(serve(args)),
     }
 }
 
-/// A configuration with its users.
-struct Loaded {
-    config: Config,
-    users: Vec<(String, Token)>,
-    listen: Listen,
-    cc: Option<Algorithms>,
+/// Has a server's connections carry flows of proxied applications.
+const fn carry_flows(transport: &mut TransportConfig) {
+    transport.keep_alive = Some(KEEP_ALIVE);
+    transport.datagrams.send_bytes = WAITING_DATAGRAMS;
 }
 
-impl Loaded {
-    /// The configuration in a file. With `make`, a file of tokens is created where there is none.
-    fn of(path: &Path, make: bool) -> Result<Self, Failure> {
-        let config = Config::load(path).map_err(Failure::usage)?;
-        let at = |line: usize, what: String| {
-            Failure::usage(anyhow!("{}:{line}: {what}", path.display()))
-        };
-        let (listen, line) = &config.listen;
-        let listen = values::listen(listen).map_err(|what| at(*line, what))?;
-        let cc = config
-            .cc
-            .as_ref()
-            .map(|(laws, line)| values::algorithms(laws).map_err(|what| at(*line, what)));
-        Ok(Self {
-            users: users(Some(&config.tokens), make)?,
-            cc: cc.transpose()?,
-            listen,
-            config,
-        })
+/// Changes who has access. `asks`: clients were asked for certificates from the start on.
+fn change(proxy: &Proxy, config: &Config, users: &[(String, Credential)], asks: bool) {
+    if have_certificates(users) && !asks {
+        tracing::warn!(
+            "start the proxy again: it asks clients for certificates only if a user of its first \
+             list has one"
+        );
     }
-
-    /// That of arguments or of the file that they name.
-    fn from_args(args: &Args, make: bool) -> Result<Self, Failure> {
-        if let Some(path) = &args.config {
-            return Self::of(path, make);
-        }
-        let listen = args.listen.clone();
-        let listen = listen.ok_or_else(|| Failure::usage(anyhow!("give --listen or --config")))?;
-        let policy = Policy {
-            allow: args.allow.clone(),
-            deny: Vec::new(),
-        };
-        let tokens = args.token_file.clone().unwrap_or_default();
-        Ok(Self {
-            config: Config::new(String::new(), tokens, policy),
-            users: users(args.token_file.as_deref(), make)?,
-            cc: None,
-            listen,
-        })
-    }
-
-    fn access(&self) -> Access {
-        self.config.access(&self.users)
-    }
-
-    /// The certificate that is configured; or else one that is kept next to the tokens, or of this
-    /// run.
-    fn identity(&self) -> Result<Identity, Failure> {
-        let tokens = &self.config.tokens;
-        match &self.config.certificate {
-            Some((cert, key)) => {
-                let read = |path: &PathBuf| {
-                    std::fs::read(path)
-                        .with_context(|| format!("cannot read {}", path.display()))
-                        .map_err(Failure::usage)
-                };
-                Identity::from_pem(&read(cert)?, &read(key)?, ALPN).map_err(Failure::usage)
-            }
-            None if tokens.as_os_str().is_empty() => Ok(Identity::new(ALPN)?),
-            None => Identity::kept(tokens, ALPN),
-        }
-    }
+    proxy.change(config.access(users));
+    tracing::info!(users = users.len(), "the configuration was read again");
 }
 
-/// The users of a file, or of the environment.
-fn users(path: Option<&Path>, make: bool) -> Result<Vec<(String, Token)>, Failure> {
-    let Some(path) = path else {
-        let text = std::env::var(TOKENS).map_err(|_| {
-            Failure::usage(anyhow!(
-                "clients need a token: give --token-file FILE, or set {TOKENS}"
-            ))
-        })?;
-        return config::users(TOKENS, &text).map_err(Failure::usage);
-    };
-    let text = match make {
-        true => read_or_make(path, || Ok(format!("default {}\n", random()?).into_bytes())),
-        false => read(path),
-    };
-    let text = text
-        .with_context(|| format!("cannot use the tokens {}", path.display()))
-        .map_err(Failure::usage)?;
-    let text = String::from_utf8_lossy(&text);
-    config::users(&path.display().to_string(), &text).map_err(Failure::usage)
-}
-
-/// A token of 128 random bits.
-fn random() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let filled = provider.secure_random.fill(&mut bytes);
-    filled.map_err(|_| io::Error::other("the system has no random numbers"))?;
-    Ok(values::hex(&bytes))
+/// A configuration could not be read again.
+fn keep(failure: &Failure) {
+    if let Failure::Usage(error) | Failure::Failed(error) = failure {
+        let error = output::explain(error);
+        tracing::error!(error, "the configuration stays as it was");
+    }
 }
 
 async fn serve(args: Args) -> Outcome {
@@ -241,12 +160,12 @@ async fn serve(args: Args) -> Outcome {
     let laws = loaded.cc.clone().unwrap_or(args.cc.clone()).0;
     let mut transport = pathmark::transport_config_of(&laws);
     transport.dscp = args.marking.dscp;
-    transport.keep_alive = Some(KEEP_ALIVE);
-    transport.datagrams.send_bytes = WAITING_DATAGRAMS;
+    carry_flows(&mut transport);
     let _edge = args
         .measure
         .serve(loaded.listen.ip(), &args.answer, &mut transport)?;
-    let identity = loaded.identity()?;
+    let asks = have_certificates(&loaded.users);
+    let identity = loaded.identity(asks)?;
     let pin = identity.tls.pin();
     let (config, _) = session::server_config(identity, Arc::new(transport), false);
     let bind = |address| Endpoint::server(config.clone(), address);
@@ -260,18 +179,8 @@ async fn serve(args: Args) -> Outcome {
     let accepting = accept(&endpoint, &proxy);
     session::serve_reloading(&endpoint, session::HTTP3, accepting, hangups, || {
         match Loaded::from_args(&args, false) {
-            Ok(loaded) => {
-                proxy.change(loaded.access());
-                tracing::info!(
-                    users = loaded.users.len(),
-                    "the configuration was read again"
-                );
-            }
-            Err(Failure::Usage(error) | Failure::Failed(error)) => {
-                let error = output::explain(&error);
-                tracing::error!(error, "the configuration stays as it was");
-            }
-            Err(Failure::Reported) => {}
+            Ok(loaded) => change(&proxy, &loaded.config, &loaded.users, asks),
+            Err(failure) => keep(&failure),
         }
     })
     .await;
@@ -290,7 +199,7 @@ fn announce(
     pin: Option<Pin>,
 ) -> Result<(), Failure> {
     let uris = match args.show_uri || (!args.json && io::stdout().is_terminal()) {
-        true => uris(loaded, listening, pin)?,
+        true => uris((&loaded.config, &loaded.users), listening, pin)?,
         false => Vec::new(),
     };
     let said = Listening {
@@ -303,50 +212,7 @@ fn announce(
     }
     let pin = said.pin.as_deref().unwrap_or("by its authority");
     output::line(format_args!("listening on {listening}, pin {pin}"))?;
-    for NamedUri { name, uri } in &said.uris {
-        output::line(format_args!("for {name}: {uri}"))?;
-    }
-    Ok(())
-}
-
-/// The URI of each user.
-fn uris(
-    loaded: &Loaded,
-    listening: SocketAddr,
-    pin: Option<Pin>,
-) -> Result<Vec<NamedUri>, Failure> {
-    let host = match &loaded.config.name {
-        Some(name) => name.clone(),
-        None => reachable(listening.ip()).to_string(),
-    };
-    let server = Target::new(&host, listening.port())
-        .with_context(|| format!("`{host}` is no name of a host"))
-        .map_err(Failure::usage)?;
-    let uris = loaded.users.iter().map(|(name, token)| NamedUri {
-        name: name.clone(),
-        uri: ProxyUri {
-            token: token.clone(),
-            server: server.clone(),
-            pin,
-        }
-        .to_string(),
-    });
-    Ok(uris.collect())
-}
-
-/// The address that clients use: of all addresses that of the default route, as far as there is
-/// one. No packet is sent to the address of documentation.
-fn reachable(address: IpAddr) -> IpAddr {
-    if !address.is_unspecified() {
-        return address;
-    }
-    let route = |own: &str, to: &str| {
-        let socket = UdpSocket::bind((own, 0))?;
-        socket.connect((to, 9))?;
-        socket.local_addr()
-    };
-    let found = route("0.0.0.0", "192.0.2.1").or_else(|_| route("::", "2001:db8::1"));
-    found.map_or(address, |found| found.ip())
+    print(&said.uris)
 }
 
 /// Accepts connections until the endpoint closes, and returns when their flows have ended.

@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use super::access_log::AccessLog;
 use super::clients::Clients;
 use super::operator::{House, Laws, Operator};
+use super::proxy::joined::Joined;
 use super::routers::{AnswerArgs, MeasureArgs};
 use super::session::{self, DscpArgs};
 use super::trust::CertificateArgs;
@@ -41,6 +42,10 @@ pub(super) struct Args {
     /// in docs/clients.md. SIGHUP reads it, --cert and --key again
     #[arg(long, value_name = "FILE")]
     clients: Option<PathBuf>,
+    /// Carry TCP and UDP of applications at the same port, as `pathmark proxy` does with this TOML
+    /// file; it has no listen, cert, key and cc. SIGHUP reads it again
+    #[arg(long, value_name = "FILE")]
+    proxy: Option<PathBuf>,
     /// Append a line of JSON for each request to this file; - is the standard output
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
@@ -71,6 +76,10 @@ pub(super) async fn serve(args: Args) -> Outcome {
     let laws = args.cc.0;
     let mut transport = pathmark::transport_config_of(&laws);
     transport.dscp = args.marking.dscp;
+    let joined = args.proxy.as_deref().map(Joined::load).transpose()?;
+    if joined.is_some() {
+        Joined::carry_flows(&mut transport);
+    }
     let own = args.listen.ip();
     let _edge = args.measure.serve(own, &args.answer, &mut transport)?;
     let read_clients = || {
@@ -78,8 +87,10 @@ pub(super) async fn serve(args: Args) -> Outcome {
         path.map(|path| Clients::read(path, &args.dir)).transpose()
     };
     let clients = read_clients().map_err(Failure::usage)?;
+    let pins = Cell::new(clients.as_ref().is_some_and(Clients::have_pins));
     // Clients that nothing is to be known of are not asked for certificates.
-    let asks = Cell::new(clients.as_ref().is_some_and(Clients::have_pins));
+    let asked = || pins.get() || joined.as_ref().is_some_and(Joined::has_certificates);
+    let asks = Cell::new(asked());
     let clients = clients.map(|clients| Arc::new(RwLock::new(Arc::new(clients))));
     let log = args.access_log.as_deref().map(AccessLog::open);
     let log = log.transpose().map_err(Failure::usage)?;
@@ -100,10 +111,23 @@ pub(super) async fn serve(args: Args) -> Outcome {
             false,
         ))
     };
-    let reloads =
-        args.clients.is_some() || args.access_log.is_some() || args.certificate.is_given();
+    let reloads = args.clients.is_some()
+        || args.access_log.is_some()
+        || args.certificate.is_given()
+        || joined.is_some();
     let hangups = reloads.then(session::Hangups::new);
-    let endpoint = session::listen(&args.listen, config()?, args.json)?;
+    let control = joined.as_ref().map(Joined::control).transpose()?;
+    let config_now = config()?;
+    let pin = config_now.1.clone();
+    let endpoint = session::listen(&args.listen, config_now, args.json)?;
+    let mut status = None;
+    if let (Some(joined), Some(control)) = (&joined, control) {
+        let listening = endpoint.local_address();
+        if !args.json {
+            joined.announce(listening, pin.as_deref())?;
+        }
+        status = Some(tokio::spawn(joined.status(control, listening)));
+    }
     let put = match args.allow_put {
         true => PutRights::Replace,
         false => PutRights::None,
@@ -117,16 +141,20 @@ pub(super) async fn serve(args: Args) -> Outcome {
         laws: Laws::new(laws),
         clients,
         log,
+        proxy: joined.as_ref().map(|joined| joined.proxy.clone()),
     };
     let accepting = accept(&endpoint, origin, house.clone());
     let reload = || {
         if let Some(log) = &house.log {
             log.reopen();
         }
+        if let Some(joined) = &joined {
+            joined.reload();
+        }
         let mut is_new = args.certificate.is_given();
         match read_clients() {
             Ok(Some(read)) => {
-                is_new |= asks.replace(read.have_pins()) != read.have_pins();
+                pins.set(read.have_pins());
                 if let Some(clients) = &house.clients {
                     let mut clients = clients.write().unwrap_or_else(PoisonError::into_inner);
                     *clients = Arc::new(read.after(&clients));
@@ -136,6 +164,7 @@ pub(super) async fn serve(args: Args) -> Outcome {
             Ok(None) => {}
             Err(error) => tracing::error!(error = format!("{error:#}"), "clients stay as they are"),
         }
+        is_new |= asks.replace(asked()) != asks.get();
         if !is_new {
             return;
         }
@@ -157,6 +186,11 @@ pub(super) async fn serve(args: Args) -> Outcome {
             session::serve_reloading(&endpoint, session::HTTP3, accepting, hangups, reload).await;
         }
         None => session::serve(&endpoint, session::HTTP3, accepting).await,
+    }
+    if let Some(status) = status {
+        // The socket is removed.
+        status.abort();
+        let _ = status.await;
     }
     Ok(())
 }

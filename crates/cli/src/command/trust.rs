@@ -79,6 +79,15 @@ pub(super) struct Shown {
 }
 
 impl ShowArgs {
+    /// These, or else a certificate and its key in files.
+    pub(super) fn or(&self, chain: Option<&PathBuf>, key: Option<&PathBuf>) -> Self {
+        let mut args = self.clone();
+        if !args.own_cert && args.client_cert.is_none() {
+            (args.client_cert, args.client_key) = (chain.cloned(), key.cloned());
+        }
+        args
+    }
+
     /// Reads the certificate and its key.
     pub(super) fn read(&self) -> Result<Option<Shown>, Failure> {
         let use_of = |path: &Path| format!("cannot use {}", path.display());

@@ -23,5 +23,5 @@ pub use counters::Counts;
 pub use grant::{Grant, Quota};
 pub use serve::Origin;
 pub use shared::Limits;
-pub use steward::{End, Idle, Record, Steward};
+pub use steward::{End, Idle, Record, Steward, Tunnelling};
 pub use uploads::UploadLimits;

@@ -100,11 +100,17 @@ impl Origin {
         steward: Arc<dyn Steward>,
     ) -> Result<(), LinkError> {
         let limits = &self.0.limits;
-        let most = limits.requests.max(1);
+        let tunnels = u32::try_from(steward.tunnels()).unwrap_or(u32::MAX);
+        let most = limits.requests.max(1).saturating_add(tunnels);
         connection.set_max_concurrent_bi_streams(most);
         let share = self.0.places.of(connection.remote_address().ip());
         // The settings need a stream that the client grants: the limit of a stall bounds the wait.
-        let begun = ServerLink::new(connection, limits.head_bytes);
+        let begun = async {
+            match tunnels {
+                0 => ServerLink::new(connection, limits.head_bytes).await,
+                _ => ServerLink::with_tunnels(connection, limits.head_bytes).await,
+            }
+        };
         let mut link = within(limits.stall, begun).await?;
         let mut requests = JoinSet::new();
         loop {
@@ -138,11 +144,20 @@ async fn respond_to(
     steward: Arc<dyn Steward>,
     incoming: Incoming,
 ) {
-    count(&shared.counters.requests);
-    let (request, link) = match incoming.head(shared.limits.head_time).await {
+    let arrived = incoming.head(shared.limits.head_time).await;
+    let (request, link) = match arrived {
+        Ok((request, link))
+            if request.method() == http::Method::CONNECT && steward.tunnels() > 0 =>
+        {
+            return steward.connect(request, link).await;
+        }
         Ok(arrived) => arrived,
-        Err(error) => return ended(&shared, &Err(error.into())),
+        Err(error) => {
+            count(&shared.counters.requests);
+            return ended(&shared, &Err(error.into()));
+        }
     };
+    count(&shared.counters.requests);
     let terms = Terms {
         stall: shared.limits.stall,
         grant: Arc::clone(&shared.grant),

@@ -1,7 +1,7 @@
 //! Hooks by which the program around an origin takes part in a connection's requests.
 
 use std::fmt::Debug;
-
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use http::{HeaderMap, Request};
 
 use super::grant::Grant;
 use crate::plan::Reply;
+use crate::wire::ServerExchange;
 
 /// Fields of a program's own in responses, and records of requests. There is one for each
 /// connection.
@@ -31,9 +32,23 @@ pub trait Steward: Debug + Send + Sync + 'static {
         HeaderMap::new()
     }
 
-    /// A request has ended.
+    /// Streams of the connection for CONNECT requests, which [`connect`](Self::connect) gets if
+    /// there are any: an origin has no use for them.
+    fn tunnels(&self) -> usize {
+        0
+    }
+
+    /// Responds to a CONNECT request, and returns when its tunnel has ended.
+    fn connect(&self, _request: Request<()>, _exchange: ServerExchange) -> Tunnelling<'_> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Another request has ended.
     fn ended(&self, _record: &Record<'_>) {}
 }
+
+/// A tunnel under way.
+pub type Tunnelling<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// A steward that adds nothing.
 #[derive(Clone, Copy, Debug)]

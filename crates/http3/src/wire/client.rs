@@ -23,6 +23,8 @@ use super::streams::BidiStream;
 
 /// Interim responses before the final one at most.
 const MAX_INTERIM: usize = 16;
+/// A type of unidirectional streams without a meaning.
+const RESERVED_STREAM: [u8; 1] = [0x21];
 
 /// Begins requests on a connection. The connection is closed when the last clone and the last
 /// exchange are dropped.
@@ -124,6 +126,25 @@ impl ClientLink {
         let arrived = peer.wait_for(Option::is_some).await;
         let settings = arrived.ok().and_then(|settings| *settings);
         settings.ok_or_else(|| self.over())
+    }
+
+    /// Sends a stream of a reserved type, which servers ignore (RFC 9114 section 6.2.3), and
+    /// returns once the server has acknowledged it.
+    ///
+    /// # Errors
+    /// [`LinkError`] if the connection ends before.
+    pub async fn probe(&self) -> Result<(), LinkError> {
+        let probe = async {
+            let mut stream = self.connection().open_uni().await.ok()?;
+            stream.write_all(&RESERVED_STREAM).await.ok()?;
+            stream.finish().ok()?;
+            stream.stopped().await.ok()
+        };
+        // A server that stops the stream has received it.
+        match (probe.await, self.connection().close_reason()) {
+            (None, Some(_)) => Err(self.over()),
+            _ => Ok(()),
+        }
     }
 
     /// The connection below.

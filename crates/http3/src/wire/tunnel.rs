@@ -29,6 +29,8 @@ pub struct TunnelSend {
     payload: Bytes,
     /// Finished or reset.
     ended: bool,
+    /// Of a shutdown: the peer has all of it.
+    acknowledged: Option<Stopped>,
     _keep: Keep,
 }
 
@@ -55,6 +57,7 @@ pub(super) fn tunnel(
         head: Bytes::new(),
         payload: Bytes::new(),
         ended: false,
+        acknowledged: None,
         _keep: keep.0,
     };
     let recv = TunnelRecv {
@@ -173,8 +176,17 @@ impl AsyncWrite for TunnelSend {
         self.get_mut().poll_drain(cx)
     }
 
+    /// Ready once the peer has all bytes: then the connection may end.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_finish(cx)
+        let this = self.get_mut();
+        ready!(this.poll_finish(cx))?;
+        let stream = &this.stream;
+        let end = this.acknowledged.get_or_insert_with(|| stream.stopped());
+        match ready!(Pin::new(end).poll(cx)) {
+            Ok(None) => Poll::Ready(Ok(())),
+            Ok(Some(_)) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+            Err(error) => Poll::Ready(Err(failed(error))),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::Counters;
 use super::spec::{Bind, Place};
+use crate::marked;
 
 /// Connections that the kernel keeps until they are accepted.
 pub(super) const BACKLOG: i32 = 1024;
@@ -79,7 +80,9 @@ pub fn udp(bind: &Bind) -> Result<Vec<UdpSocket>, ListenError> {
     all(bind, Type::DGRAM, |_| Ok(()))?
         .into_iter()
         .map(|(address, socket)| {
-            UdpSocket::from_std(socket.into()).map_err(|error| ListenError::new(address, error))
+            let observed = marked::observe(&socket, address.is_ipv4());
+            let adopted = observed.and_then(|()| UdpSocket::from_std(socket.into()));
+            adopted.map_err(|error| ListenError::new(address, error))
         })
         .collect()
 }

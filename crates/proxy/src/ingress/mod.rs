@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::flows::{Carried, Flows, Kind, Listed};
+use crate::flows::{Carried, Flows, Kind, Listed, Side};
 use crate::outbound::{Abort, Outbound, Refusal};
 use crate::target::Target;
 
@@ -148,7 +148,7 @@ impl<O: Outbound> Ingress<O> {
             outbound,
             limits: Arc::new(RwLock::new(limits)),
             counters: Arc::default(),
-            flows: Flows::default(),
+            flows: Flows::new(Side::Tunnel),
             room: Arc::new(Semaphore::new(limits.flows)),
             udp_room: Arc::new(Semaphore::new(limits.udp_flows)),
         }

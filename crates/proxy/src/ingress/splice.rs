@@ -85,8 +85,13 @@ where
     let ended = poll_fn(|cx| {
         let before = (up.moved, down.moved);
         let (sent, received) = (up.poll(cx, from, write), down.poll(cx, read, to));
-        carried.up((up.moved - before.0) as usize);
-        carried.down((down.moved - before.1) as usize);
+        for (meter, direction, before) in [
+            (carried.up(), &up, before.0),
+            (carried.down(), &down, before.1),
+        ] {
+            meter.add((direction.moved - before) as usize);
+            meter.set_blocked(!direction.held.is_empty());
+        }
         let (sent, received) = (sent?, received?);
         if sent.is_ready() && received.is_ready() {
             return Poll::Ready(Ok(()));

@@ -10,12 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use pathmark_transport::Ecn;
 use tokio::net::UdpSocket;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Ingress, count};
 use crate::flows::{Kind, Listed};
+use crate::marked;
 use crate::outbound::{Datagrams, Outbound};
 use crate::target::Target;
 
@@ -35,7 +37,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 /// Takes datagrams from a target to the application.
 pub(super) trait Back: Send + Sync + 'static {
-    fn deliver(&self, payload: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
+    fn deliver(&self, payload: &[u8], ecn: Ecn) -> impl Future<Output = io::Result<()>> + Send;
 }
 
 /// The flows of a socket. They end when this is dropped.
@@ -47,16 +49,19 @@ type Map<K> = HashMap<K, Queue>;
 /// Datagrams on the way to a flow.
 #[derive(Debug)]
 struct Queue {
-    payloads: mpsc::Sender<Bytes>,
+    payloads: mpsc::Sender<(Bytes, Ecn)>,
     bytes: Arc<AtomicUsize>,
 }
 
 impl Queue {
     /// False where there is no room.
-    fn push(&self, payload: &[u8]) -> bool {
+    fn push(&self, (payload, ecn): (&[u8], Ecn)) -> bool {
         let before = self.bytes.fetch_add(payload.len(), Ordering::Relaxed);
         let pushed = before + payload.len() <= QUEUE_BYTES
-            && (self.payloads.try_send(Bytes::copy_from_slice(payload))).is_ok();
+            && (self
+                .payloads
+                .try_send((Bytes::copy_from_slice(payload), ecn)))
+            .is_ok();
         if !pushed {
             self.bytes.fetch_sub(payload.len(), Ordering::Relaxed);
         }
@@ -80,7 +85,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
         ingress: &Ingress<O>,
         key: K,
         (by, client, target): (&str, SocketAddr, &Target),
-        payload: &[u8],
+        datagram: (&[u8], Ecn),
         back: impl FnOnce() -> io::Result<B>,
     ) {
         let mut map = lock(&self.0);
@@ -114,7 +119,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
                 entry.insert(Queue { payloads, bytes })
             }
         };
-        if !queue.push(payload) {
+        if !queue.push(datagram) {
             count(&ingress.counters.dropped);
         }
     }
@@ -141,7 +146,7 @@ enum End {
 }
 
 impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
-    async fn run(self, mut queue: mpsc::Receiver<Bytes>) {
+    async fn run(self, mut queue: mpsc::Receiver<(Bytes, Ecn)>) {
         let opened = self.ingress.outbound.udp(&self.target).await;
         let datagrams = match opened {
             Ok(datagrams) => datagrams,
@@ -167,15 +172,15 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
 
     async fn up(
         &self,
-        queue: &mut mpsc::Receiver<Bytes>,
+        queue: &mut mpsc::Receiver<(Bytes, Ecn)>,
         datagrams: &O::Datagrams,
         used: &Mutex<Instant>,
     ) -> End {
-        while let Some(payload) = queue.recv().await {
+        while let Some((payload, ecn)) = queue.recv().await {
             self.bytes.fetch_sub(payload.len(), Ordering::Relaxed);
             *lock(used) = Instant::now();
-            self.listed.up(payload.len());
-            if datagrams.send(payload).await.is_err() {
+            self.listed.up().add(payload.len());
+            if datagrams.send_marked(payload, ecn).await.is_err() {
                 break;
             }
         }
@@ -183,10 +188,10 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
     }
 
     async fn down(&self, datagrams: &O::Datagrams, used: &Mutex<Instant>) -> End {
-        while let Ok(payload) = datagrams.receive().await {
+        while let Ok((payload, ecn)) = datagrams.receive_marked().await {
             *lock(used) = Instant::now();
-            self.listed.down(payload.len());
-            if self.back.deliver(&payload).await.is_err() {
+            self.listed.down().add(payload.len());
+            if self.back.deliver(&payload, ecn).await.is_err() {
                 count(&self.ingress.counters.dropped);
             }
         }
@@ -204,7 +209,7 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
     }
 
     /// Leaves the map, unless the flow is idle and a datagram has just come.
-    fn leave(&self, queue: &mut mpsc::Receiver<Bytes>, end: &End) -> bool {
+    fn leave(&self, queue: &mut mpsc::Receiver<(Bytes, Ecn)>, end: &End) -> bool {
         let Some(flows) = self.flows.upgrade() else {
             return true;
         };
@@ -226,10 +231,14 @@ pub(super) async fn receive<O>(
     ingress: &Ingress<O>,
     socket: &UdpSocket,
     buffer: &mut [u8],
-) -> (usize, SocketAddr) {
+) -> (usize, SocketAddr, Ecn) {
     loop {
-        match socket.recv_from(buffer).await {
-            Ok(received) => return received,
+        match marked::receive(socket, buffer).await {
+            Ok(received) => {
+                if let Some(from) = received.from {
+                    return (received.length, from, received.ecn);
+                }
+            }
             Err(error) => {
                 ingress.counters.accept_failed(&error);
                 sleep(PAUSE).await;
@@ -245,8 +254,9 @@ struct Client {
 }
 
 impl Back for Client {
-    async fn deliver(&self, payload: &[u8]) -> io::Result<()> {
-        self.socket.send_to(payload, self.address).await.map(drop)
+    async fn deliver(&self, payload: &[u8], ecn: Ecn) -> io::Result<()> {
+        let sent = marked::send(&self.socket, payload, Some(self.address), ecn);
+        sent.await.map(drop)
     }
 }
 
@@ -258,10 +268,10 @@ impl<O: Outbound> Ingress<O> {
         let flows = Flows::new();
         let mut buffer = vec![0; LONGEST];
         loop {
-            let (length, address) = receive(self, &socket, &mut buffer).await;
+            let (length, address, ecn) = receive(self, &socket, &mut buffer).await;
             let payload = buffer.get(..length).unwrap_or_default();
             let way = ("forward", address, &target);
-            flows.offer(self, address, way, payload, || {
+            flows.offer(self, address, way, (payload, ecn), || {
                 let socket = Arc::clone(&socket);
                 Ok(Client { socket, address })
             });

@@ -1,4 +1,4 @@
-//! The configuration of a proxy: one TOML file, and the users with their tokens in another.
+//! The configuration of a proxy: one TOML file, and the users in another.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -6,18 +6,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use pathmark_transport::crypto::tls::Pin;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Access, Times, User};
+use super::{Access, Times, User, UserKey};
 use crate::policy::Policy;
-use crate::token::Token;
+use crate::token::{BadToken, Token};
 
 /// Flows of a user, and of all, where nothing else is configured.
 const FLOWS_PER_USER: usize = 1_000;
 const FLOWS: usize = 10_000;
 /// The least time of an idle UDP flow (RFC 4787 section 4.3).
 const LEAST_IDLE: u64 = 120;
+/// What stands in front of a certificate's SHA-256.
+const CERTIFICATE: &str = "sha256:";
 /// Characters of a user's name at most.
 const LONGEST_NAME: usize = 64;
 
@@ -49,7 +52,7 @@ pub enum ConfigError {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    listen: Spanned<String>,
+    listen: Option<Spanned<String>>,
     tokens: PathBuf,
     name: Option<String>,
     cert: Option<PathBuf>,
@@ -84,9 +87,9 @@ struct Seconds {
 /// The configuration of a proxy but for its users. Paths are relative to the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Address and port to listen on, with the line.
-    pub listen: (String, usize),
-    /// The file of tokens.
+    /// Address and port to listen on, with the line; none where another server listens.
+    pub listen: Option<(String, usize)>,
+    /// The file of users.
     pub tokens: PathBuf,
     /// The name of the host in URIs.
     pub name: Option<String>,
@@ -106,6 +109,15 @@ pub struct Config {
     pub control: Option<PathBuf>,
     /// Where Prometheus metrics are served.
     pub metrics: Option<SocketAddr>,
+}
+
+/// What a user of a file is known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// A token of requests.
+    Token(Token),
+    /// The SHA-256 of a certificate.
+    Certificate(Pin),
 }
 
 /// A text with its name in messages.
@@ -190,7 +202,7 @@ impl Config {
         };
         let default = Times::default();
         Ok(Self {
-            listen: with_line(file.listen),
+            listen: file.listen.map(with_line),
             tokens: folder.join(file.tokens),
             name: file.name,
             certificate,
@@ -213,9 +225,9 @@ impl Config {
 
     /// A configuration without a file.
     #[must_use]
-    pub fn new(listen: String, tokens: PathBuf, policy: Policy) -> Self {
+    pub fn new(tokens: PathBuf, policy: Policy) -> Self {
         Self {
-            listen: (listen, 1),
+            listen: None,
             tokens,
             name: None,
             certificate: None,
@@ -231,10 +243,13 @@ impl Config {
 
     /// Access of these users.
     #[must_use]
-    pub fn access(&self, users: &[(String, Token)]) -> Access {
-        let users = users.iter().map(|(name, token)| User {
+    pub fn access(&self, users: &[(String, Credential)]) -> Access {
+        let users = users.iter().map(|(name, credential)| User {
             name: name.clone(),
-            token: token.hash(),
+            key: match credential {
+                Credential::Token(token) => UserKey::Token(token.hash()),
+                Credential::Certificate(pin) => UserKey::Certificate(*pin),
+            },
         });
         Access {
             users: users.collect(),
@@ -245,12 +260,12 @@ impl Config {
     }
 }
 
-/// The users of a text: in each line a name and a token. Empty lines and those that begin with `#`
-/// have none. `place` is for messages.
+/// The users of a text: in each line a name and a token, or `sha256:` and the SHA-256 of a
+/// certificate. Empty lines and those that begin with `#` have none. `place` is for messages.
 ///
 /// # Errors
 /// [`ConfigError::Invalid`].
-pub fn users(place: &str, text: &str) -> Result<Vec<(String, Token)>, ConfigError> {
+pub fn users(place: &str, text: &str) -> Result<Vec<(String, Credential)>, ConfigError> {
     let source = Source { place, text };
     let (mut users, mut names) = (Vec::new(), BTreeSet::new());
     for (line, content) in (1..).zip(text.lines()) {
@@ -266,17 +281,25 @@ pub fn users(place: &str, text: &str) -> Result<Vec<(String, Token)>, ConfigErro
             let what = "a name has at most 64 letters, digits, `-`, `.` and `_`";
             return Err(wrong(what));
         }
-        let token: Token = token.trim().parse().map_err(|error| {
-            let error: crate::token::BadToken = error;
-            wrong(&error.to_string())
-        })?;
+        let token = token.trim();
+        let credential = match token.strip_prefix(CERTIFICATE) {
+            Some(pin) => Credential::Certificate(
+                pin.parse()
+                    .map_err(|_| wrong("`sha256:` and 64 hexadecimal digits are a certificate"))?,
+            ),
+            None => Credential::Token(
+                token
+                    .parse()
+                    .map_err(|error: BadToken| wrong(&error.to_string()))?,
+            ),
+        };
         if !names.insert(name) {
             return Err(wrong("another line has this name"));
         }
-        if users.iter().any(|(_, other)| *other == token) {
-            return Err(wrong("another line has this token"));
+        if users.iter().any(|(_, other)| *other == credential) {
+            return Err(wrong("another line has this token or certificate"));
         }
-        users.push((name.to_owned(), token));
+        users.push((name.to_owned(), credential));
     }
     match users.is_empty() {
         true => Err(source.wrong(1, "no user is there: a line has a name and a token")),
@@ -352,20 +375,24 @@ udp_idle = 120
             let said = fails(&format!("{begin}{more}"));
             assert!(said.contains(expected), "{said}");
         }
-        assert!(fails("tokens = 't'").contains("missing field `listen`"));
+        assert!(fails("listen = ':1'").contains("missing field `tokens`"));
     }
 
     #[test]
     fn users_have_names_and_tokens() {
-        let text = format!("# users\n\na {TOKEN}\nb-1\t {TOKEN}x \n");
+        let pin = Pin::of(b"c");
+        let text = format!("# users\n\na {TOKEN}\nb-1\t {TOKEN}x \nc sha256:{pin}\n");
         let read = users("tokens", &text).unwrap();
         let names: Vec<_> = read.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["a", "b-1"]);
-        assert_eq!(read[1].1.secret(), format!("{TOKEN}x"));
+        assert_eq!(names, ["a", "b-1", "c"]);
+        let token = format!("{TOKEN}x").parse().unwrap();
+        assert_eq!(read[1].1, Credential::Token(token));
+        assert_eq!(read[2].1, Credential::Certificate(pin));
         for (text, expected) in [
             ("", "tokens:1: no user"),
             (TOKEN, "tokens:1: a line has"),
             ("a short", "tokens:1: a token has 16"),
+            ("a sha256:12", "tokens:1: `sha256:` and 64"),
             ("é TOKEN", "tokens:1: a name has"),
             ("a TOKEN\na TOKENx", "tokens:2: another line has this name"),
             ("a TOKEN\nb TOKEN", "tokens:2: another line has this token"),

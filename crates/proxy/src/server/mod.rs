@@ -1,8 +1,8 @@
 //! The proxy: CONNECT requests of clients in, connections and datagrams to targets out.
 //!
 //! ```text
-//!   request ─► token ─► place ─► target ─► addresses ─► policy ─► socket ─► 200 ─► relay
-//!              401, 407  503      400       502           502       502, 504
+//!   request ─► user ─► place ─► target ─► addresses ─► policy ─► socket ─► 200 ─► relay
+//!              401, 407 503      400       502           502       502, 504
 //! ```
 
 pub mod config;
@@ -20,14 +20,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pathmark_driver::{self as driver, Connection};
-use pathmark_http3::wire::{LinkError, ServerLink};
+use pathmark_http3::http::Request;
+use pathmark_http3::wire::{LinkError, ServerExchange, ServerLink};
+use pathmark_transport::crypto::tls::Pin;
 use tokio::task::JoinSet;
 
-use crate::flows::Flows;
+use crate::flows::{Flows, Side};
 pub use counters::Counts;
 use counters::{Counters, count};
 use users::Gate;
-pub use users::{Access, User};
+pub use users::{Access, User, UserKey};
 
 /// Bytes of a header section.
 const HEAD_BYTES: u64 = 16 * 1024;
@@ -69,20 +71,34 @@ struct Shared {
     connections: Mutex<BTreeMap<usize, Connection>>,
 }
 
-/// A connection that is in the list while it is served.
-struct Served<'a>(&'a Shared, usize);
+/// A proxy's part of one connection, which is listed as long as this exists.
+#[derive(Debug)]
+pub struct Session {
+    shared: Arc<Shared>,
+    id: usize,
+    client: SocketAddr,
+    /// The certificate that the client has shown.
+    shown: Option<Pin>,
+}
 
-impl<'a> Served<'a> {
-    fn new(shared: &'a Shared, connection: &Connection) -> Self {
-        let id = connection.stable_id();
-        shared.connections().insert(id, connection.clone());
-        Self(shared, id)
+impl Session {
+    /// Streams of the client for its flows, and for requests above their limit, which get a
+    /// response.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.shared.gate.rules().flows_per_user() + SPARE_STREAMS
+    }
+
+    /// Responds to a request, and relays the flow that it opens until its end.
+    pub async fn respond(&self, request: &Request<()>, exchange: ServerExchange) {
+        let client = (self.client, self.shown);
+        request::respond(&self.shared, client, request, exchange).await;
     }
 }
 
-impl Drop for Served<'_> {
+impl Drop for Session {
     fn drop(&mut self) {
-        self.0.connections().remove(&self.1);
+        self.shared.connections().remove(&self.id);
     }
 }
 
@@ -102,7 +118,7 @@ impl Proxy {
             gate: Gate::new(access),
             times,
             counters: Counters::default(),
-            flows: Flows::default(),
+            flows: Flows::new(Side::Proxy),
             connections: Mutex::default(),
         }))
     }
@@ -136,6 +152,22 @@ impl Proxy {
         self.0.connections().values().cloned().collect()
     }
 
+    /// Begins to serve flows of a connection whose handshake is complete.
+    #[must_use]
+    pub fn session(&self, connection: &Connection) -> Session {
+        let shared = Arc::clone(&self.0);
+        count(&shared.counters.connections);
+        let id = connection.stable_id();
+        shared.connections().insert(id, connection.clone());
+        let chain = connection.peer_certificates();
+        Session {
+            shared,
+            id,
+            client: connection.remote_address(),
+            shown: chain.first().map(|certificate| Pin::of(certificate)),
+        }
+    }
+
     /// Serves the flows of a connection whose handshake is complete, until the client closes it.
     /// Dropped, the future ends all of them. The caller bounds the number of connections.
     ///
@@ -143,44 +175,48 @@ impl Proxy {
     /// [`LinkError`] for a connection that ends with an error.
     pub async fn serve(&self, connection: driver::Connection) -> Result<(), LinkError> {
         let shared = &self.0;
-        count(&shared.counters.connections);
-        let most = shared.gate.rules().flows_per_user() + SPARE_STREAMS;
+        let session = Arc::new(self.session(&connection));
+        let most = session.streams();
         connection.set_max_concurrent_bi_streams(u32::try_from(most).unwrap_or(u32::MAX));
-        let client = connection.remote_address();
-        let _served = Served::new(shared, &connection);
         let begun = ServerLink::with_tunnels(connection, HEAD_BYTES);
         // The settings need a stream that the client grants.
         let begun = tokio::time::timeout(shared.times.head, begun).await;
         let mut link = begun.unwrap_or(Err(LinkError::TimedOut))?;
-        let served = self.requests(&mut link, client, most).await;
+        let served = requests(&session, &mut link, most).await;
         let dropped = link.dropped_datagrams();
         let counter = &shared.counters.datagrams_dropped;
         counter.fetch_add(dropped, Ordering::Relaxed);
         served
     }
+}
 
-    async fn requests(
-        &self,
-        link: &mut ServerLink,
-        client: SocketAddr,
-        most: usize,
-    ) -> Result<(), LinkError> {
-        let mut flows = JoinSet::new();
-        loop {
-            // A client that resets a flow opens the next one before this side has ended it.
-            if flows.len() >= most {
-                flows.join_next().await;
-                continue;
-            }
-            let incoming = tokio::select! {
-                incoming = link.next() => incoming?,
-                Some(_) = flows.join_next() => continue,
-            };
-            let Some(incoming) = incoming else {
-                return Ok(());
-            };
-            let shared = Arc::clone(&self.0);
-            flows.spawn(async move { request::respond(&shared, client, incoming).await });
+async fn requests(
+    session: &Arc<Session>,
+    link: &mut ServerLink,
+    most: usize,
+) -> Result<(), LinkError> {
+    let mut flows = JoinSet::new();
+    loop {
+        // A client that resets a flow opens the next one before this side has ended it.
+        if flows.len() >= most {
+            flows.join_next().await;
+            continue;
         }
+        let incoming = tokio::select! {
+            incoming = link.next() => incoming?,
+            Some(_) = flows.join_next() => continue,
+        };
+        let Some(incoming) = incoming else {
+            return Ok(());
+        };
+        let session = Arc::clone(session);
+        flows.spawn(async move {
+            match incoming.head(session.shared.times.head).await {
+                Ok((request, exchange)) => session.respond(&request, exchange).await,
+                Err(error) => {
+                    tracing::debug!(client = %session.client, %error, "no request arrived");
+                }
+            }
+        });
     }
 }

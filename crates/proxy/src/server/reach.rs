@@ -8,6 +8,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UdpSocket, lookup_host};
 use tokio::task::JoinSet;
 
+use crate::marked;
 use crate::outbound::Refusal;
 use crate::policy::Policy;
 use crate::target::{Host, Target};
@@ -34,7 +35,10 @@ pub(super) async fn tcp(
             .with_retries(questions);
         let options = stream
             .set_nodelay(true)
-            .and_then(|()| socket.set_tcp_keepalive(&keepalive));
+            .and_then(|()| socket.set_tcp_keepalive(&keepalive))
+            // A client that goes before its flow is relayed is a reset, too: the kernel sends RST
+            // when a socket is closed that lingers for no time.
+            .and_then(|()| socket.set_linger(Some(Duration::ZERO)));
         options.map_err(|error| refusal(&error))?;
         Ok(stream)
     };
@@ -70,6 +74,7 @@ async fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     };
     let socket = UdpSocket::bind((any, 0)).await?;
     socket.connect(address).await?;
+    marked::observe(&socket, address.is_ipv4())?;
     Ok(socket)
 }
 

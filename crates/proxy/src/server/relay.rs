@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::Shutdown;
-use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use pathmark_http3::wire::{TunnelRecv, TunnelSend};
@@ -18,7 +17,8 @@ use crate::flows::Carried;
 /// gets twice as many.
 const READ: (usize, usize) = (4 * 1024, 256 * 1024);
 
-/// Relays until both directions have ended. A future that is dropped before resets both sides.
+/// Relays until both directions have ended. A future that is dropped before resets both sides: the
+/// target's socket lingers for no time.
 ///
 /// # Errors
 /// A reset of either side, which the other side has got then.
@@ -27,8 +27,6 @@ pub(super) async fn relay(
     (mut send, mut recv): (TunnelSend, TunnelRecv),
     bytes: (&Counters, &Carried),
 ) -> io::Result<()> {
-    // The kernel sends RST when a socket is closed that lingers for no time.
-    SockRef::from(&target).set_linger(Some(Duration::ZERO))?;
     let relayed = tokio::try_join!(
         up(&target, &mut recv, bytes),
         down(&target, &mut send, bytes),
@@ -60,9 +58,9 @@ async fn up(
             return Ok(());
         };
         add(&all.bytes_up, chunk.len());
-        flow.up(chunk.len());
+        flow.up().add(chunk.len());
         tokio::select! {
-            written = write_all(target, chunk) => written?,
+            written = flow.up().hand_over(write_all(target, chunk)) => written?,
             // A target that reads nothing would hide it for ever.
             () = recv.was_reset() => return Err(io::ErrorKind::ConnectionReset.into()),
         }
@@ -104,7 +102,7 @@ async fn down(
             Err(error) => return Err(error),
         };
         add(&all.bytes_down, read);
-        flow.down(read);
+        flow.down().add(read);
         let data = match read * 2 < buffer.capacity() {
             // A small piece would keep the whole buffer until it is acknowledged.
             true => Bytes::copy_from_slice(&buffer),
@@ -115,7 +113,7 @@ async fn down(
             false => read.next_power_of_two().clamp(READ.0, size),
         };
         tokio::select! {
-            sent = send.send(data) => sent?,
+            sent = flow.down().hand_over(send.send(data)) => sent?,
             error = broken(target) => return Err(error),
         }
     }

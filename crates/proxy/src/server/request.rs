@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use pathmark_http3::http::header::{HeaderName, HeaderValue, PROXY_AUTHENTICATE, WWW_AUTHENTICATE};
 use pathmark_http3::http::{Method, Request, Response, StatusCode};
-use pathmark_http3::wire::{Incoming, LinkError, Protocol, ServerExchange, codes};
+use pathmark_http3::wire::{LinkError, Protocol, ServerExchange, codes};
+use pathmark_transport::crypto::tls::Pin;
 
 use super::Shared;
 use super::counters::count;
@@ -13,6 +14,7 @@ use super::users::{Place, Rules};
 use super::{reach, relay, udp};
 use crate::flows::{Kind, Listed};
 use crate::outbound::Refusal;
+use crate::payload::{self, Contexts, Marking};
 use crate::target::Target;
 use crate::token::TokenHash;
 use crate::{status, template};
@@ -37,21 +39,23 @@ enum NoAsk {
     Malformed,
 }
 
-/// Responds to a request, and relays the flow that it opens until its end.
-pub(super) async fn respond(shared: &Shared, client: SocketAddr, incoming: Incoming) {
-    let (request, exchange) = match incoming.head(shared.times.head).await {
-        Ok(arrived) => arrived,
-        Err(error) => return tracing::debug!(%client, %error, "no request arrived"),
-    };
+/// Responds to a request, and relays the flow that it opens until its end. `shown`: the certificate
+/// of the client.
+pub(super) async fn respond(
+    shared: &Shared,
+    (client, shown): (SocketAddr, Option<Pin>),
+    request: &Request<()>,
+    exchange: ServerExchange,
+) {
     count(&shared.counters.requests);
-    if let Err(error) = take(shared, client, &request, exchange).await {
+    if let Err(error) = take(shared, (client, shown), request, exchange).await {
         tracing::debug!(%client, %error, "flow ended");
     }
 }
 
 async fn take(
     shared: &Shared,
-    client: SocketAddr,
+    (client, shown): (SocketAddr, Option<Pin>),
     request: &Request<()>,
     mut exchange: ServerExchange,
 ) -> Result<(), LinkError> {
@@ -63,7 +67,7 @@ async fn take(
     }
     let rules = shared.gate.rules();
     let hash = TokenHash::in_request(request.headers());
-    let Some(member) = hash.as_ref().and_then(|hash| rules.member(hash)) else {
+    let Some(member) = rules.member(hash.as_ref(), shown) else {
         count(&shared.counters.unauthorized);
         let (status, field) = match asked {
             Ok(Ask::Tcp(_)) => (
@@ -102,7 +106,11 @@ async fn take(
     let relaying = async {
         match asked {
             Ask::Tcp(target) => flow.tcp(exchange, &target).await,
-            Ask::Udp(target) => flow.udp(exchange, &target).await,
+            Ask::Udp(target) => {
+                let contexts = request.headers().get(&payload::FIELD);
+                let contexts = contexts.and_then(Contexts::read);
+                flow.udp(exchange, &target, contexts).await
+            }
         }
     };
     tokio::select! {
@@ -168,7 +176,12 @@ impl Flow<'_> {
         Ok(())
     }
 
-    async fn udp(&self, exchange: ServerExchange, target: &Target) -> Result<(), LinkError> {
+    async fn udp(
+        &self,
+        exchange: ServerExchange,
+        target: &Target,
+        contexts: Option<Contexts>,
+    ) -> Result<(), LinkError> {
         let Self { shared, rules, .. } = self;
         // Clients may send before they have the response.
         let datagrams = exchange.datagrams();
@@ -177,12 +190,16 @@ impl Flow<'_> {
             Ok(socket) => socket,
             Err(refusal) => return self.refused(exchange, target, &refusal).await,
         };
-        let fields = [(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"))];
-        let accepted = accept(exchange, fields).await?;
+        let capsules = (CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
+        let marking = Marking::new(Contexts::PROXY, contexts);
+        let own = contexts.and_then(|_| Contexts::PROXY.value());
+        let fields = own.map(|own| (payload::FIELD, own));
+        let accepted = accept(exchange, [capsules].into_iter().chain(fields)).await?;
         if let (Some(tunnel), Some(datagrams)) = (accepted, datagrams) {
             count(&shared.counters.udp_flows);
             let listed = self.list(Kind::Udp, target);
-            udp::relay(&socket, tunnel, &datagrams, (shared, &listed)).await;
+            let ways = (&datagrams, marking);
+            udp::relay(&socket, tunnel, ways, (shared, &listed)).await;
         }
         Ok(())
     }

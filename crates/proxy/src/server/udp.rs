@@ -12,18 +12,20 @@ use tokio::net::UdpSocket;
 use super::Shared;
 use super::counters::{add, count};
 use crate::flows::Carried;
-use crate::payload::{self, MOST, UDP};
+use crate::marked;
+use crate::payload::{self, MOST, Marking};
 
 /// Relays until the client ends the flow, or nothing arrives for the time of an idle flow.
 pub(super) async fn relay(
     socket: &UdpSocket,
     (mut send, mut recv): (TunnelSend, TunnelRecv),
-    datagrams: &DatagramFlow,
+    (datagrams, marking): (&DatagramFlow, Marking),
     (shared, flow): (&Shared, &Carried),
 ) {
     let seen = AtomicU64::new(0);
     let out = Out {
         socket,
+        marking,
         shared,
         flow,
         seen: &seen,
@@ -45,6 +47,7 @@ pub(super) async fn relay(
 
 struct Out<'a> {
     socket: &'a UdpSocket,
+    marking: Marking,
     shared: &'a Shared,
     flow: &'a Carried,
     /// Datagrams in either direction.
@@ -55,8 +58,8 @@ impl Out<'_> {
     /// Sends the payload of an HTTP datagram to the target.
     async fn to_target(&self, datagram: &[u8]) {
         let counters = &self.shared.counters;
-        let sent = match payload::udp(datagram) {
-            Some(payload) => self.socket.send(payload).await,
+        let sent = match self.marking.udp(datagram) {
+            Some((ecn, payload)) => marked::send(self.socket, payload, None, ecn).await,
             None => Err(io::ErrorKind::InvalidData.into()),
         };
         match sent {
@@ -64,7 +67,7 @@ impl Out<'_> {
                 self.seen.fetch_add(1, Ordering::Relaxed);
                 count(&counters.datagrams_up);
                 add(&counters.bytes_up, bytes);
-                self.flow.up(bytes);
+                self.flow.up().add(bytes);
             }
             // An ICMP message about an earlier one, or a path that carries less.
             Err(_) => count(&counters.datagrams_dropped),
@@ -89,18 +92,18 @@ impl Out<'_> {
         let counters = &self.shared.counters;
         let mut buffer = vec![0; MOST];
         loop {
-            if self.socket.readable().await.is_err() {
-                return;
-            }
-            // An error is an ICMP message about a datagram: the flow goes on.
-            let Ok(length) = self.socket.try_recv(&mut buffer) else {
-                continue;
+            let received = match marked::receive(self.socket, &mut buffer).await {
+                Ok(received) => received,
+                // An ICMP message about a datagram: the flow goes on.
+                Err(error) if error.raw_os_error().is_some() => continue,
+                Err(_) => return,
             };
+            let (length, context) = (received.length, [self.marking.context(received.ecn)]);
             let payload = buffer.get(..length).unwrap_or_default();
-            let sent = match datagrams.send(&[UDP], payload).await {
+            let sent = match datagrams.send(&context, payload).await {
                 Err(DatagramRefused::TooLong) => {
                     count(&counters.capsules_down);
-                    let capsule: Bytes = capsule::datagram([&[UDP], payload]);
+                    let capsule: Bytes = capsule::datagram([&context, payload]);
                     send.send(capsule).await.is_ok()
                 }
                 sent => sent.is_ok(),
@@ -111,7 +114,7 @@ impl Out<'_> {
             self.seen.fetch_add(1, Ordering::Relaxed);
             count(&counters.datagrams_down);
             add(&counters.bytes_down, length);
-            self.flow.down(length);
+            self.flow.down().add(length);
         }
     }
 

@@ -1,8 +1,9 @@
-//! Users of a proxy: tokens, limits, revocation.
+//! Users of a proxy: tokens and certificates, limits, revocation.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pathmark_transport::crypto::tls::Pin;
 use tokio::sync::watch;
 
 use crate::policy::Policy;
@@ -13,8 +14,17 @@ use crate::token::TokenHash;
 pub struct User {
     /// The name in logs.
     pub name: String,
-    /// The hash of the token.
-    pub token: TokenHash,
+    /// What the user is known by.
+    pub key: UserKey,
+}
+
+/// What a user is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserKey {
+    /// The hash of the token that requests have.
+    Token(TokenHash),
+    /// The SHA-256 of the certificate that the client shows in the handshake.
+    Certificate(Pin),
 }
 
 /// The users of a proxy, with their limits and addresses.
@@ -138,10 +148,19 @@ impl Rules {
         self.access.flows_per_user
     }
 
-    /// The user with a token. Every token is compared, whichever matches.
-    pub(super) fn member(&self, token: &TokenHash) -> Option<&Arc<Member>> {
+    /// The user with a token, or else with a certificate: a token counts before it. Every token is
+    /// compared, whichever matches.
+    pub(super) fn member(
+        &self,
+        token: Option<&TokenHash>,
+        shown: Option<Pin>,
+    ) -> Option<&Arc<Member>> {
         self.members.iter().fold(None, |found, member| {
-            let matches = token.matches(&member.user.token);
+            let matches = match (token, member.user.key) {
+                (Some(token), UserKey::Token(known)) => token.matches(&known),
+                (None, UserKey::Certificate(known)) => shown == Some(known),
+                _ => false,
+            };
             if matches { Some(member) } else { found }
         })
     }
@@ -177,7 +196,7 @@ mod tests {
         let token: Token = format!("{name}-0123456789abcdef").parse().unwrap();
         User {
             name: name.to_owned(),
-            token: token.hash(),
+            key: UserKey::Token(token.hash()),
         }
     }
 
@@ -192,7 +211,10 @@ mod tests {
 
     fn place(gate: &Gate, name: &str) -> Option<Place> {
         let rules = gate.rules();
-        gate.place(&rules, rules.member(&user(name).token)?)
+        let UserKey::Token(token) = user(name).key else {
+            unreachable!("users of these tests have tokens");
+        };
+        gate.place(&rules, rules.member(Some(&token), None)?)
     }
 
     #[test]
@@ -208,6 +230,33 @@ mod tests {
         assert_eq!(gate.flows(), 1);
         assert!(place(&gate, "b").is_some());
         assert!(place(&gate, "c").is_none());
+    }
+
+    #[test]
+    fn a_token_counts_before_a_certificate() {
+        let pin = |byte| Pin::of(&[byte]);
+        let mut access = access(&["a"]);
+        access.users.push(User {
+            name: "b".to_owned(),
+            key: UserKey::Certificate(pin(1)),
+        });
+        let rules = Rules::new(access, &[]);
+        let token = |name: &str| match user(name).key {
+            UserKey::Token(token) => token,
+            UserKey::Certificate(_) => unreachable!("users of these tests have tokens"),
+        };
+        for (token, shown, expected) in [
+            (None, Some(pin(1)), Some("b")),
+            (None, Some(pin(2)), None),
+            (None, None, None),
+            (Some(token("a")), None, Some("a")),
+            (Some(token("a")), Some(pin(1)), Some("a")),
+            (Some(token("c")), Some(pin(1)), None),
+        ] {
+            let found = rules.member(token.as_ref(), shown);
+            let found = found.map(|member| member.user.name.as_str());
+            assert_eq!(found, expected, "{token:?} {shown:?}");
+        }
     }
 
     #[tokio::test]

@@ -2,21 +2,27 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::pin::Pin;
 
 use bytes::{Buf, Bytes};
 use pathmark_http3::wire::capsule::{self, Capsules};
 use pathmark_http3::wire::{DatagramFlow, DatagramRefused, TunnelRecv, TunnelSend};
+use pathmark_transport::Ecn;
 use tokio::sync::Mutex;
 
 use super::Opened;
 use crate::outbound::Datagrams;
-use crate::payload::{self, MOST, UDP};
+use crate::payload::{self, MOST, Marking};
 
-/// Datagrams of one flow. Those above what the path carries go as capsules.
+/// Datagrams of one flow. Those above what the path carries go as capsules. The flow ends once
+/// another connection has taken the place of its own.
 pub struct Flow {
     datagrams: Option<DatagramFlow>,
     send: Mutex<TunnelSend>,
     recv: Mutex<Received>,
+    marking: Marking,
+    /// None once it has been.
+    replaced: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
 }
 
 /// Capsules that arrive.
@@ -27,9 +33,19 @@ struct Received {
 }
 
 impl Flow {
-    pub(super) fn new((send, recv, datagrams): Opened) -> Self {
-        Self {
+    pub(super) fn new(
+        Opened {
+            send,
+            recv,
             datagrams,
+            marking,
+        }: Opened,
+        replaced: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        Self {
+            replaced: Mutex::new(Some(Box::pin(replaced))),
+            datagrams,
+            marking,
             send: Mutex::new(send),
             recv: Mutex::new(Received {
                 stream: recv,
@@ -41,15 +57,27 @@ impl Flow {
 
     /// The next HTTP datagram, on either way.
     async fn next(&self) -> io::Result<Bytes> {
-        let Some(datagrams) = &self.datagrams else {
-            return self.recv.lock().await.next().await;
+        let datagram = async {
+            match &self.datagrams {
+                Some(datagrams) => datagrams
+                    .receive()
+                    .await
+                    .map_err(|error| io::Error::new(io::ErrorKind::NotConnected, error)),
+                None => std::future::pending().await,
+            }
         };
         let capsule = async { self.recv.lock().await.next().await };
+        let replaced = async {
+            let mut replaced = self.replaced.lock().await;
+            if let Some(awaited) = replaced.as_mut() {
+                awaited.await;
+                *replaced = None;
+            }
+        };
         tokio::select! {
-            datagram = datagrams.receive() => datagram.map_err(|error| {
-                io::Error::new(io::ErrorKind::NotConnected, error)
-            }),
+            datagram = datagram => datagram,
             datagram = capsule => datagram,
+            () = replaced => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 }
@@ -70,32 +98,34 @@ impl Received {
 }
 
 impl Datagrams for Flow {
-    async fn send(&self, payload: Bytes) -> io::Result<()> {
+    async fn send_marked(&self, payload: Bytes, ecn: Ecn) -> io::Result<()> {
         if payload.len() > MOST {
             let why = format!("a UDP payload has {MOST} bytes at most");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
+        let context = [self.marking.context(ecn)];
         let sent = match &self.datagrams {
-            Some(datagrams) => datagrams.send(&[UDP], &payload).await,
+            Some(datagrams) => datagrams.send(&context, &payload).await,
             None => Err(DatagramRefused::TooLong),
         };
         match sent {
             Ok(()) => Ok(()),
             Err(DatagramRefused::TooLong) => {
-                let capsule = capsule::datagram([&[UDP], &payload]);
+                let capsule = capsule::datagram([&context, &payload]);
                 self.send.lock().await.send(capsule).await
             }
             Err(error) => Err(io::Error::new(io::ErrorKind::NotConnected, error)),
         }
     }
 
-    async fn receive(&self) -> io::Result<Bytes> {
+    async fn receive_marked(&self) -> io::Result<(Bytes, Ecn)> {
         loop {
             let mut datagram = self.next().await?;
             // Other contexts are of extensions that were not asked for.
-            if let Some(length) = payload::udp(&datagram).map(<[u8]>::len) {
+            let payload = self.marking.udp(&datagram);
+            if let Some((ecn, length)) = payload.map(|(ecn, payload)| (ecn, payload.len())) {
                 datagram.advance(datagram.len() - length);
-                return Ok(datagram);
+                return Ok((datagram, ecn));
             }
         }
     }

@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use pathmark_driver::Connection;
 use pathmark_http3::wire::ClientLink;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -13,18 +12,16 @@ use super::dial::Dialer;
 use super::network::{self, Changes};
 use crate::outbound::Refusal;
 
-/// H3_NO_ERROR (RFC 9114 section 8.1).
-const CLOSED: u32 = 0x100;
 /// Bytes of a response's header section.
 const HEAD_BYTES: u64 = 64 * 1024;
 /// The pause before an attempt that follows a failure: at first, and at most. It doubles.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// A proxy that does not answer for this long is reported.
 const SILENCE: Duration = Duration::from_secs(3);
-/// Time for an answer after a change of the network, before another connection is tried.
+/// Time for an answer to a probe, before another connection is tried.
 const PROBE: Duration = Duration::from_secs(5);
-/// Time between two looks for that answer.
-const LOOK: Duration = Duration::from_millis(50);
+/// A probe follows this time in which packets have left and none has arrived.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A connection, or why there is none.
 #[derive(Clone)]
@@ -81,6 +78,32 @@ impl Keeper {
         };
         Err(Refusal::Proxy(why))
     }
+
+    /// Waits until another connection has taken the place of one.
+    pub(super) fn replaced(&self, id: usize) -> impl Future<Output = ()> + Send + use<> {
+        let mut state = self.state.clone();
+        async move {
+            let other = |state: &State| match state {
+                State::Up(link) => link.connection().stable_id() != id,
+                State::Down(_) => false,
+            };
+            if state.wait_for(other).await.is_err() {
+                // The tunnel is dropped; its flows go on.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Waits until a connection is no longer the one for new flows.
+    pub(super) async fn left(&self, id: usize) {
+        let mut state = self.state.clone();
+        let other = |state: &State| match state {
+            State::Up(link) => link.connection().stable_id() != id,
+            State::Down(_) => true,
+        };
+        // Without a sender the runtime ends.
+        let _ = state.wait_for(other).await;
+    }
 }
 
 impl Drop for Keeper {
@@ -131,8 +154,7 @@ async fn soon(dialer: &Dialer) -> Result<ClientLink, String> {
     beginning.await
 }
 
-/// Keeps a connection, and the one that replaces it after a change of the network, until it is
-/// lost: returns why.
+/// Keeps a connection, and the one that replaces it after silence, until it is lost: returns why.
 async fn hold(
     dialer: &Dialer,
     changes: &Changes,
@@ -143,64 +165,120 @@ async fn hold(
     loop {
         let connection = link.connection().clone();
         tracing::info!(%server, address = %connection.remote_address(), "connected");
-        tell.send_replace(State::Up(link));
+        tell.send_replace(State::Up(link.clone()));
         let replaced = tokio::select! {
             lost = connection.closed() => {
                 tracing::warn!(%server, %lost, "connection lost");
                 return lost.to_string();
             }
-            replaced = replace(dialer, changes, &connection) => replaced,
+            replaced = replace(dialer, changes, &link, tell) => replaced,
         };
-        connection.close(CLOSED, b"replaced");
+        // Flows of the one before go on if it answers before its idle timeout. Its next probe may
+        // be later than that.
+        connection.ping();
         link = replaced;
     }
 }
 
 /// Follows changes of the network with a connection. Returns another one where only that has
 /// answers.
-async fn replace(dialer: &Dialer, changes: &Changes, connection: &Connection) -> ClientLink {
+async fn replace(
+    dialer: &Dialer,
+    changes: &Changes,
+    link: &ClientLink,
+    tell: &watch::Sender<State>,
+) -> ClientLink {
+    let connection = link.connection();
     let mut from = network::source(connection.remote_address());
     loop {
-        changes.next().await;
-        let Some(source) = network::source(connection.remote_address()) else {
-            tracing::warn!("the network has changed: no route leads to the proxy");
-            continue;
+        let has_changed = tokio::select! {
+            () = changes.next() => true,
+            () = silence(link) => false,
         };
-        if connection.local_ip() != Some(source) {
-            connection.migrate(None);
-        }
-        let received = connection.stats().packets_received;
-        connection.ping();
-        let mut answered = pin!(answer(connection, received));
-        let within = tokio::time::timeout(PROBE, &mut answered).await;
-        let mut pause = PAUSE.0;
-        if within.is_err() {
-            tracing::warn!("the network has changed: no answer; a new connection is tried");
-            loop {
-                tokio::select! {
-                    () = &mut answered => break,
-                    begun = begin(dialer) => match begun {
-                        Ok(link) => return link,
-                        Err(why) => tracing::warn!(why, "cannot connect"),
-                    },
+        if has_changed {
+            let Some(source) = network::source(connection.remote_address()) else {
+                tracing::warn!("the network has changed: no route leads to the proxy");
+                continue;
+            };
+            if connection.local_ip() != Some(source) {
+                connection.migrate(None);
+            }
+            let answers = answers(link).await;
+            // Most changes are of other interfaces.
+            let has_other = from.replace(source) != Some(source);
+            if answers {
+                if has_other {
+                    tracing::info!(%source, "the network has changed: the connection goes on");
                 }
-                tokio::select! {
-                    () = &mut answered => break,
-                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE.1),
-                }
+                continue;
             }
         }
-        // Most changes are of other interfaces.
-        if from.replace(source) != Some(source) {
-            tracing::info!(%source, "the network has changed: the connection goes on");
+        let after = if has_changed {
+            "the network has changed: "
+        } else {
+            ""
+        };
+        tracing::warn!("{after}no answer; a new connection is tried");
+        tell.send_replace(State::Down("the proxy does not answer".to_owned()));
+        match another(dialer, link).await {
+            Some(link) => return link,
+            None => {
+                tracing::info!("the proxy answers again: the connection goes on");
+                tell.send_replace(State::Up(link.clone()));
+            }
         }
     }
 }
 
-/// Waits until more packets than these have arrived.
-async fn answer(connection: &Connection, received: u64) {
-    while connection.stats().packets_received <= received {
+/// Connects while a connection is silent; `None` if that has an answer first.
+async fn another(dialer: &Dialer, link: &ClientLink) -> Option<ClientLink> {
+    let answered = async { while !answers(link).await {} };
+    let mut answered = pin!(answered);
+    let mut pause = PAUSE.0;
+    loop {
+        tokio::select! {
+            () = &mut answered => return None,
+            begun = begin(dialer) => match begun {
+                Ok(link) => return Some(link),
+                Err(why) => tracing::warn!(why, "cannot connect"),
+            },
+        }
+        tokio::select! {
+            () = &mut answered => return None,
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE.1),
+        }
+    }
+}
+
+/// Waits until the proxy leaves what is sent to it without an answer.
+async fn silence(link: &ClientLink) {
+    let counts = || {
+        let stats = link.connection().stats();
+        (stats.packets_received, stats.packets_sent)
+    };
+    let (mut received, mut sent) = counts();
+    loop {
         tokio::time::sleep(LOOK).await;
+        let now = counts();
+        if now.0 == received && now.1 > sent && !answers(link).await {
+            return;
+        }
+        (received, sent) = counts();
+    }
+}
+
+/// Sends a probe. False: for a while nothing has arrived.
+async fn answers(link: &ClientLink) -> bool {
+    let connection = link.connection();
+    let received = connection.stats().packets_received;
+    let rtt = connection.rtt().unwrap_or_default();
+    // A proxy that allows no further stream answers this.
+    connection.ping();
+    match tokio::time::timeout(PROBE.max(3 * rtt), link.probe()).await {
+        Ok(Ok(())) => true,
+        // Its end is reported elsewhere.
+        Ok(Err(_)) => std::future::pending().await,
+        Err(_) => connection.stats().packets_received > received,
     }
 }
 

@@ -20,6 +20,7 @@ use keeper::{Keeper, State};
 pub use switch::Switch;
 
 use crate::outbound::{Abort, Outbound, Refusal};
+use crate::payload::{self, Contexts, Marking};
 use crate::target::Target;
 use crate::token::Token;
 use crate::{status, template};
@@ -58,15 +59,25 @@ struct Inner {
     keeper: Keeper,
 }
 
-type Opened = (TunnelSend, TunnelRecv, Option<DatagramFlow>);
+/// A flow that the proxy has opened.
+struct Opened {
+    send: TunnelSend,
+    recv: TunnelRecv,
+    datagrams: Option<DatagramFlow>,
+    marking: Marking,
+}
+
+/// The connection of a flow.
+type Id = usize;
 
 impl Tunnel {
-    /// Begins to connect; a task of the runtime keeps the connection.
+    /// Begins to connect; a task of the runtime keeps the connection. Without a token the client is
+    /// known by the certificate that it shows.
     #[must_use]
-    pub fn new(dialer: Dialer, token: &Token, times: TunnelTimes) -> Self {
+    pub fn new(dialer: Dialer, token: Option<&Token>, times: TunnelTimes) -> Self {
         Self(Arc::new(Inner {
             authority: dialer.server().to_string(),
-            bearer: token.bearer(),
+            bearer: token.and_then(Token::bearer),
             times,
             keeper: Keeper::new(dialer),
         }))
@@ -97,17 +108,29 @@ impl Tunnel {
         self.0.keeper.link(None, self.0.times.wait).await.map(drop)
     }
 
-    /// Opens a flow. Where the connection is lost before the proxy has responded, the next one is
-    /// waited for.
-    async fn open(&self, uri: String, protocol: Option<&'static str>) -> Result<Opened, Refusal> {
+    /// Opens a flow. Where the connection is lost or silent before the proxy has responded, the
+    /// next one is waited for.
+    async fn open(
+        &self,
+        uri: String,
+        protocol: Option<&'static str>,
+    ) -> Result<(Opened, Id), Refusal> {
         let Inner { times, keeper, .. } = &*self.0;
         let head = self.head(uri, protocol.is_some())?;
         let opening = async {
             let mut lost = None;
             loop {
                 let link = keeper.link(lost, times.wait).await?;
-                match attempt(&link, head.clone(), protocol).await {
-                    Ok(outcome) => return outcome,
+                let id = link.connection().stable_id();
+                let attempt = tokio::select! {
+                    attempt = attempt(&link, head.clone(), protocol) => attempt,
+                    () = keeper.left(id) => {
+                        lost = link.connection().close_reason().map(|_| id);
+                        continue;
+                    }
+                };
+                match attempt {
+                    Ok(outcome) => return outcome.map(|opened| (opened, id)),
                     // The target's reset has overtaken the response.
                     Err(LinkError::Reset {
                         code: codes::CONNECT_ERROR,
@@ -117,7 +140,7 @@ impl Tunnel {
                     Err(error) if link.connection().close_reason().is_none() => {
                         return Err(Refusal::Proxy(error.to_string()));
                     }
-                    Err(_) => lost = Some(link.connection().stable_id()),
+                    Err(_) => lost = Some(id),
                 }
             }
         };
@@ -126,16 +149,20 @@ impl Tunnel {
     }
 
     fn head(&self, uri: String, capsules: bool) -> Result<Request<()>, Refusal> {
-        let wrong = |why: &str| Refusal::Proxy(format!("the request cannot be written: {why}"));
-        let uri = Uri::try_from(uri).map_err(|error| wrong(&error.to_string()))?;
+        let wrong = |error| Refusal::Proxy(format!("the request cannot be written: {error}"));
+        let uri = Uri::try_from(uri).map_err(wrong)?;
         let mut head = Request::new(());
         *head.method_mut() = pathmark_http3::http::Method::CONNECT;
         *head.uri_mut() = uri;
-        let bearer = self.0.bearer.clone().ok_or_else(|| wrong("the token"))?;
-        head.headers_mut().insert(PROXY_AUTHORIZATION, bearer);
+        if let Some(bearer) = self.0.bearer.clone() {
+            head.headers_mut().insert(PROXY_AUTHORIZATION, bearer);
+        }
         if capsules {
             let yes = HeaderValue::from_static("?1");
             head.headers_mut().insert(CAPSULE_PROTOCOL, yes);
+            if let Some(contexts) = Contexts::CLIENT.value() {
+                head.headers_mut().insert(payload::FIELD, contexts);
+            }
         }
         Ok(head)
     }
@@ -159,7 +186,15 @@ async fn attempt(
         let field = field.map(HeaderValue::as_bytes);
         return Ok(Err(status::read(code.as_u16(), field)));
     }
-    Ok(request.into_tunnel().ok_or_else(no_udp))
+    let peer = response.headers().get(&payload::FIELD);
+    let marking = Marking::new(Contexts::CLIENT, peer.and_then(Contexts::read));
+    let opened = request.into_tunnel().map(|(send, recv, datagrams)| Opened {
+        send,
+        recv,
+        datagrams,
+        marking,
+    });
+    Ok(opened.ok_or_else(no_udp))
 }
 
 impl Outbound for Tunnel {
@@ -168,13 +203,14 @@ impl Outbound for Tunnel {
     type Datagrams = Flow;
 
     async fn tcp(&self, target: &Target) -> Result<(TunnelRecv, TunnelSend), Refusal> {
-        let (send, recv, _) = self.open(target.to_string(), None).await?;
+        let (Opened { send, recv, .. }, _) = self.open(target.to_string(), None).await?;
         Ok((recv, send))
     }
 
     async fn udp(&self, target: &Target) -> Result<Flow, Refusal> {
         let uri = format!("https://{}{}", self.0.authority, template::path(target));
-        self.open(uri, Some("connect-udp")).await.map(Flow::new)
+        let (opened, id) = self.open(uri, Some("connect-udp")).await?;
+        Ok(Flow::new(opened, self.0.keeper.replaced(id)))
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pathmark_proxy::outbound::{Abort, Datagrams, Outbound, Refusal};
 use pathmark_proxy::target::{Host, Target};
+use pathmark_transport::Ecn;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -176,14 +177,14 @@ impl AsyncWrite for Writer {
 pub(crate) struct Socket(UdpSocket);
 
 impl Datagrams for Socket {
-    async fn send(&self, payload: Bytes) -> io::Result<()> {
+    async fn send_marked(&self, payload: Bytes, _ecn: Ecn) -> io::Result<()> {
         self.0.send(&payload).await.map(drop)
     }
 
-    async fn receive(&self) -> io::Result<Bytes> {
+    async fn receive_marked(&self) -> io::Result<(Bytes, Ecn)> {
         let mut buffer = vec![0; 65_527];
         let length = self.0.recv(&mut buffer).await?;
         buffer.truncate(length);
-        Ok(buffer.into())
+        Ok((buffer.into(), Ecn::NotEct))
     }
 }

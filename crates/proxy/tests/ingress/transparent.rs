@@ -6,12 +6,12 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
-use std::process::{Command, Stdio};
 
 use pathmark_proxy::ingress::transparent::rules::{OWN, Rules, Step};
 use pathmark_proxy::ingress::{Ingress, Limits, Service, transparent};
 use pathmark_proxy::outbound::Refusal;
-use pathmark_testbed::{IpNet, Node, Testbed};
+use pathmark_testbed::Node;
+use pathmark_testbed::subnet::{GATEWAY, INSIDE, OUTSIDE, OUTSIDE_TOO, Subnet};
 use socket2::Socket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -20,20 +20,19 @@ use crate::bed::{reset, within};
 use crate::direct::Direct;
 
 const PORT: u16 = 12_345;
-/// Addresses of the node outside, and one that no node has.
-const OUTSIDE: [&str; 2] = ["203.0.113.2", "2001:db8:2::2"];
+/// Addresses that no node has.
 const NOWHERE: [&str; 2] = ["198.51.100.9", "2001:db8:9::9"];
 /// The server of the tunnel, on the node outside.
-const SERVER: [&str; 2] = ["203.0.113.3", "2001:db8:2::3"];
+const SERVER: [IpAddr; 2] = OUTSIDE_TOO;
 
-struct Bed {
-    inside: Node,
-    gateway: Node,
-    outside: Node,
-}
+struct Bed(Subnet);
 
-fn net(text: &str) -> IpNet {
-    text.parse().unwrap()
+impl std::ops::Deref for Bed {
+    type Target = Subnet;
+
+    fn deref(&self) -> &Subnet {
+        &self.0
+    }
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -42,52 +41,27 @@ fn ip(text: &str) -> IpAddr {
 
 impl Bed {
     fn new() -> Self {
-        let bed = Testbed::new().unwrap();
-        let [inside, gateway, outside] =
-            ["inside", "gateway", "outside"].map(|name| bed.node(name).unwrap());
-        bed.veth((&inside, "a"), (&gateway, "b"), 1500).unwrap();
-        bed.veth((&gateway, "c"), (&outside, "d"), 1500).unwrap();
-        for (node, interface, addresses) in [
-            (&inside, "a", &["192.168.7.2/24", "fd00:7::2/64"][..]),
-            (&gateway, "b", &["192.168.7.1/24", "fd00:7::1/64"]),
-            (&gateway, "c", &["203.0.113.1/24", "2001:db8:2::1/64"]),
-            (&outside, "d", &["203.0.113.2/24", "2001:db8:2::2/64"]),
-            (&outside, "d", &["203.0.113.3/24", "2001:db8:2::3/64"]),
-        ] {
-            for address in addresses {
-                node.add_address(interface, net(address)).unwrap();
-            }
-        }
-        for (node, interface, routers) in [
-            (&inside, "a", ["192.168.7.1", "fd00:7::1"]),
-            (&gateway, "c", OUTSIDE),
-            (&outside, "d", ["203.0.113.1", "2001:db8:2::1"]),
-        ] {
-            let [v4, v6] = routers.map(|router| Some(ip(router)));
-            node.add_route(net("0.0.0.0/0"), interface, v4).unwrap();
-            node.add_route(net("::/0"), interface, v6).unwrap();
-        }
-        gateway.forward().unwrap();
-        Self {
-            inside,
-            gateway,
-            outside,
-        }
+        Self(Subnet::new().unwrap())
     }
 
     fn run(&self, steps: &[Step]) {
         let script: String = steps.iter().map(|step| format!("{step}\n")).collect();
-        let mut shell = Command::new("sh");
-        shell.args(["-e", "-c", &script]).stdin(Stdio::null());
-        let status = self.gateway.spawn(shell, &[]).unwrap().wait().unwrap();
-        assert!(status.success(), "{script}");
+        self.gateway.script(&script).unwrap();
     }
 
     fn listen(&self, ingress: &Ingress<Direct>) -> Vec<tokio::task::JoinHandle<()>> {
         let loopback = ["127.0.0.1", "::1"].map(|text| SocketAddr::new(ip(text), PORT));
         let listeners = loopback.map(|address| {
-            let socket = Socket::from(socket(&self.gateway, address));
-            transparent::adopt(socket, address).unwrap()
+            loop {
+                let socket = Socket::from(socket(&self.gateway, address));
+                match transparent::adopt(socket, address) {
+                    // A process that another test begins has the last listener until its exec.
+                    Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                        std::thread::yield_now();
+                    }
+                    adopted => break adopted.unwrap(),
+                }
+            }
         });
         let serve = |listener| {
             let ingress = ingress.clone();
@@ -124,7 +98,7 @@ fn listener(node: &Node, address: SocketAddr) -> TcpListener {
 fn rules() -> Rules {
     Rules {
         port: PORT,
-        servers: SERVER.map(ip).to_vec(),
+        servers: SERVER.to_vec(),
         bypass: Vec::new(),
         from: Vec::new(),
     }
@@ -213,12 +187,10 @@ async fn what_is_exempt_goes_directly() {
     let _listeners = bed.listen(&ingress);
     bed.run(&rules().apply(true));
     for at in 0..2 {
-        let server = listener(&bed.outside, SocketAddr::new(ip(SERVER[at]), 443));
-        let outside = listener(&bed.outside, SocketAddr::new(ip(OUTSIDE[at]), 80));
-        let inside = ["192.168.7.2", "fd00:7::2"][at];
-        let private = listener(&bed.inside, SocketAddr::new(ip(inside), 80));
-        let own = ["203.0.113.1", "2001:db8:2::1"][at];
-        let service = listener(&bed.gateway, SocketAddr::new(ip(own), 22));
+        let server = listener(&bed.outside, SocketAddr::new(SERVER[at], 443));
+        let outside = listener(&bed.outside, SocketAddr::new(OUTSIDE[at], 80));
+        let private = listener(&bed.inside, SocketAddr::new(INSIDE[at], 80));
+        let service = listener(&bed.gateway, SocketAddr::new(GATEWAY[at], 22));
         for (what, node, listener, mark) in [
             ("the tunnel's server", &bed.gateway, &server, None),
             ("the server, from inside", &bed.inside, &server, None),
@@ -242,9 +214,12 @@ async fn what_is_exempt_goes_directly() {
 async fn nothing_passes_a_tunnel_that_is_down() {
     let bed = Bed::new();
     bed.run(&rules().apply(true));
-    for (node, name) in [(&bed.inside, "inside"), (&bed.gateway, "gateway")] {
+    for (node, name, own) in [
+        (&bed.inside, "inside", INSIDE),
+        (&bed.gateway, "gateway", GATEWAY),
+    ] {
         for address in OUTSIDE {
-            let outside = listener(&bed.outside, SocketAddr::new(ip(address), 80));
+            let outside = listener(&bed.outside, SocketAddr::new(address, 80));
             let to = outside.local_addr().unwrap();
             let mut attempt = tokio::spawn({
                 let node = node.clone();
@@ -263,14 +238,10 @@ async fn nothing_passes_a_tunnel_that_is_down() {
             }
             attempt.abort();
             bed.run(&rules().apply(true));
-            let own = match (name, to.is_ipv4()) {
-                ("inside", true) => "192.168.7.2",
-                ("inside", false) => "fd00:7::2",
-                (_, true) => "203.0.113.1",
-                (_, false) => "2001:db8:2::1",
-            };
+            let [v4, v6] = own;
+            let own = if to.is_ipv4() { v4 } else { v6 };
             let target = bed.outside.udp(to).unwrap();
-            let client = node.udp(SocketAddr::new(ip(own), 0)).unwrap();
+            let client = node.udp(SocketAddr::new(own, 0)).unwrap();
             client.send_to(b"datagram", to).unwrap();
             within(async {
                 while drops(&bed.gateway) == 0 {
@@ -286,7 +257,7 @@ async fn nothing_passes_a_tunnel_that_is_down() {
     }
     bed.run(&Rules::undo(true));
     bed.run(&Rules::undo(true));
-    let outside = listener(&bed.outside, SocketAddr::new(ip(OUTSIDE[0]), 80));
+    let outside = listener(&bed.outside, SocketAddr::new(OUTSIDE[0], 80));
     let to = outside.local_addr().unwrap();
     let pair = async { tokio::join!(connect(&bed.inside, to, None), outside.accept()) };
     assert!(within(pair).await.0.is_ok());
@@ -294,14 +265,7 @@ async fn nothing_passes_a_tunnel_that_is_down() {
 
 /// Packets that the rules have dropped.
 fn drops(node: &Node) -> u64 {
-    let mut nft = Command::new("nft");
-    nft.args(["list", "table", "inet", "pathmark_tunnel"]);
-    nft.stdout(Stdio::piped());
-    let mut nft = node.spawn(nft, &[]).unwrap();
-    let mut text = String::new();
-    let mut stdout = nft.child().stdout.take().unwrap();
-    std::io::Read::read_to_string(&mut stdout, &mut text).unwrap();
-    nft.wait().unwrap();
+    let text = node.script("nft list table inet pathmark_tunnel").unwrap();
     let (_, count) = text.split_once("counter packets ").unwrap();
     count.split(' ').next().unwrap().parse().unwrap()
 }

@@ -9,7 +9,7 @@ use pathmark_cc::Algorithm;
 use pathmark_driver::{ClientConfig, Connection, Endpoint, ServerConfig};
 use pathmark_http3::wire::ALPN;
 use pathmark_proxy::policy::Policy;
-use pathmark_proxy::server::{Access, Proxy, Times, User};
+use pathmark_proxy::server::{Access, Proxy, Times, User, UserKey};
 use pathmark_proxy::target::Target;
 use pathmark_proxy::token::Token;
 use pathmark_proxy::tunnel::{Dialer, Tunnel, TunnelTimes};
@@ -59,7 +59,7 @@ pub(crate) fn token(name: &str) -> Token {
 pub(crate) fn user(name: &str) -> User {
     User {
         name: name.to_owned(),
-        token: token(name).hash(),
+        key: UserKey::Token(token(name).hash()),
     }
 }
 
@@ -147,7 +147,7 @@ impl Served {
 
     pub(crate) fn tunnel_with(&self, user: &str, times: TunnelTimes) -> Tunnel {
         let dialer = Dialer::new(target(self.address), self.config());
-        Tunnel::new(dialer, &token(user), times)
+        Tunnel::new(dialer, Some(&token(user)), times)
     }
 }
 

@@ -179,7 +179,7 @@ impl Shown for ProxyStatus {
 }
 
 /// The state as people read it.
-pub(super) fn table(state: &Value) -> String {
+pub(in super::super) fn table(state: &Value) -> String {
     let mut out = String::new();
     let listening = state["listening"].as_str().unwrap_or_default();
     // Writing to a string cannot fail.

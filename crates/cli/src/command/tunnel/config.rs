@@ -24,6 +24,9 @@ pub(super) struct File {
     pub(super) uri: Option<String>,
     /// A file that has the URI; relative to this file's directory.
     pub(super) uri_file: Option<PathBuf>,
+    /// The client's certificate chain and private key in PEM; relative to this file's directory.
+    pub(super) cert: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
     #[serde(default, deserialize_with = "texts")]
     forward: Vec<Forward>,
     #[serde(default, deserialize_with = "texts")]
@@ -116,8 +119,12 @@ impl File {
         if file.uri.is_some() && file.uri_file.is_some() {
             return Err(anyhow!("{shown} has both uri and uri_file; remove one"));
         }
+        if file.cert.is_some() != file.key.is_some() {
+            return Err(anyhow!("{shown}: cert and key go together"));
+        }
         if let Some(directory) = path.parent() {
             let paths = file.uri_file.iter_mut().chain(&mut file.control);
+            let paths = paths.chain(&mut file.cert).chain(&mut file.key);
             paths.for_each(|path| *path = directory.join(&*path));
         }
         Ok(file)

@@ -1,6 +1,5 @@
 //! `pathmark tunnel`: flows of any application through a proxy.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +16,9 @@ use pathmark_transport::crypto::tls::{TlsClientConfig, Trust};
 
 use super::control::{Control, ShowArgs};
 use super::session::{self, DscpArgs, Stop};
-use super::{Failure, Outcome, output, values};
+use super::{Failure, Outcome, output, trust, values};
 use config::{File, Listeners, Transparent};
+pub(super) use status::table;
 
 mod config;
 mod live;
@@ -89,6 +89,8 @@ struct ProxyArgs {
     #[arg(default_value = Algorithm::DEFAULT)]
     cc: Algorithm,
     #[command(flatten)]
+    shown: trust::ShowArgs,
+    #[command(flatten)]
     marking: DscpArgs,
 }
 
@@ -158,7 +160,7 @@ fn check(path: &std::path::Path) -> Outcome {
 fn show(args: &ShowArgs) -> Outcome {
     let file = args.config.as_deref().map(File::read).transpose();
     let file = file.map_err(Failure::usage)?.unwrap_or_default();
-    args.show(file.control, status::table)
+    args.show(file.control, table)
 }
 
 fn readable(path: Option<&std::path::Path>) -> Option<String> {
@@ -197,27 +199,43 @@ impl ProxyArgs {
     }
 
     /// Begins to connect.
-    fn tunnel(&self, uri: &ProxyUri) -> Result<Tunnel, Failure> {
+    fn tunnel(&self, uri: &ProxyUri, file: &File) -> Result<Tunnel, Failure> {
         let trust = match uri.pin {
             Some(pin) => Trust::Pin(pin),
             None => Trust::platform().map_err(Failure::usage)?,
         };
-        let tls = TlsClientConfig::new(trust, &[ALPN]).map_err(Failure::usage)?;
+        let mut tls = TlsClientConfig::new(trust, &[ALPN]).map_err(Failure::usage)?;
+        let shown = self
+            .shown
+            .or(file.cert.as_ref(), file.key.as_ref())
+            .read()?;
+        if let Some(shown) = &shown {
+            let with = tls.with_certificate(&shown.chain, &shown.key);
+            tls = with.map_err(Failure::usage)?;
+        } else if uri.token.is_none() {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "the URI has no token: show a certificate that the proxy knows (--client-cert, \
+                 --own-cert)"
+            )));
+        }
         let mut transport = session::transport(&self.cc, self.marking);
         transport.keep_alive = Some(session::KEEP_ALIVE);
         let config = ClientConfig::new(Arc::new(tls), Arc::new(transport));
         let dialer = Dialer::new(uri.server.clone(), config);
-        Ok(Tunnel::new(dialer, &uri.token, TunnelTimes::default()))
+        Ok(Tunnel::new(
+            dialer,
+            uri.token.as_ref(),
+            TunnelTimes::default(),
+        ))
     }
 }
 
 /// The configuration that a tunnel is to follow now.
 struct Wanted {
     uri: ProxyUri,
+    file: File,
     listeners: Listeners,
     limits: Limits,
-    control: Option<PathBuf>,
-    metrics: Option<SocketAddr>,
     warnings: Vec<String>,
 }
 
@@ -251,9 +269,8 @@ impl Wanted {
             uri,
             limits,
             warnings: warnings.collect(),
-            control: file.control,
-            metrics: file.metrics,
             listeners,
+            file,
         })
     }
 }
@@ -264,8 +281,8 @@ async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
     for warning in &wanted.warnings {
         output::note!("warning: {warning}");
     }
-    let control = Control::bind(wanted.control.as_deref(), wanted.metrics)?;
-    let switch = Switch::new(args.proxy.tunnel(&wanted.uri)?);
+    let control = Control::bind(wanted.file.control.as_deref(), wanted.file.metrics)?;
+    let switch = Switch::new(args.proxy.tunnel(&wanted.uri, &wanted.file)?);
     let ingress = Ingress::new(switch.clone(), wanted.limits);
     let mut listeners = live::Live::new(ingress.clone());
     listeners.apply(&wanted.listeners).await?;
@@ -291,7 +308,7 @@ async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
         let reloaded = async {
             let wanted = Wanted::read(given, &args)?;
             if wanted.uri != uri {
-                switch.change(args.proxy.tunnel(&wanted.uri)?);
+                switch.change(args.proxy.tunnel(&wanted.uri, &wanted.file)?);
                 uri = wanted.uri;
             }
             ingress.change(wanted.limits);

@@ -1,14 +1,18 @@
 //! `pathmark tunnel connect`: stdin and stdout joined with one flow.
 
-use std::pin::pin;
+use std::fs::File;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 
 use anyhow::anyhow;
 use pathmark_proxy::flows::Carried;
 use pathmark_proxy::ingress::splice;
 use pathmark_proxy::outbound::Outbound;
 use pathmark_proxy::target::Target;
+use tokio::io::{AsyncWrite, Stdout};
 
-use super::super::session::{Stop, interrupted};
+use super::super::session::{self, Stop, interrupted};
 use super::super::{Failure, Outcome};
 use super::ProxyArgs;
 
@@ -30,23 +34,50 @@ pub(super) async fn pipe(args: Args, stop: Stop) -> Outcome {
     let target = Target::new(&args.host, args.port).map_err(Failure::usage)?;
     let file = args.proxy.file()?;
     let uri = args.proxy.uri(args.uri.as_deref(), &file)?;
-    let tunnel = args.proxy.tunnel(&uri)?;
+    let tunnel = args.proxy.tunnel(&uri, &file)?;
     let (mut read, mut write) = tokio::select! {
         opened = tunnel.tcp(&target) => {
             opened.map_err(|refusal| anyhow!("cannot connect to {target}: {refusal}"))?
         }
         () = stop.stopped() => return Err(interrupted().into()),
     };
-    let (mut input, mut output) = (tokio::io::stdin(), tokio::io::stdout());
+    let (mut input, mut output) = (tokio::io::stdin(), Output(tokio::io::stdout()));
     let broken = pin!(stop.stopped());
     let local = (&mut input, &mut output);
     let flow = (&mut read, &mut write);
     let traffic = splice::join(local, Vec::new(), flow, broken, &Carried::default()).await;
+    // The target receives the end or the reset.
+    if let Ok(connection) = tunnel.connection() {
+        session::leave(&connection, &stop, session::HTTP3).await;
+    }
     if stop.is_stopped() {
         return Err(interrupted().into());
     }
     match traffic.reset {
         true => Err(anyhow!("the connection to {target} was reset").into()),
         false => Ok(()),
+    }
+}
+
+/// Stdout, which is closed with the target's end: its reader may still write.
+struct Output(Stdout);
+
+impl AsyncWrite for Output {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.0).poll_flush(cx))?;
+        let nothing = File::options().write(true).open("/dev/null")?;
+        Poll::Ready(nix::unistd::dup2_stdout(&nothing).map_err(io::Error::from))
     }
 }

@@ -162,7 +162,7 @@ impl Shown for TunnelStatus {
 }
 
 /// The state as people read it.
-pub(super) fn table(state: &Value) -> String {
+pub(in super::super) fn table(state: &Value) -> String {
     let mut out = String::new();
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let server = text(&state["server"]);

@@ -4,12 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use pathmark_transport::Ecn;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
 use super::super::udp::{Back, Flows, LONGEST, receive};
 use super::super::{Ingress, count};
 use super::wire;
+use crate::marked;
 use crate::outbound::Outbound;
 
 /// Longest header in front of a payload: a name of 255 bytes.
@@ -23,9 +25,10 @@ struct Client {
 }
 
 impl Back for Client {
-    async fn deliver(&self, payload: &[u8]) -> io::Result<()> {
+    async fn deliver(&self, payload: &[u8], ecn: Ecn) -> io::Result<()> {
         let datagram = [&self.header, payload].concat();
-        self.socket.send_to(&datagram, self.address).await.map(drop)
+        let sent = marked::send(&self.socket, &datagram, Some(self.address), ecn);
+        sent.await.map(drop)
     }
 }
 
@@ -62,7 +65,7 @@ impl<O: Outbound> Ingress<O> {
         let mut port = port;
         let mut buffer = vec![0; LONGEST + LONGEST_HEADER];
         loop {
-            let (length, address) = receive(self, &socket, &mut buffer).await;
+            let (length, address, ecn) = receive(self, &socket, &mut buffer).await;
             let datagram = wire::datagram(buffer.get(..length).unwrap_or_default());
             let known = address.ip() == peer.ip() && port.is_none_or(|port| port == address.port());
             let (Ok((target, payload)), true) = (datagram, known) else {
@@ -71,7 +74,7 @@ impl<O: Outbound> Ingress<O> {
             };
             port = Some(address.port());
             let way = ("socks", address, &target);
-            flows.offer(self, target.clone(), way, payload, || {
+            flows.offer(self, target.clone(), way, (payload, ecn), || {
                 let header = wire::datagram_header(&target);
                 Ok(Client {
                     socket: Arc::clone(&socket),
@@ -90,5 +93,7 @@ const UNSPECIFIED: SocketAddr =
 async fn open(local: &TcpStream) -> io::Result<(UdpSocket, SocketAddr)> {
     let mut own = local.local_addr()?;
     own.set_port(0);
-    Ok((UdpSocket::bind(own).await?, local.peer_addr()?))
+    let socket = UdpSocket::bind(own).await?;
+    marked::observe(&socket, own.is_ipv4())?;
+    Ok((socket, local.peer_addr()?))
 }

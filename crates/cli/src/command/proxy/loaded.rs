@@ -1,0 +1,190 @@
+//! The configuration of a proxy with its users, and their URIs.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use pathmark_http3::wire::ALPN;
+use pathmark_proxy::policy::Policy;
+use pathmark_proxy::server::Access;
+use pathmark_proxy::server::config::{self, Config, Credential};
+use pathmark_proxy::target::Target;
+use pathmark_proxy::uri::ProxyUri;
+use pathmark_transport::crypto::tls::Pin;
+use serde::Serialize;
+
+use super::super::Failure;
+use super::super::identity::{Identity, read, read_or_make};
+use super::super::values::{self, Algorithms, Listen};
+use super::Args;
+
+/// Lines of a name and a token each, where there is no file.
+const TOKENS: &str = "PATHMARK_PROXY_TOKENS";
+
+/// The URI of a user.
+#[derive(Debug, Serialize)]
+pub(super) struct NamedUri {
+    pub(super) name: String,
+    pub(super) uri: String,
+}
+
+/// A configuration with its users.
+pub(super) struct Loaded {
+    pub(super) config: Config,
+    pub(super) users: Vec<(String, Credential)>,
+    pub(super) listen: Listen,
+    pub(super) cc: Option<Algorithms>,
+}
+
+impl Loaded {
+    /// The configuration in a file. With `make`, a file of tokens is created where there is none.
+    pub(super) fn of(path: &Path, make: bool) -> Result<Self, Failure> {
+        let config = Config::load(path).map_err(Failure::usage)?;
+        let at = |line: usize, what: String| {
+            Failure::usage(anyhow!("{}:{line}: {what}", path.display()))
+        };
+        let (listen, line) = config.listen.as_ref().ok_or_else(|| {
+            at(
+                1,
+                "`listen` is missing: the address and UDP port of the proxy".to_owned(),
+            )
+        })?;
+        let listen = values::listen(listen).map_err(|what| at(*line, what))?;
+        let cc = config
+            .cc
+            .as_ref()
+            .map(|(laws, line)| values::algorithms(laws).map_err(|what| at(*line, what)));
+        Ok(Self {
+            users: users(Some(&config.tokens), make)?,
+            cc: cc.transpose()?,
+            listen,
+            config,
+        })
+    }
+
+    /// That of arguments or of the file that they name.
+    pub(super) fn from_args(args: &Args, make: bool) -> Result<Self, Failure> {
+        if let Some(path) = &args.config {
+            return Self::of(path, make);
+        }
+        let listen = args.listen.clone();
+        let listen = listen.ok_or_else(|| Failure::usage(anyhow!("give --listen or --config")))?;
+        let policy = Policy {
+            allow: args.allow.clone(),
+            deny: Vec::new(),
+        };
+        let tokens = args.token_file.clone().unwrap_or_default();
+        Ok(Self {
+            config: Config::new(tokens, policy),
+            users: users(args.token_file.as_deref(), make)?,
+            cc: None,
+            listen,
+        })
+    }
+
+    pub(super) fn access(&self) -> Access {
+        self.config.access(&self.users)
+    }
+
+    /// The certificate that is configured; or else one that is kept next to the tokens, or of this
+    /// run. With `asks`, clients are asked for theirs.
+    pub(super) fn identity(&self, asks: bool) -> Result<Identity, Failure> {
+        let tokens = &self.config.tokens;
+        let identity = match &self.config.certificate {
+            Some((cert, key)) => {
+                let read = |path: &PathBuf| {
+                    std::fs::read(path)
+                        .with_context(|| format!("cannot read {}", path.display()))
+                        .map_err(Failure::usage)
+                };
+                Identity::from_pem(&read(cert)?, &read(key)?, ALPN).map_err(Failure::usage)?
+            }
+            None if tokens.as_os_str().is_empty() => Identity::new(ALPN)?,
+            None => Identity::kept(tokens, ALPN)?,
+        };
+        match asks {
+            true => Ok(identity.asking_clients()?),
+            false => Ok(identity),
+        }
+    }
+}
+
+/// True if clients are to be asked for certificates.
+pub(super) fn have_certificates(users: &[(String, Credential)]) -> bool {
+    let mut credentials = users.iter().map(|(_, credential)| credential);
+    credentials.any(|credential| matches!(credential, Credential::Certificate(_)))
+}
+
+/// The users of a file, or of the environment.
+pub(super) fn users(path: Option<&Path>, make: bool) -> Result<Vec<(String, Credential)>, Failure> {
+    let Some(path) = path else {
+        let text = std::env::var(TOKENS).map_err(|_| {
+            Failure::usage(anyhow!(
+                "clients need a token: give --token-file FILE, or set {TOKENS}"
+            ))
+        })?;
+        return config::users(TOKENS, &text).map_err(Failure::usage);
+    };
+    let text = match make {
+        true => read_or_make(path, || Ok(format!("default {}\n", random()?).into_bytes())),
+        false => read(path),
+    };
+    let text = text
+        .with_context(|| format!("cannot use the tokens {}", path.display()))
+        .map_err(Failure::usage)?;
+    let text = String::from_utf8_lossy(&text);
+    config::users(&path.display().to_string(), &text).map_err(Failure::usage)
+}
+
+/// A token of 128 random bits.
+fn random() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let filled = provider.secure_random.fill(&mut bytes);
+    filled.map_err(|_| io::Error::other("the system has no random numbers"))?;
+    Ok(values::hex(&bytes))
+}
+
+/// The URI of each user.
+pub(super) fn uris(
+    (config, users): (&Config, &[(String, Credential)]),
+    listening: SocketAddr,
+    pin: Option<Pin>,
+) -> Result<Vec<NamedUri>, Failure> {
+    let host = match &config.name {
+        Some(name) => name.clone(),
+        None => reachable(listening.ip()).to_string(),
+    };
+    let server = Target::new(&host, listening.port())
+        .with_context(|| format!("`{host}` is no name of a host"))
+        .map_err(Failure::usage)?;
+    let uris = users.iter().map(|(name, credential)| NamedUri {
+        name: name.clone(),
+        uri: ProxyUri {
+            token: match credential {
+                Credential::Token(token) => Some(token.clone()),
+                Credential::Certificate(_) => None,
+            },
+            server: server.clone(),
+            pin,
+        }
+        .to_string(),
+    });
+    Ok(uris.collect())
+}
+
+/// The address that clients use: of all addresses that of the default route, as far as there is
+/// one. No packet is sent to the address of documentation.
+fn reachable(address: IpAddr) -> IpAddr {
+    if !address.is_unspecified() {
+        return address;
+    }
+    let route = |own: &str, to: &str| {
+        let socket = UdpSocket::bind((own, 0))?;
+        socket.connect((to, 9))?;
+        socket.local_addr()
+    };
+    let found = route("0.0.0.0", "192.0.2.1").or_else(|_| route("::", "2001:db8::1"));
+    found.map_or(address, |found| found.ip())
+}

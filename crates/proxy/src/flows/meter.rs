@@ -1,0 +1,169 @@
+//! Rates of a flow's directions, and what they wait for.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Least time between two looks of which a rate is.
+const LEAST: Duration = Duration::from_secs(1);
+
+/// A direction of a flow: bytes, and the time in which the receiving side took none.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    bytes: AtomicU64,
+    is_blocked: AtomicBool,
+    window: Mutex<Window>,
+}
+
+/// A time of a direction between two looks at it.
+#[derive(Debug)]
+struct Window {
+    begun: Instant,
+    /// Bytes at its begin.
+    bytes: u64,
+    blocked: Duration,
+    blocked_since: Option<Instant>,
+    last: Option<Rate>,
+}
+
+/// What a direction did in a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Rate {
+    pub(super) bps: f64,
+    /// The share of the time in which the receiving side took none.
+    pub(super) blocked: f64,
+}
+
+impl Meter {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            bytes: AtomicU64::new(0),
+            is_blocked: AtomicBool::new(false),
+            window: Mutex::new(Window {
+                begun: now,
+                bytes: 0,
+                blocked: Duration::ZERO,
+                blocked_since: None,
+                last: None,
+            }),
+        }
+    }
+
+    /// Counts bytes.
+    pub(crate) fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The receiving side takes no bytes, or takes them again.
+    pub(crate) fn set_blocked(&self, blocked: bool) {
+        if self.is_blocked.swap(blocked, Ordering::Relaxed) != blocked {
+            self.window().set_blocked(blocked, Instant::now());
+        }
+    }
+
+    /// Waits for the receiving side.
+    pub(crate) async fn hand_over<F: Future>(&self, handing: F) -> F::Output {
+        let mut handing = pin!(handing);
+        let handed = poll_fn(|cx| {
+            let polled = handing.as_mut().poll(cx);
+            self.set_blocked(polled.is_pending());
+            polled
+        });
+        handed.await
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn rate(&self, now: Instant) -> Rate {
+        self.window().look(self.bytes(), now)
+    }
+
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Window {
+    fn set_blocked(&mut self, blocked: bool, now: Instant) {
+        match (blocked, self.blocked_since) {
+            (true, None) => self.blocked_since = Some(now),
+            (false, Some(since)) => {
+                self.blocked += now.saturating_duration_since(since);
+                self.blocked_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// The rate since the last look; of the window before, if that was a moment ago.
+    fn look(&mut self, bytes: u64, now: Instant) -> Rate {
+        let time = now.saturating_duration_since(self.begun);
+        if time < LEAST && self.last.is_some() {
+            return self.last.unwrap_or_default();
+        }
+        let since = self
+            .blocked_since
+            .map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let seconds = time.as_secs_f64().max(f64::MIN_POSITIVE);
+        let rate = Rate {
+            bps: bytes.saturating_sub(self.bytes) as f64 * 8.0 / seconds,
+            blocked: (self.blocked + since).as_secs_f64() / seconds,
+        };
+        if time >= LEAST {
+            *self = Self {
+                begun: now,
+                bytes,
+                blocked: Duration::ZERO,
+                blocked_since: self.blocked_since.map(|_| now),
+                last: Some(rate),
+            };
+        }
+        rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use super::*;
+
+    #[test]
+    fn rates_are_of_the_time_between_looks() {
+        let begun = Instant::now();
+        let at = |ms| begun + Duration::from_millis(ms);
+        let meter = Meter::new(begun);
+        let rate = |bps, blocked| Rate { bps, blocked };
+        meter.add(1000);
+        assert_eq!(meter.rate(at(500)), rate(16_000.0, 0.0));
+        assert_eq!(meter.rate(at(2_000)), rate(4_000.0, 0.0));
+        meter.add(500);
+        meter.window().set_blocked(true, at(2_250));
+        assert_eq!(meter.rate(at(2_999)), rate(4_000.0, 0.0), "a moment ago");
+        assert_eq!(meter.rate(at(3_000)), rate(4_000.0, 0.75));
+        meter.window().set_blocked(false, at(3_500));
+        assert_eq!(meter.rate(at(4_000)), rate(0.0, 0.5));
+        assert_eq!(meter.rate(at(6_000)), rate(0.0, 0.0));
+    }
+
+    #[tokio::test]
+    async fn a_side_that_takes_no_bytes_is_waited_for() {
+        let meter = Meter::new(Instant::now());
+        let (mut one, mut other) = tokio::io::duplex(1);
+        let hand = async { tokio::io::AsyncWriteExt::write_all(&mut one, b"ab").await };
+        let mut handing = pin!(meter.hand_over(hand));
+        let pending = poll_fn(|cx| Poll::Ready(handing.as_mut().poll(cx).is_pending()));
+        assert!(pending.await && meter.is_blocked.load(Ordering::Relaxed));
+        let mut got = [0; 2];
+        let reading = tokio::io::AsyncReadExt::read_exact(&mut other, &mut got);
+        let (read, handed) = tokio::join!(reading, handing);
+        assert!(read.is_ok() && handed.is_ok());
+        assert!(!meter.is_blocked.load(Ordering::Relaxed));
+    }
+}
