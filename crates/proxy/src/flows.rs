@@ -35,8 +35,8 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// What a flow waits for most that goes up or down, by whether it waits for the side that
-    /// receives.
+    /// The name of the side that a direction waits for: the one that receives, or the one that
+    /// sends.
     const fn awaited(self, is_up: bool, receiver: bool) -> &'static str {
         match (self, is_up == receiver) {
             (Self::Tunnel, true) | (Self::Proxy, false) => "path",
@@ -121,8 +121,8 @@ pub struct FlowView {
     pub rate_up_bps: f64,
     /// Bits per second from the target.
     pub rate_down_bps: f64,
-    /// What a TCP flow waited for in most of that time, toward the target: `application` or
-    /// `path`, at a proxy `path` or `target`.
+    /// The side that a TCP flow waited for in most of that time, toward the target: `application`
+    /// or `path`, at a proxy `path` or `target`.
     pub bounded_by_up: Option<&'static str>,
     /// The same from the target.
     pub bounded_by_down: Option<&'static str>,

@@ -47,8 +47,8 @@ impl HiddenHop {
         lost >= LEANING_PPM && self.following.leans(CERTAIN)
     }
 
-    /// True if the loss is at most what routers declare, and the window may soon grow: a trial of few
-    /// packets takes dozens of round trips, in which nothing grows.
+    /// True if the loss is at most what routers declare, and the window may soon grow: a trial of
+    /// few packets takes dozens of round trips, in which nothing grows.
     fn waits_for_growth(&self, now: Instant, srtt: Duration, window: u64) -> bool {
         let declared = self.tolerance.declared_ppm();
         let arrived = window_of(self.arrivals.delivered(), srtt);

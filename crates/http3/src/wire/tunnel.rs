@@ -29,7 +29,7 @@ pub struct TunnelSend {
     payload: Bytes,
     /// Finished or reset.
     ended: bool,
-    /// Of a shutdown: the peer has all of it.
+    /// A future after a shutdown: it ends once the peer has all bytes.
     acknowledged: Option<Stopped>,
     _keep: Keep,
 }

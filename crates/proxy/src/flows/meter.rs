@@ -30,7 +30,7 @@ struct Window {
     last: Option<Rate>,
 }
 
-/// What a direction did in a window.
+/// Figures of a direction in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rate {
     pub(super) bps: f64,

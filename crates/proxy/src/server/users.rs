@@ -14,11 +14,11 @@ use crate::token::TokenHash;
 pub struct User {
     /// The name in logs.
     pub name: String,
-    /// What the user is known by.
+    /// The proof that requests or the connection carry.
     pub key: UserKey,
 }
 
-/// What a user is known by.
+/// The proof of a user, hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserKey {
     /// The hash of the token that requests have.
