@@ -99,7 +99,7 @@ impl HiddenHop {
                 match verdict {
                     None => Finding::Clear,
                     Some(Verdict::Random(_)) if leans => {
-                        self.end_trial(now, Verdict::Hidden, ppm, pace, self.before, srtt)
+                        self.end_trial(now, Verdict::Hidden, ppm, pace, srtt)
                     }
                     Some(Verdict::Hidden)
                         if (trigger::may_be_bursts(ppm, dispersion, limit)
@@ -113,7 +113,7 @@ impl HiddenHop {
                         self.state = State::Routers(now);
                         Finding::Clear
                     }
-                    Some(verdict) => self.end_trial(now, verdict, ppm, pace, self.before, srtt),
+                    Some(verdict) => self.end_trial(now, verdict, ppm, pace, srtt),
                 }
             }
             State::Cubic(_) => self.look_while_cubic(now, srtt, window),
@@ -176,7 +176,6 @@ impl HiddenHop {
         verdict: Verdict,
         trigger_ppm: u64,
         pace: u64,
-        before: u64,
         srtt: Duration,
     ) -> Finding {
         self.trial_cap = u64::MAX;
@@ -184,7 +183,13 @@ impl HiddenHop {
         match verdict {
             Verdict::Hidden => {
                 let arriving = self.arrivals.now(now, srtt).min(pace);
-                self.appear(now, trigger_ppm, before, window_of(arriving, srtt), srtt)
+                self.appear(
+                    now,
+                    trigger_ppm,
+                    self.before,
+                    window_of(arriving, srtt),
+                    srtt,
+                )
             }
             Verdict::FalseAlarm => {
                 let calm = srtt.saturating_mul(CALM_ROUNDS << self.alarms.min(MOST_DOUBLINGS));
@@ -238,7 +243,7 @@ impl HiddenHop {
             srtt,
             window,
             over: self.over,
-            calm: self.delay.delayed_since().is_none(),
+            calm: !self.delay.is_delayed(),
             leans,
             relapses: self.relapses,
         };

@@ -35,8 +35,8 @@ pub(crate) struct DelayWatch {
     behind: Duration,
     /// Samples in a row that show a queue.
     delayed_run: u8,
-    /// The least delay of the last whole round shows a queue, since then.
-    delayed_since: Option<Instant>,
+    /// The least delay of the last whole round shows a queue.
+    delayed: bool,
 }
 
 impl DelayWatch {
@@ -48,7 +48,7 @@ impl DelayWatch {
             smoothed: None,
             behind: Duration::ZERO,
             delayed_run: 0,
-            delayed_since: None,
+            delayed: false,
         }
     }
 
@@ -58,9 +58,9 @@ impl DelayWatch {
         self.delayed_run >= QUEUEING_RUN
     }
 
-    /// Since when each round's least delay shows a queue.
-    pub(crate) const fn delayed_since(&self) -> Option<Instant> {
-        self.delayed_since
+    /// True if the least delay of the last whole round shows a queue.
+    pub(crate) const fn is_delayed(&self) -> bool {
+        self.delayed
     }
 
     /// The queue on the way back: it is part of every round trip, and this sender does not cause
@@ -85,7 +85,7 @@ impl DelayWatch {
                 self.delayed_run = self.delayed_run.saturating_add(1);
             } else {
                 self.delayed_run = 0;
-                self.delayed_since = None;
+                self.delayed = false;
             }
         }
         let over = ns_since(now, self.round_since) >= nanos(acked.srtt);
@@ -110,10 +110,7 @@ impl DelayWatch {
     fn end_round(&mut self, now: Instant, srtt: Duration, min_rtt: Duration) {
         // Where nothing was measured, nothing has changed.
         if self.round_min < Duration::MAX {
-            match is_queue(nanos(self.round_min), min_rtt) {
-                true => self.delayed_since = self.delayed_since.or(Some(self.round_since)),
-                false => self.delayed_since = None,
-            }
+            self.delayed = is_queue(nanos(self.round_min), min_rtt);
         }
         self.round_since = now;
         self.round_min = Duration::MAX;

@@ -7,7 +7,8 @@
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::mul_div;
 
-/// Loss of a round trip beyond what is tolerated, in 10^-6. More is never attested.
+/// Loss of a round trip beyond what is tolerated, in 10^-6. A trial attests more only where routers
+/// declare it.
 pub(super) const MUCH_PPM: u64 = 100_000;
 /// Standard deviations by which the loss must be above that …
 const SIGMAS: u64 = 2;

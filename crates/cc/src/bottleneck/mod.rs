@@ -272,12 +272,12 @@ impl HiddenHop {
     /// For laws whose window may grow many times at once. True if TTLs have shown such a hop from
     /// the start and no router has been full yet, so that CUBIC goes on ruling from now on.
     #[inline]
-    pub(crate) fn doubts(&mut self, now: Instant) -> bool {
+    pub(crate) fn doubts(&mut self) -> bool {
         let begins = self.doubted == Some(true)
             && matches!(self.state, State::Routers(_))
             && !without(Mechanism::Doubt);
         if begins {
-            self.state = State::Cubic(Ruled::from_start(now));
+            self.state = State::Cubic(Ruled::from_start());
         }
         begins
     }

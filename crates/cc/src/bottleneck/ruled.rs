@@ -19,7 +19,6 @@ const LOSSLESS_ROUNDS: u32 = 8;
 pub(super) struct Ruled {
     /// It rules because TTLs show a hop, and has done so from the start.
     doubt: Option<SelfCutTest>,
-    since: Instant,
     /// The largest window at which a loss came, in bytes. `None`: none came yet.
     largest: Option<u64>,
     /// Since when the window is well above that.
@@ -32,7 +31,6 @@ impl Ruled {
     pub(super) const fn new(now: Instant, largest: u64) -> Self {
         Self {
             doubt: None,
-            since: now,
             largest: Some(largest),
             above: None,
             last_loss: Some(now),
@@ -41,10 +39,9 @@ impl Ruled {
 
     /// CUBIC has ruled from the start: TTLs show a hop that writes no feedback, and no router has
     /// reported yet that its own hop is full.
-    pub(super) const fn from_start(now: Instant) -> Self {
+    pub(super) const fn from_start() -> Self {
         Self {
             doubt: Some(SelfCutTest::NEW),
-            since: now,
             largest: None,
             above: None,
             last_loss: None,
@@ -80,9 +77,7 @@ impl Ruled {
         let lossless = srtt.saturating_mul(LOSSLESS_ROUNDS << relapses);
         let room = self.above.is_some_and(|since| now - since >= patience);
         // Before the first loss the first feedback is enough.
-        let calm = self
-            .last_loss
-            .is_none_or(|at| now - at.max(self.since) >= lossless);
+        let calm = self.last_loss.is_none_or(|at| now - at >= lossless);
         let bounded = look.over.is_some_and(|at| now - at <= srtt) && calm;
         if (look.calm && room) || bounded {
             return Outcome::Gone;

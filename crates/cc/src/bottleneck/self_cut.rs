@@ -117,7 +117,7 @@ mod tests {
     /// the first loss, shrinks by three tenths and grows by a packet per two round trips.
     fn doubted(calm: bool, random: u64, lost: fn(u64, u64) -> u64) -> Option<(u64, u64)> {
         let srtt = ms(40);
-        let mut ruled = Ruled::from_start(Instant::ZERO);
+        let mut ruled = Ruled::from_start();
         let mut record = LossRecord::default();
         let (mut window, mut number, mut starts) = (20, 0u64, true);
         for round in 1..2000u64 {

@@ -4,7 +4,7 @@ use super::losses::SLACK_PPM;
 use super::losses::{self, LossRecord, Sample};
 
 /// Loss beyond the expected one, in 10^-6, over `FLOOD_GROUPS` groups with some losses in each,
-/// that is neither chance nor a burst: it begins a trial at any time.
+/// that is neither chance nor a burst: CUBIC takes over without a trial.
 const FLOOD_PPM: u64 = 350_000;
 const FLOOD_GROUPS: usize = 6;
 const FLOOD_EACH: u8 = 4;

@@ -97,8 +97,8 @@ impl Default for XcpLinkParams {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XcpLoss {
     /// Nothing, as long as routers announce congestion; congestion once other signs show: a hop
-    /// that is not an XCP router, packets that no router stamped, or many losses with a queue that
-    /// routers do not take back.
+    /// that is not an XCP router, packets that no router stamped, or losses that a trial or long
+    /// delays attribute to a queue.
     #[default]
     Hybrid,
     /// Nothing (the XCP Linux paper, section IV-C).

@@ -29,7 +29,7 @@ impl EndToEnd {
     }
 
     /// While a hidden hop is the narrow one and requests ask for nothing: routers changed the rate.
-    /// `Some`: over a round trip they took a thirty-second or more of the `window`, so their own
+    /// `Some`: over a round trip they took more than a thirty-second of the `window`, so their own
     /// hop is narrower, and this many bytes are left.
     pub(crate) fn on_taken(
         &mut self,

@@ -26,7 +26,7 @@ use end_to_end::EndToEnd;
 use room::Room;
 use steering::Steering;
 
-/// A queue that stands for this many round trips without negative feedback is not the routers'.
+/// Losses up to this many round trips after a router took back much are announced ones.
 const PATIENCE_ROUNDS: u32 = 4;
 /// The first grant may be all of a fast link, with a slow one behind it.
 const STEP: u64 = 4;
@@ -260,7 +260,7 @@ impl ExplicitLaw for XcpLaw {
         self.hop = ruling::hop_shown_by(feedback);
         if self.search().acks {
             path.hidden.set_partly(feedback.unmarked_hop, srtt);
-            if path.mode.routers() && path.hidden.doubts(now) {
+            if path.mode.routers() && path.hidden.doubts() {
                 path.fallback.leave_model();
                 self.end(now, End::HiddenHop(path.fallback.window()));
             }
