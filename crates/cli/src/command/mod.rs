@@ -157,7 +157,10 @@ pub fn main() -> ExitCode {
     let is_demo = matches!(cli.command, Command::Demo(_));
     let outcome = match cli.command {
         Command::Demo(args) => session::run_to_stop(demo::demo(args)),
-        Command::Serve(args) => session::run_server(serve::serve(args)),
+        Command::Serve(args) if args.reloads() => {
+            session::run_reloading(|stop| serve::serve(args, stop))
+        }
+        Command::Serve(args) => session::run(|stop| serve::serve(args, stop)),
         Command::Get(args) => session::run(|stop| get::get(args, stop)),
         Command::Put(args) => session::run(|stop| put::put(args, stop)),
         Command::Ls(args) => session::run(|stop| ls::ls(args, stop)),
@@ -171,7 +174,7 @@ pub fn main() -> ExitCode {
         Command::Merge(args) => emulate::merge(&args),
         Command::Pages(args) => pages::pages(&args),
         Command::Proxy(args) => proxy::proxy(args),
-        Command::Perf(perf::Command::Server(args)) => session::run_server(perf::server(args)),
+        Command::Perf(perf::Command::Server(args)) => session::run(|stop| perf::server(args, stop)),
         Command::Perf(perf::Command::Client(args)) => session::run(|stop| perf::client(args, stop)),
     };
     let (error, code) = match outcome {

@@ -104,13 +104,13 @@ pub(super) struct ClientArgs {
     pub(super) json: bool,
 }
 
-pub(super) async fn server(args: ServerArgs) -> Outcome {
+pub(super) async fn server(args: ServerArgs, stop: Stop) -> Outcome {
     let mut transport = session::transport(&args.cc, args.marking);
     transport.streams.max_bidi_streams = MOST_STREAMS;
     let identity = args.certificate.identity(None, ALPN)?;
     let config = session::server_config(identity, transport.into(), args.retry);
     let endpoint = session::listen(&args.listen, config, args.json)?;
-    session::serve(&endpoint, session::PERF, accept(&endpoint)).await;
+    session::serve(&endpoint, session::PERF, accept(&endpoint), &stop).await;
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::control::{Control, ShowArgs};
 use super::routers::{AnswerArgs, MeasureArgs};
-use super::session::{self, DscpArgs};
+use super::session::{self, DscpArgs, Stop};
 use super::values::{self, Algorithms, Listen};
 use super::{Failure, Outcome, output};
 use loaded::{Loaded, NamedUri, have_certificates, uris};
@@ -125,7 +125,7 @@ pub(super) fn proxy(args: Args) -> Outcome {
             let configured = configured.map_err(Failure::usage)?;
             args.show(configured.and_then(|config| config.control), table)
         }
-        None => session::run_server(serve(args)),
+        None => session::run_reloading(|stop| serve(args, stop)),
     }
 }
 
@@ -155,7 +155,7 @@ fn keep(failure: &Failure) {
     }
 }
 
-async fn serve(args: Args) -> Outcome {
+async fn serve(args: Args, stop: Stop) -> Outcome {
     let loaded = Loaded::from_args(&args, true)?;
     let laws = loaded.cc.clone().unwrap_or(args.cc.clone()).0;
     let mut transport = pathmark::transport_config_of(&laws);
@@ -177,7 +177,7 @@ async fn serve(args: Args) -> Outcome {
     let status = ProxyStatus::new(endpoint.local_address(), proxy.clone());
     let serving = tokio::spawn(control.serve(status));
     let accepting = accept(&endpoint, &proxy);
-    session::serve_reloading(&endpoint, session::HTTP3, accepting, hangups, || {
+    session::serve_reloading(&endpoint, session::HTTP3, accepting, &stop, hangups, || {
         match Loaded::from_args(&args, false) {
             Ok(loaded) => change(&proxy, &loaded.config, &loaded.users, asks),
             Err(failure) => keep(&failure),

@@ -131,6 +131,7 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pathmark_http3::client::{GetError, PutError};
 
     #[test]
     fn waits_grow_until_something_moves_or_the_time_is_over() {
@@ -157,6 +158,13 @@ mod tests {
     fn a_lost_connection_is_known_behind_its_context() {
         let lost = anyhow::Error::new(LinkError::TimedOut).context("cannot fetch a");
         assert!(is_lost(&lost));
+        for error in [
+            anyhow::Error::new(GetError::Link(LinkError::TimedOut)),
+            anyhow::Error::new(GetError::Kept(LinkError::TimedOut)),
+            anyhow::Error::new(PutError::Link(LinkError::TimedOut)),
+        ] {
+            assert!(is_lost(&error.context("file a")));
+        }
         let lost = anyhow::Error::new(NoAnswer("none".into())).context("cannot fetch a");
         assert!(is_lost(&lost));
         let broken = LinkError::Message("bad".into());

@@ -18,7 +18,7 @@ use super::clients::Clients;
 use super::operator::{House, Laws, Operator};
 use super::proxy::joined::Joined;
 use super::routers::{AnswerArgs, MeasureArgs};
-use super::session::{self, DscpArgs};
+use super::session::{self, DscpArgs, Stop};
 use super::trust::CertificateArgs;
 use super::values::{self, Algorithms, Listen};
 use super::{Failure, Outcome};
@@ -69,7 +69,17 @@ pub(super) struct Args {
     pub(super) json: bool,
 }
 
-pub(super) async fn serve(args: Args) -> Outcome {
+impl Args {
+    /// True if SIGHUP has files read again, and does not end the server.
+    pub(super) fn reloads(&self) -> bool {
+        self.clients.is_some()
+            || self.access_log.is_some()
+            || self.certificate.is_given()
+            || self.proxy.is_some()
+    }
+}
+
+pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
     let root = Root::open(&args.dir)
         .with_context(|| format!("cannot offer {}", args.dir.display()))
         .map_err(Failure::usage)?;
@@ -111,11 +121,7 @@ pub(super) async fn serve(args: Args) -> Outcome {
             false,
         ))
     };
-    let reloads = args.clients.is_some()
-        || args.access_log.is_some()
-        || args.certificate.is_given()
-        || joined.is_some();
-    let hangups = reloads.then(session::Hangups::new);
+    let hangups = args.reloads().then(session::Hangups::new);
     let control = joined.as_ref().map(Joined::control).transpose()?;
     let config_now = config()?;
     let pin = config_now.1.clone();
@@ -183,9 +189,10 @@ pub(super) async fn serve(args: Args) -> Outcome {
     };
     match hangups {
         Some(hangups) => {
-            session::serve_reloading(&endpoint, session::HTTP3, accepting, hangups, reload).await;
+            session::serve_reloading(&endpoint, session::HTTP3, accepting, &stop, hangups, reload)
+                .await;
         }
-        None => session::serve(&endpoint, session::HTTP3, accepting).await,
+        None => session::serve(&endpoint, session::HTTP3, accepting, &stop).await,
     }
     if let Some(status) = status {
         // The socket is removed.

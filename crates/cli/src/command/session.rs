@@ -137,14 +137,6 @@ pub(super) async fn leave(connection: &Connection, stop: &Stop, codes: Codes) {
     }
 }
 
-/// Runs the future of a command that serves, until [`stopped`]: it sees to that itself.
-pub(super) fn run_server(command: impl Future<Output = Outcome>) -> Outcome {
-    let runtime = runtime()?;
-    let outcome = runtime.block_on(command);
-    runtime.shutdown_background();
-    outcome
-}
-
 fn runtime() -> anyhow::Result<Runtime> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -159,13 +151,8 @@ fn runtime() -> anyhow::Result<Runtime> {
     Ok(runtime)
 }
 
-/// Ready when SIGINT (Ctrl-C), SIGTERM or SIGHUP comes. Handlers of all are installed by the call,
-/// not by the first poll: a command's own first poll may do much of its work.
-fn stopped() -> impl Future<Output = ()> {
-    stopped_by(hangup_counts())
-}
-
-/// The same; `hangup`: SIGHUP counts.
+/// Ready when SIGINT (Ctrl-C) or SIGTERM comes; `hangup`: or SIGHUP. Handlers of all are installed
+/// by the call, not by the first poll: a command's own first poll may do much of its work.
 fn stopped_by(hangup: bool) -> impl Future<Output = ()> {
     let wait = |kind| {
         let signals = signal(kind);
@@ -203,12 +190,6 @@ fn hangup_counts() -> bool {
     mask.is_some_and(|mask| mask & 1 == 0)
 }
 
-/// Serves until SIGINT, SIGTERM or SIGHUP, then closes all connections, and waits some seconds for
-/// `serving`, which ends with the endpoint.
-pub(super) async fn serve(endpoint: &Endpoint, codes: Codes, serving: impl Future<Output = ()>) {
-    serve_until(endpoint, codes, serving, stopped()).await;
-}
-
 /// A stream of SIGHUPs. The process receives them from its creation on and no longer ends.
 pub(super) struct Hangups(Option<Signal>);
 
@@ -230,11 +211,12 @@ impl Hangups {
     }
 }
 
-/// As [`serve`], but SIGHUP is for `reload`, and ends nothing.
+/// As [`serve`], and SIGHUP is for `reload`.
 pub(super) async fn serve_reloading(
     endpoint: &Endpoint,
     codes: Codes,
     serving: impl Future<Output = ()>,
+    stop: &Stop,
     mut hangups: Hangups,
     reload: impl Fn(),
 ) {
@@ -250,17 +232,19 @@ pub(super) async fn serve_reloading(
             () = reloading => {}
         }
     };
-    serve_until(endpoint, codes, serving, stopped_by(false)).await;
+    serve(endpoint, codes, serving, stop).await;
 }
 
-async fn serve_until(
+/// Serves until `stop`, then closes all connections, and waits some seconds for `serving`, which
+/// ends with the endpoint.
+pub(super) async fn serve(
     endpoint: &Endpoint,
     codes: Codes,
     serving: impl Future<Output = ()>,
-    stopped: impl Future<Output = ()>,
+    stop: &Stop,
 ) {
     let tell = async {
-        stopped.await;
+        stop.stopped().await;
         endpoint.close(codes.done, b"the server was stopped");
         // A disk that syncs, or a file that is hashed, is not waited for any longer.
         tokio::time::sleep(FAREWELL).await;

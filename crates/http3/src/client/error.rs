@@ -31,7 +31,7 @@ fn reason(status: StatusCode, detail: &str) -> String {
 #[non_exhaustive]
 pub enum GetError {
     /// The stream or connection failed, and nothing is kept.
-    #[error(transparent)]
+    #[error("{0}")]
     Link(#[from] LinkError),
     /// The same once bytes had arrived that the next attempt does not fetch again.
     #[error("{0}; the bytes that arrived are kept, and the next attempt resumes there")]
