@@ -92,12 +92,12 @@ impl Client {
         }
     }
 
-    /// Goes away as ssh(1) has its ProxyCommand do, or by RST.
+    /// Goes away by SIGTERM (SIGHUP, as of ssh(1), does nothing below nohup(1)), or by RST.
     fn reset(self) {
         match self {
             Self::Socket(stream) => reset(&stream),
             Self::Pipes(mut process, ..) => {
-                process.hang_up().unwrap();
+                process.terminate().unwrap();
                 process.wait().unwrap();
             }
         }
