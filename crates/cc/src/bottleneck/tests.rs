@@ -281,7 +281,6 @@ fn where_a_hop_shows_that_writes_nothing_cubic_rules_until_a_router_is_full() {
     assert_eq!(path.gone, 1);
     assert!(!path.watch.rules());
     // The hop that still shows is no second reason to doubt.
-    let at = now(&path);
     path.watch.set_partly(Some(true), RTT);
     assert!(!path.watch.doubts());
     path.run(20);

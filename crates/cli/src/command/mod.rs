@@ -157,7 +157,7 @@ pub fn main() -> ExitCode {
     let is_demo = matches!(cli.command, Command::Demo(_));
     let outcome = match cli.command {
         Command::Demo(args) => session::run_to_stop(demo::demo(args)),
-        Command::Serve(args) if args.reloads() => {
+        Command::Serve(args) if serve::reloads(&args) => {
             session::run_reloading(|stop| serve::serve(args, stop))
         }
         Command::Serve(args) => session::run(|stop| serve::serve(args, stop)),

@@ -69,17 +69,16 @@ pub(super) struct Args {
     pub(super) json: bool,
 }
 
-impl Args {
-    /// True if SIGHUP has files read again, and does not end the server.
-    pub(super) fn reloads(&self) -> bool {
-        self.clients.is_some()
-            || self.access_log.is_some()
-            || self.certificate.is_given()
-            || self.proxy.is_some()
-    }
+/// True if SIGHUP has files read again, and does not end the server.
+pub(super) fn reloads(args: &Args) -> bool {
+    args.clients.is_some()
+        || args.access_log.is_some()
+        || args.certificate.is_given()
+        || args.proxy.is_some()
 }
 
 pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
+    let hangups = reloads(&args).then(session::Hangups::new);
     let root = Root::open(&args.dir)
         .with_context(|| format!("cannot offer {}", args.dir.display()))
         .map_err(Failure::usage)?;
@@ -121,7 +120,6 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
             false,
         ))
     };
-    let hangups = args.reloads().then(session::Hangups::new);
     let control = joined.as_ref().map(Joined::control).transpose()?;
     let config_now = config()?;
     let pin = config_now.1.clone();

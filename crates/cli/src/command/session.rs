@@ -360,7 +360,7 @@ mod tests {
             signals.push(Signal::SIGHUP);
         }
         for signal in signals {
-            let stopped = super::stopped();
+            let stopped = super::stopped_by(super::hangup_counts());
             raise(signal).unwrap();
             let ready = tokio::time::timeout(Duration::from_secs(30), stopped).await;
             assert!(ready.is_ok(), "{signal}");
