@@ -24,8 +24,8 @@ FILES = {
     b"plain.txt": "plain.txt",
     b"two words.bin": "two words.bin",
     "Käse & <b>Brot<b>.iso".encode(): "Käse & <b>Brot<b>.iso",
-    b"bell\a\x1b[31m": "bell\ufffd\ufffd[31m",
-    b"not\xffUTF-8": "not\ufffdUTF-8",
+    b"bell\a\x1b[31m": "bell\\u{7}\\u{1b}[31m",
+    b"not\xffUTF-8": "not\\xffUTF-8",
     b"a:b?c=d#e%20": "a:b?c=d#e%20",
 }
 

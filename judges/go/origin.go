@@ -56,8 +56,8 @@ func (o *origin) ask(method, path string, body io.Reader, fields ...string) (*ht
 var names = [][3]string{
 	{"two words", "two%20words", "two words"},
 	{"Käse & <Brot>", "K%C3%A4se%20%26%20%3CBrot%3E", "Käse &amp; &lt;Brot&gt;"},
-	{"bell\a\x1b[31m", "bell%07%1B%5B31m", "bell\ufffd\ufffd[31m"},
-	{"not\xffUTF-8", "not%FFUTF-8", "not\ufffdUTF-8"},
+	{"bell\a\x1b[31m", "bell%07%1B%5B31m", "bell\\u{7}\\u{1b}[31m"},
+	{"not\xffUTF-8", "not%FFUTF-8", "not\\xffUTF-8"},
 }
 
 func judgeOrigin(place string) {
