@@ -89,12 +89,12 @@ pub(crate) async fn send(
             None => socket.send(payload).await,
         };
     }
-    let is_v4 = socket.local_addr()?.is_ipv4();
     let (tos, class) = (ecn as u8, ecn as i32);
-    let control = match is_v4 {
-        true => [ControlMessage::Ipv4Tos(&tos)],
-        false => [ControlMessage::Ipv6TClass(&class)],
-    };
+    // The kernel leaves out the message of the other IP version.
+    let control = [
+        ControlMessage::Ipv4Tos(&tos),
+        ControlMessage::Ipv6TClass(&class),
+    ];
     let to = to.map(SockaddrStorage::from);
     let send = || {
         let parts = [IoSlice::new(payload)];

@@ -14,6 +14,7 @@ const LEAVE_SHARE: (u64, u64) = (5, 4);
 const MOST_DOUBLINGS: u32 = 5;
 /// … or at a router's OVER, after this many round trips without a loss.
 const LOSSLESS_ROUNDS: u32 = 8;
+
 /// CUBIC rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruled {
