@@ -10,6 +10,7 @@
 //! | [`ecn`] | VCP's code in the IP ECN field |
 //! | [`forged`] | shims of packets that no law sends, for tests of ports |
 //! | [`registry`] | [`Protocol`]: a protocol of one's own, registered once |
+//! | [`tunnel`] | copies a shim in front of a tunnel's packet, and merges the result back |
 //! | `signals` (feature `transport`) | the signals of a law, for endpoints |
 
 #![forbid(unsafe_code)]
@@ -31,5 +32,6 @@ pub mod registry;
 pub mod shim;
 #[cfg(feature = "transport")]
 pub mod signals;
+pub mod tunnel;
 
 pub use registry::{Protocol, RegisterError, register};

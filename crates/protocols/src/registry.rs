@@ -39,6 +39,15 @@ pub trait Protocol: Send + Sync {
     /// changed, if there is none. No byte behind the shim may change.
     fn write(&self, words: [u64; 3], router: u16, payload: &mut [u8]) -> bool;
 
+    /// Merges the result of `outer`, a copy of a shim that crossed a tunnel in front of a packet of
+    /// the tunnel, into `inner`, the shim itself. Both are sound and of the same length. False, and
+    /// nothing changed, if the result is refused. By default the copy replaces the shim, whatever
+    /// routers wrote into it.
+    fn merge(&self, inner: &mut [u8], outer: &[u8]) -> bool {
+        inner.copy_from_slice(outer);
+        true
+    }
+
     /// The signal of endpoints. One value serves all connections of an endpoint.
     #[cfg(feature = "transport")]
     fn signal(&self) -> Arc<dyn Signal>;

@@ -5,6 +5,7 @@ use std::thread;
 use pathmark_cc::{Answer, Carried, OwnWords};
 use pathmark_protocols::packet::{Row, Target, write_answer};
 use pathmark_protocols::shim::{Carrier, Identity, NoHeader, alike, find, read, write};
+use pathmark_protocols::tunnel::{copy_outward, lift, merge_back};
 use pathmark_protocols::{Protocol, RegisterError, register};
 use pathmark_shim::Kind;
 use pathmark_shim::frame::{expect, seal};
@@ -100,6 +101,12 @@ fn shims_are_read_and_answered() {
     };
     register(&LOWERED).unwrap();
     assert_eq!(read(&unread, 1500, &NoHeader), carried(KIND, 900));
+
+    // Outside a tunnel: by default the copy's fields replace those inside.
+    let inner = lift(&unread).unwrap();
+    let outer = lift(&shim(KIND, 950, 8)).unwrap();
+    assert_eq!(copy_outward(&inner, 3), inner);
+    assert_eq!(merge_back(&inner, &outer, 3), Some(outer));
 
     // A datagram by itself: only its shim changes, and only downwards.
     let router = Identity::new(3);

@@ -12,7 +12,8 @@
 //!
 //! - [`pathmark_link`]: ports and wires, generic over packets, so that an emulator runs the same
 //!   code under a virtual clock.
-//! - [`forward`]: the whole router on packet buffers; [`ip`] and [`offload`] are its parts.
+//! - [`forward`]: the whole router on packet buffers; [`ip`], [`offload`] and [`encapsulation`] are
+//!   its parts.
 //! - `config` (feature `config`): routers described in TOML.
 //! - `tun`, `daemon`, `cli` (feature `daemon`): the program `vcp-router`, whose `main` is
 //!   `cli::main`; `setup`: its interfaces, routes and rules in the kernel.
@@ -39,6 +40,7 @@ pub mod cli;
 pub mod config;
 #[cfg(feature = "daemon")]
 pub mod daemon;
+pub mod encapsulation;
 mod field;
 pub mod forward;
 pub mod ip;

@@ -9,6 +9,7 @@ use std::path::Path;
 use pathmark_cc::Instant;
 use pathmark_link::keys::{LinkContext, LinkSpec, build_link};
 use pathmark_router::config::Config;
+use pathmark_router::encapsulation::Encapsulation;
 use pathmark_router::forward::{
     Classifier, EcnRule, Identity, LARGE, PortSettings, Router, RouterConfig, RouterPort, Target,
 };
@@ -28,12 +29,17 @@ fn router() -> Router {
         controller: link.map(|(_, law)| law.parse().unwrap()),
         ..LinkSpec::default()
     };
+    let slow = Some(("1Mbit", "xcp[capacity=auto,police=yes]"));
     let ports = [
-        ("slow", Some(("1Mbit", "xcp[capacity=auto,police=yes]"))),
-        ("fast", Some(("100Gbit", "vcp+bise"))),
-        ("free", None),
+        ("slow", slow, Some(Encapsulation::IpInIp)),
+        (
+            "fast",
+            Some(("100Gbit", "vcp+bise")),
+            Some(Encapsulation::Vxlan),
+        ),
+        ("free", None, None),
     ];
-    let ports = ports.map(|(name, link)| {
+    let ports = ports.map(|(name, link, tunnel)| {
         let context = LinkContext {
             now: Instant::ZERO,
             seed: 1,
@@ -43,6 +49,7 @@ fn router() -> Router {
         let settings = PortSettings {
             name: name.to_owned(),
             mtu: 300,
+            tunnel,
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
             ..PortSettings::default()
         };

@@ -19,16 +19,21 @@ pub use walk::WalkError;
 pub mod protocol {
     /// ICMP for IPv4.
     pub const ICMP: u8 = 1;
+    /// An IPv4 packet (RFC 2003).
+    pub const IPV4: u8 = 4;
     /// TCP.
     pub const TCP: u8 = 6;
     /// UDP.
     pub const UDP: u8 = 17;
+    /// An IPv6 packet (RFC 4213).
+    pub const IPV6: u8 = 41;
+    /// The fragment header of IPv6.
+    pub const FRAGMENT: u8 = 44;
     /// ICMP for IPv6.
     pub const ICMPV6: u8 = 58;
     pub(super) const HOP_BY_HOP: u8 = 0;
     pub(super) const DCCP: u8 = 33;
     pub(super) const ROUTING: u8 = 43;
-    pub(super) const FRAGMENT: u8 = 44;
     pub(super) const AUTHENTICATION: u8 = 51;
     pub(super) const DESTINATION: u8 = 60;
     pub(super) const SCTP: u8 = 132;

@@ -255,6 +255,14 @@ pub(crate) mod tests {
 
     use super::*;
 
+    /// The header of a sender that runs BISE, reads r, and has measured 250 ms.
+    pub(crate) fn fresh() -> Repr {
+        let mut request = Request::default();
+        request.bise = true;
+        request.min_rtt = Some(Duration::from_millis(250));
+        Repr::initial(&request, true)
+    }
+
     prop_compose! {
         pub(crate) fn repr()(
             code in 0..4u8, bise: bool, carries_r: bool, translated: bool, corruption in 0..8u8,

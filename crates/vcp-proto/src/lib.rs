@@ -13,6 +13,7 @@
 //! - [`carried`]: what a packet tells the link half of the law.
 //! - [`counters`]: what a receiver counts and how a sender reads it.
 //! - [`rtt_class`]: a round-trip time in one byte.
+//! - [`tunnel`]: what a copy of a shim outside a tunnel leaves in the shim inside.
 //! - `signal` (feature `transport`): both carriers as signals of the transport.
 //!
 //! The laws themselves are in `pathmark-cc`; here are bytes and the rules of both ends. Nothing
@@ -38,6 +39,7 @@ pub mod mark;
 pub mod rtt_class;
 #[cfg(feature = "transport")]
 mod signal;
+pub mod tunnel;
 
 pub use header::{LEN, Packet, Repr};
 #[cfg(feature = "transport")]

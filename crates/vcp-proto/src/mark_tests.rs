@@ -4,23 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Repr;
-use crate::header::{R_ONE, tests::repr as any_repr};
-
-fn fresh() -> Repr {
-    Repr {
-        code: VcpCode::Low,
-        bise: true,
-        carries_r: true,
-        translated: false,
-        corruption: 0,
-        hops: 0,
-        router: 0,
-        r: R_ONE,
-        t_rho_ms: 0,
-        load_128: 0,
-        rtt_class: 47,
-    }
-}
+use crate::header::R_ONE;
+use crate::header::tests::{fresh, repr as any_repr};
 
 fn answer(code: VcpCode, r: Option<u16>, t_rho_ms: u16, load_128: u8) -> VcpAnswer {
     VcpAnswer {

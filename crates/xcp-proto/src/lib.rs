@@ -15,6 +15,7 @@
 //!   place.
 //! - [`carried`]: what a packet tells the link half of the law.
 //! - [`counters`]: what a receiver counts and how a sender reads it.
+//! - [`tunnel`]: what a copy of a shim outside a tunnel leaves in the shim inside.
 //! - `signal` (feature `transport`): XCP as a signal of the transport.
 //! - `host` (feature `transport`): virtual routers of a receiver behind hops that are no XCP
 //!   routers.
@@ -43,6 +44,7 @@ mod host;
 #[cfg(feature = "transport")]
 mod signal;
 pub mod stamp;
+pub mod tunnel;
 pub mod window;
 
 pub use header::{Form, Packet, Repr};

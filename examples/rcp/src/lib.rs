@@ -82,6 +82,10 @@ impl Protocol for Rcp {
         header.emit(payload)
     }
 
+    fn merge(&self, inner: &mut [u8], outer: &[u8]) -> bool {
+        Repr::parse(outer).is_some_and(|outer| self.write([outer.rate, 0, 0], outer.router, inner))
+    }
+
     fn signal(&self) -> Arc<dyn Signal> {
         Arc::new(RcpSignal)
     }

@@ -12,6 +12,7 @@ use super::names;
 use super::schema::{Config, File, FilePort, HostSpec, Interface, PortSpec, RouteSpec};
 use super::steer;
 use super::trust;
+use super::tunnel;
 use crate::forward::Trust;
 
 const DEFAULT_MTU: u32 = 1500;
@@ -272,6 +273,10 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
             "an interface's queue has 1 to 1000000 packets",
         );
     }
+    let tunnel = own.tunnel.as_ref().map(|tunnel| {
+        tunnel::read(tunnel.get_ref())
+            .map_err(|message| source.locate(Some(tunnel.span()), message))
+    });
     Ok(PortSpec {
         name: own.name.into_inner(),
         interface,
@@ -280,6 +285,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
         reserve: own.reserve.map(Spanned::into_inner),
         shims: Trust::default(),
         source_check: false,
+        tunnel: tunnel.transpose()?,
         link,
         host: HostSpec {
             on_stop: own.on_stop,

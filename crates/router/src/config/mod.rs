@@ -19,6 +19,7 @@ mod steer;
 #[cfg(test)]
 mod tests;
 mod trust;
+mod tunnel;
 
 pub use clouds::{Secret, XcpISpec};
 pub use error::ConfigError;

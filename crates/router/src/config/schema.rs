@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
 use super::clouds::XcpISpec;
+use crate::encapsulation::Encapsulation;
 use crate::forward::Trust;
 use crate::ip::Prefix;
 
@@ -108,6 +109,8 @@ pub struct PortSpec {
     pub shims: Trust,
     /// Packets that come in here must have a source that routes back here.
     pub source_check: bool,
+    /// The tunnel that it is in front of.
+    pub tunnel: Option<Encapsulation>,
     /// Its link.
     pub link: LinkSpec,
     /// Its interface as the kernel sees it.
@@ -219,6 +222,7 @@ pub(super) struct OwnKeys {
     pub(super) reserve: Option<Spanned<ByteCount>>,
     pub(super) shims: Option<Spanned<toml::Value>>,
     pub(super) source_check: Option<bool>,
+    pub(super) tunnel: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) on_stop: OnStop,
     pub(super) txqueuelen: Option<Spanned<u32>>,

@@ -106,8 +106,7 @@ pub(super) fn plan(
 ) -> Result<Plan, AssembleError> {
     let before = predecessors(old, &new);
     let mut namespaces = Namespaces::default();
-    let mut opened = Vec::new();
-    let mut built = Vec::new();
+    let (mut opened, mut built) = (Vec::new(), Vec::new());
     let seeds = clouds::Seeds::draw().map_err(AssembleError::Random)?;
     for (port, before) in new.ports.iter().zip(&before) {
         let lost = |index: usize| lost.get(index).copied().unwrap_or(false);
@@ -316,6 +315,7 @@ fn settings(port: &PortSpec, config: &Config) -> PortSettings {
         per_packet: port.link.is_random(),
         shims: port.shims.clone(),
         source_check: port.source_check,
+        tunnel: port.tunnel,
         measures: port.link.measures_clouds(),
         reserve: usize::try_from(config.reserve(port)).unwrap_or(usize::MAX),
     }

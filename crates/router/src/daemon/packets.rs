@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pathmark_link::DropCause;
 use serde::Serialize;
 
-use crate::forward::{Refused, RouterPort};
+use crate::forward::{Refused, RouterPort, TunnelTally};
 
 /// IP packets of a port since it came up. Each segment of a super-packet is one packet.
 ///
@@ -30,6 +30,8 @@ pub struct PacketsView {
     pub held: u64,
     /// Of these, written to the interface.
     pub written: u64,
+    /// Shims of the tunnel that the port is in front of; `None`: no tunnel.
+    pub tunnel: Option<TunnelView>,
 }
 
 impl PacketsView {
@@ -51,6 +53,28 @@ impl PacketsView {
             dropped_out: causes.into_iter().chain(own).collect(),
             held: port.held_packets(),
             written: tally.written,
+            tunnel: port.tunnel().map(TunnelView::new),
+        }
+    }
+}
+
+/// Shims of a tunnel's packets at a port in front of it, since the port came up.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct TunnelView {
+    /// Copied in front of packets that left.
+    pub copied: u64,
+    /// Merged from in front of packets that came in.
+    pub merged: u64,
+    /// Not copied for lack of room, or taken away without a merge.
+    pub refused: u64,
+}
+
+impl TunnelView {
+    pub(super) fn new(tally: TunnelTally) -> Self {
+        Self {
+            copied: tally.copied,
+            merged: tally.merged,
+            refused: tally.refused,
         }
     }
 }

@@ -73,6 +73,29 @@ pub(super) fn write(out: &mut String, snapshot: &Snapshot) -> Result {
         dropped(out, link, "in", &link.packets.dropped_in)?;
         dropped(out, link, "out", &link.packets.dropped_out)?;
     }
+    head(
+        out,
+        "port_tunnel_shims_total",
+        "counter",
+        "Shims in front of a tunnel's packets: copied, merged, or refused.",
+    )?;
+    for link in &snapshot.links {
+        let Some(tunnel) = link.packets.tunnel else {
+            continue;
+        };
+        let port = escaped(&link.name);
+        for (result, shims) in [
+            ("copied", tunnel.copied),
+            ("merged", tunnel.merged),
+            ("refused", tunnel.refused),
+        ] {
+            let labels = format!("port=\"{port}\",result=\"{result}\"");
+            writeln!(
+                out,
+                "vcp_router_port_tunnel_shims_total{{{labels}}} {shims}"
+            )?;
+        }
+    }
     Ok(())
 }
 

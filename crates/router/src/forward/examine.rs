@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
+use pathmark_cc::Instant;
 use pathmark_shim::ip::Layout;
 
+use super::accept::{accept, accept_tunnelled, room};
 use super::addresses::{is_destination, is_neighbour, is_source};
 use super::port::RouterPort;
 use super::refuse::Refusal;
@@ -13,6 +15,23 @@ use crate::ip::IcmpError;
 use crate::offload::{Offload, Super};
 
 impl Router {
+    /// A packet of `len` bytes came in on port `from`, at the start of `buffer`, which the router
+    /// may keep and replace by another one of its size.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        from: usize,
+        buffer: &mut Box<[u8]>,
+        len: usize,
+        offload: Offload,
+    ) {
+        let settings = self.ports.get(from).map(|port| &port.settings);
+        match settings.and_then(|settings| settings.tunnel) {
+            None => accept(self, now, from, buffer, len, offload),
+            Some(tunnel) => accept_tunnelled(self, now, from, tunnel, (buffer, len, offload)),
+        }
+    }
+
     /// Checks a packet, finds its port and takes one off its TTL.
     #[inline]
     pub(super) fn examine(
@@ -59,11 +78,16 @@ impl Router {
         if layout.decrement_ttl(bytes).is_none() {
             return Err(Refusal::Icmp(IcmpError::TimeExceeded));
         }
-        let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu);
+        let settings = self.ports.get(port).map(|port| &port.settings);
+        let mtu = settings.map_or(0, |settings| settings.mtu);
         let largest = whole.map_or(layout.len(), |whole| whole.largest());
+        let room = match settings.and_then(|settings| settings.tunnel) {
+            None => mtu,
+            Some(tunnel) => room(tunnel, mtu, largest, bytes, &layout),
+        };
         let fits = largest <= mtu as usize;
-        if !fits && layout.dont_fragment(bytes) {
-            return Err(Refusal::Icmp(IcmpError::TooBig(mtu)));
+        if largest > room as usize && layout.dont_fragment(bytes) {
+            return Err(Refusal::Icmp(IcmpError::TooBig(room)));
         }
         if port == from {
             let packets = whole.as_ref().map_or(1, Super::segments);

@@ -5,6 +5,7 @@
 //!                 └─ ICMP ◄──┴──────┴───────┘
 //! ```
 
+mod accept;
 mod account;
 mod addresses;
 mod classify;
@@ -41,6 +42,8 @@ mod tests;
 mod trust;
 #[cfg(test)]
 mod trust_tests;
+#[cfg(test)]
+mod tunnel_tests;
 mod turns;
 #[cfg(test)]
 mod xcp_tests;
@@ -54,5 +57,5 @@ pub use pathmark_protocols::shim::Identity;
 pub use pool::{LARGE, Pool, USUAL, WORKING, cost};
 pub use port::{PortSettings, RouterPort};
 pub use router::{Router, RouterConfig, Target, route_table};
-pub use tally::{Refused, Tally};
+pub use tally::{Refused, Tally, TunnelTally};
 pub use trust::Trust;

@@ -9,8 +9,9 @@ use pathmark_protocols::shim::Carrier;
 use super::classify::Classifier;
 use super::frame::Frame;
 use super::pool::Account;
-use super::tally::Tally;
+use super::tally::{Tally, TunnelTally};
 use super::trust::Trust;
+use crate::encapsulation::Encapsulation;
 
 /// Time that a super-packet may take on the link and still pass as a whole, in microseconds: below
 /// what shaping promises to smooth.
@@ -34,6 +35,8 @@ pub struct PortSettings {
     pub shims: Trust,
     /// Packets that come in here must have a source that routes back here (RFC 3704 §2.2).
     pub source_check: bool,
+    /// The tunnel that the port is in front of.
+    pub tunnel: Option<Encapsulation>,
     /// Its control law gets the estimates of the clouds before the router.
     pub measures: bool,
 }
@@ -49,6 +52,7 @@ pub struct RouterPort {
     pub(super) account: Account,
     pub(super) not_believed: u64,
     pub(super) tally: Tally,
+    pub(super) tunnel: TunnelTally,
 }
 
 impl RouterPort {
@@ -61,6 +65,7 @@ impl RouterPort {
             account: Account::NONE,
             not_believed: 0,
             tally: Tally::default(),
+            tunnel: TunnelTally::default(),
         }
     }
 
@@ -90,6 +95,12 @@ impl RouterPort {
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// Shims of a tunnel's packets; `None` for a port without a tunnel.
+    #[must_use]
+    pub fn tunnel(&self) -> Option<TunnelTally> {
+        self.settings.tunnel.map(|_| self.tunnel)
     }
 
     /// IP packets that wait in the queue or travel on the wire.

@@ -19,7 +19,7 @@ use super::route::Route;
 use super::tally::Refused;
 use super::trust::Trust;
 use crate::ip::{Reassembly, RouteTable, Routes, TokenBucket};
-use crate::offload::{Offload, Super};
+use crate::offload::Offload;
 
 /// Where a route leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,41 +240,6 @@ impl Router {
         self.store.pool.allocated()
     }
 
-    /// A packet of `len` bytes came in on port `from`, at the start of `buffer`, which the router
-    /// may keep and replace by another one of its size.
-    pub fn receive(
-        &mut self,
-        now: Instant,
-        from: usize,
-        buffer: &mut Box<[u8]>,
-        len: usize,
-        offload: Offload,
-    ) {
-        self.counters.received += 1;
-        let Some(bytes) = buffer.get_mut(..len) else {
-            self.counters.malformed += 1;
-            self.discard(from, Refused::Malformed, 1);
-            return;
-        };
-        match self.examine(from, bytes, offload) {
-            Ok(route) => {
-                if let Some(port) = self.ports.get_mut(from) {
-                    let packets = route.whole.as_ref().map_or(1, Super::segments) as u64;
-                    port.tally.received += packets;
-                    port.tally.forwarded += packets;
-                }
-                self.dispatch(now, from, buffer, offload, &route);
-            }
-            Err(refusal) => self.refuse(
-                now,
-                from,
-                buffer.get(..len).unwrap_or(&[]),
-                offload,
-                refusal,
-            ),
-        }
-    }
-
     /// Counts packets that were read from port `from` and go no further.
     pub fn discard(&mut self, from: usize, why: Refused, packets: u64) {
         if let Some(port) = self.ports.get_mut(from) {
@@ -293,7 +258,7 @@ impl Router {
         }
     }
 
-    fn dispatch(
+    pub(super) fn dispatch(
         &mut self,
         now: Instant,
         from: usize,

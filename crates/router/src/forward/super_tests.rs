@@ -16,18 +16,22 @@ pub(super) fn super_packet(shims: bool) -> (Vec<u8>, Offload) {
     };
     let payload = segment.repeat(20);
     let bytes = udp(SRC, DST, 64, 0x4000, &payload[..19_500]);
-    let offload = Offload {
+    (bytes, segments_of(1000))
+}
+
+/// Of a super-packet over IPv4, whose segments have `size` bytes of UDP payload.
+pub(super) fn segments_of(size: u16) -> Offload {
+    Offload {
         checksum: Some(Partial {
             start: 20,
             offset: 6,
         }),
         gso: Some(Gso {
             kind: GsoKind::Udp,
-            size: 1000,
+            size,
             ecn: false,
         }),
-    };
-    (bytes, offload)
+    }
 }
 
 #[test]

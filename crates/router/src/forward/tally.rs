@@ -112,3 +112,15 @@ impl Tally {
         }
     }
 }
+
+/// Shims of a tunnel's packets at one port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelTally {
+    /// Shims that were copied in front of packets that left.
+    pub copied: u64,
+    /// Copies that came in and were merged into the shim inside.
+    pub merged: u64,
+    /// Shims that were not copied, as the MTU has no room, and copies that were not merged, as they
+    /// were not sound, or none of the shim inside.
+    pub refused: u64,
+}

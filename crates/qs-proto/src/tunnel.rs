@@ -1,0 +1,223 @@
+//! A request that crosses a tunnel in front of the tunnel's packet, and the request inside.
+//!
+//! | field inside | becomes |
+//! |---|---|
+//! | function | answered, if it is answered outside |
+//! | rate | the one outside; nothing is merged if that is above the one inside |
+//! | QS TTL | as far from the IP TTL as outside; 0 with a rate of 0 |
+//! | nonce | the bits that belong to the rate stay; the others become those outside if it is lower |
+//!
+//! The sender's round trip stays as it is. Hops of the tunnel that do not answer show in the QS
+//! TTL.
+
+use pathmark_shim::quick_start::{LEN, Rate, Repr};
+
+/// Prepares the copy at the start of `shim` for a packet whose IP TTL is `shift` higher, modulo
+/// 256. False, and nothing changed, if it is no sound request.
+pub fn shift_ttl(shim: &mut [u8], shift: u8) -> bool {
+    let shifted = Repr::parse(shim).ok().and_then(|repr| {
+        repr.function.answered()?;
+        let qs_ttl = shifted(&repr, shift);
+        Some(Repr { qs_ttl, ..repr })
+    });
+    write(shim, shifted)
+}
+
+/// Merges the result of a copy at the start of `outer` into the request at the start of `inner`.
+/// The IP TTL outside is `shift` above the one inside, modulo 256. False, and nothing changed, if
+/// one of both is no sound request, they differ in function, or the rate was raised outside.
+pub fn merge(inner: &mut [u8], outer: &[u8], shift: u8) -> bool {
+    let merged = merged(inner, outer, 0u8.wrapping_sub(shift));
+    write(inner, merged)
+}
+
+fn merged(inner: &[u8], outer: &[u8], shift: u8) -> Option<Repr> {
+    let (inner, outer) = (Repr::parse(inner).ok()?, Repr::parse(outer).ok()?);
+    let answered = inner.function.answered()?;
+    let known = outer.function == inner.function || outer.function == answered;
+    if !known || outer.rate > inner.rate {
+        return None;
+    }
+    let kept = match outer.rate < inner.rate {
+        true => (1u64 << outer.rate.nonce_bits()) - 1,
+        false => u64::MAX,
+    };
+    Some(Repr {
+        function: outer.function,
+        rate: outer.rate,
+        qs_ttl: shifted(&outer, shift),
+        nonce: inner.nonce & kept | outer.nonce & !kept,
+        ..inner
+    })
+}
+
+/// The QS TTL of a packet whose IP TTL is `shift` higher.
+fn shifted(repr: &Repr, shift: u8) -> u8 {
+    match repr.rate == Rate::default() {
+        true => 0,
+        false => repr.qs_ttl.wrapping_add(shift),
+    }
+}
+
+fn write(shim: &mut [u8], repr: Option<Repr>) -> bool {
+    match shim.first_chunk_mut::<LEN>().zip(repr) {
+        Some((shim, repr)) => {
+            *shim = repr.emit();
+            true
+        }
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pathmark_cc::QuickStartAnswer;
+    use pathmark_shim::quick_start::{Function, RttOctave};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::answer::{Outcome, answer_payload};
+
+    const NONCE: u64 = (1 << 48) - 1;
+
+    fn request() -> Repr {
+        Repr {
+            function: Function::Request,
+            rate: Rate::ceil(125_000_000),
+            qs_ttl: 40,
+            rtt: RttOctave::ceil(60_000),
+            nonce: 0x0102_0304_0506,
+        }
+    }
+
+    fn merge_of(inner: &Repr, outer: &Repr, shift: u8) -> Option<Repr> {
+        let mut shim = inner.emit();
+        let done = merge(&mut shim, &outer.emit(), shift);
+        assert!(done || shim == inner.emit());
+        done.then(|| Repr::parse(&shim).unwrap())
+    }
+
+    /// What a router inside would have made of the request, it makes outside.
+    #[test]
+    fn a_router_outside_answers_as_one_inside() {
+        let (inner_ttl, outer_ttl) = (60u8, 255u8);
+        let shift = outer_ttl - inner_ttl;
+        for approved in [u64::MAX, 31_250_000, 100, 0] {
+            for function in [Function::Request, Function::Answered, Function::Keep] {
+                let inner = Repr {
+                    function,
+                    ..request()
+                };
+                let answer = QuickStartAnswer {
+                    approved,
+                    random: 0x00FF_FFFF_FFFF_FFFF,
+                };
+                let mut copy = inner.emit();
+                assert!(shift_ttl(&mut copy, shift));
+                let _: Outcome = answer_payload(&mut copy, &answer, 1);
+                // The IP TTL outside falls as well, the one inside does not.
+                let left = merge_of(&inner, &Repr::parse(&copy).unwrap(), shift - 1).unwrap();
+                let mut expected = inner.emit();
+                let _: Outcome = answer_payload(&mut expected, &answer, 0);
+                assert_eq!(
+                    left,
+                    Repr::parse(&expected).unwrap(),
+                    "{approved} {function:?}"
+                );
+            }
+        }
+        let left = merge_of(
+            &request(),
+            &Repr {
+                qs_ttl: 37,
+                ..request()
+            },
+            250,
+        )
+        .unwrap();
+        assert_eq!(left.qs_ttl, 43, "hops that take no part");
+    }
+
+    #[test]
+    fn what_was_raised_or_is_no_request_is_not_merged() {
+        let raised = Repr {
+            function: Function::Answered,
+            rate: Rate::MAX,
+            ..request()
+        };
+        assert_eq!(merge_of(&request(), &raised, 0), None);
+        for function in [
+            Function::Keep,
+            Function::Kept,
+            Function::Report,
+            Function::Unknown(7),
+        ] {
+            let other = Repr {
+                function,
+                ..request()
+            };
+            assert_eq!(merge_of(&request(), &other, 0), None, "{function:?}");
+        }
+        for function in [Function::Report, Function::Unknown(7)] {
+            let other = Repr {
+                function,
+                ..request()
+            };
+            assert_eq!(merge_of(&other, &other, 0), None, "{function:?}");
+            assert!(!shift_ttl(&mut other.emit(), 1));
+        }
+        let answered = Repr {
+            function: Function::Answered,
+            ..request()
+        };
+        assert_eq!(
+            merge_of(&answered, &request(), 0),
+            None,
+            "an answer that was withdrawn"
+        );
+        let mut damaged = request().emit();
+        damaged[4] ^= 1;
+        assert!(!shift_ttl(&mut damaged.clone(), 1));
+        assert!(!merge(&mut request().emit(), &damaged, 0));
+        assert!(!merge(&mut damaged, &request().emit(), 0));
+    }
+
+    prop_compose! {
+        fn any_repr()(
+            function in 0..4u8,
+            code: u16,
+            qs_ttl: u8,
+            rtt in 0..16_384_000u64,
+            nonce in 0..=NONCE,
+        ) -> Repr {
+            let function = match function {
+                0 => Function::Request,
+                1 => Function::Answered,
+                2 => Function::Keep,
+                _ => Function::Kept,
+            };
+            let (rate, rtt) = (Rate::from_code(code), RttOctave::ceil(rtt));
+            Repr { function, rate, qs_ttl, rtt, nonce }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_request_outside_raises_the_rate(inner in any_repr(), outer in any_repr(), shift: u8) {
+            match merge_of(&inner, &outer, shift) {
+                Some(left) => {
+                    prop_assert_eq!(left.rate, outer.rate.min(inner.rate));
+                    prop_assert_eq!(left.rtt, inner.rtt);
+                    let kept = (1u64 << left.rate.nonce_bits()) - 1;
+                    prop_assert_eq!(left.nonce & kept, inner.nonce & kept);
+                    prop_assert_eq!(merge_of(&left, &outer, shift), Some(left), "merged twice");
+                }
+                None => {
+                    let (asked, came) = (inner.function.answered(), outer.function.answered());
+                    let raised = outer.rate > inner.rate;
+                    prop_assert!(raised || asked != came || inner.function.is_answered());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! `tunnel` of a port.
+
+use pathmark_link::keys::nearest;
+
+use crate::encapsulation::Encapsulation;
+
+const ALL: [Encapsulation; 2] = [Encapsulation::IpInIp, Encapsulation::Vxlan];
+/// Tunnels whose packets hide what is inside.
+const OPAQUE: [&str; 3] = ["esp", "ipsec", "wireguard"];
+
+/// Reads the value.
+///
+/// # Errors
+/// The fault.
+pub(super) fn read(value: &str) -> Result<Encapsulation, String> {
+    if let Some(known) = ALL.into_iter().find(|known| known.name() == value) {
+        return Ok(known);
+    }
+    if OPAQUE.contains(&value) {
+        return Err(format!(
+            "`{value}` encrypts the packets inside: no router can copy their shims, or merge \
+             answers into them"
+        ));
+    }
+    let meant = nearest(value, ALL.map(Encapsulation::name));
+    let hint = meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
+    Err(format!(
+        "no tunnel is called `{value}`, only `ipip` and `vxlan`{hint}"
+    ))
+}

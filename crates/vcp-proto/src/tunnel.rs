@@ -1,0 +1,179 @@
+//! A VCP shim that crossed a tunnel in front of the tunnel's packet, and the shim inside.
+//!
+//! | field inside | becomes |
+//! |---|---|
+//! | code | the higher of both |
+//! | BISE | cleared if it is cleared outside |
+//! | hops | 1 instead of 0 if a router outside answered; the TTL inside does not fall either |
+//! | router, load, translated | those outside, if the load is not below the one inside |
+//! | r | the lower of both, if the shim inside carries r |
+//! | t_ρ, corruption | the higher of both |
+//!
+//! The sender's fields stay as they are. No field outside raises what the shim inside allows.
+
+use pathmark_cc::VcpCode;
+
+use crate::header::{LEN, Packet, Repr};
+
+/// Merges the result of a copy at the start of `outer` into the shim at the start of `inner`.
+/// False, and nothing changed, if one of both is no sound VCP shim, or has code 0.
+pub fn merge(inner: &mut [u8], outer: &[u8]) -> bool {
+    let merged = merged(inner, outer);
+    match inner.first_chunk_mut::<LEN>().zip(merged) {
+        Some((shim, merged)) => {
+            *shim = merged.emit();
+            true
+        }
+        None => false,
+    }
+}
+
+fn merged(inner: &[u8], outer: &[u8]) -> Option<Repr> {
+    let inner = Repr::parse(&Packet::parse(inner).ok()?);
+    let outer = Repr::parse(&Packet::parse(outer).ok()?);
+    if [inner.code, outer.code].contains(&VcpCode::None) {
+        return None;
+    }
+    let named = match outer.load_128 >= inner.load_128 {
+        true => outer,
+        false => inner,
+    };
+    Some(Repr {
+        code: inner.code.max(outer.code),
+        bise: inner.bise && outer.bise,
+        hops: inner.hops.max(outer.hops.min(1)),
+        r: match inner.carries_r {
+            true => inner.r.min(outer.r),
+            false => inner.r,
+        },
+        t_rho_ms: inner.t_rho_ms.max(outer.t_rho_ms),
+        corruption: inner.corruption.max(outer.corruption),
+        router: named.router,
+        load_128: named.load_128,
+        translated: named.translated,
+        ..inner
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::header::R_ONE;
+    use crate::header::tests::{fresh, repr};
+
+    fn merged(inner: Repr, outer: Repr) -> Option<Repr> {
+        let mut shim = inner.emit();
+        let done = merge(&mut shim, &outer.emit());
+        assert!(done || shim == inner.emit());
+        done.then(|| Repr::parse(&Packet::parse(&shim).unwrap()))
+    }
+
+    /// A shim that met a router before the tunnel, and what a router outside makes of it.
+    #[test]
+    fn the_higher_code_and_the_lower_r_remain() {
+        let before = Repr {
+            code: VcpCode::High,
+            hops: 2,
+            router: 11,
+            r: 30_000,
+            t_rho_ms: 200,
+            load_128: 110,
+            corruption: 3,
+            ..fresh()
+        };
+        let low = Repr {
+            load_128: 60,
+            r: 50_000,
+            router: 22,
+            ..before
+        };
+        let over = Repr {
+            code: VcpCode::Over,
+            bise: false,
+            translated: true,
+            hops: 5,
+            router: 22,
+            r: 20_000,
+            t_rho_ms: 400,
+            load_128: 130,
+            corruption: 4,
+            ..before
+        };
+        // By what is inside and outside: what is left inside.
+        for (inner, outer, left) in [
+            (fresh(), fresh(), fresh()),
+            (before, before, before),
+            (before, low, before),
+            (before, over, Repr { hops: 2, ..over }),
+            (fresh(), over, Repr { hops: 1, ..over }),
+            // A router that takes the sender's own fields for its own, and lowers the load.
+            (
+                over,
+                Repr {
+                    rtt_class: 1,
+                    carries_r: false,
+                    ..fresh()
+                },
+                over,
+            ),
+        ] {
+            assert_eq!(merged(inner, outer), Some(left), "{inner:?} {outer:?}");
+        }
+        let mixed = Repr {
+            carries_r: false,
+            ..fresh()
+        };
+        assert_eq!(merged(mixed, over).unwrap().r, R_ONE);
+        let erased = Repr {
+            code: VcpCode::None,
+            ..fresh()
+        };
+        assert_eq!(merged(erased, over), None);
+        assert_eq!(merged(fresh(), erased), None);
+        let mut damaged = over.emit();
+        damaged[4] ^= 1;
+        assert!(!merge(&mut fresh().emit(), &damaged));
+        assert!(!merge(&mut damaged, &over.emit()));
+        assert!(!merge(&mut fresh().emit()[..15], &over.emit()));
+    }
+
+    /// True if no field of `a` lets a sender send more than the field of `b` does.
+    fn allows_no_more(a: &Repr, b: &Repr) -> bool {
+        a.code >= b.code
+            && a.r <= b.r
+            && a.t_rho_ms >= b.t_rho_ms
+            && a.load_128 >= b.load_128
+            && (b.bise || !a.bise)
+    }
+
+    proptest! {
+        #[test]
+        fn no_shim_outside_raises_what_is_allowed_inside(inner in repr(), outer in repr()) {
+            if let Some(left) = merged(inner, outer) {
+                prop_assert!(allows_no_more(&left, &inner));
+                prop_assert!(left.code >= outer.code);
+                prop_assert_eq!(left.rtt_class, inner.rtt_class);
+                prop_assert_eq!(merged(left, outer), Some(left), "merged twice");
+                prop_assert_eq!(merged(left, left), Some(left));
+            }
+        }
+
+        /// Of two results outside, the one that allows less leaves no more inside.
+        #[test]
+        fn merging_keeps_the_order(inner in repr(), one in repr(), other in repr()) {
+            let one = Repr {
+                code: one.code.max(other.code),
+                r: one.r.min(other.r),
+                t_rho_ms: one.t_rho_ms.max(other.t_rho_ms),
+                load_128: one.load_128.max(other.load_128),
+                bise: one.bise && other.bise,
+                ..one
+            };
+            if let (Some(one), Some(other)) = (merged(inner, one), merged(inner, other)) {
+                prop_assert!(allows_no_more(&one, &other));
+            }
+        }
+    }
+}
