@@ -86,9 +86,8 @@ impl HiddenHop {
         match &mut self.state {
             State::Routers(_) => Finding::Clear,
             State::Trial(trial) => {
-                if trial.settle(now, self.last_sent, self.arrivals.delivered()) {
-                    self.record.clear();
-                }
+                let delivered = self.arrivals.delivered();
+                trial.settle(now, self.last_sent, delivered, &mut self.record);
                 let limit = tolerated + SLACK_PPM;
                 let most = self.tolerance.most_ppm();
                 let verdict = trial.judge(now, &mut self.record, limit, most, srtt);
@@ -163,7 +162,7 @@ impl HiddenHop {
     fn begin_trial(&mut self, now: Instant, trigger: Sample, srtt: Duration, window: u64) {
         let (sent, arriving) = self.rates(now, &trigger, srtt, window);
         let least = least_pace(srtt, self.mtu);
-        let trial = Trial::new(now, trigger, (sent, arriving), least, srtt);
+        let trial = Trial::new(now, self.last_sent, trigger, (sent, arriving), least, srtt);
         self.trial_cap = cap(trial.pace(), srtt, self.mtu);
         self.before = window;
         self.state = State::Trial(trial);

@@ -331,3 +331,19 @@ fn more_loss_than_can_be_random_takes_a_few_round_trips_to_tell() {
         assert!(begin.window <= (capacity + 2) * MTU, "{begin:?}");
     }
 }
+
+#[test]
+fn chance_in_random_loss_shows_no_hop() {
+    for (seed, loss) in [
+        (1, 10_000),
+        (2, 15_000),
+        (3, 15_000),
+        (4, 15_000),
+        (5, 18_000),
+    ] {
+        let mut path = Path::new(4000, seed);
+        path.loss = loss;
+        path.run(500);
+        assert_eq!(path.appeared, None, "seed {seed}, {loss} in 10^-6");
+    }
+}

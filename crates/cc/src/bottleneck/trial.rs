@@ -51,8 +51,11 @@ pub(crate) enum Verdict {
 /// A running trial.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
-    /// The loss that began it.
+    /// The loss at the rate before the trial: of the packets that began it, and of those in flight
+    /// then. The former are the first of many records with a high count: their mean is too high.
     trigger: Sample,
+    /// The last packet sent at that rate.
+    last_before: u64,
     /// Of the first step, once it is over.
     first: Option<Sample>,
     pace: u64,
@@ -66,10 +69,11 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// A trial begins: of `sent` bytes per second `delivered` arrived, with the losses of
-    /// `trigger`. At least `least` bytes per second will be sent.
+    /// A trial begins after packet `last_sent`: of `sent` bytes per second `delivered` arrive, with
+    /// losses as in `trigger`. At least `least` bytes per second will be sent.
     pub(crate) fn new(
         now: Instant,
+        last_sent: u64,
         trigger: Sample,
         (sent, delivered): (u64, u64),
         least: u64,
@@ -81,6 +85,7 @@ impl Trial {
         let wanted = mul_div(wanted, trigger.dispersion, 16);
         Self {
             trigger,
+            last_before: last_sent,
             first: None,
             pace,
             least,
@@ -109,21 +114,34 @@ impl Trial {
 
     /// True if what becomes of packet `number` counts.
     pub(crate) fn counts(&self, number: u64) -> bool {
-        self.from.is_some_and(|from| number >= from)
+        match self.from {
+            Some(from) => number >= from,
+            None => self.first.is_none() && number <= self.last_before,
+        }
     }
 
-    /// Time goes on: packets after `last_sent` may count from now on. True if a fresh record
-    /// begins. In a start the pace was a guess: of it, no more than the `delivered` bytes per
-    /// second is kept.
-    pub(crate) fn settle(&mut self, now: Instant, last_sent: u64, delivered: u64) -> bool {
-        let begins = self.from.is_none() && now >= self.settled_at;
-        if begins {
-            self.from = Some(last_sent + 1);
-            if self.first.is_none() && delivered > 0 {
+    /// Time goes on: packets after `last_sent` may count from now on, in a fresh record. The pace
+    /// in a start is a guess, and falls to the `delivered` bytes per second.
+    pub(crate) fn settle(
+        &mut self,
+        now: Instant,
+        last_sent: u64,
+        delivered: u64,
+        record: &mut LossRecord,
+    ) {
+        if self.from.is_some() || now < self.settled_at {
+            return;
+        }
+        self.from = Some(last_sent + 1);
+        if self.first.is_none() {
+            if delivered > 0 {
                 self.pace = self.pace.min(delivered).max(self.least);
             }
+            if let Some(before) = record.all() {
+                self.trigger = self.trigger.and(&before);
+            }
         }
-        begins
+        record.clear();
     }
 
     /// Looks at the fates of the packets that count; loss up to `limit`, in 10^-6, is no worse than
