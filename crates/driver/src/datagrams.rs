@@ -1,15 +1,17 @@
 //! Unreliable datagrams as an application sees them (RFC 9221).
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+use super::clock;
 use super::connection::Connection;
 use super::shared::{Awaited, Shared};
 use super::waiters::Place;
-use pathmark_transport::DatagramError;
 use pathmark_transport::connection::ConnectionError;
+use pathmark_transport::{DatagramError, Ecn, FlowDatagram, QueueCounters};
 
 /// A datagram was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,15 +37,15 @@ impl From<DatagramError> for SendDatagramError {
     }
 }
 
-/// The next datagram, or a place among those who wait for one.
+/// The next datagram with its mark, or a place among those who wait for one.
 fn poll_read(
     shared: &Shared,
     place: &mut Place,
     cx: &Context<'_>,
-) -> Poll<Result<Bytes, ConnectionError>> {
+) -> Poll<Result<(Bytes, Ecn), ConnectionError>> {
     let mut state = shared.lock();
-    let ready = match (state.core.datagrams().read(), state.lost()) {
-        (Some(data), _) => Ok(data),
+    let ready = match (state.core.datagrams().read_marked(), state.lost()) {
+        (Some(read), _) => Ok(read),
         (None, Some(error)) => Err(error),
         (None, None) => {
             state.wait(Awaited::Datagram, place, cx);
@@ -54,7 +56,63 @@ fn poll_read(
     Poll::Ready(ready)
 }
 
+/// A queue for the datagrams of one flow. The flows and the streams of a connection that have
+/// something to send share its window in equal parts.
+///
+/// CoDel (RFC 8289) marks or drops datagrams while they wait longer than 5 ms, an interval after
+/// that began. The interval is 100 ms, or a round trip if that is longer. Datagrams with ECT(1) are
+/// marked from a wait of 1 ms on (RFC 9331). No datagram is sent after an interval, except the last
+/// one of its flow.
+#[derive(Debug)]
+pub struct DatagramQueue {
+    shared: Arc<Shared>,
+    flow: u64,
+    counters: Arc<QueueCounters>,
+}
+
+impl DatagramQueue {
+    /// Queues a datagram, which may be lost and is not sent again.
+    ///
+    /// # Errors
+    /// [`SendDatagramError`].
+    pub fn send(&self, datagram: FlowDatagram) -> Result<(), SendDatagramError> {
+        let mut state = self.shared.lock();
+        if let Some(error) = state.lost() {
+            return Err(error.into());
+        }
+        let mut datagrams = state.core.datagrams();
+        datagrams.send_in(clock::now(), self.flow, datagram)?;
+        state.wake_driver();
+        Ok(())
+    }
+
+    /// The counters of its datagrams.
+    #[must_use]
+    pub const fn counters(&self) -> &Arc<QueueCounters> {
+        &self.counters
+    }
+}
+
+impl Drop for DatagramQueue {
+    fn drop(&mut self) {
+        self.shared.lock().core.datagrams().close_flow(self.flow);
+    }
+}
+
 impl Connection {
+    /// Opens a queue for the datagrams of one flow, which exists as long as this handle.
+    #[must_use]
+    pub fn datagram_queue(&self) -> DatagramQueue {
+        let counters = Arc::<QueueCounters>::default();
+        let mut state = self.shared.lock();
+        let flow = state.core.datagrams().open_flow(Arc::clone(&counters));
+        DatagramQueue {
+            shared: Arc::clone(&self.shared),
+            flow,
+            counters,
+        }
+    }
+
     /// Sends a datagram that may be lost, and is not sent again (RFC 9221). It waits for the
     /// congestion window in a queue; where that is full, the oldest in it are dropped and counted
     /// ([`Stats::datagram_frames_unsent`][unsent]). The peer must take datagrams
@@ -116,6 +174,15 @@ impl Connection {
     /// # Errors
     /// [`ConnectionError`] if the connection is over and all that had arrived was read.
     pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
+        self.read_marked_datagram().await.map(|(data, _)| data)
+    }
+
+    /// The same, with the ECN field of the packet that it came in. It is Not-ECT where the field
+    /// has a law's code in place of the meaning of RFC 3168.
+    ///
+    /// # Errors
+    /// As for [`read_datagram`](Self::read_datagram).
+    pub async fn read_marked_datagram(&self) -> Result<(Bytes, Ecn), ConnectionError> {
         let mut waiting = self.shared.waiting(Awaited::Datagram);
         poll_fn(|cx| poll_read(&self.shared, waiting.place(), cx)).await
     }
@@ -129,7 +196,8 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Bytes, ConnectionError>> {
-        poll_read(&self.shared, &mut self.places.datagram, cx)
+        let read = poll_read(&self.shared, &mut self.places.datagram, cx);
+        read.map_ok(|(data, _)| data)
     }
 
     /// The longest datagram that can be sent now, bytes; it changes with the path's MTU. `None`:

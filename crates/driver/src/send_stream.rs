@@ -205,6 +205,23 @@ impl SendStream {
         }
     }
 
+    /// Says that the stream carries a flow which would have a connection of its own elsewhere. Its
+    /// next 14,720 bytes, an initial window (RFC 9002 §7.2), may be in flight in addition to the
+    /// congestion window, until a loss or CE. It has no effect once the stream has ended.
+    pub fn start_flow(&self) {
+        let _ = self.shared.lock().core.streams().start_flow(self.id);
+    }
+
+    /// Tells at any time, also after this part is dropped, whether it waits for the peer's credit
+    /// alone, and not for the path.
+    #[must_use]
+    pub fn stall(&self) -> Stall {
+        Stall {
+            shared: Arc::clone(&self.shared),
+            id: self.id,
+        }
+    }
+
     /// [`stopped`](Self::stopped) in the manner of [`poll_write_bytes`](Self::poll_write_bytes),
     /// whose waker it replaces.
     ///
@@ -220,6 +237,21 @@ impl SendStream {
                 Poll::Pending
             }
         }
+    }
+}
+
+/// Tells whether the peer's credit for a stream is used up: see [`SendStream::stall`].
+#[derive(Clone, Debug)]
+pub struct Stall {
+    shared: Arc<Shared>,
+    id: StreamId,
+}
+
+impl Stall {
+    /// True while the stream has data to send and no credit.
+    #[must_use]
+    pub fn is_now(&self) -> bool {
+        self.shared.lock().core.streams().is_stalled(self.id)
     }
 }
 

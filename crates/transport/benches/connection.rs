@@ -1,5 +1,6 @@
-//! Bulk transfer between two connections in memory: the cost of a packet, sent, received and
-//! acknowledged, under the null cipher and under TLS 1.3, without sockets and without waiting.
+//! Two connections in memory, without sockets and without waiting, under the null cipher and under
+//! TLS 1.3: the cost of a packet of a bulk transfer, sent, received and acknowledged, and the cost
+//! of a handshake.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -65,75 +66,83 @@ fn deliver(now: Instant, from: u8, to: &mut Connection, transmit: &Transmit, byt
     }
 }
 
+/// A client and a server after their handshake.
+fn connected(
+    client: Arc<dyn ClientCrypto>,
+    server: Arc<dyn ServerCrypto>,
+) -> (Box<Connection>, Box<Connection>, Instant) {
+    let config = || {
+        let mut config =
+            TransportConfig::new(Arc::new(|_, _| Box::new(Open) as Box<dyn Controller>));
+        config.streams.initial_connection_window = 64 << 20;
+        config.streams.initial_stream_window = 64 << 20;
+        Arc::new(config)
+    };
+    let mut now = Instant::from_millis(1);
+    let mut client = Connection::client(
+        now,
+        ClientStart {
+            config: config(),
+            crypto: client,
+            server_name: "localhost".into(),
+            remote: address(2),
+            local: None,
+            token: Vec::new(),
+            endpoint_key: Arc::new(NullEndpointKey::new(1)),
+            random: Random::from_u64(1),
+        },
+    )
+    .expect("a client");
+    let mut buffer = vec![0; 64 << 10];
+    let first = client
+        .poll_transmit(now, &mut buffer, 1)
+        .expect("a first flight");
+    let Ok(PartialDecode::Protected(found)) = PartialDecode::new(&buffer[..first.len], 8) else {
+        panic!("not an Initial packet");
+    };
+    let mut server = Connection::server(
+        now,
+        ServerStart {
+            config: config(),
+            crypto: server,
+            remote: address(1),
+            local: None,
+            destination: found.dcid,
+            source: found.scid,
+            original_destination: found.dcid,
+            retry_source: None,
+            validated: true,
+            endpoint_key: Arc::new(NullEndpointKey::new(2)),
+            random: Random::from_u64(2),
+        },
+    )
+    .expect("a server");
+    deliver(now, 1, &mut server, &first, &mut buffer);
+    let mut rounds = 0;
+    while !(client.handshake().is_confirmed() && server.handshake().is_confirmed()) {
+        now += Duration::from_millis(1);
+        exchange(now, &mut client, &mut server, &mut buffer);
+        rounds += 1;
+        assert!(
+            rounds < 1000,
+            "no handshake: {:?} {:?}",
+            client.error(),
+            server.error()
+        );
+    }
+    (client, server, now)
+}
+
 impl Two {
     fn new(client: Arc<dyn ClientCrypto>, server: Arc<dyn ServerCrypto>) -> Self {
-        let config = || {
-            let mut config =
-                TransportConfig::new(Arc::new(|_, _| Box::new(Open) as Box<dyn Controller>));
-            config.streams.initial_connection_window = 64 << 20;
-            config.streams.initial_stream_window = 64 << 20;
-            Arc::new(config)
-        };
-        let mut now = Instant::from_millis(1);
-        let mut client = Connection::client(
-            now,
-            ClientStart {
-                config: config(),
-                crypto: client,
-                server_name: "localhost".into(),
-                remote: address(2),
-                local: None,
-                token: Vec::new(),
-                endpoint_key: Arc::new(NullEndpointKey::new(1)),
-                random: Random::from_u64(1),
-            },
-        )
-        .expect("a client");
-        let mut buffer = vec![0; 64 << 10];
-        let first = client
-            .poll_transmit(now, &mut buffer, 1)
-            .expect("a first flight");
-        let Ok(PartialDecode::Protected(found)) = PartialDecode::new(&buffer[..first.len], 8)
-        else {
-            panic!("not an Initial packet");
-        };
-        let mut server = Connection::server(
-            now,
-            ServerStart {
-                config: config(),
-                crypto: server,
-                remote: address(1),
-                local: None,
-                destination: found.dcid,
-                source: found.scid,
-                original_destination: found.dcid,
-                retry_source: None,
-                validated: true,
-                endpoint_key: Arc::new(NullEndpointKey::new(2)),
-                random: Random::from_u64(2),
-            },
-        )
-        .expect("a server");
-        deliver(now, 1, &mut server, &first, &mut buffer);
-        let mut rounds = 0;
-        while !(client.handshake().is_confirmed() && server.handshake().is_confirmed()) {
-            now += Duration::from_millis(1);
-            exchange(now, &mut client, &mut server, &mut buffer);
-            rounds += 1;
-            assert!(
-                rounds < 1000,
-                "no handshake: {:?} {:?}",
-                client.error(),
-                server.error()
-            );
-        }
+        let (mut client, server, now) = connected(client, server);
         let stream = client.streams().open(Dir::Uni).expect("a stream");
         let mut two = Self {
             client,
             server,
             stream,
             now,
-            buffer,
+            buffer: vec![0; 64 << 10],
             data: (0..CHUNK).map(|i| i as u8).collect(),
         };
         two.transfer();
@@ -197,18 +206,21 @@ fn exchange(now: Instant, client: &mut Connection, server: &mut Connection, buff
     while server.poll_event().is_some() {}
 }
 
-fn bulk(c: &mut Criterion) {
-    let mut group = c.benchmark_group("connection");
-    group.sample_size(20);
-    let mut run = |name: &str, mut two: Two| {
-        let packets = two.transfer();
-        group.throughput(Throughput::Elements(packets));
-        group.bench_function(format!("{name}, per datagram of 1472 bytes"), |b| {
-            b.iter(|| two.transfer());
-        });
-    };
+struct Cipher {
+    name: &'static str,
+    client: Arc<dyn ClientCrypto>,
+    server: Arc<dyn ServerCrypto>,
+}
+
+/// Null cipher and TLS 1.3, if it is there.
+fn ciphers() -> Vec<Cipher> {
     let null = Arc::new(NullCrypto::new(&[b"bench"]));
-    run("null cipher", Two::new(null.clone(), null));
+    #[allow(unused_mut, reason = "without rustls there is one")]
+    let mut all = vec![Cipher {
+        name: "null cipher",
+        client: null.clone(),
+        server: null,
+    }];
     #[cfg(feature = "rustls")]
     {
         use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
@@ -220,10 +232,43 @@ fn bulk(c: &mut Criterion) {
             .expect("a server configuration");
         let trust = Trust::from_ca_pem(chain.as_bytes()).expect("trust");
         let client = TlsClientConfig::new(trust, &[b"bench"]).expect("a client configuration");
-        run("TLS 1.3", Two::new(Arc::new(client), Arc::new(server)));
+        all.push(Cipher {
+            name: "TLS 1.3",
+            client: Arc::new(client),
+            server: Arc::new(server),
+        });
+    }
+    all
+}
+
+fn bulk(c: &mut Criterion) {
+    let mut group = c.benchmark_group("connection");
+    group.sample_size(20);
+    for Cipher {
+        name,
+        client,
+        server,
+    } in ciphers()
+    {
+        let mut two = Two::new(client, server);
+        let packets = two.transfer();
+        group.throughput(Throughput::Elements(packets));
+        group.bench_function(format!("{name}, per datagram of 1472 bytes"), |b| {
+            b.iter(|| two.transfer());
+        });
     }
     group.finish();
 }
 
-criterion_group!(benches, bulk);
+fn handshakes(c: &mut Criterion) {
+    let mut group = c.benchmark_group("handshake");
+    for cipher in ciphers() {
+        group.bench_function(cipher.name, |b| {
+            b.iter_with_large_drop(|| connected(cipher.client.clone(), cipher.server.clone()));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, bulk, handshakes);
 criterion_main!(benches);

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pathmark_transport::streams::{
-    Dir, PeerLimits, SentFrames, Side, StreamId, Streams, StreamsConfig,
+    AckedRun, Dir, PeerLimits, SentFrames, Side, StreamId, Streams, StreamsConfig,
 };
 use pathmark_transport::wire::{Frame, Frames, Writer};
 use pathmark_transport::{Duration, Instant};
@@ -50,15 +50,21 @@ fn deliver(to: &mut Streams, now: Instant, payload: &[u8]) {
     for frame in Frames::new(payload) {
         match frame {
             Ok(Frame::Stream(frame)) => assert!(to.on_stream(now, &frame).is_ok()),
-            Ok(Frame::MaxData(max)) => to.on_max_data(max),
-            Ok(Frame::MaxStreamData(frame)) => assert!(to.on_max_stream_data(&frame).is_ok()),
-            Ok(Frame::DataBlocked(limit)) => to.on_data_blocked(limit),
-            Ok(Frame::StreamDataBlocked(frame)) => {
-                assert!(to.on_stream_data_blocked(&frame).is_ok());
-            }
+            Ok(
+                frame @ (Frame::MaxData(_)
+                | Frame::MaxStreamData(_)
+                | Frame::DataBlocked(_)
+                | Frame::StreamDataBlocked(_)),
+            ) => assert!(to.on_frame(now, &frame).is_ok()),
             other => unreachable!("{other:?}"),
         }
     }
+}
+
+fn acked(of: &mut Streams, sent: &SentFrames) {
+    let mut run = AckedRun::default();
+    of.gather_acked(sent, &mut run);
+    of.settle_acked(&mut run);
 }
 
 /// How the application hands data over and takes it.
@@ -99,7 +105,7 @@ fn transfer(style: Style, lose_every: usize) -> usize {
                 break;
             }
             let mut w = Writer::new(payload);
-            let sent = client.write_frames(now, &mut w);
+            let sent = client.write_frames(now, &mut w, usize::MAX);
             packets += 1;
             let lost = lose_every > 0 && packets.is_multiple_of(lose_every);
             *len = if lost { 0 } else { w.position() };
@@ -123,9 +129,9 @@ fn transfer(style: Style, lose_every: usize) -> usize {
         while server.wants_to_send() {
             let mut payload = [0; PACKET];
             let mut w = Writer::new(&mut payload);
-            let sent = server.write_frames(now, &mut w);
+            let sent = server.write_frames(now, &mut w, usize::MAX);
             deliver(&mut client, now, w.written());
-            server.on_acked(&sent);
+            acked(&mut server, &sent);
         }
         // A sender that is held up waits for what is in flight.
         let idle = lens == [0; BATCH];
@@ -137,7 +143,7 @@ fn transfer(style: Style, lose_every: usize) -> usize {
         while flight.len() > keep {
             match flight.pop_front() {
                 Some((sent, true)) => client.on_lost(&sent),
-                Some((sent, false)) => client.on_acked(&sent),
+                Some((sent, false)) => acked(&mut client, &sent),
                 None => break,
             }
         }

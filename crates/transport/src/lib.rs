@@ -42,7 +42,7 @@ pub mod wire;
 
 pub use config::{ControllerFactory, TransportConfig};
 pub use connection::Connection;
-pub use datagrams::{DatagramError, DatagramsConfig};
+pub use datagrams::{DatagramError, DatagramsConfig, FlowDatagram, QueueCounters, QueueCounts};
 pub use pathmark_cc::{Duration, Instant};
 pub use signal::{Arrived, BadFeedback, Breach, Counters, Ecn, MAX_COUNTERS, Meter, Signal};
 pub use wire::VarInt;

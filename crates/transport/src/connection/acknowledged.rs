@@ -141,7 +141,7 @@ impl Fates<'_> {
             if tells && outcome.newly.advanced && outcome.loss.packets > 0 {
                 // A probe, or a packet that asked for nothing, is acknowledged, and shows what was
                 // refused before it.
-                self.sources.streams.serve_lowest_first();
+                self.sources.streams.turns.serve_lowest_first();
             }
             let next = self.spaces.next_number();
             let path = self.paths.path_mut();

@@ -106,13 +106,8 @@ impl Control {
             || self.remote_ids.has_pending()
     }
 
-    /// Writes what fits; `written` gets what has to be remembered. True if anything was written.
-    pub(super) fn write(
-        &mut self,
-        w: &mut Writer<'_>,
-        mut written: impl FnMut(ControlFrame),
-    ) -> bool {
-        let start = w.position();
+    /// Writes what fits; `written` gets what has to be remembered.
+    pub(super) fn write(&mut self, w: &mut Writer<'_>, mut written: impl FnMut(ControlFrame)) {
         if self.handshake_done && Frame::HandshakeDone.encode(w).is_ok() {
             self.handshake_done = false;
             written(ControlFrame::HandshakeDone);
@@ -147,7 +142,6 @@ impl Control {
         if self.ping && Frame::Ping.encode(w).is_ok() {
             self.ping = false;
         }
-        w.position() > start
     }
 
     pub(super) fn on_acked(&mut self, frame: ControlFrame) {
@@ -184,21 +178,37 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::cid::RemoteId;
+    use crate::connection::Routing;
     use crate::crypto::null::NullEndpointKey;
+    use crate::wire::frame::Frames;
+    use crate::wire::transport_parameters::PreferredAddress;
+
+    fn id(n: u8) -> ConnectionId {
+        ConnectionId::new(&[n; 8]).unwrap()
+    }
+
+    /// What has to be remembered of a packet, and its frames, of which there is one for each and
+    /// `pings` more.
+    fn packet(control: &mut Control, pings: usize) -> Vec<ControlFrame> {
+        let mut room = [0; 200];
+        let mut w = Writer::new(&mut room);
+        let mut remembered = Vec::new();
+        control.write(&mut w, |frame| remembered.push(frame));
+        let frames: Vec<_> = Frames::new(w.written()).map(Result::unwrap).collect();
+        assert_eq!(frames.len(), remembered.len() + pings);
+        let found = frames.iter().filter(|frame| **frame == Frame::Ping);
+        assert_eq!(found.count(), pings);
+        remembered
+    }
 
     fn written(control: &mut Control) -> Vec<ControlFrame> {
-        let mut room = [0; 200];
-        let mut frames = Vec::new();
-        control.write(&mut Writer::new(&mut room), |frame| {
-            frames.push(frame);
-        });
-        frames
+        packet(control, 0)
     }
 
     fn control() -> Control {
-        let id = ConnectionId::new(&[1; 8]).unwrap();
         let key = Arc::new(NullEndpointKey::new(1));
-        Control::new(id, LocalIds::new(id), RemoteIds::new(id, 8), key)
+        Control::new(id(1), LocalIds::new(id(1)), RemoteIds::new(id(1), 8), key)
     }
 
     #[test]
@@ -232,5 +242,94 @@ mod tests {
         // One that was repeated in vain.
         control.on_lost(ControlFrame::NewToken);
         assert!(!control.is_due());
+    }
+
+    #[test]
+    fn a_ping_is_sent_once_and_only_if_it_was_asked_for() {
+        let mut control = control();
+        control.send_handshake_done();
+        assert_eq!(packet(&mut control, 0), [ControlFrame::HandshakeDone]);
+        control.ping = true;
+        assert!(control.is_due());
+        assert_eq!(packet(&mut control, 1), []);
+        assert!(!control.is_due());
+    }
+
+    /// RFC 9000 §5.1.1: the peer gets as many ids as its `active_connection_id_limit` says, and the
+    /// endpoint routes each of them, as long as the connection is there.
+    #[test]
+    fn the_peer_gets_as_many_ids_as_it_stores() {
+        let mut control = control();
+        let mut outbox = Outbox::new(id(1));
+        let mut random = Random::from_u64(1);
+        control.issue_ids(&mut random, &mut outbox);
+        assert!(!control.is_due(), "the limit is unknown");
+        control.on_peer_parameters(&TransportParameters {
+            active_connection_id_limit: 3,
+            ..TransportParameters::DEFAULT
+        });
+        control.issue_ids(&mut random, &mut outbox);
+        assert!(control.is_due());
+        let expected = [1, 2].map(ControlFrame::NewConnectionId);
+        assert_eq!(written(&mut control), expected);
+        assert!(!control.is_due());
+        control.on_lost(ControlFrame::NewConnectionId(2));
+        assert_eq!(written(&mut control), [ControlFrame::NewConnectionId(2)]);
+        // All that were added are removed.
+        control.remove_ids(&mut outbox);
+        let (mut added, mut removed) = (Vec::new(), Vec::new());
+        while let Some(change) = outbox.poll_routing(None, false) {
+            match change {
+                Routing::Add(id) => added.push(id),
+                Routing::Remove(id) => removed.push(id),
+                Routing::ResetTokens => panic!("no token is known"),
+            }
+        }
+        assert_eq!(added.len(), 3);
+        assert_eq!(added, removed);
+    }
+
+    /// RFC 9000 §19.16: an id that the peer asks back is retired until the peer knows it.
+    #[test]
+    fn a_retirement_is_sent_until_it_is_acknowledged() {
+        let mut control = control();
+        let new = RemoteId {
+            sequence: 1,
+            id: id(2),
+            token: None,
+        };
+        assert_eq!(control.remote_ids.on_new(1, &new), Ok(true));
+        let retirement = ControlFrame::RetireConnectionId(0);
+        for _ in 0..3 {
+            assert!(control.is_due());
+            assert_eq!(written(&mut control), [retirement]);
+            assert!(!control.is_due());
+            control.on_lost(retirement);
+        }
+        control.on_acked(retirement);
+        assert!(!control.is_due());
+        control.on_lost(retirement);
+        assert!(!control.is_due());
+    }
+
+    /// RFC 9000 §18.2: the tokens that end the connection, and the id of the preferred address.
+    #[test]
+    fn tokens_and_the_preferred_id_come_with_the_peers_parameters() {
+        let mut control = control();
+        control.on_peer_parameters(&TransportParameters {
+            stateless_reset_token: Some([7; 16]),
+            preferred_address: Some(PreferredAddress {
+                v4: None,
+                v6: None,
+                connection_id: id(3),
+                reset_token: [8; 16],
+            }),
+            ..TransportParameters::DEFAULT
+        });
+        let ids = &mut control.remote_ids;
+        assert!(ids.is_reset(&ResetToken::new([7; 16])));
+        assert!(ids.switch());
+        assert_eq!(ids.current().id, id(3));
+        assert!(ids.is_reset(&ResetToken::new([8; 16])));
     }
 }

@@ -1,14 +1,17 @@
 //! Unreliable datagrams between their queues, packets and the application (RFC 9221).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::paths::Path;
 use super::sources::Sources;
 use crate::cid::LOCAL_ID_LEN;
-use crate::datagrams::DatagramError;
+use crate::datagrams::{DatagramError, FlowDatagram, QueueCounters};
 use crate::wire::frame::types;
 use crate::wire::packet::TAG_LEN;
 use crate::wire::{TransportError, TransportErrorCode, varint};
+use crate::{Ecn, Instant};
 
 /// Bytes of a packet number at their most.
 const NUMBER: usize = 4;
@@ -62,9 +65,47 @@ impl Datagrams<'_> {
         self.sources.datagrams.send_room()
     }
 
+    /// Opens a queue for the datagrams of one flow: its number. Flows and streams that have
+    /// something to send are due the same share of the window.
+    pub fn open_flow(&mut self, counters: Arc<QueueCounters>) -> u64 {
+        self.sources.datagrams.open_flow(counters)
+    }
+
+    /// Closes a flow. Its datagrams that wait are still sent.
+    pub fn close_flow(&mut self, flow: u64) {
+        if let Some(flows) = self.sources.datagrams.flows_mut() {
+            flows.close(flow);
+        }
+    }
+
+    /// Queues a datagram of a flow. Where datagrams of a flow wait too long, they are marked or
+    /// dropped (RFC 8289, RFC 9331), and counted ([`QueueCounters`]).
+    ///
+    /// # Errors
+    /// [`DatagramError`].
+    pub fn send_in(
+        &mut self,
+        now: Instant,
+        flow: u64,
+        datagram: FlowDatagram,
+    ) -> Result<(), DatagramError> {
+        let length = datagram.data.len();
+        self.sources.check_datagram(self.path, length)?;
+        if self.is_open {
+            self.sources.datagrams.send_in(now, flow, datagram);
+        }
+        Ok(())
+    }
+
     /// The oldest datagram that arrived and was not read. After `None`,
     /// [`Event::DatagramReceived`](super::Event::DatagramReceived) says when to ask again.
     pub fn read(&mut self) -> Option<Bytes> {
+        self.read_marked().map(|(data, _)| data)
+    }
+
+    /// The same, with the ECN field of the packet that it came in. It is Not-ECT where the field
+    /// has the code of a [`Signal`](crate::Signal) in place of the meaning of RFC 3168.
+    pub fn read_marked(&mut self) -> Option<(Bytes, Ecn)> {
         self.sources.read_datagram()
     }
 }
@@ -118,11 +159,16 @@ impl Sources {
         }
     }
 
-    /// A DATAGRAM frame arrived. True if nothing waited to be read before it.
+    /// A DATAGRAM frame arrived in a packet with this mark. True if nothing waited to be read
+    /// before it.
     ///
     /// # Errors
     /// PROTOCOL_VIOLATION if this side offered to take none (RFC 9221 §3).
-    pub(super) fn on_datagram_frame(&mut self, data: &[u8]) -> Result<bool, TransportError> {
+    pub(super) fn on_datagram_frame(
+        &mut self,
+        data: &[u8],
+        mark: Ecn,
+    ) -> Result<bool, TransportError> {
         if !self.datagrams.offered() {
             return Err(TransportError::new(
                 TransportErrorCode::PROTOCOL_VIOLATION,
@@ -131,19 +177,19 @@ impl Sources {
             .in_frame(types::DATAGRAM));
         }
         let before = self.datagrams.unread_bytes();
-        let scarce = self.streams.holds_all_it_may();
-        let first = self.datagrams.on_datagram(data, scarce);
+        let scarce = self.streams.receiving.holds_all_it_may();
+        let first = self.datagrams.on_datagram(data, mark, scarce);
         let after = self.datagrams.unread_bytes();
-        self.streams.on_other_memory(before, after);
+        self.streams.receiving.on_other_memory(before, after);
         Ok(first)
     }
 
-    /// The oldest datagram that arrived and was not read.
-    fn read_datagram(&mut self) -> Option<Bytes> {
+    /// The oldest datagram that arrived and was not read, with the mark of its packet.
+    fn read_datagram(&mut self) -> Option<(Bytes, Ecn)> {
         let before = self.datagrams.unread_bytes();
         let data = self.datagrams.read();
         let after = self.datagrams.unread_bytes();
-        self.streams.on_other_memory(before, after);
+        self.streams.receiving.on_other_memory(before, after);
         data
     }
 }

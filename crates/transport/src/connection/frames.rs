@@ -81,7 +81,7 @@ impl Receiving<'_> {
                 // The request was answered by this packet.
                 self.sources.ask_for_packet(self.spaces);
             }
-            self.sources.streams.on_refused();
+            self.sources.streams.receiving.on_refused();
             if newest && !summary.probing && at.ty == PacketType::OneRtt {
                 self.follow_peer(carrier, found);
             }
@@ -157,9 +157,9 @@ impl Receiving<'_> {
     fn make_room_for_ranges(&mut self, limit: usize) {
         let received = self.spaces.received_mut(SpaceId::Data);
         let streams = &mut self.sources.streams;
-        if limit < received.room_for_ranges() || !streams.holds_all_it_may() {
+        if limit < received.room_for_ranges() || !streams.receiving.holds_all_it_may() {
             let (before, after) = received.set_ranges(limit);
-            streams.on_other_memory(before, after);
+            streams.receiving.on_other_memory(before, after);
         }
     }
 
@@ -228,22 +228,16 @@ impl Receiving<'_> {
                 handshake.on_crypto(at.ty.space(), frame.offset, frame.data)?;
                 self.levels().drive()?;
             }
-            Frame::ResetStream(frame) => {
+            Frame::ResetStream(_) | Frame::StopSending(_) => {
                 self.stats.streams_given_up += 1;
-                streams.on_reset_stream(self.now, frame)?;
+                streams.on_frame(self.now, frame)?;
             }
-            Frame::StopSending(frame) => {
-                self.stats.streams_given_up += 1;
-                streams.on_stop_sending(frame)?;
-            }
-            Frame::MaxData(max) => streams.on_max_data(*max),
-            Frame::MaxStreamData(frame) => streams.on_max_stream_data(frame)?,
-            Frame::MaxStreams(frame) => streams.on_max_streams(frame.dir, frame.max),
-            Frame::DataBlocked(limit) => streams.on_data_blocked(*limit),
-            Frame::StreamDataBlocked(frame) => streams.on_stream_data_blocked(frame)?,
-            Frame::StreamsBlocked(frame) => {
-                streams.on_streams_blocked(frame.dir, frame.limit);
-            }
+            Frame::MaxData(_)
+            | Frame::MaxStreamData(_)
+            | Frame::MaxStreams(_)
+            | Frame::DataBlocked(_)
+            | Frame::StreamDataBlocked(_)
+            | Frame::StreamsBlocked(_) => streams.on_frame(self.now, frame)?,
             Frame::NewToken(token) => {
                 let event = || Event::NewToken(Bytes::copy_from_slice(token));
                 self.outbox.push_if_room(event);
@@ -304,7 +298,9 @@ impl Receiving<'_> {
             }
             Frame::HandshakeDone => self.levels().on_confirmed(),
             Frame::Datagram(data) => {
-                if self.sources.on_datagram_frame(data)? {
+                let feedback = self.paths.path().feedback();
+                let mark = feedback.mark(at.carrier.received.ecn);
+                if self.sources.on_datagram_frame(data, mark)? {
                     self.outbox.push_once(Event::DatagramReceived);
                 }
             }

@@ -239,6 +239,7 @@ mod tests {
         assert_eq!(lifecycle.timers().next(), Some(Instant::from_millis(1300)));
         assert_eq!(lifecycle.timers().get(Timer::Handshake), None);
         assert_eq!(lifecycle.due(), Some(&reason()));
+        assert!(!lifecycle.has_sent_close());
         lifecycle.on_close_sent(AT);
         assert!(lifecycle.due().is_none() && lifecycle.has_sent_close());
         // Later reasons change nothing.
@@ -275,6 +276,29 @@ mod tests {
         assert!(lifecycle.is_gone() && !lifecycle.is_draining());
         lifecycle.close_last(TransportError::new(TransportErrorCode::INTERNAL_ERROR, ""));
         assert!(lifecycle.due().is_none());
+    }
+
+    /// RFC 9000 §10.2.1: what arrives shows that the peer may lack the CONNECTION_CLOSE; within a
+    /// round trip it shows nothing.
+    #[test]
+    fn a_closing_connection_answers_datagrams() {
+        let mut lifecycle = open();
+        let _ = lifecycle.close(AT, PTO, reason(), ConnectionError::LocallyClosed);
+        lifecycle.on_close_sent(AT);
+        let rtt = Duration::from_millis(50);
+        lifecycle.on_datagram(AT + rtt / 2, Some(rtt));
+        assert_eq!(lifecycle.due(), None);
+        lifecycle.on_datagram(AT + rtt, Some(rtt));
+        assert_eq!(lifecycle.due(), Some(&reason()));
+    }
+
+    #[test]
+    fn an_error_of_this_sides_own_leaves_a_last_close() {
+        let mut lifecycle = open();
+        let error = TransportError::new(TransportErrorCode::INTERNAL_ERROR, "");
+        lifecycle.close_last(error.clone());
+        assert!(!lifecycle.is_open());
+        assert_eq!(lifecycle.due(), Some(&CloseReason::Transport(error)));
     }
 
     #[test]

@@ -447,8 +447,8 @@ impl Connection {
     /// The current path: algorithm, last feedback, and what keeps the sender from being faster.
     #[must_use]
     pub fn path_report(&self, now: Instant) -> PathReport {
-        let streams = &self.sources.streams;
-        let receiving = (streams.receive_window(), streams.receive_limited());
+        let receiving = &self.sources.streams.receiving;
+        let receiving = (receiving.window(), receiving.is_limited());
         let (recovery, bounds) = (self.spaces.recovery(), self.bounds.shares(now));
         let in_flight = recovery.bytes_in_flight();
         let path = self.paths.path();
@@ -471,7 +471,7 @@ impl Connection {
             datagram_frames_received: datagrams.received,
             datagram_frames_unsent: datagrams.unsent,
             datagram_frames_unread: datagrams.unread,
-            bytes_retransmitted: self.sources.streams.retransmitted(),
+            bytes_retransmitted: self.sources.streams.turns.retransmitted(),
             acks_postponed: self.spaces.received(SpaceId::Data).postponed(),
             feedback_bad: self.paths.path().feedback().disbelieved().total(),
             ..self.stats.clone()

@@ -174,20 +174,28 @@ impl Sources {
         }
     }
 
-    /// Datagrams and streams. Where both wait, each fills every other packet first. `again`: the
-    /// packet is a probe, and those before it got no answer.
+    /// Datagrams and streams. Where both wait, each flow of datagrams and each stream is due as
+    /// many bytes. `again`: the packet is a probe, and those before it got no answer.
     fn write_data(&mut self, now: Instant, again: bool, w: &mut Writer<'_>, carried: &mut Carried) {
         if again {
-            carried.streams = self.streams.write_one_frame(now, w);
-        } else if !self.datagrams.wants_to_send() {
-            carried.streams = self.streams.write_frames(now, w);
-        } else if self.datagrams.yields() {
-            carried.streams = self.streams.write_frames(now, w);
-            self.datagrams.write(w);
-        } else {
-            self.datagrams.write(w);
-            carried.streams = self.streams.write_frames(now, w);
+            carried.streams = self.streams.write_frames(now, w, 1);
+            return;
         }
+        let streams = self.streams.turns.waiting();
+        let flows = self.datagrams.waiting_flows(streams);
+        let start = w.position();
+        let bytes = if self.datagrams.goes_first() {
+            self.datagrams.write(now, w);
+            let between = w.position();
+            carried.streams = self.streams.write_frames(now, w, usize::MAX);
+            (between - start, w.position() - between)
+        } else {
+            carried.streams = self.streams.write_frames(now, w, usize::MAX);
+            let between = w.position();
+            self.datagrams.write(now, w);
+            (w.position() - between, between - start)
+        };
+        self.datagrams.on_turn(bytes, (flows, streams));
     }
 
     /// A packet of `space` that carried this was acknowledged. Acknowledged stream data is
@@ -271,6 +279,9 @@ impl Sources {
     pub(super) fn follow_window(&mut self, now: Instant, srtt: Option<Duration>, path: &mut Path) {
         let window = path.route_mut().follow_window(now, srtt);
         self.streams.on_congestion_window(window);
+        if let (Some(flows), Some(rtt)) = (self.datagrams.flows_mut(), srtt) {
+            flows.on_rtt(rtt);
+        }
     }
 
     /// The peer is to send a packet at once.
@@ -289,7 +300,7 @@ impl Sources {
         let again = spaces.probes_again();
         if again {
             self.streams.repeat_first(u64::from(path.mtu()));
-            self.streams.serve_lowest_first();
+            self.streams.turns.serve_lowest_first();
         }
         if again || !self.have_frames(now, SpaceId::Data, spaces, path) {
             self.repeat_oldest(SpaceId::Data, spaces, 0, PacketSpaces::PROBES);
@@ -362,5 +373,4 @@ impl Sources {
 }
 
 #[cfg(test)]
-#[path = "sources_tests.rs"]
 mod tests;

@@ -54,24 +54,29 @@ impl Sending<'_> {
             .or_else(|| self.question_ahead(buffer))
     }
 
-    /// Before a batch: keys that want renewal, and the restart after a pause.
+    /// Before a batch: keys that want renewal, the restart after a pause, and flows that begin.
     fn prepare(&mut self) {
         let now = self.now;
         let path = self.paths.path_mut();
         self.sources.drop_long_datagrams(path);
         path.route_mut().poll(now);
-        if self.sources.streams.prepare(now) {
+        if self.sources.streams.receiving.prepare(now) {
             self.ask_for_refused();
         }
         let renewed = self.spaces.keys_mut().renew(now);
         self.stats.key_updates += u64::from(renewed);
         let recovery = self.spaces.recovery();
+        let srtt = recovery.rtt().srtt();
         let path = self.paths.path_mut();
-        if recovery.bytes_in_flight() == 0
+        let restarts = recovery.bytes_in_flight() == 0
             && self.sources.has_data()
-            && path.route_mut().restart(now)
-        {
-            self.sources.follow_window(now, recovery.rtt().srtt(), path);
+            && path.route_mut().restart(now);
+        let starts = self.sources.streams.account.take_starts();
+        if let Some(srtt) = srtt.filter(|_| starts > 0) {
+            path.route_mut().on_starts(now, starts, srtt);
+        }
+        if restarts || starts > 0 {
+            self.sources.follow_window(now, srtt, path);
         }
     }
 
@@ -264,6 +269,10 @@ impl Sending<'_> {
             recovery.note_not_window_limited();
         }
         let explicit = self.paths.path().route().metrics().explicit;
-        Bound::new(limit, explicit, self.sources.streams.waits_to_open())
+        Bound::new(
+            limit,
+            explicit,
+            self.sources.streams.opening.is_waited_for(),
+        )
     }
 }

@@ -2,14 +2,25 @@
 //! queues with bounds. What is sent is never sent again; where a queue is full, its oldest goes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::wire::frame::datagram_len;
 use crate::wire::{Frame, Writer};
+use crate::{Ecn, Instant};
 
+mod counters;
+mod delay;
+mod flows;
+#[cfg(test)]
+mod flows_tests;
 #[cfg(test)]
 mod tests;
+
+pub use counters::{QueueCounters, QueueCounts};
+pub use flows::FlowDatagram;
+use flows::Flows;
 
 /// What each queued datagram counts besides its own bytes: about what it costs to keep.
 const OVERHEAD: usize = 64;
@@ -22,7 +33,8 @@ pub struct DatagramsConfig {
     /// ([`EndpointConfig::receive_memory`](crate::endpoint::EndpointConfig::receive_memory)). 1 MiB
     /// by default. 0: DATAGRAM frames are not offered to the peer, and one is an error.
     pub receive_bytes: usize,
-    /// The same for datagrams that were not sent yet. 1 MiB by default.
+    /// The same for datagrams that were not sent yet, and again for those of flows. 1 MiB by
+    /// default.
     pub send_bytes: usize,
 }
 
@@ -53,19 +65,19 @@ pub enum DatagramError {
     TooLong(usize),
 }
 
-/// Datagrams that wait, with the memory that they take.
+/// Datagrams that wait, each with what is known of it, and the memory that they take.
 #[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<Bytes>,
+struct Queue<T> {
+    waiting: VecDeque<(Bytes, T)>,
     bytes: usize,
 }
 
-impl Queue {
+impl<T> Queue<T> {
     /// Appends `data`; how many of the oldest had to go so that all take at most `limit` bytes.
     /// `data` itself goes where it is too large alone.
-    fn push(&mut self, data: Bytes, limit: usize) -> u64 {
+    fn push(&mut self, (data, known): (Bytes, T), limit: usize) -> u64 {
         self.bytes += data.len() + OVERHEAD;
-        self.waiting.push_back(data);
+        self.waiting.push_back((data, known));
         let mut dropped = 0;
         while self.bytes > limit && self.pop().is_some() {
             dropped += 1;
@@ -73,10 +85,10 @@ impl Queue {
         dropped
     }
 
-    fn pop(&mut self) -> Option<Bytes> {
-        let data = self.waiting.pop_front()?;
+    fn pop(&mut self) -> Option<(Bytes, T)> {
+        let (data, known) = self.waiting.pop_front()?;
         self.bytes -= data.len() + OVERHEAD;
-        Some(data)
+        Some((data, known))
     }
 }
 
@@ -95,10 +107,16 @@ pub(crate) struct Counts {
 #[derive(Debug)]
 pub(crate) struct Datagrams {
     config: DatagramsConfig,
-    send: Queue,
-    receive: Queue,
-    /// The last packet had one: if streams wait too, the next one is theirs.
-    had_turn: bool,
+    send: Queue<()>,
+    /// With the marks of their packets.
+    receive: Queue<Ecn>,
+    /// `None` until the first flow opens.
+    flows: Option<Box<Flows>>,
+    /// Bytes that each flow of datagrams has sent more than each stream, in 1024ths. A side that
+    /// sends alone works off the other's lead, and gains none.
+    lead: i64,
+    /// Flows fill the next packet in front of datagrams without one.
+    flows_first: bool,
     /// The application waits for room to send, or for what there was to go.
     waits: bool,
     /// It had to wait, and room was made.
@@ -112,7 +130,9 @@ impl Datagrams {
             config,
             send: Queue::default(),
             receive: Queue::default(),
-            had_turn: false,
+            flows: None,
+            lead: 0,
+            flows_first: false,
             waits: false,
             unblocked: false,
             counts: Counts::default(),
@@ -130,7 +150,31 @@ impl Datagrams {
 
     /// Queues a datagram.
     pub(crate) fn send(&mut self, data: Bytes) {
-        self.counts.unsent += self.send.push(data, self.config.send_bytes);
+        self.counts.unsent += self.send.push((data, ()), self.config.send_bytes);
+    }
+
+    /// Opens a flow: its number.
+    pub(crate) fn open_flow(&mut self, counters: Arc<QueueCounters>) -> u64 {
+        self.flows.get_or_insert_default().open(counters)
+    }
+
+    /// The queues of flows, if there was one.
+    pub(crate) fn flows_mut(&mut self) -> Option<&mut Flows> {
+        self.flows.as_deref_mut()
+    }
+
+    /// Flows that have something to send.
+    fn busy_flows(&self) -> usize {
+        self.flows.as_ref().map_or(0, |flows| flows.busy())
+    }
+
+    /// Queues a datagram of a flow.
+    pub(crate) fn send_in(&mut self, now: Instant, flow: u64, datagram: FlowDatagram) {
+        let limit = self.config.send_bytes;
+        self.counts.unsent += match &mut self.flows {
+            Some(flows) => flows.push(now, flow, datagram, limit),
+            None => 1,
+        };
     }
 
     /// Bytes of one more datagram that needs no other to go.
@@ -163,48 +207,96 @@ impl Datagrams {
 
     #[inline]
     pub(crate) fn wants_to_send(&self) -> bool {
-        !self.send.waiting.is_empty()
+        !self.send.waiting.is_empty() || self.busy_flows() > 0
     }
 
     /// Drops what is first and longer than `max`, so that it does not stand in the way of others.
     pub(crate) fn drop_longer_than(&mut self, max: usize) {
-        while self.send.waiting.front().is_some_and(|d| d.len() > max) {
+        let too_long = |(data, ()): &(Bytes, ())| data.len() > max;
+        while self.send.waiting.front().is_some_and(too_long) {
             self.send.pop();
             self.counts.unsent += 1;
             self.made_room();
+        }
+        if let Some(flows) = &mut self.flows {
+            self.counts.unsent += flows.drop_longer_than(max);
         }
     }
 
     /// Drops all that was not sent.
     pub(crate) fn drop_unsent(&mut self) {
         self.counts.unsent += self.send.waiting.len() as u64;
+        if let Some(flows) = &mut self.flows {
+            self.counts.unsent += flows.clear();
+        }
         self.send = Queue::default();
         self.made_room();
     }
 
-    /// True if it is for streams to fill the next packet first: each kind has every other one.
-    #[inline]
-    pub(crate) fn yields(&mut self) -> bool {
-        core::mem::take(&mut self.had_turn)
+    /// True if datagrams fill the next packet before streams do.
+    pub(crate) const fn goes_first(&self) -> bool {
+        self.lead <= 0
     }
 
-    /// Writes frames as long as they fit.
-    pub(crate) fn write(&mut self, w: &mut Writer<'_>) {
-        while let Some(data) = self.send.waiting.front() {
-            if datagram_len(data.len()) > w.remaining() || Frame::Datagram(data).encode(w).is_err()
-            {
-                return;
-            }
-            self.send.pop();
-            self.had_turn = true;
-            self.counts.sent += 1;
-            self.made_room();
+    /// A packet has these bytes of datagrams and of streams, while these numbers of flows and of
+    /// streams waited. Each flow and each stream is due the same; datagrams without a flow are due
+    /// as much as all streams.
+    pub(crate) fn on_turn(&mut self, bytes: (usize, usize), (flows, streams): (usize, usize)) {
+        let each = |bytes: usize, number: usize| (bytes * 1024 / number.max(1)) as i64;
+        let lead = self.lead + each(bytes.0, flows) - each(bytes.1, streams);
+        self.lead = match (flows, streams) {
+            (0, _) => lead.max(0),
+            (_, 0) => lead.min(0),
+            _ => lead,
+        };
+    }
+
+    /// Flows that wait, among which datagrams without one count as much as `streams` streams.
+    pub(crate) fn waiting_flows(&self, streams: usize) -> usize {
+        match self.send.waiting.is_empty() {
+            true => self.busy_flows(),
+            false => self.busy_flows() + streams.max(1),
         }
     }
 
-    /// One arrived. True if nothing waited to be read before it. It is not kept where memory is
-    /// `scarce`.
-    pub(crate) fn on_datagram(&mut self, data: &[u8], scarce: bool) -> bool {
+    /// Writes frames as long as they fit. Where flows wait next to datagrams without one, each side
+    /// fills every other packet first.
+    pub(crate) fn write(&mut self, now: Instant, w: &mut Writer<'_>) {
+        if core::mem::take(&mut self.flows_first) {
+            self.write_flows(now, w);
+            self.write_others(w);
+        } else {
+            self.flows_first = self.write_others(w);
+            self.write_flows(now, w);
+        }
+    }
+
+    fn write_flows(&mut self, now: Instant, w: &mut Writer<'_>) {
+        if let Some(flows) = &mut self.flows {
+            let (sent, dropped) = flows.write(now, w);
+            self.counts.sent += sent;
+            self.counts.unsent += dropped;
+        }
+    }
+
+    /// Writes datagrams without a flow; true if there was one.
+    fn write_others(&mut self, w: &mut Writer<'_>) -> bool {
+        let before = self.counts.sent;
+        while let Some((data, ())) = self.send.waiting.front() {
+            if datagram_len(data.len()) > w.remaining() || Frame::Datagram(data).encode(w).is_err()
+            {
+                break;
+            }
+            self.send.pop();
+            self.counts.sent += 1;
+            self.made_room();
+        }
+        self.counts.sent > before
+    }
+
+    /// One arrived in a packet with this mark. True if nothing waited to be read before it. It is
+    /// not kept where memory is `scarce`.
+    pub(crate) fn on_datagram(&mut self, data: &[u8], mark: Ecn, scarce: bool) -> bool {
         let first = self.receive.waiting.is_empty();
         self.counts.received += 1;
         if scarce || data.len() + OVERHEAD > self.config.receive_bytes {
@@ -212,12 +304,13 @@ impl Datagrams {
             return false;
         }
         let data = Bytes::copy_from_slice(data);
-        self.counts.unread += self.receive.push(data, self.config.receive_bytes);
+        let limit = self.config.receive_bytes;
+        self.counts.unread += self.receive.push((data, mark), limit);
         first
     }
 
-    /// The oldest that arrived.
-    pub(crate) fn read(&mut self) -> Option<Bytes> {
+    /// The oldest that arrived, with the mark of its packet.
+    pub(crate) fn read(&mut self) -> Option<(Bytes, Ecn)> {
         self.receive.pop()
     }
 
@@ -229,6 +322,9 @@ impl Datagrams {
     /// The connection is over: nothing is sent any more. What has arrived can still be read.
     pub(crate) fn stop(&mut self) {
         self.send = Queue::default();
+        if let Some(flows) = &mut self.flows {
+            flows.clear();
+        }
     }
 
     /// Memory that both queues take, as it counts towards their bounds.

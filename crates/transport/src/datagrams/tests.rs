@@ -12,20 +12,20 @@ fn a_full_queue_drops_its_oldest_and_counts_them() {
     let mut datagrams = queues(10 * (100 + OVERHEAD));
     for n in 0..25 {
         datagrams.send(Bytes::from(vec![n; 100]));
-        let woken = datagrams.on_datagram(&[n; 100], false);
+        let woken = datagrams.on_datagram(&[n; 100], Ecn::NotEct, false);
         assert_eq!(woken, n == 0);
     }
     assert_eq!(datagrams.memory(), 20 * (100 + OVERHEAD));
     let counts = datagrams.counts();
     assert_eq!((counts.unsent, counts.unread), (15, 15));
     for n in 15..25 {
-        assert_eq!(datagrams.read().unwrap(), vec![n; 100]);
+        assert_eq!(datagrams.read().unwrap().0, vec![n; 100]);
     }
     assert!(datagrams.read().is_none());
     let mut room = [0; 100 + 3];
     for n in 15..25 {
         let mut w = Writer::new(&mut room);
-        datagrams.write(&mut w);
+        datagrams.write(Instant::ZERO, &mut w);
         assert_eq!(w.written()[3..], vec![n; 100]);
     }
     assert!(!datagrams.wants_to_send());
@@ -37,7 +37,7 @@ fn a_full_queue_drops_its_oldest_and_counts_them() {
 fn empty_datagrams_are_bounded_too() {
     let mut datagrams = queues(1000);
     for _ in 0..100_000 {
-        datagrams.on_datagram(&[], false);
+        datagrams.on_datagram(&[], Ecn::NotEct, false);
         datagrams.send(Bytes::new());
     }
     assert!(datagrams.memory() <= 2000);
@@ -47,9 +47,9 @@ fn empty_datagrams_are_bounded_too() {
 #[test]
 fn one_that_no_queue_can_hold_is_dropped_alone() {
     let mut datagrams = queues(1000);
-    assert!(datagrams.on_datagram(b"small", false));
-    assert!(!datagrams.on_datagram(&[0; 2000], false));
-    assert_eq!(datagrams.read().unwrap(), &b"small"[..]);
+    assert!(datagrams.on_datagram(b"small", Ecn::NotEct, false));
+    assert!(!datagrams.on_datagram(&[0; 2000], Ecn::NotEct, false));
+    assert_eq!(datagrams.read().unwrap().0, &b"small"[..]);
     assert_eq!(datagrams.counts().unread, 1);
 }
 
@@ -63,9 +63,8 @@ fn what_the_path_carries_no_more_is_out_of_the_way() {
     assert_eq!(datagrams.counts().unsent, 2);
     let mut room = [0; 1200];
     let mut w = Writer::new(&mut room);
-    datagrams.write(&mut w);
+    datagrams.write(Instant::ZERO, &mut w);
     assert_eq!(w.position(), datagram_len(100));
-    assert!(datagrams.yields() && !datagrams.yields());
 }
 
 /// A sender that waits for room wakes once there is some; no newer datagram evicts an older one.
@@ -81,7 +80,7 @@ fn what_waits_for_room_drops_nothing() {
     );
     assert!(!datagrams.try_send(&data) && !datagrams.take_unblocked());
     let mut packet = [0; 350];
-    datagrams.write(&mut Writer::new(&mut packet));
+    datagrams.write(Instant::ZERO, &mut Writer::new(&mut packet));
     assert!(datagrams.take_unblocked() && !datagrams.take_unblocked());
     assert!(datagrams.try_send(&data));
     // One that never fits does not wait for ever.
@@ -91,6 +90,6 @@ fn what_waits_for_room_drops_nothing() {
     assert!(datagrams.take_unblocked() && datagrams.try_send(&large));
     assert!(!datagrams.wants_to_send());
     // Where memory is short nothing is kept.
-    assert!(!datagrams.on_datagram(b"scarce", true));
+    assert!(!datagrams.on_datagram(b"scarce", Ecn::NotEct, true));
     assert_eq!(datagrams.unread_bytes(), 0);
 }

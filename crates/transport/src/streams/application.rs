@@ -1,10 +1,12 @@
-//! What the application asks of its streams.
+//! The application's calls.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::{
-    ClosedStream, Dir, FinishError, OpenError, ReadError, RecvPart, StreamEvent, StreamId, Streams,
-    WriteError, account::STREAM_FLOOR, record::Turn, slot,
+    ClosedStream, Dir, FinishError, OpenError, ReadError, ReceiveMemory, ReceiveWindow, RecvPart,
+    StreamEvent, StreamId, Streams, WriteError,
 };
 
 impl Streams {
@@ -13,48 +15,26 @@ impl Streams {
     /// # Errors
     /// [`OpenError::Limit`] if as many are open as the peer allows.
     pub fn open(&mut self, dir: Dir) -> Result<StreamId, OpenError> {
-        let index = match self.local.get_mut(slot(dir)) {
-            Some(local) => local.open(),
-            None => None,
-        };
-        let id = index
-            .and_then(|index| StreamId::new(self.side, dir, index))
-            .ok_or(OpenError::Limit(dir))?;
-        self.insert(id);
-        Ok(id)
-    }
-
-    /// True while the application waits to open a stream, after [`OpenError::Limit`].
-    #[must_use]
-    pub fn waits_to_open(&self) -> bool {
-        self.local.iter().any(super::LocalStreams::is_blocked)
+        self.opening.open(dir, &mut self.records)
     }
 
     /// The application waits no longer to open a stream of this kind.
     pub fn give_up_opening(&mut self, dir: Dir) {
-        if let Some(local) = self.local.get_mut(slot(dir)) {
-            local.give_up();
-        }
+        self.opening.give_up(dir);
     }
 
     /// Sets how many streams of one kind the peer may have open at once, in place of
     /// [`StreamsConfig::max_bidi_streams`](super::StreamsConfig::max_bidi_streams) or
-    /// [`max_uni_streams`](super::StreamsConfig::max_uni_streams). What was promised before stays:
+    /// [`max_uni_streams`](super::StreamsConfig::max_uni_streams). Earlier promises stay:
     /// a lower number holds as streams end.
     pub fn set_max_concurrent(&mut self, dir: Dir, streams: u64) {
-        if let Some(remote) = self.remote.get_mut(slot(dir)) {
-            remote.set_concurrent(streams);
-        }
+        self.opening.set_concurrent(dir, streams);
     }
 
     /// The next stream that the peer opened, lowest first. After `None`, [`StreamEvent::Opened`]
     /// says when to ask again.
     pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
-        let index = self.remote.get_mut(slot(dir))?.accept();
-        if let (None, Some(waits)) = (index, self.acceptor_waits.get_mut(slot(dir))) {
-            *waits = true;
-        }
-        StreamId::new(self.side.peer(), dir, index?)
+        self.opening.accept(dir)
     }
 
     /// Copies data to the end of a stream; returns how many bytes there was room for, at least one
@@ -63,13 +43,13 @@ impl Streams {
     /// # Errors
     /// [`WriteError`].
     pub fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, WriteError> {
-        let room = self.writable(id, data.len())?;
-        let taken = data.get(..room).unwrap_or(data);
-        if let Some(send) = self.records.get_mut(&id).and_then(|r| r.send.as_mut()) {
-            send.write(taken);
-        }
-        self.on_written(id, taken.len());
-        Ok(taken.len())
+        let record = self.records.get_mut(&id).ok_or(WriteError::Closed)?;
+        let stream = (id, record.as_mut());
+        let written = self.account.write(stream, data.len(), |send, room| {
+            send.write(data.get(..room).unwrap_or(data));
+        })?;
+        self.turns.settle(id, record, &mut self.control);
+        Ok(written)
     }
 
     /// Moves data from the front of `data` to the end of a stream, without copying it; returns how
@@ -78,14 +58,13 @@ impl Streams {
     /// # Errors
     /// [`WriteError`].
     pub fn write_bytes(&mut self, id: StreamId, data: &mut Bytes) -> Result<usize, WriteError> {
-        let room = self.writable(id, data.len())?;
-        let taken = data.split_to(room.min(data.len()));
-        let len = taken.len();
-        if let Some(send) = self.records.get_mut(&id).and_then(|r| r.send.as_mut()) {
-            send.push(taken);
-        }
-        self.on_written(id, len);
-        Ok(len)
+        let record = self.records.get_mut(&id).ok_or(WriteError::Closed)?;
+        let (stream, len) = ((id, record.as_mut()), data.len());
+        let written = self.account.write(stream, len, |send, room| {
+            send.push(data.split_to(room));
+        })?;
+        self.turns.settle(id, record, &mut self.control);
+        Ok(written)
     }
 
     /// Says that everything was written. [`StreamEvent::Finished`] tells when the peer has it.
@@ -93,13 +72,13 @@ impl Streams {
     /// # Errors
     /// [`FinishError`].
     pub fn finish(&mut self, id: StreamId) -> Result<(), FinishError> {
-        let send = self.records.get_mut(&id).and_then(|r| r.send.as_mut());
-        let finished = send.map_or(Err(WriteError::Closed), super::SendPart::finish);
-        finished.map_err(|error| match error {
+        let record = self.records.get_mut(&id).ok_or(FinishError::Closed)?;
+        let send = record.send.as_mut().ok_or(FinishError::Closed)?;
+        send.finish().map_err(|error| match error {
             WriteError::Stopped(code) => FinishError::Stopped(code),
             WriteError::Blocked | WriteError::Closed => FinishError::Closed,
         })?;
-        self.settle_send(id);
+        self.turns.settle(id, record, &mut self.control);
         Ok(())
     }
 
@@ -139,6 +118,20 @@ impl Streams {
         Ok(())
     }
 
+    /// Says that a stream carries a flow which would have a connection of its own elsewhere. Its
+    /// next 14,720 bytes, an initial window (RFC 9002 §7.2), may be in flight in addition to the
+    /// congestion window, until a loss or CE. Such bytes of all flows have a bound of 2 MiB in a
+    /// round trip.
+    ///
+    /// # Errors
+    /// [`ClosedStream`].
+    pub fn start_flow(&mut self, id: StreamId) -> Result<(), ClosedStream> {
+        let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
+        let send = record.send.as_mut().ok_or(ClosedStream)?;
+        send.start_flow();
+        Ok(())
+    }
+
     /// The priority of a stream.
     ///
     /// # Errors
@@ -149,19 +142,25 @@ impl Streams {
         Ok(send.priority())
     }
 
+    /// True while a stream has data to send, and the peer's credit for it or for the connection is
+    /// used up: its application does not read as fast as the path carries.
+    #[must_use]
+    pub fn is_stalled(&self, id: StreamId) -> bool {
+        let send = self
+            .records
+            .get(&id)
+            .and_then(|record| record.send.as_ref());
+        let no_credit = self.turns.credit() == 0;
+        send.is_some_and(|send| send.is_stalled() || no_credit && send.has_fresh())
+    }
+
     /// Copies received data into `out`; returns how much, at least one byte unless `out` is empty.
     /// `None` at the end of the stream, which is reported once.
     ///
     /// # Errors
     /// [`ReadError`].
     pub fn read(&mut self, id: StreamId, out: &mut [u8]) -> Result<Option<usize>, ReadError> {
-        let record = self.records.get_mut(&id).ok_or(ReadError::Closed)?;
-        let recv = record.recv.as_mut().ok_or(ReadError::Closed)?;
-        let before = recv.kept();
-        let result = recv.read(out, &mut self.window);
-        let after = recv.kept();
-        self.on_kept(before, after);
-        self.after_read(id, result)
+        self.read_with(id, |recv, window| recv.read(out, window))
     }
 
     /// The next piece of received data, at most `max` bytes, without copying it. `None` at the end
@@ -170,13 +169,7 @@ impl Streams {
     /// # Errors
     /// [`ReadError`].
     pub fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
-        let record = self.records.get_mut(&id).ok_or(ReadError::Closed)?;
-        let recv = record.recv.as_mut().ok_or(ReadError::Closed)?;
-        let before = recv.kept();
-        let result = recv.read_chunk(max, &mut self.window);
-        let after = recv.kept();
-        self.on_kept(before, after);
-        self.after_read(id, result)
+        self.read_with(id, |recv, window| recv.read_chunk(max, window))
     }
 
     /// Drops all received data that can be read, and returns how much: for measurements without
@@ -187,13 +180,7 @@ impl Streams {
     /// # Errors
     /// [`ReadError`].
     pub fn skip(&mut self, id: StreamId) -> Result<Option<u64>, ReadError> {
-        let record = self.records.get_mut(&id).ok_or(ReadError::Closed)?;
-        let recv = record.recv.as_mut().ok_or(ReadError::Closed)?;
-        let before = recv.kept();
-        let result = recv.skip(&mut self.window);
-        let after = recv.kept();
-        self.on_kept(before, after);
-        self.after_read(id, result)
+        self.read_with(id, RecvPart::skip)
     }
 
     /// The application error code with which the peer reset a stream: reported once, as by
@@ -219,138 +206,60 @@ impl Streams {
     /// [`ClosedStream`].
     pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), ClosedStream> {
         let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
-        let recv = record.recv.as_mut().ok_or(ClosedStream)?;
-        let before = recv.kept();
-        record.due.stop = recv.stop(code, &mut self.window)?;
-        let after = recv.kept();
-        record.end_wait(&mut self.asking.readers);
-        self.on_kept(before, after);
-        self.queue_control(id);
+        self.receiving.stop(record, code)?;
+        self.control.push(id, record);
         self.forget_if_done(id);
         Ok(())
     }
 
-    /// How many of `wanted` bytes may be written now.
-    fn writable(&mut self, id: StreamId, wanted: usize) -> Result<usize, WriteError> {
-        let record = self.records.get_mut(&id).ok_or(WriteError::Closed)?;
-        let send = record.send.as_mut().ok_or(WriteError::Closed)?;
-        send.check_writable()?;
-        if wanted == 0 {
-            return Ok(0);
-        }
-        let shared = self.account.room(send.unacked());
-        let room = shared.min(send.useful(STREAM_FLOOR));
-        if room == 0 {
-            record.writer_waits = true;
-            if shared == 0 && !record.in_waiting {
-                record.in_waiting = true;
-                self.account.wait(id);
-            }
-            return Err(WriteError::Blocked);
-        }
-        Ok(usize::try_from(room).unwrap_or(usize::MAX).min(wanted))
+    /// The next thing that an application may wait for.
+    pub fn poll_event(&mut self) -> Option<StreamEvent> {
+        self.events.pop()
     }
 
-    fn on_written(&mut self, id: StreamId, len: usize) {
-        self.account.unacked += len as u64;
-        self.settle_send(id);
+    /// Streams with at least one part that is not done.
+    #[must_use]
+    pub fn open_streams(&self) -> usize {
+        self.records.len()
     }
 
-    fn after_read<T>(
+    /// Sets the receive window of the connection as a whole, bytes. It does not grow by itself from
+    /// then on; [`receive_memory`](crate::endpoint::EndpointConfig::receive_memory) still bounds
+    /// it.
+    pub fn set_receive_window(&mut self, bytes: u64) {
+        self.receiving.set_window(bytes);
+    }
+
+    /// Sets the most that the send buffer of all streams together grows to, bytes. Each stream may
+    /// buffer 16 KiB in any case.
+    pub fn set_send_window(&mut self, bytes: u64) {
+        self.account.set_max(bytes);
+    }
+
+    /// Takes memory for received data out of what connections share. Without it, flow control is
+    /// the only bound.
+    pub fn share_memory(&mut self, memory: Arc<ReceiveMemory>) {
+        self.receiving.share(memory);
+    }
+
+    /// True if packets are to be built although there is nothing to send: the application has read,
+    /// or waits, and the peer may have to send again what was refused.
+    #[must_use]
+    pub fn wants_preparation(&self) -> bool {
+        self.receiving.wants_preparation()
+    }
+
+    fn read_with<T>(
         &mut self,
         id: StreamId,
-        result: Result<Option<T>, ReadError>,
+        read: impl FnOnce(&mut RecvPart, &mut ReceiveWindow) -> Result<Option<T>, ReadError>,
     ) -> Result<Option<T>, ReadError> {
-        match &result {
-            Ok(Some(_)) => self.offer_stream_credit(id),
-            Ok(None) | Err(ReadError::Reset(_)) => self.forget_if_done(id),
-            Err(ReadError::Blocked) => {
-                if let Some(record) = self.records.get_mut(&id) {
-                    record.reader_waits = true;
-                    if !record.read_blocked {
-                        record.read_blocked = true;
-                        self.asking.readers += 1;
-                        self.asking.on_progress();
-                    }
-                }
-            }
-            Err(_) => {}
+        let record = self.records.get_mut(&id).ok_or(ReadError::Closed)?;
+        let result = self.receiving.read(record, read);
+        self.control.push(id, record);
+        if matches!(result, Ok(None) | Err(ReadError::Reset(_))) {
+            self.forget_if_done(id);
         }
         result
-    }
-
-    /// Queues MAX_STREAM_DATA if it is due.
-    pub(super) fn offer_stream_credit(&mut self, id: StreamId) {
-        if let Some(record) = self.records.get_mut(&id)
-            && !record.due.max_data
-            && record.recv.as_ref().is_some_and(RecvPart::update_due)
-        {
-            record.due.max_data = true;
-            self.queue_control(id);
-        }
-    }
-
-    /// The sending part was reset, by the application or by STOP_SENDING, and `dropped` bytes with
-    /// it.
-    pub(super) fn on_reset_by_us(&mut self, id: StreamId, dropped: u64) {
-        self.account.unacked = self.account.unacked.saturating_sub(dropped);
-        if let Some(record) = self.records.get_mut(&id) {
-            record.due.reset = true;
-            record.due.data_blocked = false;
-            record.writer_waits = false;
-        }
-        self.queue_control(id);
-        self.settle_send(id);
-        self.wake_writers();
-    }
-
-    /// Puts a stream where its sending part belongs now: into the schedule, among the stalled, or
-    /// nowhere.
-    pub(super) fn settle_send(&mut self, id: StreamId) {
-        self.ready = None;
-        let Some(record) = self.records.get_mut(&id) else {
-            return;
-        };
-        let Some(send) = record.send.as_mut() else {
-            return;
-        };
-        let stalled = send.is_stalled();
-        if stalled != record.stalled {
-            record.stalled = stalled;
-            if stalled {
-                self.account.stalled += 1;
-            } else {
-                self.account.stalled = self.account.stalled.saturating_sub(1);
-            }
-        }
-        let waits_for_credit = record.turn == Turn::Parked && !send.has_old();
-        if !matches!(record.turn, Turn::Scheduled | Turn::Held)
-            && !waits_for_credit
-            && (send.has_old() || send.has_fresh())
-        {
-            record.turn = Turn::Scheduled;
-            self.schedule.push_back(send.priority(), id);
-        }
-        if stalled && send.block() {
-            record.due.data_blocked = true;
-            self.queue_control(id);
-        }
-    }
-
-    /// Tells writers that there is room, once there is enough of it to be worth their while.
-    pub(super) fn wake_writers(&mut self) {
-        while self.account.has_worthwhile_room()
-            && let Some(id) = self.account.next_waiting()
-        {
-            if let Some(record) = self.records.get_mut(&id) {
-                record.in_waiting = false;
-                // One that waits for the peer's credit as well is woken by that.
-                let useful = record.send.as_ref().map_or(0, |s| s.useful(STREAM_FLOOR));
-                if record.writer_waits && useful > 0 {
-                    record.writer_waits = false;
-                    self.events.push_back(StreamEvent::Writable(id));
-                }
-            }
-        }
     }
 }

@@ -1,157 +1,67 @@
-//! Frames other than STREAM: which are due, and writing them.
+//! Frames of single streams other than STREAM: which streams have some due, and writing them.
 
-use pathmark_cc::Instant;
+use std::collections::VecDeque;
+
+use pathmark_cc::{Duration, Instant};
 
 use super::{
-    Dir, SentFrames, StreamId, Streams,
-    record::{Record, Turn},
-    sent::{ConnectionFrames, Sent},
-    slot,
+    SendPart, SentFrames, StreamId,
+    account::mostly_gone,
+    record::{Record, Records, Turn},
+    sent::{Sent, room_for},
 };
 use crate::wire::{
     Frame, WriteError, Writer,
-    frame::{
-        MaxStreamData, MaxStreams, ResetStream, StopSending, StreamDataBlocked, StreamsBlocked,
-    },
+    frame::{MaxStreamData, ResetStream, StopSending, StreamDataBlocked},
 };
 
-impl Streams {
+/// Streams with such frames due, in the order in which they are written.
+#[derive(Debug, Default)]
+pub(super) struct Control(VecDeque<StreamId>);
+
+impl Control {
     /// A stream whose `due` was set stands in the queue once.
-    pub(super) fn queue_control(&mut self, id: StreamId) {
-        if let Some(record) = self.records.get_mut(&id)
-            && record.due.any()
-            && !record.in_control
-            && record.turn != Turn::Held
-        {
+    #[inline]
+    pub(super) fn push(&mut self, id: StreamId, record: &mut Record) {
+        if record.due.any() && !record.in_control && record.turn != Turn::Held {
             record.in_control = true;
-            self.control.push_back(id);
+            self.0.push_back(id);
         }
     }
 
     /// The first stream with a frame due; others are taken off the queue.
-    pub(super) fn first_control(&mut self) -> Option<StreamId> {
-        while let Some(&id) = self.control.front() {
-            if let Some(record) = self.records.get_mut(&id) {
+    pub(super) fn first(&mut self, records: &mut Records) -> Option<StreamId> {
+        while let Some(&id) = self.0.front() {
+            if let Some(record) = records.get_mut(&id) {
                 if record.drop_void() {
                     return Some(id);
                 }
                 record.in_control = false;
             }
-            self.control.pop_front();
+            self.0.pop_front();
         }
         None
     }
 
-    /// True if a frame of the connection as a whole is due.
-    pub(super) fn connection_frame_due(&self) -> bool {
-        !self.due.is_empty()
-            || self.window.update_due()
-            || self.remote.iter().any(super::RemoteStreams::update_due)
-            || self.local.iter().any(super::LocalStreams::block_due)
-    }
-
-    /// Writes the frames of the connection as a whole that are due and fit.
-    pub(super) fn write_connection_frames(
+    /// Writes the frames that are due and fit.
+    pub(super) fn write(
         &mut self,
         now: Instant,
+        rtt: Option<Duration>,
+        records: &mut Records,
         w: &mut Writer<'_>,
         sent: &mut SentFrames,
     ) -> Result<(), WriteError> {
-        use ConnectionFrames as F;
-        if self.due.contains(F::MAX_DATA) || self.window.update_due() {
-            room_for(w, 9)?;
-            Frame::MaxData(self.window.announce(now, self.rtt)).encode(w)?;
-            self.note(F::MAX_DATA, sent);
-        }
-        for dir in [Dir::Bi, Dir::Uni] {
-            let (max_streams, streams_blocked) = F::of_streams(dir);
-            if let Some(remote) = self.remote.get_mut(slot(dir))
-                && (self.due.contains(max_streams) || remote.update_due())
-            {
-                room_for(w, 9)?;
-                let max = remote.announce();
-                Frame::MaxStreams(MaxStreams { dir, max }).encode(w)?;
-                self.note(max_streams, sent);
-            }
-            if let Some(local) = self.local.get_mut(slot(dir))
-                && local.block_due()
-            {
-                room_for(w, 9)?;
-                let limit = local.announce_blocked();
-                Frame::StreamsBlocked(StreamsBlocked { dir, limit }).encode(w)?;
-                self.note(streams_blocked, sent);
-            }
-        }
-        if self.due.contains(F::DATA_BLOCKED) {
-            if self.credit.is_blocked() {
-                Frame::DataBlocked(self.credit.limit()).encode(w)?;
-                self.note(F::DATA_BLOCKED, sent);
-            }
-            self.due.remove(F::DATA_BLOCKED);
-        }
-        Ok(())
-    }
-
-    fn note(&mut self, frame: ConnectionFrames, sent: &mut SentFrames) {
-        self.due.remove(frame);
-        sent.insert(frame);
-    }
-
-    /// Writes the frames of single streams, other than STREAM, that are due and fit.
-    pub(super) fn write_stream_control(
-        &mut self,
-        now: Instant,
-        w: &mut Writer<'_>,
-        sent: &mut SentFrames,
-    ) -> Result<(), WriteError> {
-        while let Some(id) = self.first_control() {
-            let rtt = self.rtt;
-            let Some(record) = self.records.get_mut(&id) else {
-                continue;
-            };
-            let due = record.due;
-            if due.reset
-                && let Some((error_code, final_size)) =
-                    record.send.as_ref().and_then(super::SendPart::reset_frame)
-            {
-                Frame::ResetStream(ResetStream {
-                    id,
-                    error_code,
-                    final_size,
-                })
-                .encode(w)?;
-                record.due.reset = false;
-                sent.push(Sent::Reset(id));
-            }
-            if let Some(recv) = record.recv.as_mut() {
-                if due.stop
-                    && let Some(error_code) = recv.stop_frame()
-                {
-                    Frame::StopSending(StopSending { id, error_code }).encode(w)?;
-                    record.due.stop = false;
-                    sent.push(Sent::Stop(id));
-                }
-                if due.max_data {
-                    room_for(w, 17)?;
-                    let max = recv.window_mut().announce(now, rtt);
-                    Frame::MaxStreamData(MaxStreamData { id, max }).encode(w)?;
-                    record.due.max_data = false;
-                    sent.push(Sent::MaxStreamData(id));
-                }
-            }
-            if due.data_blocked
-                && let Some(limit) = record.send.as_ref().and_then(super::SendPart::blocked_at)
-            {
-                Frame::StreamDataBlocked(StreamDataBlocked { id, limit }).encode(w)?;
-                record.due.data_blocked = false;
-                sent.push(Sent::StreamDataBlocked(id));
+        while let Some(id) = self.first(records) {
+            if let Some(record) = records.get_mut(&id) {
+                write_due(now, rtt, (id, record), w, sent)?;
             }
         }
         Ok(())
     }
 
     /// Frames of a lost packet become due again where they still mean something.
-    pub(super) fn on_control_lost(&mut self, frame: Sent) {
+    pub(super) fn on_lost(&mut self, frame: Sent, records: &mut Records) {
         let id = match frame {
             Sent::Data { .. } => return,
             Sent::Reset(id)
@@ -159,7 +69,7 @@ impl Streams {
             | Sent::MaxStreamData(id)
             | Sent::StreamDataBlocked(id) => id,
         };
-        let Some(record) = self.records.get_mut(&id) else {
+        let Some(record) = records.get_mut(&id) else {
             return;
         };
         match frame {
@@ -170,48 +80,175 @@ impl Streams {
             Sent::StreamDataBlocked(_) => record.due.data_blocked = true,
         }
         record.drop_void();
-        self.queue_control(id);
+        self.push(id, record);
     }
 
-    /// The same for frames of the connection as a whole.
-    pub(super) fn on_connection_frames_lost(&mut self, lost: ConnectionFrames) {
-        use ConnectionFrames as F;
-        if lost.contains(F::MAX_DATA) {
-            self.due.insert(F::MAX_DATA);
+    /// Drops streams that are gone, once they are most of the queue.
+    pub(super) fn forget_gone(&mut self, live: usize, is_live: impl Fn(&StreamId) -> bool) {
+        if mostly_gone(self.0.len(), live) {
+            self.0.retain(is_live);
         }
-        if lost.contains(F::DATA_BLOCKED) && self.credit.is_blocked() {
-            self.due.insert(F::DATA_BLOCKED);
-        }
-        for dir in [Dir::Bi, Dir::Uni] {
-            let (max_streams, streams_blocked) = F::of_streams(dir);
-            if lost.contains(max_streams) {
-                self.due.insert(max_streams);
-            }
-            if lost.contains(streams_blocked)
-                && let Some(local) = self.local.get_mut(slot(dir))
-            {
-                local.on_blocked_lost();
-            }
-        }
+    }
+
+    /// No stream stands in the queue; the caller changes their records.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Entries of the queue.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 }
 
-impl Record {
-    /// Takes back what is due but has lost its meaning. True if anything is left.
-    fn drop_void(&mut self) -> bool {
-        let (send, recv) = (self.send.as_ref(), self.recv.as_ref());
-        self.due.reset &= send.is_some_and(|send| send.reset_frame().is_some());
-        self.due.data_blocked &= send.is_some_and(|send| send.blocked_at().is_some());
-        self.due.stop &= recv.is_some_and(|recv| recv.stop_frame().is_some());
-        self.due.max_data &= recv.is_some_and(super::RecvPart::wants_more);
-        self.due.any()
+/// Writes what is due of one stream.
+fn write_due(
+    now: Instant,
+    rtt: Option<Duration>,
+    (id, record): (StreamId, &mut Record),
+    w: &mut Writer<'_>,
+    sent: &mut SentFrames,
+) -> Result<(), WriteError> {
+    let due = record.due;
+    if due.reset
+        && let Some((error_code, final_size)) = record.send.as_ref().and_then(SendPart::reset_frame)
+    {
+        Frame::ResetStream(ResetStream {
+            id,
+            error_code,
+            final_size,
+        })
+        .encode(w)?;
+        record.due.reset = false;
+        sent.push(Sent::Reset(id));
     }
-}
-
-/// Checked before a value is announced that must then be sent.
-fn room_for(w: &Writer<'_>, bytes: usize) -> Result<(), WriteError> {
-    if w.remaining() < bytes {
-        return Err(WriteError::NoRoom);
+    if let Some(recv) = record.recv.as_mut() {
+        if due.stop
+            && let Some(error_code) = recv.stop_frame()
+        {
+            Frame::StopSending(StopSending { id, error_code }).encode(w)?;
+            record.due.stop = false;
+            sent.push(Sent::Stop(id));
+        }
+        if due.max_data {
+            room_for(w, 17)?;
+            let max = recv.window_mut().announce(now, rtt);
+            Frame::MaxStreamData(MaxStreamData { id, max }).encode(w)?;
+            record.due.max_data = false;
+            sent.push(Sent::MaxStreamData(id));
+        }
+    }
+    if due.data_blocked
+        && let Some(limit) = record.send.as_ref().and_then(SendPart::blocked_at)
+    {
+        Frame::StreamDataBlocked(StreamDataBlocked { id, limit }).encode(w)?;
+        record.due.data_blocked = false;
+        sent.push(Sent::StreamDataBlocked(id));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::{ReceiveWindow, RecvPart};
+    use crate::wire::Frames;
+
+    const NOW: Instant = Instant::ZERO;
+
+    fn id(n: u64) -> StreamId {
+        StreamId::from_u64(n).unwrap()
+    }
+
+    /// A stream whose sending part is reset and whose receiving part is stopped.
+    fn given_up() -> Record {
+        let mut send = SendPart::new(0);
+        let mut recv = RecvPart::new(ReceiveWindow::new(1000, 1000));
+        send.reset(7).unwrap();
+        recv.stop(8, &mut ReceiveWindow::new(1000, 1000)).unwrap();
+        let mut record = Record::new(Some(send), Some(recv));
+        record.due.reset = true;
+        record.due.stop = true;
+        record
+    }
+
+    fn queue(records: &mut Records) -> Control {
+        let mut control = Control::default();
+        for n in [4, 0] {
+            let mut record = given_up();
+            control.push(id(n), &mut record);
+            control.push(id(n), &mut record);
+            records.insert(id(n), Box::new(record));
+        }
+        assert_eq!(control.len(), 2, "each once");
+        control
+    }
+
+    /// Writes into `room` bytes; returns what was sent.
+    fn write(control: &mut Control, records: &mut Records, room: usize) -> Vec<Sent> {
+        let mut buffer = [0; 100];
+        let mut w = Writer::new(&mut buffer[..room]);
+        let mut sent = SentFrames::default();
+        let fits = control.write(NOW, None, records, &mut w, &mut sent);
+        assert_eq!(fits.is_ok(), control.first(records).is_none());
+        assert_eq!(Frames::new(w.written()).count(), sent.iter().count());
+        sent.iter().collect()
+    }
+
+    #[test]
+    fn frames_that_do_not_fit_go_into_the_next_packet() {
+        let mut records = Records::default();
+        let mut control = queue(&mut records);
+        let first = write(&mut control, &mut records, 5);
+        assert_eq!(
+            first,
+            [Sent::Reset(id(4))],
+            "four bytes, and three of STOP_SENDING"
+        );
+        let rest = write(&mut control, &mut records, 100);
+        assert_eq!(
+            rest,
+            [Sent::Stop(id(4)), Sent::Reset(id(0)), Sent::Stop(id(0))]
+        );
+        assert_eq!(
+            (control.len(), write(&mut control, &mut records, 100)),
+            (0, vec![])
+        );
+    }
+
+    #[test]
+    fn lost_frames_go_again_where_they_mean_something() {
+        let mut records = Records::default();
+        let mut control = queue(&mut records);
+        let sent = write(&mut control, &mut records, 100);
+        records.get_mut(&id(0)).unwrap().send = None;
+        for frame in sent {
+            control.on_lost(frame, &mut records);
+        }
+        control.on_lost(Sent::Stop(id(8)), &mut records);
+        let again = write(&mut control, &mut records, 100);
+        assert_eq!(
+            again,
+            [Sent::Reset(id(4)), Sent::Stop(id(4)), Sent::Stop(id(0))]
+        );
+    }
+
+    #[test]
+    fn streams_that_are_gone_or_held_have_nothing_to_send() {
+        let mut records = Records::default();
+        let mut control = queue(&mut records);
+        records.remove(&id(4));
+        assert_eq!(control.first(&mut records), Some(id(0)));
+        for n in 1..100 {
+            control.push(id(4 * n), &mut given_up());
+        }
+        control.forget_gone(1, |gone| *gone == id(0));
+        assert_eq!(control.len(), 1);
+        control.clear();
+        let mut held = given_up();
+        held.turn = Turn::Held;
+        control.push(id(0), &mut held);
+        assert_eq!(control.len(), 0);
+    }
 }

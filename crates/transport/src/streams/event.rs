@@ -1,6 +1,11 @@
 //! Events of the streams, for the driver.
 
+use std::collections::VecDeque;
+
 use super::{Dir, StreamId};
+
+/// With room for more events than this, the queue gives its memory back once it is empty.
+const ROOM: usize = 1024;
 
 /// Something that an application may be waiting for.
 ///
@@ -26,4 +31,45 @@ pub enum StreamEvent {
     /// The peer wants no more, with this application error code (STOP_SENDING); the sending part
     /// was reset.
     Stopped(StreamId, u64),
+}
+
+/// Events that the application has not taken yet, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Events(VecDeque<StreamEvent>);
+
+impl Events {
+    pub(super) fn push(&mut self, event: StreamEvent) {
+        self.0.push_back(event);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<StreamEvent> {
+        let event = self.0.pop_front();
+        if self.0.is_empty() && self.0.capacity() > ROOM {
+            self.0 = VecDeque::new();
+        }
+        event
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_many_is_given_back_after_the_last() {
+        let mut events = Events::default();
+        let many = (0..3000).map(|n| StreamEvent::Readable(StreamId::from_u64(n).unwrap()));
+        many.clone().for_each(|event| events.push(event));
+        for event in many {
+            assert!(events.0.capacity() >= 3000);
+            assert_eq!(events.pop(), Some(event));
+        }
+        assert_eq!((events.0.capacity(), events.pop()), (0, None));
+        events.push(StreamEvent::Opened(Dir::Bi));
+        assert_eq!(events.pop(), Some(StreamEvent::Opened(Dir::Bi)));
+        assert!(
+            (1..=ROOM).contains(&events.0.capacity()),
+            "kept for the next"
+        );
+    }
 }

@@ -1,4 +1,4 @@
-//! What is kept of an open stream, and of all of them.
+//! State of an open stream, and of all of them.
 
 use rustc_hash::FxHashMap;
 
@@ -78,6 +78,16 @@ impl Record {
         }
     }
 
+    /// Takes back what is due but has lost its meaning. True if anything is left.
+    pub(super) fn drop_void(&mut self) -> bool {
+        let (send, recv) = (self.send.as_ref(), self.recv.as_ref());
+        self.due.reset &= send.is_some_and(|send| send.reset_frame().is_some());
+        self.due.data_blocked &= send.is_some_and(|send| send.blocked_at().is_some());
+        self.due.stop &= recv.is_some_and(|recv| recv.stop_frame().is_some());
+        self.due.max_data &= recv.is_some_and(RecvPart::wants_more);
+        self.due.any()
+    }
+
     /// The application does not wait to read any more; `waiting` streams are waited for.
     pub(super) fn end_wait(&mut self, waiting: &mut u32) {
         if core::mem::take(&mut self.read_blocked) {
@@ -86,7 +96,7 @@ impl Record {
     }
 }
 
-/// What a part keeps of received data.
+/// Received data that a part keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Buffered {
     /// Bytes of memory, bookkeeping included.
@@ -96,7 +106,7 @@ pub(super) struct Buffered {
 }
 
 impl RecvPart {
-    /// What is kept of received data.
+    /// The received data that is kept.
     pub(super) fn kept(&self) -> Buffered {
         let held = self.buffer.memory();
         let is_empty = self.buffer.base() == self.buffer.highest();
@@ -111,3 +121,11 @@ impl RecvPart {
 
 /// Open streams. Boxed, so that a burst of streams does not move what is there.
 pub(super) type Records = FxHashMap<StreamId, Box<Record>>;
+
+/// All streams. A map's order differs from machine to machine; that of events and of what is sent
+/// must not.
+pub(super) fn sorted_ids(records: &Records) -> Vec<StreamId> {
+    let mut ids: Vec<StreamId> = records.keys().copied().collect();
+    ids.sort_unstable();
+    ids
+}

@@ -60,7 +60,12 @@ pub struct SendPart {
     priority: i32,
     /// Bytes that the application announced to write in all; 0: no announcement.
     announced: u64,
+    /// Rest of the bytes with which its flow begins.
+    start: u16,
 }
+
+/// The initial window of a flow (RFC 9002 §7.2).
+const START: u16 = 14_720;
 
 impl SendPart {
     /// A part in state Ready with flow control credit of `limit` bytes.
@@ -74,6 +79,7 @@ impl SendPart {
             stopped: None,
             priority: 0,
             announced: 0,
+            start: 0,
         }
     }
 
@@ -111,6 +117,18 @@ impl SendPart {
     /// Higher sends first; 0 at first.
     pub fn set_priority(&mut self, priority: i32) {
         self.priority = priority;
+    }
+
+    /// The stream carries a flow that begins.
+    pub(super) const fn start_flow(&mut self) {
+        self.start = START;
+    }
+
+    /// The number of first bytes of a flow among `written` more.
+    pub(super) fn take_start(&mut self, written: u64) -> u64 {
+        let start = u16::try_from(written).map_or(self.start, |written| written.min(self.start));
+        self.start -= start;
+        start.into()
     }
 
     /// The application announces that it will write about `bytes` more.

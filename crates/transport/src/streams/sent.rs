@@ -1,6 +1,9 @@
-//! What of the streams went into one packet.
+//! Frames of the streams in one packet, and data of several that was acknowledged together.
+
+use core::ops::Range;
 
 use super::{Dir, StreamId};
+use crate::wire::{WriteError, Writer};
 
 /// One frame that belongs to a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,12 +100,73 @@ impl SentFrames {
         self.connection
     }
 
+    /// True if the packet has the byte of a stream at `offset`.
+    pub(super) fn has_data(&self, stream: StreamId, offset: u64) -> bool {
+        self.iter().any(|frame| match frame {
+            Sent::Data {
+                id,
+                offset: first,
+                len,
+                ..
+            } => id == stream && (first..first.saturating_add(len.into())).contains(&offset),
+            _ => false,
+        })
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = Sent> + '_ {
         self.first
             .iter()
             .chain(self.more.iter().flat_map(|more| more.iter()))
             .copied()
     }
+}
+
+/// Acknowledged data of one stream, in adjacent pieces: see
+/// [`Streams::gather_acked`](super::Streams::gather_acked).
+#[derive(Debug, Default)]
+#[must_use = "what is in it has to be settled"]
+pub struct AckedRun(Option<(StreamId, Range<u64>, bool)>);
+
+impl AckedRun {
+    /// Takes in data just before or behind what is there.
+    #[inline]
+    pub(super) fn extend(&mut self, id: StreamId, range: &Range<u64>, fin: bool) -> bool {
+        match &mut self.0 {
+            Some((stream, held, last)) if *stream == id => {
+                // An ACK is read from its largest packet down.
+                if range.end == held.start {
+                    held.start = range.start;
+                } else if range.start == held.end {
+                    held.end = range.end;
+                } else {
+                    return false;
+                }
+                *last |= fin;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Begins with data of a stream, in place of what is there.
+    #[inline]
+    pub(super) fn begin(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
+        self.0 = Some((id, range, fin));
+    }
+
+    /// Takes out what is there.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<(StreamId, Range<u64>, bool)> {
+        self.0.take()
+    }
+}
+
+/// Checked before a value is announced that must then be sent.
+pub(super) fn room_for(w: &Writer<'_>, bytes: usize) -> Result<(), WriteError> {
+    if w.remaining() < bytes {
+        return Err(WriteError::NoRoom);
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -134,5 +198,17 @@ mod tests {
         assert!(frames.connection().contains(max_uni));
         assert!(!frames.connection().contains(max_bidi));
         assert!(!frames.connection().contains(blocked_uni));
+    }
+
+    #[test]
+    fn a_run_holds_adjacent_data_of_one_stream() {
+        let [a, b] = [0, 4].map(|n| StreamId::from_u64(n).unwrap());
+        let mut run = AckedRun::default();
+        assert!(!run.extend(a, &(0..10), false), "there is nothing yet");
+        run.begin(a, 20..30, true);
+        assert!(run.extend(a, &(10..20), false) && run.extend(a, &(30..31), false));
+        assert!(!run.extend(b, &(0..10), false) && !run.extend(a, &(0..9), false));
+        assert_eq!(run.take(), Some((a, 10..31, true)));
+        assert_eq!(run.take(), None);
     }
 }

@@ -1,13 +1,12 @@
 //! The bytes of one encryption level's CRYPTO frames, on their way out (RFC 9000 §19.6).
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Handshake bytes to send, kept until they are acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct CryptoSend {
     /// Bytes from offset `base` on.
-    bytes: VecDeque<u8>,
+    bytes: Vec<u8>,
     base: u64,
     /// Offset of the first byte never sent.
     unsent: u64,
@@ -19,10 +18,14 @@ pub(super) struct CryptoSend {
     acked: Vec<Range<u64>>,
 }
 
+fn covers(outer: &Range<u64>, inner: &Range<u64>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
+}
+
 impl CryptoSend {
     /// Appends bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) {
-        self.bytes.extend(bytes);
+        self.bytes.extend_from_slice(bytes);
     }
 
     fn end(&self) -> u64 {
@@ -62,32 +65,11 @@ impl CryptoSend {
         Some(range)
     }
 
-    /// Copies a range into `out`. False (and `out` unspecified) if any of it was acknowledged and
-    /// dropped.
-    pub(super) fn copy(&self, range: &Range<u64>, out: &mut [u8]) -> bool {
-        let (Some(start), Some(end)) = (
-            range.start.checked_sub(self.base),
-            range.end.checked_sub(self.base),
-        ) else {
-            return false;
-        };
-        if end > self.bytes.len() as u64 || (end - start) != out.len() as u64 {
-            return false;
-        }
-        let (mut start, mut end) = (start as usize, end as usize);
-        let mut place = out;
-        let (first, second) = self.bytes.as_slices();
-        for source in [first, second] {
-            let len = source.len();
-            let part = source.get(start.min(len)..end.min(len)).unwrap_or(&[]);
-            let Some((here, rest)) = place.split_at_mut_checked(part.len()) else {
-                return false;
-            };
-            here.copy_from_slice(part);
-            place = rest;
-            (start, end) = (start.saturating_sub(len), end.saturating_sub(len));
-        }
-        true
+    /// The bytes of a range that was polled and not acknowledged since.
+    pub(super) fn bytes(&self, range: &Range<u64>) -> &[u8] {
+        let at = |offset: u64| offset.saturating_sub(self.base) as usize;
+        let bytes = self.bytes.get(at(range.start)..at(range.end));
+        bytes.unwrap_or(&[])
     }
 
     /// A packet with this range was acknowledged.
@@ -95,17 +77,16 @@ impl CryptoSend {
         self.acked.push(range);
         while let Some(i) = self.acked.iter().position(|acked| acked.start <= self.base) {
             let acked = self.acked.swap_remove(i);
-            if acked.end > self.base {
-                let n = (acked.end - self.base).min(self.bytes.len() as u64);
-                self.bytes.drain(..n as usize);
-                self.base += n;
-            }
+            let n = acked.end.saturating_sub(self.base);
+            let n = n.min(self.bytes.len() as u64);
+            self.bytes.drain(..n as usize);
+            self.base += n;
         }
         let base = self.base;
         for list in [&mut self.lost, &mut self.repeated] {
             list.retain_mut(|due| {
                 due.start = due.start.max(base);
-                due.start < due.end
+                !due.is_empty()
             });
         }
     }
@@ -113,13 +94,9 @@ impl CryptoSend {
     /// A packet with this range was lost.
     pub(super) fn on_loss(&mut self, range: Range<u64>) {
         let range = range.start.max(self.base)..range.end;
-        let covered = |other: &Range<u64>| other.start <= range.start && range.end <= other.end;
-        if range.start < range.end
-            && !self.acked.iter().any(covered)
-            && !self.lost.iter().any(covered)
-        {
-            let is_new = |other: &Range<u64>| other.start < range.start || range.end < other.end;
-            self.repeated.retain(is_new);
+        let mut known = self.acked.iter().chain(&self.lost);
+        if !range.is_empty() && !known.any(|other| covers(other, &range)) {
+            self.repeated.retain(|other| !covers(&range, other));
             self.lost.push(range);
         }
     }
@@ -128,9 +105,8 @@ impl CryptoSend {
     /// already, or acknowledged.
     pub(super) fn repeat(&mut self, range: Range<u64>) -> bool {
         let range = range.start.max(self.base)..range.end;
-        let covers = |other: &Range<u64>| other.start <= range.start && range.end <= other.end;
         let mut known = self.acked.iter().chain(&self.lost).chain(&self.repeated);
-        let is_new = range.start < range.end && !known.any(covers);
+        let is_new = !range.is_empty() && !known.any(|other| covers(other, &range));
         if is_new {
             self.repeated.push(range);
         }
@@ -152,9 +128,7 @@ mod tests {
 
     fn sent(stream: &mut CryptoSend, max: usize) -> Vec<u8> {
         let range = stream.poll(max).unwrap();
-        let mut out = vec![0; (range.end - range.start) as usize];
-        assert!(stream.copy(&range, &mut out));
-        out
+        stream.bytes(&range).to_vec()
     }
 
     #[test]
@@ -210,6 +184,28 @@ mod tests {
         stream.on_ack(5..11);
         assert!(!stream.repeat(4..8));
         assert!(!stream.can_send());
+    }
+
+    #[test]
+    fn a_lost_packet_is_sent_again_whatever_else_arrived() {
+        let mut stream = CryptoSend::default();
+        stream.write(b"hello world");
+        for part in [&b"hel"[..], b"lo ", b"world"] {
+            assert_eq!(sent(&mut stream, part.len()), part);
+        }
+        stream.on_ack(3..6);
+        stream.on_loss(6..11);
+        assert_eq!(sent(&mut stream, 10), b"world");
+        stream.on_loss(0..3);
+        assert_eq!(sent(&mut stream, 10), b"hel");
+        stream.on_ack(0..3);
+        stream.on_ack(6..8);
+        // The packet of the whole is lost, and part of it has arrived since.
+        stream.on_loss(0..11);
+        assert_eq!(sent(&mut stream, 10), b"rld");
+        stream.on_loss(8..11);
+        stream.on_ack(8..11);
+        assert!(!stream.can_send() && stream.bytes.is_empty());
     }
 
     #[test]

@@ -84,7 +84,7 @@ mod tests {
         }
         assert!(early.take().is_none() && early.0.is_none());
         for number in 0..20 {
-            assert_eq!(early.keep(&received, &[0x40; 7000]), number < 2);
+            assert_eq!(early.keep(&received, &[0x40; 7500]), number < 2);
         }
     }
 }

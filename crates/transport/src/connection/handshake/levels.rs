@@ -68,14 +68,12 @@ impl CryptoLevels {
         let room = w.remaining().checked_sub(11).filter(|&room| room >= 16)?;
         let send = &mut self.level(space).send;
         let range = send.poll(room)?;
-        let len = (range.end - range.start) as usize;
+        let bytes = send.bytes(&range);
         let written = w.all_or_nothing(|w| {
             w.put_varint(types::CRYPTO)?;
             w.put_varint(range.start)?;
-            w.put_varint(len as u64)?;
-            let place = w.take(len)?;
-            send.copy(&range, place);
-            Ok(())
+            w.put_varint(bytes.len() as u64)?;
+            w.put_slice(bytes)
         });
         match written {
             Ok(()) => Some(range),
@@ -151,5 +149,39 @@ mod tests {
         assert!(!levels.repeat(SpaceId::Initial, 0..30));
         assert_eq!(frame(&mut levels, SpaceId::Initial), None);
         assert!(!levels.can_send(SpaceId::Initial));
+    }
+
+    #[test]
+    fn a_retry_repeats_all_and_an_acknowledgement_ends_that() {
+        let mut levels = CryptoLevels::default();
+        levels.level(SpaceId::Initial).send.write(&[7; 30]);
+        let mut room = [0; 100];
+        let mut frame = |levels: &mut CryptoLevels| {
+            levels.write_frame(SpaceId::Initial, &mut Writer::new(&mut room))
+        };
+        assert_eq!(frame(&mut levels), Some(0..30));
+        assert_eq!(frame(&mut levels), None);
+        levels.resend(SpaceId::Initial);
+        assert_eq!(frame(&mut levels), Some(0..30));
+        assert!(levels.repeat(SpaceId::Initial, 0..30));
+        assert!(!levels.repeat(SpaceId::Initial, 0..30), "it is due");
+        assert_eq!(frame(&mut levels), Some(0..30));
+        levels.on_ack(SpaceId::Initial, 0..30);
+        levels.resend(SpaceId::Initial);
+        assert_eq!(frame(&mut levels), None);
+        assert!(!levels.repeat(SpaceId::Initial, 0..30));
+    }
+
+    /// RFC 9002 §6.2.3: packets ahead of the timeout are limited, here to those of four timeouts.
+    #[test]
+    fn flights_are_repeated_a_few_times() {
+        let mut levels = CryptoLevels::default();
+        for _ in 0..8 {
+            assert!(levels.may_repeat());
+            levels.on_repeated();
+        }
+        assert!(!levels.may_repeat());
+        levels.on_repeated();
+        assert!(!levels.may_repeat());
     }
 }

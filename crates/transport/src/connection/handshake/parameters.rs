@@ -11,8 +11,9 @@ use crate::wire::transport_parameters::{EarlyLimits, Grease, HandshakeIds, Signa
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode, TransportParameters};
 use crate::wire::{StreamId, varint};
 
-/// Unit of ACK delays that we send: 2^3 µs, the default.
-pub(in crate::connection) const ACK_DELAY_EXPONENT: u8 = 3;
+/// Unit of ACK delays that we send: 2^3 µs, the default, which is not sent (RFC 9000 §18.2).
+pub(in crate::connection) const ACK_DELAY_EXPONENT: u8 =
+    TransportParameters::DEFAULT.ack_delay_exponent;
 
 /// Ids that led to the server, in its parameters alone.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +116,6 @@ pub(in crate::connection) fn local(
         initial_max_stream_data_uni: streams.initial_stream_window.min(varint::MAX),
         initial_max_streams_bidi: streams.max_bidi_streams.min(StreamId::MAX_STREAMS),
         initial_max_streams_uni: streams.max_uni_streams.min(StreamId::MAX_STREAMS),
-        ack_delay_exponent: ACK_DELAY_EXPONENT,
         // Peers refuse one that is shorter than the least that they may ask for.
         max_ack_delay: config.max_ack_delay.clamp(MIN_ACK_DELAY, MAX_ACK_DELAY),
         disable_active_migration: server.is_some() && !config.migration,

@@ -1,5 +1,9 @@
 //! A handshake without a connection, with sessions of the null cipher.
 
+mod early;
+mod messages;
+mod parameters;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -8,9 +12,10 @@ use crate::Ecn;
 use crate::connection::Received;
 use crate::crypto::null::NullCrypto;
 use crate::crypto::{ClientCrypto, InitialCrypto, ServerCrypto, Side};
+use crate::wire::frame::Frames;
 use crate::wire::packet::{Retry, VersionNegotiation};
 use crate::wire::transport_parameters::HandshakeIds;
-use crate::wire::{ConnectionId, TransportErrorCode, TransportParameters};
+use crate::wire::{ConnectionId, Frame, SpaceId, TransportErrorCode, TransportParameters, Writer};
 
 fn id(n: u8) -> ConnectionId {
     ConnectionId::new(&[n; 8]).unwrap()
@@ -26,7 +31,10 @@ fn seen() -> HandshakeIds {
 }
 
 fn client() -> Handshake {
-    let crypto = NullCrypto::new(&[b"test"]);
+    client_of(NullCrypto::new(&[b"test"]))
+}
+
+fn client_of(crypto: NullCrypto) -> Handshake {
     let sent = TransportParameters {
         initial_source_connection_id: Some(id(2)),
         ..TransportParameters::DEFAULT
@@ -39,10 +47,15 @@ fn client() -> Handshake {
 /// A server whose parameters name these ids.
 fn server(source: u8) -> Handshake {
     let crypto = NullCrypto::new(&[b"test"]);
+    server_of(crypto, source, &TransportParameters::DEFAULT)
+}
+
+/// The same with other parameters as well.
+fn server_of(crypto: NullCrypto, source: u8, others: &TransportParameters) -> Handshake {
     let sent = TransportParameters {
         initial_source_connection_id: Some(id(source)),
         original_destination_connection_id: Some(id(1)),
-        ..TransportParameters::DEFAULT
+        ..others.clone()
     };
     let session = ServerCrypto::start(&crypto, sent.to_vec(None).unwrap(), 2).unwrap();
     let ids = HandshakeIds {
@@ -164,29 +177,28 @@ fn parameters_are_read_once_and_must_name_the_ids_that_were_seen() {
     }
 }
 
+/// What `from` has written goes to the other side, whose messages are written then.
+fn deliver(from: &mut Handshake, to: &mut Handshake) {
+    for space in SpaceId::ALL {
+        let mut room = [0; 4000];
+        let mut w = Writer::new(&mut room);
+        while from.crypto.write_frame(space, &mut w).is_some() {}
+        for frame in Frames::new(w.written()) {
+            let Ok(Frame::Crypto(frame)) = frame else {
+                panic!("{frame:?}");
+            };
+            to.on_crypto(space, frame.offset, frame.data).unwrap();
+            to.write(|_| {}).unwrap();
+        }
+    }
+}
+
 /// All CRYPTO data goes to the other side until neither has any.
 fn exchange(client: &mut Handshake, server: &mut Handshake) {
-    use crate::wire::frame::Frames;
-    use crate::wire::{Frame, SpaceId, Writer};
-
-    for turn in 0..8 {
-        let (from, to) = match turn % 2 {
-            0 => (&mut *client, &mut *server),
-            _ => (&mut *server, &mut *client),
-        };
-        from.write(|_| {}).unwrap();
-        for space in SpaceId::ALL {
-            let mut room = [0; 4000];
-            let mut w = Writer::new(&mut room);
-            while from.crypto.write_frame(space, &mut w).is_some() {}
-            for frame in Frames::new(w.written()) {
-                let Ok(Frame::Crypto(frame)) = frame else {
-                    panic!("{frame:?}");
-                };
-                to.on_crypto(space, frame.offset, frame.data).unwrap();
-                to.write(|_| {}).unwrap();
-            }
-        }
+    client.write(|_| {}).unwrap();
+    for _ in 0..4 {
+        deliver(client, server);
+        deliver(server, client);
     }
     assert_eq!(
         (client.complete_now(), server.complete_now()),

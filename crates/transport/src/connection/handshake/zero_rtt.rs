@@ -43,7 +43,7 @@ pub(super) struct ZeroRtt {
     /// Client, before the server's decision: the limits that early data keeps to.
     remembered: Option<Box<EarlyLimits>>,
     /// Client: packets below this number were early data that was refused.
-    refused_below: u64,
+    refused_below: Option<u64>,
     /// Server: the ClientHello that decides on early data is not read.
     undecided: bool,
     /// Server: 0-RTT packets that came before that.
@@ -84,8 +84,8 @@ impl ZeroRtt {
     /// # Errors
     /// PROTOCOL_VIOLATION if the peer refused them (RFC 9001 §4.6.2).
     pub(super) fn check_ack(&self, ack: &Ack<'_>) -> Result<(), TransportError> {
-        let below = self.refused_below;
-        if below > 0 && ack.ranges().any(|range| *range.start() < below) {
+        let held = |below| ack.ranges().any(|range| *range.start() < below);
+        if self.refused_below.is_some_and(held) {
             return Err(TransportError::new(
                 TransportErrorCode::PROTOCOL_VIOLATION,
                 "an acknowledgement of early data that was refused",
@@ -177,7 +177,7 @@ impl Handshake {
             };
         }
         self.zero_rtt.state = EarlyData::Refused;
-        self.zero_rtt.refused_below = next;
+        self.zero_rtt.refused_below = Some(next);
         EarlyDecision::Refused
     }
 

@@ -182,6 +182,7 @@ impl Path {
                 settled.marked = true;
                 let last_sent = measured.next - 1;
                 controller.on_congestion_experienced(now, acked.sent_at, last_sent);
+                self.route.starts.clear();
             }
         }
         if let Some(outcome) = &outcome {

@@ -13,9 +13,9 @@ use pathmark_cc::{Explicit, Feedback as Difference, Request};
 
 use super::prefix::{ShimPrefix, ShimUse};
 use crate::path::{Counting, Disbelieved, Returned};
+use crate::wire::Writer;
 use crate::wire::frame::{Feedback as Frame, feedback};
-use crate::wire::{Writer, varint};
-use crate::{Arrived, Instant, Signal};
+use crate::{Arrived, Ecn, Instant, Signal};
 
 /// The signal in front of our data, and what the peer returned of it.
 #[derive(Debug)]
@@ -257,6 +257,16 @@ impl Feedback {
         self.incoming.last_mut()
     }
 
+    /// The meaning by RFC 3168 of the ECN field of a packet that arrived: none where the peer's
+    /// packets may have the code of a signal in it.
+    pub(in crate::connection) fn mark(&self, ecn: Ecn) -> Ecn {
+        let is_code = |incoming: &Incoming| incoming.signal.shim_len() == 0;
+        match self.incoming.iter().any(is_code) {
+            true => Ecn::NotEct,
+            false => ecn,
+        }
+    }
+
     /// A 1-RTT packet with something ack-eliciting opened for the first time, first of its
     /// datagram, on the current path. True if a shim counted.
     #[inline]
@@ -329,9 +339,6 @@ impl Feedback {
     ) -> Option<Difference> {
         let of_kind = |outgoing: &&mut Outgoing| outgoing.signal.kind() == frame.kind;
         let Outgoing { signal, returned } = self.all_mut().find(of_kind)?;
-        if frame.epoch > varint::MAX {
-            return None;
-        }
         returned.on_frame(number, frame.epoch, &frame.counters(), &**signal)
     }
 

@@ -23,6 +23,7 @@ mod path;
 mod prefix;
 mod route;
 mod shims;
+mod starts;
 
 #[cfg(test)]
 mod testing;

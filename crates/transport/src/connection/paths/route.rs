@@ -2,6 +2,7 @@
 
 use pathmark_cc::{Controller, Metrics};
 
+use super::starts::Starts;
 use crate::config::TransportConfig;
 use crate::path::{
     ArrivalRate, Cadence, ETHERNET_MTU, EcnValidation, Mtud, OneWayDelay, PlainPath,
@@ -35,6 +36,8 @@ pub(in crate::connection) enum Admission {
 pub(in crate::connection) struct Route {
     pub(super) controller: Box<dyn Controller>,
     pub(super) pacer: Pacer,
+    /// First bytes of flows, which may leave in addition to the window.
+    pub(super) starts: Starts,
     pub(super) mtud: Mtud,
     pub(super) ecn: EcnValidation,
     /// Does the path let shims pass?
@@ -61,6 +64,7 @@ impl Route {
         Self {
             controller: config.controller.build(now, mtu),
             pacer: Pacer::new(now, mtu),
+            starts: Starts::default(),
             mtud,
             ecn: EcnValidation::new(mark),
             plain: PlainPath::new(),
@@ -103,7 +107,9 @@ impl Route {
     ) -> u64 {
         let window = self.controller.window();
         let rate = self.controller.pacing_rate();
-        self.pacer.set(now, window, srtt, rate);
+        let rate = rate.map(|rate| rate.saturating_add(self.starts.rate()));
+        let sum = window.saturating_add(self.starts.bytes());
+        self.pacer.set(now, sum, srtt, rate);
         window
     }
 
@@ -117,7 +123,8 @@ impl Route {
     ) -> Admission {
         // A window below one datagram still lets one be in flight.
         // [9002 7 window]
-        if in_flight > 0 && in_flight + size > self.controller.window() {
+        let window = self.controller.window();
+        if in_flight > 0 && in_flight + size > window.saturating_add(self.starts.bytes()) {
             return Admission::WindowFull;
         }
         let pacer = &mut self.pacer;
@@ -134,6 +141,12 @@ impl Route {
     /// Before a batch: time has passed.
     pub(in crate::connection) fn poll(&mut self, now: Instant) {
         self.ecn.poll(now);
+        self.starts.poll(now);
+    }
+
+    /// Flows begin with these bytes.
+    pub(in crate::connection) fn on_starts(&mut self, now: Instant, bytes: u64, srtt: Duration) {
+        self.starts.add(now, bytes, srtt);
     }
 
     /// Nothing is in flight, and there is data to send: the controller hears of the pause, if there
@@ -197,6 +210,7 @@ impl Route {
         if let Some(lost) = &loss.lost {
             // [9000 13.3 losses-are-congestion]
             controller.on_loss(now, lost);
+            self.starts.clear();
         }
         if loss.persistent_congestion {
             controller.on_persistent_congestion(now);

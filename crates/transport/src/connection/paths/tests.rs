@@ -1,19 +1,27 @@
 //! Paths without a connection: peer ids and recovery next to them, and a controller with a constant
 //! window.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+mod address;
+mod fates;
+mod moves;
+mod packets;
+mod route;
+mod shims;
+mod signals;
 
-use super::{Admission, Allowance, Move, Others, Paths};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use super::{Allowance, Move, Others, Paths};
 use crate::cid::{RemoteId, RemoteIds};
 use crate::config::TransportConfig;
 use crate::connection::Received;
-use crate::connection::tests::fixed_window::fixed_window;
+use crate::connection::tests::fixed_window::{ControllerLog, fixed_window};
 use crate::crypto::{Random, ResetToken, Side};
 use crate::recovery::Recovery;
 use crate::wire::frame::Frames;
 use crate::wire::{ConnectionId, Frame, Writer};
-use crate::{Duration, Ecn, Instant};
+use crate::{Duration, Ecn, Instant, Signal};
 
 const HOME: &str = "10.0.0.1:1000";
 const REBOUND: &str = "10.0.0.1:1001";
@@ -29,6 +37,9 @@ struct Parts {
     recovery: Recovery<()>,
     random: Random,
     now: Instant,
+    log: Arc<Mutex<ControllerLog>>,
+    /// Packets that arrived with ECT(0) and with CE.
+    counts: (u64, u64),
 }
 
 fn id(n: u64) -> ConnectionId {
@@ -50,8 +61,15 @@ fn from(address: &str) -> Received {
 
 /// Paths of `side` to a peer at [`HOME`] that has issued the ids 1 to `ids`.
 fn parts(side: Side, ids: u64, validated: bool) -> Parts {
+    signalling(side, ids, validated, Vec::new())
+}
+
+/// The same of a side that reads these signals.
+fn signalling(side: Side, ids: u64, validated: bool, signals: Vec<Arc<dyn Signal>>) -> Parts {
     let now = Instant::from_millis(1000);
-    let config = TransportConfig::new(fixed_window(WINDOW).0);
+    let (controller, log) = fixed_window(WINDOW);
+    let mut config = TransportConfig::new(controller);
+    config.signals = signals;
     let remote = (HOME.parse::<SocketAddr>().unwrap(), None);
     let mut held = RemoteIds::new(id(0), 8);
     for sequence in 1..=ids {
@@ -69,6 +87,8 @@ fn parts(side: Side, ids: u64, validated: bool) -> Parts {
         recovery: Recovery::new(side.is_client(), now),
         random: Random::from_u64(1),
         now,
+        log,
+        counts: (0, 0),
     }
 }
 
@@ -327,20 +347,6 @@ fn a_challenge_of_the_path_in_use_is_answered_there() {
 }
 
 #[test]
-fn deadlines_are_those_of_validations() {
-    let mut parts = parts(Side::Server, 3, true);
-    let start = parts.now;
-    assert_eq!(parts.paths.deadline(start), None);
-    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    // Challenges are due at once, and sending could not send them.
-    let ends = start + PERIOD.saturating_mul(3);
-    assert_eq!(parts.paths.deadline(start), Some(ends));
-    assert_eq!(parts.paths.deadline(Instant::ZERO), Some(start));
-    parts.written(FULL);
-    assert_eq!(parts.paths.deadline(start), Some(start + PERIOD));
-}
-
-#[test]
 fn datagrams_are_bounded_by_interface_and_peer_on_each_path() {
     let mut parts = parts(Side::Server, 3, true);
     let now = parts.now;
@@ -369,23 +375,10 @@ fn a_probe_for_larger_datagrams_fits_the_window() {
             .carries_data(|| unreachable!("it has carried some"))
     );
     assert_eq!(path.poll_mtu_probe(now, WINDOW - 1200), None);
-}
-
-#[test]
-fn a_window_below_one_datagram_lets_one_be_in_flight() {
-    let mut parts = parts(Side::Server, 3, true);
-    let now = parts.now;
-    let path = parts.paths.path_mut();
-    assert_eq!(path.route_mut().admits(now, WINDOW + 1, 0), Admission::Now);
-    assert_eq!(
-        path.route_mut().admits(now, 1200, WINDOW - 1200),
-        Admission::Now
-    );
-    assert_eq!(
-        path.route_mut().admits(now, 1200, WINDOW - 1199),
-        Admission::WindowFull
-    );
-    assert!(!path.route().is_full(WINDOW - 1200) && path.route().is_full(WINDOW - 1199));
+    let size = path.poll_mtu_probe(now, 1200).unwrap();
+    let room = WINDOW - u64::from(size);
+    assert_eq!(path.poll_mtu_probe(now, room), Some(size));
+    assert_eq!(path.poll_mtu_probe(now, room + 1), None);
 }
 
 #[test]

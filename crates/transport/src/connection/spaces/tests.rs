@@ -1,27 +1,79 @@
+//! Packet number spaces without a connection, with keys of the null cipher.
+
+mod keys;
+mod packets;
+mod probes;
+
 use super::*;
 use crate::Ecn;
 use crate::crypto::null::NullCrypto;
-use crate::crypto::{InitialCrypto, Side};
-use crate::recovery::{Fate, PathNumber};
-use crate::wire::frame::Frames;
-use crate::wire::{ConnectionId, Frame, TransportErrorCode, Writer};
+use crate::crypto::{DirectionalKeys, InitialCrypto, testing};
+use crate::recovery::PathNumber;
+use crate::wire::ConnectionId;
 
 const START: Instant = Instant::from_millis(1000);
+const LONGEST_PTO: Duration = Duration::from_secs(5);
 
-/// Spaces with keys of Initial packets alone.
-fn spaces(random: &mut Random) -> PacketSpaces {
-    let crypto = NullCrypto::new(&[b"test"]);
-    let keys = InitialCrypto::initial_keys(&crypto, &[1; 8], Side::Client);
-    let (idle, longest) = (Duration::from_secs(30), Duration::from_secs(30));
+fn after(ms: u64) -> Instant {
+    START + Duration::from_millis(ms)
+}
+
+fn initial_keys(side: Side, destination: u8) -> Keys {
+    NullCrypto::new(&[b"test"]).initial_keys(&[destination; 8], side)
+}
+
+/// Spaces of `side` with keys of Initial packets alone.
+fn spaces_of(side: Side, random: &mut Random) -> PacketSpaces {
     PacketSpaces::new(
         START,
-        Side::Client,
-        keys,
+        side,
+        initial_keys(side, 1),
         &TransportConfig::default(),
         Duration::from_millis(25),
-        (Some(idle), longest),
+        (Some(Duration::from_secs(30)), LONGEST_PTO),
         random,
     )
+}
+
+/// Those of a client.
+fn spaces(random: &mut Random) -> PacketSpaces {
+    spaces_of(Side::Client, random)
+}
+
+/// Both sides, which see the same connection.
+fn both_sides() -> [PacketSpaces; 2] {
+    [Side::Client, Side::Server].map(|side| spaces_of(side, &mut Random::from_u64(1)))
+}
+
+/// Keys of Handshake and of 1-RTT packets, as a handshake leaves them at `side`.
+fn later_keys(side: Side) -> [KeyChange; 2] {
+    let crypto = NullCrypto::new(&[b"test"]);
+    let done = testing::handshake(&crypto, &crypto, "server", 4000);
+    let end = match side {
+        Side::Client => done.client,
+        Side::Server => done.server,
+    };
+    let (keys, phases) = end.one_rtt.unwrap();
+    [
+        KeyChange::Handshake(end.handshake.unwrap()),
+        KeyChange::OneRtt(keys, phases),
+    ]
+}
+
+fn install(spaces: &mut PacketSpaces) {
+    for change in later_keys(spaces.side) {
+        spaces.install(change, u64::MAX);
+    }
+}
+
+/// Keys of 0-RTT packets.
+fn early_keys() -> DirectionalKeys {
+    initial_keys(Side::Client, 9).local
+}
+
+/// The ids of the receiver and of the sender of a packet.
+fn ids() -> [ConnectionId; 2] {
+    [1, 2].map(|n| ConnectionId::new(&[n; 8]).unwrap())
 }
 
 fn sent(at: Instant, size: u16, frames: Carried) -> SentPacket<Carried> {
@@ -37,6 +89,14 @@ fn sent(at: Instant, size: u16, frames: Carried) -> SentPacket<Carried> {
         ecn: Ecn::NotEct,
         frames,
     }
+}
+
+/// An ACK frame for `number` arrived at `now`.
+fn acked(spaces: &mut PacketSpaces, space: SpaceId, number: u64, now: Instant) {
+    let (recovery, ..) = spaces.split(space);
+    recovery
+        .on_ack(now, space, [number..=number], Duration::ZERO, |_, _, _| {})
+        .unwrap();
 }
 
 fn crypto() -> Carried {
@@ -69,161 +129,45 @@ fn left_out_numbers_lie_anywhere_up_to_the_double() {
     assert!((40..120).contains(&count), "{count}");
 }
 
+/// The numbers of `count` packets of `space`.
+fn numbers(
+    spaces: &mut PacketSpaces,
+    space: SpaceId,
+    count: usize,
+    random: &mut Random,
+) -> Vec<u64> {
+    let send = |_| {
+        let (number, _) = spaces.number(space);
+        spaces.on_sent(space, number, sent(START, 100, crypto()), random);
+        number
+    };
+    (0..count).map(send).collect()
+}
+
 #[test]
 fn numbers_of_the_data_space_alone_are_left_out() {
     let mut random = Random::from_u64(1);
     let mut spaces = spaces(&mut random);
-    let mut used = [Vec::new(), Vec::new()];
-    for _ in 0..300 {
-        for (space, used) in [SpaceId::Initial, SpaceId::Data].into_iter().zip(&mut used) {
-            let (number, _) = spaces.number(space);
-            spaces.on_sent(space, number, sent(START, 100, crypto()), &mut random);
-            used.push(number);
-        }
-    }
-    let [initial, data] = used;
+    let initial = numbers(&mut spaces, SpaceId::Initial, 300, &mut random);
     assert_eq!(initial, (0..300).collect::<Vec<_>>());
+    let data = numbers(&mut spaces, SpaceId::Data, 300, &mut random);
     let left_out = data.last().unwrap() + 1 - 300;
     assert!((2..20).contains(&left_out), "{left_out}");
     assert!(
         data.windows(2)
             .all(|pair| (1..=2).contains(&(pair[1] - pair[0])))
     );
+    assert_eq!(spaces.next_number(), data.last().unwrap() + 1);
 }
 
+/// The first packet has number 0, and what other spaces send makes no difference.
 #[test]
-fn what_waits_for_keys_goes_with_them() {
-    // [9002 6.4 discarded-packets]
+fn the_first_number_left_out_is_one_of_a_hundred() {
     let mut random = Random::from_u64(1);
-    let mut spaces = spaces(&mut random);
-    let initial = SpaceId::Initial;
-    assert!(!spaces.discard(START, SpaceId::Handshake), "there are none");
-    spaces.on_sent(initial, 0, sent(START, 1200, crypto()), &mut random);
-    let _ = spaces.begin_probes(initial);
-    assert!(spaces.is_probing() && spaces.recovery().bytes_in_flight() > 0);
-    assert!(spaces.discard(START, initial));
-    assert!(!spaces.is_probing() && spaces.recovery().bytes_in_flight() == 0);
-    assert!(!spaces.keys().has(initial) && !spaces.discard(START, initial));
-}
-
-#[test]
-fn a_second_probe_leaves_if_the_first_got_no_answer() {
-    let mut random = Random::from_u64(1);
-    let mut spaces = spaces(&mut random);
-    let initial = SpaceId::Initial;
-    spaces.on_sent(initial, 0, sent(START, 1200, crypto()), &mut random);
-    assert_eq!(spaces.second_probe(1200), None, "there was no timeout");
-    let at = spaces.deadline(START).unwrap();
-    let timeout = spaces.recovery_mut().on_timeout(at, |_, _, _| {});
-    assert!(matches!(
-        timeout,
-        crate::recovery::Timeout::Probe(SpaceId::Initial)
-    ));
-    let later = spaces.begin_probes(initial);
-    assert_eq!(later, spaces.recovery().probe_period() / 16);
-    assert_eq!(spaces.probe_index(initial), Some(0));
-    spaces.on_sent(initial, 1, sent(at, 1200, crypto()), &mut random);
-    assert!(!spaces.probes(initial));
-    assert_eq!(spaces.second_probe(1200), Some(initial));
-    assert_eq!(spaces.probe_index(initial), Some(1));
-    // An answer ends that.
-    spaces.after_ack();
-    assert!(spaces.is_probing());
-    spaces.recovery_mut().on_peer_validated();
-    let mut fates = Vec::new();
-    let ack = [1..=1];
-    let (recovery, ..) = spaces.split(initial);
-    recovery
-        .on_ack(at, initial, ack, Duration::ZERO, |fate, number, _| {
-            fates.push((fate, number));
-        })
-        .unwrap();
-    spaces.after_ack();
-    assert!(fates.contains(&(Fate::Acked, 1)) && !spaces.is_probing());
-}
-
-#[test]
-fn packets_with_handshake_data_are_repeated_oldest_first() {
-    let mut random = Random::from_u64(1);
-    let mut spaces = spaces(&mut random);
-    let initial = SpaceId::Initial;
-    for (number, frames) in [crypto(), Carried::default(), crypto()]
-        .into_iter()
-        .enumerate()
-    {
-        let at = START + Duration::from_millis(number as u64);
-        let packet = sent(at, 100 + number as u16, frames);
-        spaces.on_sent(initial, number as u64, packet, &mut random);
+    for _ in 0..500 {
+        let mut spaces = spaces(&mut random);
+        numbers(&mut spaces, SpaceId::Initial, 120, &mut random);
+        let data = numbers(&mut spaces, SpaceId::Data, 101, &mut random);
+        assert!(data[0] == 0 && data[100] > 100, "{data:?}");
     }
-    let sizes = |packets: Vec<&SentPacket<Carried>>| -> Vec<u16> {
-        packets.iter().map(|packet| packet.size).collect()
-    };
-    assert_eq!(sizes(spaces.repeatable(initial).collect()), [100, 102]);
-    assert_eq!(sizes(spaces.repeatable(SpaceId::Data).collect()), [0; 0]);
-    let soon = START + Duration::from_millis(2);
-    assert_eq!(sizes(spaces.overdue(soon, initial).collect()), [100]);
-    assert_eq!(sizes(spaces.overdue(START, initial).collect()), [0; 0]);
-    let late = START + Duration::from_secs(2);
-    assert_eq!(sizes(spaces.overdue(late, initial).collect()), [100, 102]);
-}
-
-#[test]
-fn acknowledgements_are_due_where_there_are_keys() {
-    // [9000 13.2.6 same-space]
-    let mut random = Random::from_u64(1);
-    let mut spaces = spaces(&mut random);
-    // A client probes on, until the server has validated its address.
-    assert!(spaces.deadline(START).is_some());
-    spaces.recovery_mut().on_peer_validated();
-    assert_eq!(spaces.deadline(Instant::ZERO), None);
-    let data = spaces.received_mut(SpaceId::Data);
-    data.on_packet(START, 0, true, Ecn::NotEct, 1200);
-    assert_eq!(spaces.deadline(Instant::ZERO), None);
-    let initial = spaces.received_mut(SpaceId::Initial);
-    initial.on_packet(START, 0, true, Ecn::NotEct, 1200);
-    assert_eq!(spaces.deadline(Instant::ZERO), Some(START));
-    assert_eq!(spaces.deadline(START), None, "it could not be sent");
-}
-
-#[test]
-fn a_peer_is_asked_to_acknowledge_at_once_if_it_knows_how() {
-    let mut random = Random::from_u64(1);
-    let mut spaces = spaces(&mut random);
-    assert!(!spaces.ask_at_once() && !spaces.immediate_due());
-    let least = Some(Duration::from_millis(1));
-    spaces.on_peer_parameters(Duration::from_millis(25), least);
-    assert!(spaces.ask_at_once() && spaces.immediate_due());
-    let mut room = [0; 100];
-    let mut w = Writer::new(&mut room);
-    spaces.write_ack_request(START, None, 10, &mut w);
-    let first = Frames::new(w.written()).next();
-    assert!(matches!(first, Some(Ok(Frame::ImmediateAck))));
-    assert!(!spaces.immediate_due());
-}
-
-#[test]
-fn a_packet_is_started_with_room_for_its_seal() {
-    let mut random = Random::from_u64(1);
-    let mut spaces = spaces(&mut random);
-    let ids = [1, 2].map(|n| ConnectionId::new(&[n; 8]).unwrap());
-    let initial = SpaceId::Initial;
-    let mut room = [0; 100];
-    let mut w = Writer::new(&mut room);
-    let open = spaces.start(initial, ids, b"token", &mut w).unwrap();
-    assert_eq!((open.space, open.number, open.end), (initial, 0, 100));
-    assert_eq!(w.limit(), 100 - open.tag_len);
-    w.put_zeros(w.remaining()).unwrap();
-    assert_eq!(spaces.seal(&open, &mut w), Ok(0..100));
-    // There are no keys of another space, and what is written without them is taken back.
-    assert!(!spaces.may_send(SpaceId::Handshake, false) && spaces.may_send(initial, false));
-    assert!(!spaces.may_send(SpaceId::Data, false));
-    let mut w = Writer::new(&mut room);
-    let open = spaces.start(SpaceId::Handshake, ids, &[], &mut w).unwrap();
-    w.put_zeros(20).unwrap();
-    let error = spaces.seal(&open, &mut w).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::INTERNAL_ERROR);
-    assert_eq!(w.position(), 0);
-    // No header leaves too little room for a sample.
-    let mut w = Writer::new(&mut room[..30]);
-    assert!(spaces.start(initial, ids, b"token", &mut w).is_none());
 }

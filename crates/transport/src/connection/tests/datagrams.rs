@@ -1,12 +1,15 @@
 //! Unreliable datagrams (RFC 9221) between two connections.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::fixed_window::fixed_window;
 use super::pair::{Pair, Setup};
+use super::signal::TestSignal;
 use crate::connection::{Connection, Event};
 use crate::streams::Dir;
-use crate::{DatagramError, Duration};
+use crate::{DatagramError, Duration, Ecn, Signal};
 
 /// Both ends take datagrams.
 fn setup() -> Setup {
@@ -48,6 +51,34 @@ fn they_arrive_once_and_what_is_lost_is_not_sent_again() {
     let received = pair.server.get().stats().datagram_frames_received;
     assert_eq!(received, numbers.len() as u64);
     assert!(pair.server.has(|event| *event == Event::DatagramReceived));
+}
+
+/// Each has the mark of its own packet, unless that is a code of a signal.
+#[test]
+fn they_come_with_the_marks_of_their_packets() {
+    let codes: Arc<dyn Signal> = Arc::new(TestSignal {
+        in_ecn: true,
+        ..TestSignal::shim(5)
+    });
+    for (signals, expected) in [
+        (vec![], [Ecn::Ect0, Ecn::Ce, Ecn::Ect0]),
+        (vec![codes], [Ecn::NotEct; 3]),
+    ] {
+        let mut setup = setup();
+        setup.client.signals.clone_from(&signals);
+        setup.server.signals = signals;
+        let mut pair = Pair::connected(setup);
+        pair.run(Duration::from_millis(200));
+        for mark in [None, Some(Ecn::Ce), None] {
+            pair.up.faults.ecn = mark;
+            let data = Bytes::from_static(b"marked");
+            pair.client.get().datagrams().send(data).unwrap();
+            pair.run(Duration::from_millis(200));
+        }
+        let read = std::iter::from_fn(|| pair.server.get().datagrams().read_marked());
+        let marks: Vec<_> = read.map(|(_, mark)| mark).collect();
+        assert_eq!(marks, expected);
+    }
 }
 
 /// The kernel cuts a batch into segments of one size, of which the last alone may be shorter.

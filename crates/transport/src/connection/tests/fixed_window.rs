@@ -21,6 +21,11 @@ pub(crate) struct ControllerLog {
     pub(crate) lost: u64,
     pub(crate) window_limited_acks: u64,
     pub(crate) congestion_experienced: u64,
+    /// Number of the last packet that had left by then.
+    pub(crate) congestion_up_to: u64,
+    /// The latest.
+    pub(crate) forward_delay: Option<Duration>,
+    pub(crate) handshake_rtt: Option<Duration>,
     pub(crate) probe_timeouts: u64,
     pub(crate) persistent_congestions: u64,
     pub(crate) spurious: u64,
@@ -87,6 +92,7 @@ impl Controller for FixedWindow {
     fn on_ack(&mut self, _: Instant, acked: &Acked) {
         let mut log = self.log.lock().unwrap();
         log.acked += acked.packets;
+        log.forward_delay = acked.forward_delay;
         log.acked_bytes += acked.bytes;
         log.window_limited_acks += u64::from(acked.window_limited);
         // Handshake packets are numbered apart and have a state of their own number.
@@ -114,8 +120,10 @@ impl Controller for FixedWindow {
         self.log.lock().unwrap().lost += lost.packets;
     }
 
-    fn on_congestion_experienced(&mut self, _: Instant, _: Instant, _: u64) {
-        self.log.lock().unwrap().congestion_experienced += 1;
+    fn on_congestion_experienced(&mut self, _: Instant, _: Instant, last_sent: u64) {
+        let mut log = self.log.lock().unwrap();
+        log.congestion_experienced += 1;
+        log.congestion_up_to = last_sent;
     }
 
     fn on_probe_timeout(&mut self, _: Instant) {
@@ -132,6 +140,10 @@ impl Controller for FixedWindow {
 
     fn on_restart(&mut self, _: Instant, _: Duration) {
         self.log.lock().unwrap().restarts += 1;
+    }
+
+    fn on_handshake_rtt(&mut self, _: Instant, srtt: Duration) {
+        self.log.lock().unwrap().handshake_rtt = Some(srtt);
     }
 
     fn on_mtu(&mut self, mtu: u16) {

@@ -49,7 +49,7 @@ fn piece(pair: &mut Pair, offset: u64, data: &[u8]) {
 }
 
 fn window(pair: &mut Pair) -> u64 {
-    pair.server.get().streams().receive_window()
+    pair.server.get().streams().receiving.window()
 }
 
 /// 5 % loss, 160 Mbit/s, 550 ms: from the first flight on, most of what arrives waits for a

@@ -188,7 +188,7 @@ fn a_client_that_moves_while_memory_is_short_is_followed() {
 #[test]
 fn resets_earn_no_window() {
     let mut pair = Pair::connected(Setup::default());
-    let initial = pair.server.get().streams().receive_window();
+    let initial = pair.server.get().streams().receiving.window();
     for index in 0..60 {
         let reset = Frame::ResetStream(ResetStream {
             id: id(index),
@@ -202,7 +202,7 @@ fn resets_earn_no_window() {
         pair.run(Duration::from_millis(20));
     }
     assert_eq!((pair.client.error(), pair.server.error()), (None, None));
-    assert_eq!(pair.server.get().streams().receive_window(), initial);
+    assert_eq!(pair.server.get().streams().receiving.window(), initial);
 }
 
 #[test]

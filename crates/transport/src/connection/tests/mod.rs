@@ -40,10 +40,10 @@ mod rules;
 mod sealed;
 mod setup;
 mod short_memory;
-mod signal;
-mod signals_in_turn;
+pub(crate) mod signal;
 mod small_datagrams;
 mod soak;
+mod starts;
 mod streams;
 #[cfg(feature = "rustls")]
 mod tls;

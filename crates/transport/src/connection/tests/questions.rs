@@ -11,7 +11,7 @@ use crate::{BadFeedback, Counters, Duration, Meter, Signal};
 
 /// The tests' signal as one that asks.
 #[derive(Debug)]
-pub(super) struct Question(pub(super) TestSignal);
+pub(crate) struct Question(pub(crate) TestSignal);
 
 pub(crate) const KIND: u8 = 2;
 

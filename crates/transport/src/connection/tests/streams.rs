@@ -144,9 +144,9 @@ fn the_limit_of_streams_bounds_a_sender_of_many_small_ones() {
     assert!(bounds.streams > 0.8, "{bounds:?}");
     // It waits for one more and gives up.
     while pair.client.get().streams().open(Dir::Uni).is_ok() {}
-    assert!(pair.client.get().streams().waits_to_open());
+    assert!(pair.client.get().streams().opening.is_waited_for());
     pair.client.get().streams().give_up_opening(Dir::Uni);
-    assert!(!pair.client.get().streams().waits_to_open());
+    assert!(!pair.client.get().streams().opening.is_waited_for());
     pair.client.get().ping();
     pair.run(Duration::from_secs(1));
     let later = pair.now + Duration::from_secs(60);

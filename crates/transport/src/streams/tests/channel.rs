@@ -2,7 +2,10 @@
 
 use pathmark_cc::{Duration, Instant};
 
-use crate::streams::{PeerLimits, SentFrames, Side, StreamEvent, Streams, StreamsConfig};
+use crate::streams::{
+    AckedRun, Dir, PeerLimits, SentFrames, Side, StreamEvent, StreamId, Streams, StreamsConfig,
+};
+use crate::wire::frame::{MaxStreamData, MaxStreams};
 use crate::wire::{Frame, Frames, TransportError, Writer};
 
 /// Bytes of frames per packet.
@@ -45,7 +48,7 @@ pub(super) fn packet(from: &mut Streams, now: Instant) -> Option<Packet> {
     }
     let mut buffer = [0; PACKET];
     let mut w = Writer::new(&mut buffer);
-    let sent = from.write_frames(now, &mut w);
+    let sent = from.write_frames(now, &mut w, usize::MAX);
     assert_eq!(w.position() == 0, sent.is_empty());
     assert!(!sent.is_empty(), "wants to send but does not");
     let payload = w.written().to_vec();
@@ -72,21 +75,33 @@ pub(super) fn on_frame(
 ) -> Result<(), TransportError> {
     match frame {
         Frame::Stream(f) => to.on_stream(now, f).map(|_| ()),
-        Frame::ResetStream(f) => to.on_reset_stream(now, f),
-        Frame::StopSending(f) => to.on_stop_sending(f),
-        Frame::MaxStreamData(f) => to.on_max_stream_data(f),
-        Frame::StreamDataBlocked(f) => to.on_stream_data_blocked(f),
-        other => {
-            match other {
-                Frame::MaxData(max) => to.on_max_data(*max),
-                Frame::DataBlocked(limit) => to.on_data_blocked(*limit),
-                Frame::MaxStreams(f) => to.on_max_streams(f.dir, f.max),
-                Frame::StreamsBlocked(f) => to.on_streams_blocked(f.dir, f.limit),
-                other => panic!("no frame of ours: {other:?}"),
-            }
-            Ok(())
-        }
+        other => to.on_frame(now, other),
     }
+}
+
+/// The peer allows `max` bytes on a stream.
+pub(super) fn raise(of: &mut Streams, id: StreamId, max: u64) {
+    let frame = Frame::MaxStreamData(MaxStreamData { id, max });
+    on_frame(of, Instant::ZERO, &frame).unwrap();
+}
+
+/// The peer allows `max` streams of a kind.
+pub(super) fn allow(of: &mut Streams, dir: Dir, max: u64) {
+    let frame = Frame::MaxStreams(MaxStreams { dir, max });
+    on_frame(of, Instant::ZERO, &frame).unwrap();
+}
+
+/// A packet was acknowledged alone.
+pub(super) fn acked(of: &mut Streams, sent: &SentFrames) {
+    let mut run = AckedRun::default();
+    of.gather_acked(sent, &mut run);
+    of.settle_acked(&mut run);
+}
+
+/// Memory held by received data, bytes.
+pub(super) fn memory(of: &Streams) -> usize {
+    let parts = of.records.values().filter_map(|r| r.recv.as_ref());
+    parts.map(|part| part.kept().memory).sum()
 }
 
 /// Carries packets both ways without loss until neither end has anything to send.
@@ -100,7 +115,7 @@ pub(super) fn carry(from: &mut Streams, to: &mut Streams, now: Instant) -> bool 
     while let Some(packet) = packet(from, now) {
         any = true;
         deliver(to, now, &packet.payload).unwrap();
-        from.on_acked(&packet.sent);
+        acked(from, &packet.sent);
     }
     any
 }

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use pathmark_cc::Limit;
 
-use super::channel::{PACKET, carry, deliver, events, limits, packet, pair, settle};
+use super::channel::{
+    PACKET, acked, allow, carry, deliver, events, limits, memory, packet, pair, settle,
+};
 use crate::streams::{
     ClosedStream, Dir, FinishError, OpenError, PeerLimits, ReadError, Side, StreamEvent, StreamId,
     Streams, StreamsConfig, WriteError,
@@ -106,7 +108,7 @@ fn who_waits_to_open_a_stream_hears_of_it_after_starting_over() {
         client.set_peer_limits(allowed(most));
         if !at_once {
             assert_eq!(events(&mut client), []);
-            client.on_max_streams(Dir::Bi, 3);
+            allow(&mut client, Dir::Bi, 3);
         }
         assert_eq!(events(&mut client), [StreamEvent::Available(Dir::Bi)]);
         assert_eq!(client.open(Dir::Bi).map(StreamId::index), Ok(2));
@@ -141,7 +143,7 @@ fn a_reset_reaches_the_reader_and_frees_the_writer() {
     client.write(id, &[1; 50_000]).unwrap();
     let first = packet(&mut client, NOW).unwrap();
     client.reset(id, 42).unwrap();
-    assert_eq!(client.unacked(), 0);
+    assert_eq!(client.account.unacked(), 0);
     assert_eq!(client.write(id, b"x"), Err(WriteError::Closed));
     deliver(&mut server, NOW, &first.payload).unwrap();
     client.on_lost(&first.sent);
@@ -243,13 +245,13 @@ fn the_connections_limit_parks_streams_until_it_is_raised() {
     };
     let (mut client, mut server) = pair(config);
     let ids: Vec<_> = (0..3).map(|_| client.open(Dir::Uni).unwrap()).collect();
-    assert_eq!(client.peer_credit(), 3_000);
+    assert_eq!(client.turns.credit(), 3_000);
     for id in &ids {
         client.write(*id, &[0; 2_000]).unwrap();
     }
     // DATA_BLOCKED goes out, and nothing more.
     carry(&mut client, &mut server, NOW);
-    assert_eq!((client.limit(), client.peer_credit()), (Limit::Peer, 0));
+    assert_eq!((client.limit(), client.turns.credit()), (Limit::Peer, 0));
     let mut got: usize = ids.iter().map(|id| read_all(&mut server, *id).len()).sum();
     assert_eq!(got, 3_000);
     settle(&mut client, &mut server, NOW);
@@ -294,24 +296,24 @@ fn the_send_buffer_follows_the_window_and_wakes_writers_with_room_to_use() {
     let id = client.open(Dir::Uni).unwrap();
     let mut data = Bytes::from(vec![9; 32 << 20]);
     let small = client.write_bytes(id, &mut data).unwrap() as u64;
-    assert_eq!(small, client.send_buffer_limit());
+    assert_eq!(small, client.account.limit());
     assert_eq!(client.write_bytes(id, &mut data), Err(WriteError::Blocked));
     client.on_congestion_window(4 << 20);
     assert_eq!(events(&mut client), [StreamEvent::Writable(id)]);
     client.write_bytes(id, &mut data).unwrap();
     assert!(
-        (8 << 20..9 << 20).contains(&client.unacked()),
+        (8 << 20..9 << 20).contains(&client.account.unacked()),
         "{}",
-        client.unacked()
+        client.account.unacked()
     );
     assert_eq!(client.write_bytes(id, &mut data), Err(WriteError::Blocked));
     // One acknowledged packet does not wake the writer; an eighth of the buffer does.
     for i in 0.. {
         let packet = packet(&mut client, NOW).unwrap();
         deliver(&mut server, NOW, &packet.payload).unwrap();
-        client.on_acked(&packet.sent);
+        acked(&mut client, &packet.sent);
         if events(&mut client) == [StreamEvent::Writable(id)] {
-            assert!(client.unacked() <= client.send_buffer_limit() * 7 / 8);
+            assert!(client.account.unacked() <= client.account.limit() * 7 / 8);
             assert!(i > 500);
             break;
         }
@@ -327,16 +329,12 @@ fn a_connection_at_rest_is_small() {
         let id = client.open(Dir::Bi).unwrap();
         client.write(id, &[0; 3000]).unwrap();
         carry(&mut client, &mut server, NOW);
-        assert!(server.receive_memory() >= 3000, "it waits to be read");
+        assert!(memory(&server) >= 3000, "it waits to be read");
         read_all(&mut server, id);
         settle(&mut client, &mut server, NOW);
     }
-    assert_eq!((client.unacked(), server.open_streams()), (0, 50));
-    assert!(
-        server.receive_memory() <= 50 * 512,
-        "{}",
-        server.receive_memory()
-    );
+    assert_eq!((client.account.unacked(), server.open_streams()), (0, 50));
+    assert!(memory(&server) <= 50 * 512, "{}", memory(&server));
 }
 
 #[test]
@@ -363,7 +361,7 @@ fn a_bulk_receiver_sends_few_updates_and_its_windows_grow() {
         for _ in 0..8 {
             if let Some(packet) = packet(&mut client, now) {
                 deliver(&mut server, now, &packet.payload).unwrap();
-                client.on_acked(&packet.sent);
+                acked(&mut client, &packet.sent);
             }
         }
         while let Ok(Some(chunk)) = server.read_chunk(id, usize::MAX) {
@@ -372,13 +370,13 @@ fn a_bulk_receiver_sends_few_updates_and_its_windows_grow() {
         if let Some(packet) = packet(&mut server, now) {
             updates += 1;
             deliver(&mut client, now, &packet.payload).unwrap();
-            server.on_acked(&packet.sent);
+            acked(&mut server, &packet.sent);
         }
         if read >= total {
             break;
         }
     }
-    assert!(server.receive_window() > 8 << 20);
+    assert!(server.receiving.window() > 8 << 20);
     assert!(updates < 300, "{updates}");
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::channel::{Packet, deliver, packet, pair};
+use super::channel::{self, Packet, deliver, memory, packet, pair};
 use crate::Instant;
 use crate::streams::{
     Dir, OpenError, ReadError, StreamEvent, StreamId, Streams, StreamsConfig, WriteError,
@@ -160,8 +160,8 @@ fn run(
             // A window, its presence bits, and one block with bits per stream.
             let window = usize::try_from(config.max_window).unwrap();
             let bound = (window + streams_at_once * (32 << 10)) * 9 / 8;
-            let memory = end.receive_memory();
-            assert!(memory <= bound, "{memory} > {bound}");
+            let held = memory(end);
+            assert!(held <= bound, "{held} > {bound}");
             assert!(end.open_streams() <= streams_at_once);
         }
         for side in [0, 1] {
@@ -193,7 +193,7 @@ fn run(
             }
             for (_, acked, packet) in verdicts[side].extract_if(.., |(at, ..)| *at <= tick) {
                 if acked {
-                    ends[side].on_acked(&packet.sent);
+                    channel::acked(&mut ends[side], &packet.sent);
                 } else {
                     ends[side].on_lost(&packet.sent);
                 }
@@ -207,8 +207,8 @@ fn run(
             for (end, application) in ends.iter_mut().zip(&mut applications) {
                 application.drive(end, &mut dice);
                 assert_eq!(end.open_streams(), 0);
-                assert_eq!(end.unacked(), 0);
-                assert_eq!(end.receive_memory(), 0);
+                assert_eq!(end.account.unacked(), 0);
+                assert_eq!(memory(end), 0);
             }
             return applications;
         }

@@ -1,6 +1,6 @@
 //! A stream stands once at most in each queue, and leaves nothing behind in any.
 
-use super::channel::{PACKET, deliver, packet, pair, settle};
+use super::channel::{PACKET, acked, deliver, packet, pair, settle};
 use crate::Instant;
 use crate::streams::sent::Sent;
 use crate::streams::{Dir, SentFrames, Streams, StreamsConfig};
@@ -11,12 +11,8 @@ const NOW: Instant = Instant::ZERO;
 const MOST: usize = 64;
 
 fn queued(of: &Streams) -> [usize; 4] {
-    [
-        of.schedule.len(),
-        of.parked.len(),
-        of.account.waiting_len(),
-        of.control.len(),
-    ]
+    let [schedule, parked] = of.turns.queued();
+    [schedule, parked, of.account.queued(), of.control.len()]
 }
 
 /// Data waits for the connection's credit while what was sent is lost again and again.
@@ -75,16 +71,16 @@ fn streams_that_are_gone_wait_nowhere() {
             client.reset(id, 1).unwrap();
             let sent = packet(&mut client, NOW).unwrap();
             deliver(&mut server, NOW, &sent.payload).unwrap();
-            let mut acked = SentFrames::default();
-            acked.push(Sent::Reset(id));
-            client.on_acked(&acked);
+            let mut only = SentFrames::default();
+            only.push(Sent::Reset(id));
+            acked(&mut client, &only);
             if lossy {
                 client.on_lost(&sent.sent);
             }
             assert!(server.read(id, &mut [0; 10]).is_err());
             while let Some(back) = packet(&mut server, NOW) {
                 deliver(&mut client, NOW, &back.payload).unwrap();
-                server.on_acked(&back.sent);
+                acked(&mut server, &back.sent);
             }
             for (most, now) in most.iter_mut().zip(queued(&client)) {
                 *most = now.max(*most);

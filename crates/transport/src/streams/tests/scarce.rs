@@ -37,7 +37,7 @@ fn server() -> Streams {
     let (_, mut server) = pair(StreamsConfig::default());
     server.share_memory(Arc::new(ReceiveMemory::new(0)));
     let mut end = 1000;
-    while !server.holds_all_it_may() {
+    while !server.receiving.holds_all_it_may() {
         assert_eq!(arrives(&mut server, at(0), end, 1000), Arrival::Taken);
         end += 1000;
     }
@@ -49,17 +49,17 @@ fn server() -> Streams {
 #[test]
 fn beyond_a_gap_nothing_is_taken_and_the_peer_is_asked_for_it() {
     let mut server = server();
-    assert!(!server.prepare(at(0)), "nothing was refused");
+    assert!(!server.receiving.prepare(at(0)), "nothing was refused");
     for ms in [1, 1000] {
         let result = arrives(&mut server, at(ms), HELD, 100);
         assert_eq!(result, Arrival::Refused, "{ms}");
     }
     assert!(server.wants_preparation());
-    assert!(server.prepare(at(1001)) && !server.prepare(at(1001)));
+    assert!(server.receiving.prepare(at(1001)) && !server.receiving.prepare(at(1001)));
     // What is missing does not come: the next request waits for two round trips.
     assert_eq!(arrives(&mut server, at(1002), HELD, 100), Arrival::Refused);
-    assert!(!server.wants_preparation() && !server.prepare(at(1000 + ROUNDS)));
-    assert!(server.prepare(at(1001 + ROUNDS)));
+    assert!(!server.wants_preparation() && !server.receiving.prepare(at(1000 + ROUNDS)));
+    assert!(server.receiving.prepare(at(1001 + ROUNDS)));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn the_peer_is_asked_as_often_as_the_application_reads() {
         assert_eq!(server.read(id(), &mut [0; 10]), Ok(Some(1)));
         assert!(server.read(id(), &mut [0; 10]).is_err());
         assert_eq!(arrives(&mut server, now, HELD, 100), Arrival::Refused);
-        assert!(server.prepare(now) && !server.prepare(now));
+        assert!(server.receiving.prepare(now) && !server.receiving.prepare(now));
     }
 }
 
@@ -82,9 +82,9 @@ fn the_peer_is_not_asked_while_there_is_something_to_read() {
     assert_eq!(arrives(&mut server, at(0), 0, 10), Arrival::Taken);
     let later = at(0) + Duration::from_secs(1);
     assert_eq!(arrives(&mut server, later, HELD, 100), Arrival::Refused);
-    assert!(!server.wants_preparation() && !server.prepare(later));
+    assert!(!server.wants_preparation() && !server.receiving.prepare(later));
     assert_eq!(server.read(id(), &mut [0; 10]), Ok(Some(10)));
-    assert!(server.wants_preparation() && server.prepare(later));
+    assert!(server.wants_preparation() && server.receiving.prepare(later));
 }
 
 /// The application may just not have had its turn to read what came before in the same batch.

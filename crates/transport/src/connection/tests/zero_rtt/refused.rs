@@ -29,7 +29,7 @@ fn arrives_once(pair: &mut Pair, lengths: &[usize]) {
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_secs(1));
     assert_eq!(pair.client.get().stats().packets_lost, 0);
-    assert_eq!(pair.client.get().streams().unacked(), 0);
+    assert_eq!(pair.client.get().streams().account.unacked(), 0);
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use pathmark_cc::{Carrier, Explicit};
 
-use super::questions::{KIND, Question, signals};
-use super::signal::TestSignal;
 use crate::connection::paths::{Feedback, ShimPrefix, ShimUse};
+use crate::connection::tests::questions::{KIND, Question, signals};
+use crate::connection::tests::signal::{TestSignal, mark};
 use crate::wire::frame::feedback::{TIME_MODULUS, encode};
 use crate::wire::{Frame, Writer};
 use crate::{Arrived, Counters, Ecn, Instant, Signal};
@@ -50,6 +50,18 @@ fn written(feedback: &mut Feedback, now: Instant) -> Vec<(u8, u32)> {
         other => panic!("{other:?}"),
     });
     heads.collect()
+}
+
+/// The counters of the frame that goes back now, if one does.
+fn counted(feedback: &mut Feedback) -> Option<Vec<u64>> {
+    let mut room = [0; 200];
+    let mut w = Writer::new(&mut room);
+    feedback.write_frames(Instant::ZERO, &mut w);
+    let frame = crate::wire::frame::Frames::new(w.written()).next()?;
+    match frame {
+        Ok(Frame::Feedback(frame)) => Some(frame.counters().as_slice().to_vec()),
+        other => panic!("{other:?}"),
+    }
 }
 
 fn arrived(number: u64) -> Arrived<'static> {
@@ -177,12 +189,155 @@ fn what_goes_back_is_what_the_peer_can_read() {
             .map(|(kind, _)| *kind)
             .collect();
         assert_eq!(kinds, expected);
+        assert_eq!(
+            feedback.has_shim(),
+            peer == [0],
+            "kind 0 has a shim, kind 5 a field"
+        );
     }
+}
+
+#[test]
+fn shims_of_each_kind_have_counters_of_their_own() {
+    let mut feedback = negotiated();
+    let bytes = [0; 12];
+    for kind in [0, 1, 0, 1, 1] {
+        let front = ShimPrefix::Shim {
+            kind,
+            bytes: &bytes,
+        };
+        assert!(feedback.on_packet(front, arrived(1)));
+    }
+    assert_eq!(written(&mut feedback, Instant::ZERO), [(0, 0), (1, 0)]);
+}
+
+#[test]
+fn a_kind_that_both_sides_named_goes_in_front_of_data() {
+    assert!(!Feedback::new(&[]).offered() && negotiated().offered());
+    for (own, peer, kind, asks) in [
+        (&[0, 1][..], &[1, 0][..], Some(0), false),
+        (&[0, 1], &[1], Some(1), false),
+        (&[0, 1], &[3], None, false),
+        (&[0, KIND], &[0, KIND], Some(0), true),
+        (&[0, KIND], &[0], Some(0), false),
+        (&[0, KIND], &[KIND], None, true),
+        // A side that prefers the one that asks wants no other.
+        (&[KIND, 0], &[0, KIND], None, true),
+    ] {
+        let mut feedback = Feedback::new(&signals(own));
+        feedback.negotiate(peer);
+        assert_eq!(
+            feedback.signal().map(Signal::kind),
+            kind,
+            "{own:?} {peer:?}"
+        );
+        assert_eq!(feedback.question_len() > 0, asks, "{own:?} {peer:?}");
+    }
+}
+
+/// A client asks ahead of the handshake for the kinds that the server took the last time. The
+/// answer counts unless the server refuses early data or questions.
+#[test]
+fn a_question_in_early_data_is_answered() {
+    let own = signals(&[0, KIND]);
+    for kinds in [None, Some(&[0][..])] {
+        let mut feedback = Feedback::new(&own);
+        feedback.remember(kinds);
+        assert_eq!(feedback.question_len(), 0);
+    }
+    for (refused, now, answered) in [
+        (false, &[KIND][..], true),
+        (true, &[KIND], false),
+        (false, &[0], false),
+    ] {
+        let mut feedback = Feedback::new(&own);
+        feedback.remember(Some(&[KIND, 0]));
+        assert!(feedback.question_len() > 0 && feedback.signal().is_none());
+        feedback.on_sent(ShimUse::Question(12), 3, 100);
+        if refused {
+            feedback.remember(None);
+        }
+        feedback.negotiate(now);
+        assert_eq!(returned(&mut feedback, KIND, 1, 3), answered, "{now:?}");
+    }
+}
+
+/// What a router wrote is in the shim; a packet whose shim is damaged counts without it.
+#[test]
+fn shims_are_counted_by_what_is_in_them() {
+    let mut shim = [0; 12];
+    signals(&[0])[0].fill(&Default::default(), &mut shim);
+    assert!(mark(&mut shim, 2, 9));
+    let front = |kind| ShimPrefix::Shim { kind, bytes: &shim };
+    let mut feedback = negotiated();
+    assert!(!feedback.on_packet(ShimPrefix::Plain, arrived(1)));
+    assert!(
+        !feedback.on_packet(front(7), arrived(2)),
+        "we read no such kind"
+    );
+    assert_eq!(counted(&mut feedback), None);
+    assert!(feedback.on_packet(front(0), arrived(3)));
+    assert_eq!(
+        counted(&mut feedback),
+        Some(vec![0, 0, 1, 0, 0, 0, 100, 0, 9])
+    );
+    assert!(!feedback.on_packet(ShimPrefix::Bad, arrived(4)));
+    let damaged = vec![1, 0, 1, 0, 100, 0, 100, 0, 9];
+    assert_eq!(counted(&mut feedback), Some(damaged));
+    assert!(!feedback.on_packet(ShimPrefix::Plain, arrived(5)));
+    assert_eq!(counted(&mut feedback), None);
+    // The peer's next packets come by another path.
+    feedback.on_new_incoming_path();
+    assert!(feedback.on_packet(front(0), arrived(6)));
+    assert_eq!(
+        counted(&mut feedback),
+        Some(vec![0, 0, 1, 0, 0, 0, 100, 0, 9])
+    );
+}
+
+#[test]
+fn early_packets_count_if_they_ask() {
+    let bytes = [0; 12];
+    let front = |kind| ShimPrefix::Shim {
+        kind,
+        bytes: &bytes,
+    };
+    let mut feedback = negotiated();
+    assert!(feedback.is_question(front(KIND)) && !feedback.is_question(front(0)));
+    assert!(!feedback.is_question(front(7)) && !feedback.is_question(ShimPrefix::Plain));
+    assert!(!feedback.on_early_packet(front(0), arrived(1)));
+    assert!(!feedback.on_early_packet(ShimPrefix::Plain, arrived(1)));
+    assert!(feedback.on_early_packet(front(KIND), arrived(1)));
+    let mut unnamed = Feedback::new(&signals(&[KIND]));
+    unnamed.negotiate(&[0]);
+    assert!(!unnamed.on_early_packet(front(KIND), arrived(1)));
+}
+
+/// The code of a signal in the ECN field is no mark.
+#[test]
+fn a_mark_means_congestion_unless_a_signal_has_the_field() {
+    assert_eq!(negotiated().mark(Ecn::Ce), Ecn::Ce);
+    let ecn = TestSignal {
+        in_ecn: true,
+        ..TestSignal::shim(5)
+    };
+    let own: Vec<Arc<dyn Signal>> = vec![Arc::new(ecn)];
+    let mut feedback = Feedback::new(&own);
+    feedback.negotiate(&[5]);
+    assert_eq!(feedback.mark(Ecn::Ce), Ecn::NotEct);
+    let mut shim = negotiated();
+    let bytes = [0; 12];
+    let front = ShimPrefix::Shim {
+        kind: 0,
+        bytes: &bytes,
+    };
+    assert!(shim.on_packet(front, arrived(1)));
+    assert_eq!(shim.mark(Ecn::Ce), Ecn::Ce);
 }
 
 /// The clock is in microseconds, and wraps after some 18 minutes.
 #[test]
-fn a_frame_tells_when_it_was_written() {
+fn a_frame_reports_when_it_was_written() {
     let bytes = [0; 12];
     for micros in [1_234_567, u64::from(TIME_MODULUS) + 89] {
         let mut feedback = negotiated();

@@ -1,0 +1,341 @@
+//! Moves of peers and of our own sockets, one after the other.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::{
+    AWAY, FULL, HOME, PERIOD, Parts, REBOUND, WINDOW, fixed_window, from, id, parts, token,
+};
+use crate::Duration;
+use crate::cid::{RemoteId, RemoteIds};
+use crate::config::TransportConfig;
+use crate::connection::Received;
+use crate::connection::paths::{Move, Paths, least_challenge};
+use crate::crypto::Side;
+use crate::wire::{ConnectionId, SpaceId};
+
+const THIRD: &str = "10.0.0.1:1002";
+
+fn ours(text: &str) -> Option<IpAddr> {
+    Some(text.parse().unwrap())
+}
+
+fn of_config(change: impl FnOnce(&mut TransportConfig)) -> Parts {
+    let mut parts = parts(Side::Server, 3, true);
+    let mut config = TransportConfig::new(fixed_window(WINDOW).0);
+    change(&mut config);
+    let remote = (from(HOME).remote, None);
+    parts.paths = Paths::new(
+        parts.now,
+        Side::Server,
+        Arc::new(config),
+        remote,
+        id(100),
+        true,
+    );
+    parts
+}
+
+fn sequence(parts: &Parts) -> u64 {
+    parts.ids.current().sequence
+}
+
+/// RFC 9000 §9: a server stays where it is; a peer that must not migrate may get another port of
+/// its NAT, and nothing else.
+#[test]
+fn packets_from_elsewhere_move_nothing_where_nothing_may_move() {
+    assert_eq!(parts(Side::Client, 3, true).packet(AWAY, 100), Move::Stays);
+    let forbidding = || of_config(|config| config.migration = false);
+    assert_eq!(forbidding().packet(AWAY, 101), Move::Stays);
+    assert_eq!(forbidding().packet(REBOUND, 100), Move::OtherPort);
+    assert_eq!(of_config(|_| ()).packet(AWAY, 101), Move::OtherPath);
+}
+
+/// The first packet shows at which of our addresses the peer is; another one is another path.
+#[test]
+fn our_address_is_learnt_once() {
+    let mut parts = parts(Side::Server, 3, true);
+    let mut arrives = |local| {
+        let now = parts.now;
+        let received = Received {
+            local,
+            ..from(HOME)
+        };
+        let (paths, others) = parts.split();
+        let moved = paths.follow_peer(now, &received, &id(100), others);
+        (moved, paths.path().local())
+    };
+    let (one, two) = (ours("192.0.2.1"), ours("192.0.2.2"));
+    assert_eq!(arrives(one), (Move::Stays, one));
+    assert_eq!(arrives(None), (Move::Stays, one));
+    assert_eq!(arrives(two), (Move::OtherPath, two));
+}
+
+/// RFC 9000 §9.4, §9.5: a NAT that rebinds twice leaves ids and window; a way back does, too.
+#[test]
+fn a_nat_may_rebind_again_before_the_first_port_has_answered() {
+    let mut parts = parts(Side::Server, 3, true);
+    assert_eq!(parts.packet(REBOUND, 100), Move::OtherPort);
+    parts.paths.path_mut().address_mut().on_datagram_sent(1000);
+    let left = parts.paths.path().address().available();
+    assert_eq!(left, WINDOW + 300 - 1000);
+    assert_eq!(parts.packet(THIRD, 100), Move::OtherPort);
+    assert_eq!(parts.paths.path().address().available(), left + 300);
+    assert_eq!(sequence(&parts), 0);
+    parts.now += PERIOD * 3;
+    assert_eq!(parts.check(), Move::OtherPort);
+    assert_eq!(parts.paths.path().remote(), from(HOME).remote);
+}
+
+/// What was learnt of a path is there after the return, also where a NAT had rebound before.
+#[test]
+fn what_was_learnt_survives_moves_without_an_answer() {
+    for rebinds in [false, true] {
+        let mut parts = parts(Side::Server, 3, true);
+        assert!(parts.paths.path_mut().route_mut().carries_data(|| true));
+        if rebinds {
+            assert_eq!(parts.packet(REBOUND, 100), Move::OtherPort);
+        }
+        assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+        assert!(!parts.paths.path_mut().route_mut().carries_data(|| false));
+        parts.now += PERIOD * 3;
+        assert_eq!(parts.check(), Move::OtherPath);
+        assert_eq!(parts.paths.path().remote(), from(HOME).remote);
+        assert!(parts.paths.path_mut().route_mut().carries_data(|| false));
+    }
+}
+
+/// RFC 9000 §9.5: a peer that moves on purpose gets another of its ids at each address.
+#[test]
+fn ids_follow_moves_on_purpose_and_no_others() {
+    let mut rebound = parts(Side::Server, 4, true);
+    assert_eq!(rebound.packet(AWAY, 100), Move::OtherPath);
+    assert_eq!(sequence(&rebound), 0);
+    assert_eq!(rebound.packet(HOME, 100), Move::OtherPath);
+    assert_eq!(sequence(&rebound), 0);
+
+    let mut moving = parts(Side::Server, 4, true);
+    assert_eq!(moving.packet(AWAY, 101), Move::OtherPath);
+    assert_eq!(
+        (sequence(&moving), moving.paths.fallback_id()),
+        (1, Some(2))
+    );
+    assert_eq!(moving.packet(HOME, 102), Move::OtherPath);
+    assert_eq!(sequence(&moving), 2);
+
+    let mut back = parts(Side::Server, 4, true);
+    assert_eq!(back.packet(AWAY, 100), Move::OtherPath);
+    assert_eq!(back.packet(HOME, 101), Move::OtherPath);
+    assert_eq!(sequence(&back), 1, "the peer means to be back");
+}
+
+/// RFC 9000 §9.1: a probed path is used with the id and the credit that it has.
+#[test]
+fn a_move_to_a_probed_path_uses_what_the_probe_had() {
+    let mut parts = parts(Side::Server, 4, true);
+    let away = from(AWAY);
+    parts.paths.on_datagram(&away, 100);
+    parts.paths.on_challenge(&away, [7; 8], 100, &mut parts.ids);
+    let answer = parts.paths.poll_response(&mut parts.ids).unwrap();
+    parts.paths.on_off_path_sent(parts.now, &answer, 64);
+    assert_eq!(parts.packet(AWAY, 101), Move::OtherPath);
+    assert_eq!((sequence(&parts), parts.paths.off_path_id()), (1, None));
+    assert_eq!(parts.paths.path().address().available(), 600 - 64);
+}
+
+/// The peer goes on to probe another path when it is back.
+#[test]
+fn a_return_leaves_the_path_that_is_probed() {
+    let mut parts = parts(Side::Server, 4, true);
+    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+    let probed = from("10.0.0.7:3000");
+    parts.paths.on_datagram(&probed, 100);
+    parts
+        .paths
+        .on_challenge(&probed, [7; 8], 100, &mut parts.ids);
+    assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
+    assert_eq!(parts.paths.off_path_id(), Some(1));
+    assert!(parts.paths.poll_response(&mut parts.ids).is_some());
+}
+
+/// RFC 9000 §9.4: packets on the old path count there, and again after the return.
+#[test]
+fn what_is_in_flight_counts_on_its_own_path() {
+    let mut parts = parts(Side::Server, 3, true);
+    let sent = super::fates::packet(parts.now, 1200);
+    assert!(parts.recovery.on_sent(SpaceId::Data, 0, sent));
+    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+    assert_eq!(parts.recovery.bytes_in_flight(), 0);
+    assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
+    assert_eq!(parts.recovery.bytes_in_flight(), 1200);
+}
+
+/// After a minute the old address may be another host's.
+#[test]
+fn a_return_after_a_long_time_is_a_new_path() {
+    let mut parts = parts(Side::Server, 3, true);
+    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+    parts.now += Duration::from_secs(60);
+    assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
+    assert!(!parts.paths.path().is_validated());
+    assert_eq!(parts.paths.path().address().available(), 300);
+}
+
+/// RFC 9002 §7.2: the initial window has ten datagrams and at most 14,720 bytes. Two datagrams
+/// always fit.
+#[test]
+fn a_return_is_lent_an_initial_window() {
+    for (mtu, window) in [(1200, 12_000), (1500, 14_720), (8000, 16_000)] {
+        let mut parts = of_config(|config| {
+            config.initial_mtu = mtu;
+            config.max_mtu = Some(mtu);
+        });
+        assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+        assert_eq!(parts.packet(HOME, 100), Move::OtherPath);
+        assert_eq!(parts.paths.path().address().available(), window + 300);
+    }
+}
+
+/// RFC 9000 §9.3.3: an old address is challenged under an id of its own, as long as the peer lets
+/// us use that one.
+#[test]
+fn an_old_address_is_challenged_under_its_own_id() {
+    let moved = |ids| {
+        let mut parts = parts(Side::Server, ids, true);
+        assert_eq!(parts.packet(AWAY, 101), Move::OtherPath);
+        parts
+    };
+    let challenge = |parts: &mut Parts| {
+        let now = parts.now;
+        let paths = &mut parts.paths;
+        paths.poll_challenge(now, &parts.ids, &mut parts.random)
+    };
+    let mut parts = moved(3);
+    let sent = challenge(&mut parts).unwrap();
+    assert_eq!((sent.remote, sent.dcid), (from(HOME).remote, id(2)));
+    // The peer answers from there, too: a stranger had sent copies of its packets.
+    let now = parts.now;
+    parts.paths.on_off_path_sent(now, &sent, FULL as u64);
+    assert!(challenge(&mut parts).is_none());
+    let crate::wire::Frame::PathChallenge(data) = sent.frame() else {
+        panic!("{sent:?}");
+    };
+    assert!(!parts.response(HOME, data), "it is not the path in use");
+    // Without an id for it, the address is not challenged.
+    assert!(challenge(&mut moved(1)).is_none());
+    let mut retired = moved(3);
+    let new = RemoteId {
+        sequence: 4,
+        id: id(4),
+        token: Some(token(4)),
+    };
+    retired.ids.on_new(3, &new).unwrap();
+    assert!(challenge(&mut retired).is_none());
+}
+
+/// RFC 9000 §8.2.4 waits three probe timeouts, which a slow path makes long. The connection is to
+/// go on at the old address before it is idle for too long.
+#[test]
+fn a_slow_path_without_an_answer_is_left_within_the_idle_timeout() {
+    let mut parts = parts(Side::Server, 3, true);
+    let idle = Duration::from_secs(30);
+    parts.recovery.set_idle_timeout(Some(idle));
+    let sent = super::fates::packet(parts.now, 1200);
+    assert!(parts.recovery.on_sent(SpaceId::Data, 0, sent));
+    parts.now += Duration::from_secs(2);
+    let (now, zero) = (parts.now, Duration::ZERO);
+    let acked = parts
+        .recovery
+        .on_ack(now, SpaceId::Data, [0..=0], zero, |_, _, _| ());
+    assert!(acked.is_ok() && parts.recovery.pto() > idle / 6);
+    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+    parts.now += idle / 2;
+    assert_eq!(parts.check(), Move::OtherPath);
+    assert_eq!(parts.paths.path().remote(), from(HOME).remote);
+}
+
+/// RFC 9000 §9.5 concerns peers with ids. One without an id can be found by its address alone.
+#[test]
+fn a_client_moves_away_from_a_server_without_ids() {
+    let mut parts = parts(Side::Client, 0, true);
+    parts.ids = RemoteIds::new(ConnectionId::EMPTY, 8);
+    assert_eq!(parts.move_to(true), Move::OtherPath);
+}
+
+/// The way back leads to the last address that worked, if that is still ours.
+#[test]
+fn a_client_goes_back_to_what_worked_last() {
+    let back_to = |moves: &[(&str, bool)]| {
+        let mut parts = parts(Side::Client, 6, true);
+        for &(local, back) in moves {
+            let now = parts.now;
+            let (paths, others) = parts.split();
+            let moved = paths.move_to(now, ours(local), back, others);
+            assert_eq!(moved, Move::OtherPath);
+        }
+        parts.now += PERIOD * 3;
+        let moved = parts.check();
+        (moved, parts.paths.path().local())
+    };
+    let (one, two) = ("192.0.2.1", "192.0.2.2");
+    let home = (Move::OtherPath, None);
+    assert_eq!(back_to(&[(one, true)]), home);
+    assert_eq!(back_to(&[(one, true), (two, true)]), home);
+    assert_eq!(
+        back_to(&[(one, true), (two, false)]),
+        (Move::Stays, ours(two))
+    );
+    // The first one is gone: the second is all there is.
+    let second = (Move::OtherPath, ours(one));
+    assert_eq!(back_to(&[(one, false), (two, true)]), second);
+}
+
+/// Where nothing else fits, the challenge comes first (RFC 9000 §8.2.1).
+#[test]
+fn challenges_come_first_where_credit_is_little() {
+    // First byte, id, number of 4 bytes, frame of 9 bytes, and tag.
+    assert_eq!(least_challenge(8), 1 + 8 + 4 + 9 + 16);
+    let mut known = parts(Side::Client, 3, true);
+    let first = |parts: &Parts| parts.paths.path().challenges_first(parts.now);
+    assert_eq!(known.move_to(true), Move::OtherPath);
+    assert!(known.paths.path().wants_challenge(known.now) && !first(&known));
+    let mut parts = parts(Side::Server, 3, true);
+    assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+    assert!(first(&parts) && parts.paths.path().wants_frames(parts.now));
+    parts.written(FULL);
+    assert!(!first(&parts) && !parts.paths.path().wants_frames(parts.now));
+}
+
+/// RFC 9000 §8.2.1: datagrams with challenges have 1200 bytes, tag included, or prove less.
+#[test]
+fn datagrams_are_filled_where_they_can_prove_that_full_ones_pass() {
+    for (room, padded) in [(FULL - 16, true), (FULL - 17, false), (100, false)] {
+        let mut parts = parts(Side::Server, 3, true);
+        assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
+        let (challenges, _, filled) = parts.written(room);
+        assert_eq!((challenges.len(), filled), (1, padded), "{room}");
+        assert_eq!(parts.response(AWAY, challenges[0]), padded);
+    }
+    // An answer to a small challenge is small.
+    let mut parts = parts(Side::Server, 3, true);
+    parts
+        .paths
+        .on_challenge(&from(HOME), [7; 8], 64, &mut parts.ids);
+    assert_eq!(parts.written(FULL), (vec![], vec![[7; 8]], false));
+}
+
+#[test]
+fn a_probe_is_answered_with_what_its_path_has_left() {
+    for (left, answered) in [(64, true), (63, false)] {
+        let mut parts = parts(Side::Server, 3, true);
+        let away = from(AWAY);
+        parts.paths.on_datagram(&away, 100);
+        for data in [[7; 8], [8; 8]] {
+            parts.paths.on_challenge(&away, data, 100, &mut parts.ids);
+        }
+        let answer = parts.paths.poll_response(&mut parts.ids).unwrap();
+        parts.paths.on_off_path_sent(parts.now, &answer, 300 - left);
+        let next = parts.paths.poll_response(&mut parts.ids);
+        assert_eq!(next.is_some(), answered, "{left}");
+    }
+}

@@ -1,0 +1,189 @@
+//! Packets that leave: what they find out, and what is reported of their path.
+
+use std::sync::Arc;
+
+use pathmark_cc::Limit;
+
+use super::{HOME, Parts, WINDOW, from, id, parts, signalling};
+use crate::config::TransportConfig;
+use crate::connection::BoundShares;
+use crate::connection::paths::{Departure, Paths, ShimUse};
+use crate::connection::tests::fixed_window::fixed_window;
+use crate::connection::tests::signal::TestSignal;
+use crate::crypto::Side;
+use crate::recovery::{Probe, RttEstimator};
+use crate::{Duration, Ecn, Instant, Signal};
+
+const PLAIN: Departure = Departure {
+    number: 7,
+    size: 1200,
+    eliciting: true,
+    mtu_probe: false,
+    shim: ShimUse::Nothing,
+    ecn: Ecn::NotEct,
+};
+
+fn with(signal: TestSignal) -> Parts {
+    let kind = signal.kind;
+    let signals: Vec<Arc<dyn Signal>> = vec![Arc::new(signal)];
+    let mut parts = signalling(Side::Server, 3, true, signals);
+    parts.paths.path_mut().feedback_mut().negotiate(&[kind]);
+    parts
+}
+
+fn in_ecn() -> TestSignal {
+    TestSignal {
+        in_ecn: true,
+        ..TestSignal::shim(5)
+    }
+}
+
+/// Marks and shims are tried again, one packet each.
+fn on_trial(mut parts: Parts) -> Parts {
+    let later = parts.now + Duration::from_secs(30);
+    let now = parts.now;
+    let route = parts.paths.path_mut().route_mut();
+    for number in 0..10 {
+        route.ecn.on_sent(number, Ecn::Ect0);
+    }
+    for number in 0..10 {
+        route.ecn.on_lost(now, number, Ecn::Ect0);
+    }
+    for number in [0, 2, 4] {
+        route.plain.on_sent(number, true);
+        route.plain.on_sent(number + 1, false);
+        route.plain.on_acked(number + 1, false);
+        route.plain.on_lost(now, number, true);
+        route.plain.settle(now);
+    }
+    route.poll(later);
+    assert!(route.plain.wants_shim(later, None));
+    parts
+}
+
+#[test]
+fn a_packet_probes_one_thing() {
+    let marked = Departure {
+        ecn: Ecn::Ect0,
+        ..PLAIN
+    };
+    let request = Departure {
+        shim: ShimUse::Request(12),
+        ..PLAIN
+    };
+    let question = Departure {
+        shim: ShimUse::Question(12),
+        ..PLAIN
+    };
+    let large = Departure {
+        mtu_probe: true,
+        shim: ShimUse::Request(12),
+        ..marked
+    };
+    let found = |parts: &Parts, packets: [&Departure; 5]| {
+        packets.map(|packet| parts.paths.path().probes(packet))
+    };
+    let packets = [&PLAIN, &marked, &request, &question, &large];
+    let nothing = Probe::Nothing;
+    let usual = [nothing, nothing, nothing, Probe::Question, Probe::Mtu];
+    assert_eq!(found(&parts(Side::Server, 3, true), packets), usual);
+    let tried = [nothing, Probe::Ecn, Probe::Shim, Probe::Shim, Probe::Mtu];
+    assert_eq!(
+        found(&on_trial(parts(Side::Server, 3, true)), packets),
+        tried
+    );
+    // The field belongs to a signal.
+    let claimed = [nothing, nothing, Probe::Shim, Probe::Shim, Probe::Mtu];
+    assert_eq!(found(&on_trial(with(in_ecn())), packets), claimed);
+}
+
+#[test]
+fn a_signal_is_in_a_shim_or_in_the_field_of_packets_that_are_acknowledged() {
+    let ack = Departure {
+        eliciting: false,
+        ..PLAIN
+    };
+    let request = Departure {
+        shim: ShimUse::Request(12),
+        ..PLAIN
+    };
+    for (signal, expected) in [
+        (None, [false, false, true]),
+        (Some(TestSignal::shim(0)), [false, false, true]),
+        (Some(in_ecn()), [false, true, true]),
+    ] {
+        let mut parts = signal.map_or_else(|| parts(Side::Server, 3, true), with);
+        let now = parts.now;
+        let mark = match expected[1] {
+            true => Ecn::Ect1,
+            false => Ecn::Ect0,
+        };
+        assert_eq!(parts.paths.path().mark(), mark);
+        let bears = [ack, PLAIN, request].map(|packet| {
+            let before = parts.log.lock().unwrap().signals;
+            let path = parts.paths.path_mut();
+            let state = path.tell_sent(now, &packet, 1200, Limit::Window);
+            assert_eq!(state.explicit, 8, "of packet 7");
+            parts.log.lock().unwrap().signals > before
+        });
+        assert_eq!(bears, expected);
+    }
+}
+
+/// A path that drops shims is found by packets that leave with and without.
+#[test]
+fn a_path_that_drops_shims_is_found() {
+    let mut parts = parts(Side::Server, 3, true);
+    let now = parts.now;
+    let path = parts.paths.path_mut();
+    for number in [0, 2, 4] {
+        let shim = ShimUse::Request(12);
+        path.on_sent(
+            now,
+            &Departure {
+                number,
+                shim,
+                ..PLAIN
+            },
+        );
+        let number = number + 1;
+        path.on_sent(now, &Departure { number, ..PLAIN });
+        path.on_acked(now, number, &super::fates::packet(now, 1200));
+        let mut lost = super::fates::packet(now, 1200);
+        lost.shim = true;
+        path.route_mut().on_lost(now, number - 1, &lost);
+        path.route_mut().plain.settle(now);
+    }
+    assert!(!path.route().plain.passes_shims());
+}
+
+#[test]
+fn a_shim_takes_room_from_packets() {
+    let plain = parts(Side::Server, 3, true);
+    assert_eq!(plain.paths.path().packet_room(), 1200);
+    let parts = with(TestSignal::shim(0));
+    assert_eq!(parts.paths.path().packet_room(), 1200 - 12);
+}
+
+#[test]
+fn datagrams_and_reports_name_the_path() {
+    let (controller, _) = fixed_window(WINDOW);
+    let config = Arc::new(TransportConfig::new(controller));
+    let local = Some("192.0.2.1".parse().unwrap());
+    let remote = from(HOME).remote;
+    let now = Instant::ZERO;
+    let paths = Paths::new(now, Side::Server, config, (remote, local), id(100), true);
+    let path = paths.path();
+    let sent = path.transmit(Ecn::Ect0, 3000, 1200);
+    assert_eq!((sent.remote, sent.local), (remote, local));
+    assert_eq!(
+        (sent.len, sent.segment_size, sent.ecn),
+        (3000, 1200, Ecn::Ect0)
+    );
+    let rtt = RttEstimator::default();
+    let report = path.report(&rtt, 5000, (9000, true), BoundShares::default());
+    assert_eq!((report.remote, report.local), (remote, local));
+    assert_eq!((report.in_flight, report.receive_window), (5000, 9000));
+    assert_eq!((report.mtu, report.validated), (1200, true));
+    assert!(report.receive_limited && report.clock_used && report.passes_shims);
+}

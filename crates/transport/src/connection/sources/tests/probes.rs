@@ -1,0 +1,162 @@
+//! What is sent again: by probes, before a timeout, and where early data counts for nothing.
+
+use super::*;
+use crate::recovery::Timeout;
+
+impl Parts {
+    /// The probe timeout of `space` fires.
+    fn time_out(&mut self, space: SpaceId) {
+        let recovery = self.spaces.recovery_mut();
+        self.now = recovery.deadline().unwrap();
+        let timeout = recovery.on_timeout(self.now, |_, _, _| {});
+        assert!(matches!(timeout, Timeout::Probe(of) if of == space));
+        let _ = self.spaces.begin_probes(space);
+    }
+
+    /// A stream of which `packets` packets with 100 bytes each have left.
+    fn sent_stream(&mut self, packets: usize) -> StreamId {
+        let stream = self.open();
+        for _ in 0..packets {
+            self.put(stream, 100);
+            let _ = self.send(DATA, Probe::Nothing);
+        }
+        assert!(!self.have(DATA));
+        stream
+    }
+
+    /// What a probe of the Data space carries.
+    fn data_probe(&mut self) -> Vec<u8> {
+        let path = self.paths.path();
+        self.sources.fill_data_probe(self.now, &self.spaces, path);
+        self.send(DATA, Probe::Nothing)
+    }
+}
+
+/// RFC 9002 §6.2.4: new data is best; where there is none, the oldest packets are repeated.
+#[test]
+fn a_servers_first_probe_carries_new_data_or_what_the_two_oldest_packets_did() {
+    for new in [0, 70] {
+        let mut parts = server();
+        parts.spaces.on_confirmed();
+        let stream = parts.sent_stream(3);
+        parts.put(stream, new);
+        parts.time_out(DATA);
+        let bytes = parts.data_probe();
+        let expected = match new {
+            0 => (stream, 0, 200),
+            new => (stream, 300, new),
+        };
+        assert_eq!(stream_data(&bytes), [expected]);
+        assert!(!frames(&bytes).contains(&Frame::Ping));
+    }
+}
+
+/// RFC 9000 §9.1: a server whose client's NAT has rebound follows no packet of probing frames.
+#[test]
+fn a_clients_probe_has_a_ping() {
+    let mut parts = client();
+    parts.spaces.on_confirmed();
+    let _ = parts.sent_stream(1);
+    parts.time_out(DATA);
+    assert!(frames(&parts.data_probe()).contains(&Frame::Ping));
+}
+
+/// New data may be of no use to a peer that waits for what comes first.
+#[test]
+fn probes_after_the_first_repeat_what_streams_begin_with() {
+    let mut parts = server();
+    parts.spaces.on_confirmed();
+    let low = parts.sent_stream(3);
+    let high = parts.sent_stream(3);
+    parts.put(high, 100);
+    parts.time_out(DATA);
+    assert_eq!(stream_data(&parts.data_probe()), [(high, 300, 100)]);
+    parts.time_out(DATA);
+    assert_eq!(stream_data(&parts.data_probe()), [(low, 0, 300)]);
+}
+
+/// RFC 9002 §6.2.4: two packets of a flight are repeated by two probes.
+#[test]
+fn probes_of_a_handshake_repeat_one_packet_each() {
+    let mut parts = client();
+    parts.sources.handshake.write(|_| {}).unwrap();
+    parts.room = 200;
+    let flight = [(); 2].map(|()| parts.send(INITIAL, Probe::Nothing));
+    assert!(!parts.have(INITIAL));
+    parts.sources.fill_probe(INITIAL, &parts.spaces);
+    assert!(!parts.have(INITIAL), "there was no timeout");
+    parts.time_out(INITIAL);
+    for (n, packet) in flight.iter().enumerate() {
+        if n == 1 {
+            assert_eq!(parts.spaces.second_probe(1200), Some(INITIAL));
+        }
+        parts.sources.fill_probe(INITIAL, &parts.spaces);
+        assert_eq!(parts.send(INITIAL, Probe::Nothing), *packet);
+        assert!(!parts.have(INITIAL));
+    }
+}
+
+/// RFC 9002 §6.2.4: early data that is lost must not wait for the end of the handshake.
+#[test]
+fn a_clients_probes_of_the_handshake_carry_the_oldest_early_data() {
+    for (side, early) in [
+        (Side::Client, true),
+        (Side::Client, false),
+        (Side::Server, true),
+    ] {
+        let mut parts = parts(side);
+        let stream = parts.sent_stream(3);
+        if early {
+            let keys = initial_keys(side).local;
+            parts.spaces.keys_mut().set_early(keys);
+        }
+        parts.sources.repeat_early_data(&parts.spaces);
+        let repeated = stream_data(&parts.write(DATA).1);
+        match (side, early) {
+            (Side::Client, true) => assert_eq!(repeated, [(stream, 0, 200)]),
+            _ => assert_eq!(repeated, []),
+        }
+    }
+}
+
+/// RFC 9001 §4.6.2, RFC 9000 §17.2.5.3: after a refusal or a Retry early data is sent again.
+#[test]
+fn early_data_that_is_taken_back_is_due_again_and_no_longer_in_flight() {
+    let mut parts = client();
+    let stream = parts.sent_stream(2);
+    parts.put(stream, 100);
+    let _ = parts.send(DATA, Probe::Question);
+    assert!(parts.spaces.recovery().bytes_in_flight() > 0);
+    let path = parts.paths.path_mut();
+    parts
+        .sources
+        .take_back_early_data(parts.now, &mut parts.spaces, path);
+    assert_eq!(parts.spaces.recovery().bytes_in_flight(), 0);
+    assert_eq!(stream_data(&parts.write(DATA).1), [(stream, 0, 300)]);
+    // The controller may ask again.
+    assert_eq!(parts.log.lock().unwrap().questions_lost, 1);
+}
+
+/// RFC 9002 §6.2.3: a server repeats its flight before a timeout, within a bound.
+#[test]
+fn a_server_repeats_its_first_flight_eight_times() {
+    let (mut client, mut server) = (client(), server());
+    client.pass_crypto(&mut server);
+    let spaces = [INITIAL, SpaceId::Handshake];
+    let flight = spaces.map(|space| server.send(space, Probe::Nothing));
+    let repeat = |server: &mut Parts| {
+        let (now, spaces) = (server.now, &server.spaces);
+        server.sources.repeat_first_flight(now, spaces);
+    };
+    repeat(&mut server);
+    assert!(!server.have(INITIAL), "it left at this instant");
+    server.now += Duration::from_millis(1);
+    for _ in 0..8 {
+        // What is due already does not count.
+        repeat(&mut server);
+        repeat(&mut server);
+        assert_eq!(spaces.map(|space| server.write(space).1), flight);
+    }
+    repeat(&mut server);
+    assert!(spaces.iter().all(|space| !server.have(*space)));
+}

@@ -1,0 +1,112 @@
+//! Counters of the datagrams of a flow.
+
+use core::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Duration;
+
+/// Bounds by which waits are counted, milliseconds.
+const WAITS: [u64; 9] = [1, 2, 5, 10, 20, 50, 100, 200, 500];
+
+/// Counters of a flow's queue, which may be read at any time.
+#[derive(Debug, Default)]
+pub struct QueueCounters {
+    marked: AtomicU64,
+    pub(super) dropped: AtomicU64,
+    waits: [AtomicU64; WAITS.len() + 1],
+    waited_micros: AtomicU64,
+}
+
+/// Totals of [`QueueCounters`], of one flow or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueCounts {
+    /// Datagrams that were sent.
+    pub sent: u64,
+    /// Those of them that the queue marked.
+    pub marked: u64,
+    /// Datagrams that the queue dropped.
+    pub dropped: u64,
+    /// How many of those sent waited for at most [`QueueCounts::BOUNDS`], and for longer: each
+    /// counts once.
+    pub waits: [u64; WAITS.len() + 1],
+    /// The sum of all waits.
+    pub waited: Duration,
+}
+
+impl QueueCounts {
+    /// Waits by which datagrams are counted, milliseconds.
+    pub const BOUNDS: [u64; WAITS.len()] = WAITS;
+}
+
+impl AddAssign for QueueCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.marked += other.marked;
+        self.dropped += other.dropped;
+        self.waited += other.waited;
+        for (sum, more) in self.waits.iter_mut().zip(other.waits) {
+            *sum += more;
+        }
+    }
+}
+
+impl QueueCounters {
+    /// Totals so far.
+    #[must_use]
+    pub fn counts(&self) -> QueueCounts {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let waits = self.waits.each_ref().map(of);
+        QueueCounts {
+            sent: waits.iter().sum(),
+            marked: of(&self.marked),
+            dropped: of(&self.dropped),
+            waits,
+            waited: Duration::from_micros(of(&self.waited_micros)),
+        }
+    }
+
+    /// One was sent.
+    pub(super) fn on_sent(&self, waited: Duration, is_marked: bool) {
+        if is_marked {
+            add(&self.marked, 1);
+        }
+        let above = |bound: &u64| waited > Duration::from_millis(*bound);
+        if let Some(waits) = self.waits.get(WAITS.partition_point(above)) {
+            add(waits, 1);
+        }
+        let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        add(&self.waited_micros, micros);
+    }
+}
+
+pub(super) fn add(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_add_up() {
+        let counters = QueueCounters::default();
+        counters.on_sent(Duration::from_millis(7), true);
+        counters.on_sent(Duration::from_secs(1), false);
+        add(&counters.dropped, 3);
+        let mut totals = QueueCounts::default();
+        for _ in 0..2 {
+            totals += counters.counts();
+        }
+        let QueueCounts {
+            sent,
+            marked,
+            dropped,
+            waits,
+            waited,
+        } = totals;
+        assert_eq!((sent, marked, dropped), (4, 2, 6));
+        assert_eq!(waits, [0, 0, 0, 2, 0, 0, 0, 0, 0, 2]);
+        assert_eq!(waited, Duration::from_millis(2_014));
+    }
+}

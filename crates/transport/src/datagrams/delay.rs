@@ -1,0 +1,203 @@
+//! Control of the time that datagrams wait: CoDel (RFC 8289), and a ramp of marks for senders that
+//! answer each of them (RFC 9331).
+
+use crate::{Duration, Instant};
+
+/// A wait that is fine for as long as it likes (RFC 8289 §4.4).
+const TARGET: Duration = Duration::from_millis(5);
+/// How long waits may stay above it, at least: about a long round trip (RFC 8289 §4.3).
+pub(super) const INTERVAL: Duration = Duration::from_millis(100);
+/// Intervals within which signals resume where they left off.
+const MEMORY: u32 = 16;
+/// Waits between which the share of marks rises from none to all. It begins where RFC 9332 §2.5.1
+/// has its step. A window that acknowledgements open makes packets wait for some milliseconds,
+/// with any sender: hence no step. It ends at CoDel's target: a longer ramp leaves senders more
+/// throughput, and 10 ms of wait at the 99th percentile.
+const RAMP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
+/// The share of all.
+const ALL: u64 = 1 << 16;
+
+/// The signal that a sender answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Response {
+    /// It needs a loss: its packets have no ECN.
+    Loss,
+    /// As to a loss (RFC 3168).
+    Classic,
+    /// In proportion to their share (RFC 9331).
+    Scalable,
+}
+
+/// The fate of the datagram whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Pass,
+    Mark,
+    Drop,
+}
+
+/// The state of one queue.
+#[derive(Clone, Debug)]
+pub(super) struct Delay {
+    /// When waits will have been above the target for an interval.
+    due: Option<Instant>,
+    signalling: bool,
+    next: Instant,
+    /// Signals since they began, and what they began with.
+    count: u64,
+    count_before: u64,
+    /// Part of a mark that is due to scalable senders.
+    share: u64,
+}
+
+impl Default for Delay {
+    fn default() -> Self {
+        Self {
+            due: None,
+            signalling: false,
+            next: Instant::ZERO,
+            count: 0,
+            count_before: 0,
+            share: 0,
+        }
+    }
+}
+
+impl Delay {
+    /// Judges a datagram that has `waited`, `alone` if no other waits. One that has waited longer
+    /// than `interval` is dropped in any case: its sender answers no marks, or the path is gone.
+    pub(super) fn judge(
+        &mut self,
+        now: Instant,
+        (waited, alone): (Duration, bool),
+        response: Response,
+        interval: Duration,
+    ) -> Verdict {
+        if alone {
+            // A standing queue has two datagrams or more.
+            self.due = None;
+            self.signalling = false;
+            return Verdict::Pass;
+        }
+        if waited > interval {
+            return Verdict::Drop;
+        }
+        let signals = match response {
+            Response::Scalable => self.ramp(waited),
+            Response::Loss | Response::Classic => self.codel(now, waited, interval),
+        };
+        match (signals, response) {
+            (false, _) => Verdict::Pass,
+            (true, Response::Loss) => Verdict::Drop,
+            (true, _) => Verdict::Mark,
+        }
+    }
+
+    /// Marks come as evenly as their share allows.
+    fn ramp(&mut self, waited: Duration) -> bool {
+        let (from, to) = RAMP;
+        let above = waited.saturating_sub(from).min(to - from);
+        let share = above.as_nanos() * u128::from(ALL) / (to - from).as_nanos();
+        self.share += u64::try_from(share).unwrap_or(ALL);
+        let marks = self.share >= ALL;
+        self.share -= if marks { ALL } else { 0 };
+        marks
+    }
+
+    fn codel(&mut self, now: Instant, waited: Duration, interval: Duration) -> bool {
+        let is_late = waited >= TARGET && now >= *self.due.get_or_insert(now + interval);
+        if waited < TARGET {
+            self.due = None;
+        }
+        if !self.signalling {
+            if is_late {
+                let recent = now < self.next + interval * MEMORY;
+                let gained = self.count.saturating_sub(self.count_before);
+                self.count = if gained > 1 && recent { gained } else { 1 };
+                self.count_before = self.count;
+                self.next = now + spacing(interval, self.count);
+            }
+            self.signalling = is_late;
+            return is_late;
+        }
+        self.signalling = is_late;
+        let signals = is_late && now >= self.next;
+        if signals {
+            self.count += 1;
+            self.next += spacing(interval, self.count);
+        }
+        signals
+    }
+}
+
+/// `interval` / √`count`, to one part in 2^16.
+fn spacing(interval: Duration, count: u64) -> Duration {
+    let root_q16 = (count.clamp(1, 1 << 31) << 32).isqrt();
+    let nanos = (interval.as_nanos() << 16) / u128::from(root_q16.max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// One datagram per millisecond behind a standing queue of 60 ms: the times of the signals by
+    /// hand from the RFC's rule.
+    #[test]
+    fn signals_come_closer_with_the_root_of_their_number() {
+        for (response, verdict) in [
+            (Response::Loss, Verdict::Drop),
+            (Response::Classic, Verdict::Mark),
+        ] {
+            let mut delay = Delay::default();
+            let wait = (Duration::from_millis(60), false);
+            let signals: Vec<_> = (5..450)
+                .filter(|ms| delay.judge(at(*ms), wait, response, INTERVAL) == verdict)
+                .collect();
+            // Above the target from 5 ms on, so the first is at 105 ms, then after 100, 100/√2,
+            // 100/√3, 100/√4 and 100/√5 ms, each at the next whole millisecond.
+            assert_eq!(signals, [105, 205, 276, 334, 384, 429]);
+            let short = (Duration::from_millis(4), false);
+            assert_eq!(
+                delay.judge(at(451), short, response, INTERVAL),
+                Verdict::Pass
+            );
+            // The memory of 16 intervals: signals go on with five.
+            let again =
+                (452..560).find(|ms| delay.judge(at(*ms), wait, response, INTERVAL) == verdict);
+            assert_eq!((again, delay.count), (Some(552), 5));
+        }
+    }
+
+    #[test]
+    fn the_share_of_marks_rises_with_the_wait() {
+        for (micros, expected) in [
+            (900, 0),
+            (1_000, 0),
+            (2_000, 25),
+            (3_000, 50),
+            (12_000, 100),
+        ] {
+            let mut delay = Delay::default();
+            let wait = (Duration::from_micros(micros), false);
+            let verdicts =
+                (0..100).map(|ms| delay.judge(at(ms), wait, Response::Scalable, INTERVAL));
+            let marks = verdicts.filter(|verdict| *verdict == Verdict::Mark).count();
+            assert_eq!(marks, expected, "{micros}");
+        }
+    }
+
+    #[test]
+    fn a_last_datagram_passes_and_one_that_is_too_old_does_not() {
+        let mut delay = Delay::default();
+        for response in [Response::Loss, Response::Classic, Response::Scalable] {
+            let mut judge = |wait| delay.judge(at(1_000), wait, response, INTERVAL);
+            assert_eq!(judge((INTERVAL * 9, true)), Verdict::Pass);
+            assert_eq!(judge((INTERVAL * 9, false)), Verdict::Drop);
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Datagrams of several flows that wait to be sent: each flow has a queue of its own, and these
+//! take turns by bytes, short ones first (RFC 8290 §4).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+
+use super::OVERHEAD;
+use super::counters::{QueueCounters, add};
+use super::delay::{Delay, INTERVAL, Response, Verdict};
+use crate::wire::frame::datagram_len;
+use crate::wire::{Frame, Writer};
+use crate::{Duration, Ecn, Instant};
+
+/// Bytes of frames of a turn: about a packet.
+const QUANTUM: i64 = 1500;
+
+/// Entries that a flow keeps room for while it has nothing to send.
+const FEW: usize = 4;
+
+/// A datagram of a flow, which stands for a packet of an application's.
+#[derive(Clone, Debug)]
+pub struct FlowDatagram {
+    /// Its bytes.
+    pub data: Bytes,
+    /// The ECN field of the packet.
+    pub ecn: Ecn,
+    /// The place and the value of the byte of `data` that says CE. `None`: nothing does, and the
+    /// datagram is dropped in place of a mark.
+    pub ce: Option<(usize, u8)>,
+}
+
+/// A datagram that waits.
+#[derive(Debug)]
+struct Waiting {
+    datagram: FlowDatagram,
+    since: Instant,
+}
+
+#[derive(Debug)]
+struct Flow {
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+    /// Bytes that are left of its turn.
+    deficit: i64,
+    is_listed: bool,
+    delay: Delay,
+    /// The fate of the first datagram, once it is decided.
+    judged: Option<Verdict>,
+    counters: Arc<QueueCounters>,
+    is_open: bool,
+}
+
+impl Flow {
+    /// The fate of the first datagram.
+    fn judge(&mut self, now: Instant, interval: Duration) -> Verdict {
+        let Some(first) = self.waiting.front() else {
+            return Verdict::Pass;
+        };
+        let response = match (first.datagram.ecn, first.datagram.ce) {
+            (Ecn::NotEct, _) | (_, None) => Response::Loss,
+            (Ecn::Ect1, _) => Response::Scalable,
+            (Ecn::Ect0 | Ecn::Ce, _) => Response::Classic,
+        };
+        let wait = (now.saturating_since(first.since), self.waiting.len() == 1);
+        self.delay.judge(now, wait, response, interval)
+    }
+}
+
+impl FlowDatagram {
+    fn mark(&mut self) {
+        let data = core::mem::take(&mut self.data);
+        let mut data = Vec::from(data);
+        if let Some((at, ce)) = self.ce
+            && let Some(byte) = data.get_mut(at)
+        {
+            *byte = ce;
+        }
+        self.data = data.into();
+    }
+}
+
+/// The flows of a connection.
+#[derive(Debug)]
+pub(crate) struct Flows {
+    flows: FxHashMap<u64, Flow>,
+    next_id: u64,
+    /// Flows whose queue was empty a turn ago, which go first, and the others.
+    new: VecDeque<u64>,
+    old: VecDeque<u64>,
+    /// Flows with datagrams.
+    busy: usize,
+    /// Memory of all.
+    bytes: usize,
+    interval: Duration,
+    /// No datagram that waits is longer.
+    longest: usize,
+}
+
+impl Default for Flows {
+    fn default() -> Self {
+        Self {
+            flows: FxHashMap::default(),
+            next_id: 0,
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            busy: 0,
+            bytes: 0,
+            interval: INTERVAL,
+            longest: 0,
+        }
+    }
+}
+
+impl Flows {
+    /// Opens a flow: its number.
+    pub(crate) fn open(&mut self, counters: Arc<QueueCounters>) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        let flow = Flow {
+            waiting: VecDeque::new(),
+            bytes: 0,
+            deficit: 0,
+            is_listed: false,
+            delay: Delay::default(),
+            judged: None,
+            counters,
+            is_open: true,
+        };
+        self.flows.insert(id, flow);
+        id
+    }
+
+    /// No more datagrams come; those that wait are sent.
+    pub(crate) fn close(&mut self, id: u64) {
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.is_open = false;
+            if flow.waiting.is_empty() {
+                self.flows.remove(&id);
+            }
+        }
+    }
+
+    /// Flows that have something to send.
+    pub(crate) const fn busy(&self) -> usize {
+        self.busy
+    }
+
+    /// The path's round trip is this long.
+    pub(crate) fn on_rtt(&mut self, rtt: Duration) {
+        self.interval = rtt.max(INTERVAL);
+    }
+
+    /// Queues a datagram; how many had to go so that all take at most `limit` bytes.
+    pub(crate) fn push(
+        &mut self,
+        now: Instant,
+        id: u64,
+        datagram: FlowDatagram,
+        limit: usize,
+    ) -> u64 {
+        let Some(flow) = self.flows.get_mut(&id) else {
+            return 1;
+        };
+        self.longest = self.longest.max(datagram.data.len());
+        let bytes = datagram.data.len() + OVERHEAD;
+        self.busy += usize::from(flow.waiting.is_empty());
+        flow.bytes += bytes;
+        self.bytes += bytes;
+        flow.waiting.push_back(Waiting {
+            datagram,
+            since: now,
+        });
+        if !flow.is_listed {
+            flow.is_listed = true;
+            flow.deficit = QUANTUM;
+            self.new.push_back(id);
+        }
+        let mut dropped = 0;
+        while self.bytes > limit && self.make_room(id, limit) {
+            dropped += 1;
+        }
+        dropped
+    }
+
+    /// Drops the oldest datagram of a flow that takes more than its share: of `pushed`, if that
+    /// does.
+    fn make_room(&mut self, pushed: u64, limit: usize) -> bool {
+        let share = limit / self.busy.max(1);
+        let takes_more = |id: &u64| self.flows.get(id).is_some_and(|flow| flow.bytes > share);
+        let victim = match takes_more(&pushed) {
+            true => Some(pushed),
+            false => self.new.iter().chain(&self.old).copied().find(takes_more),
+        };
+        victim.is_some_and(|id| self.drop_first(id))
+    }
+
+    fn drop_first(&mut self, id: u64) -> bool {
+        let counters = self.take(id);
+        if let Some(counters) = counters {
+            add(&counters.dropped, 1);
+        }
+        counters.is_some()
+    }
+
+    /// Takes the first datagram of a flow out.
+    fn take(&mut self, id: u64) -> Option<&QueueCounters> {
+        let flow = self.flows.get_mut(&id)?;
+        let first = flow.waiting.pop_front()?;
+        let bytes = first.datagram.data.len() + OVERHEAD;
+        flow.bytes -= bytes;
+        flow.judged = None;
+        self.bytes -= bytes;
+        self.busy -= usize::from(flow.waiting.is_empty());
+        Some(&flow.counters)
+    }
+
+    /// The flow whose turn it is; its first datagram is to be sent. Some are dropped before; how
+    /// many is added to `dropped`. A flow's last one never is.
+    fn turn(&mut self, now: Instant, dropped: &mut u64) -> Option<u64> {
+        loop {
+            let is_new = !self.new.is_empty();
+            let list = if is_new { &mut self.new } else { &mut self.old };
+            let id = *list.front()?;
+            let Some(flow) = self.flows.get_mut(&id) else {
+                list.pop_front();
+                continue;
+            };
+            if flow.waiting.is_empty() {
+                list.pop_front();
+                // Others have a turn before it is new again.
+                if is_new {
+                    self.old.push_back(id);
+                } else if flow.is_open {
+                    flow.is_listed = false;
+                    flow.waiting.shrink_to(FEW);
+                } else {
+                    self.flows.remove(&id);
+                }
+                continue;
+            }
+            if flow.deficit <= 0 {
+                flow.deficit += QUANTUM;
+                list.pop_front();
+                self.old.push_back(id);
+                continue;
+            }
+            if flow.judged.is_some() {
+                return Some(id);
+            }
+            let verdict = flow.judge(now, self.interval);
+            if verdict == Verdict::Drop {
+                *dropped += 1;
+                self.drop_first(id);
+                continue;
+            }
+            if verdict == Verdict::Mark
+                && let Some(first) = flow.waiting.front_mut()
+            {
+                first.datagram.mark();
+            }
+            flow.judged = Some(verdict);
+            return Some(id);
+        }
+    }
+
+    /// Writes frames as long as they fit: how many, and how many datagrams were dropped.
+    pub(crate) fn write(&mut self, now: Instant, w: &mut Writer<'_>) -> (u64, u64) {
+        let (mut sent, mut dropped) = (0, 0);
+        while let Some(id) = self.turn(now, &mut dropped) {
+            let Some(flow) = self.flows.get_mut(&id) else {
+                break;
+            };
+            let Some(first) = flow.waiting.front() else {
+                break;
+            };
+            let data = &first.datagram.data;
+            let length = datagram_len(data.len());
+            if length > w.remaining() || Frame::Datagram(data).encode(w).is_err() {
+                break;
+            }
+            flow.deficit -= i64::try_from(length).unwrap_or(i64::MAX);
+            let is_marked = flow.judged == Some(Verdict::Mark);
+            let waited = now.saturating_since(first.since);
+            flow.counters.on_sent(waited, is_marked);
+            self.take(id);
+            sent += 1;
+        }
+        (sent, dropped)
+    }
+
+    /// The path carries datagrams of `most` bytes: longer ones are dropped. How many.
+    pub(crate) fn drop_longer_than(&mut self, most: usize) -> u64 {
+        if self.longest <= most {
+            return 0;
+        }
+        self.longest = most;
+        self.retain(|datagram| datagram.data.len() <= most)
+    }
+
+    /// Drops all that waits: how many.
+    pub(crate) fn clear(&mut self) -> u64 {
+        self.retain(|_| false)
+    }
+
+    fn retain(&mut self, keep: impl Fn(&FlowDatagram) -> bool) -> u64 {
+        let mut dropped = 0;
+        (self.busy, self.bytes) = (0, 0);
+        for flow in self.flows.values_mut() {
+            let before = flow.waiting.len();
+            flow.waiting.retain(|waiting| keep(&waiting.datagram));
+            let gone = (before - flow.waiting.len()) as u64;
+            add(&flow.counters.dropped, gone);
+            dropped += gone;
+            flow.judged = flow.judged.filter(|_| gone == 0);
+            flow.waiting.shrink_to(FEW);
+            let bytes = flow
+                .waiting
+                .iter()
+                .map(|w| w.datagram.data.len() + OVERHEAD);
+            flow.bytes = bytes.sum();
+            self.bytes += flow.bytes;
+            self.busy += usize::from(!flow.waiting.is_empty());
+        }
+        dropped
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Open flows, and entries that all flows have room for.
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> (usize, usize) {
+        let room = self.flows.values().map(|flow| flow.waiting.capacity());
+        (self.flows.len(), room.sum())
+    }
+}

@@ -1,0 +1,376 @@
+//! The connection's calls: frames that arrive, frames that leave, and their fates.
+
+use pathmark_cc::{Duration, Instant, Limit, Limits};
+
+use super::{
+    Arrival, Dir, PeerLimits, SentFrames, Side, StreamEvent, StreamId, Streams, StreamsConfig,
+    account::SendAccount,
+    control::Control,
+    event::Events,
+    opening::Opening,
+    receiving::{self, Receiving},
+    record::{Records, Turn, sorted_ids},
+    sent::{AckedRun, Sent},
+    turns::Turns,
+};
+use crate::wire::{
+    Frame, TransportError, Writer,
+    frame::{Stream, types},
+};
+
+/// With room for more streams than this, their own credit is not looked at one by one: only the
+/// connection's counts.
+const FEW: usize = 32;
+
+impl Streams {
+    /// No streams, and none allowed by the peer until [`set_peer_limits`](Self::set_peer_limits).
+    #[must_use]
+    pub fn new(side: Side, config: StreamsConfig) -> Self {
+        Self {
+            opening: Opening::new(side, config),
+            account: SendAccount::new(config.max_send_buffer),
+            turns: Turns::default(),
+            receiving: Receiving::new(&config),
+            control: Control::default(),
+            records: Records::default(),
+            events: Events::default(),
+        }
+    }
+
+    /// The peer's transport parameters are known. Limits only grow, so values remembered for 0-RTT
+    /// may be set before.
+    pub fn set_peer_limits(&mut self, limits: PeerLimits) {
+        let (records, control) = (&mut self.records, &mut self.control);
+        self.turns.raise(limits.max_data, records, control);
+        self.opening.set_peer(limits, &mut self.events);
+        for dir in [Dir::Bi, Dir::Uni] {
+            while let Some(id) = self.opening.next_allowed(dir) {
+                self.turns.release(id, records, control);
+            }
+        }
+        for id in sorted_ids(records) {
+            if let Some(record) = records.get_mut(&id) {
+                let credit = self.opening.initial_credit(id);
+                self.account
+                    .on_credit((id, record), credit, &mut self.events);
+                self.turns.settle(id, record, control);
+            }
+        }
+    }
+
+    /// The peer has seen nothing of what was sent: a server wanted nothing of early data (RFC 9001
+    /// §4.6.2). All of it is sent as if for the first time, and `limits` rule in place of those by
+    /// which it was. To be called before anything was acknowledged or received, and after all
+    /// packets that were sent were declared [lost](Self::on_lost). Streams beyond the new limits
+    /// wait until the peer allows them.
+    pub fn start_over(&mut self, limits: PeerLimits) {
+        self.turns.start_over(limits.max_data);
+        self.opening.start_over(limits, &mut self.events);
+        self.control.clear();
+        for id in sorted_ids(&self.records) {
+            let held = self.opening.holds(id);
+            if let Some(record) = self.records.get_mut(&id) {
+                record.in_control = false;
+                record.in_parked = false;
+                record.turn = if held { Turn::Held } else { Turn::None };
+                if let Some(send) = record.send.as_mut() {
+                    send.start_over(self.opening.initial_credit(id));
+                }
+                self.turns.settle(id, record, &mut self.control);
+                self.control.push(id, record);
+            }
+        }
+    }
+
+    /// The smoothed RTT, for windows that grow by it.
+    pub fn on_rtt(&mut self, smoothed: Duration) {
+        self.receiving.on_rtt(smoothed);
+    }
+
+    /// The congestion window in bytes: the send buffer sizes itself by it.
+    pub fn on_congestion_window(&mut self, bytes: u64) {
+        self.account.on_congestion_window(bytes);
+        self.account
+            .wake_writers(&mut self.records, &mut self.events);
+    }
+
+    /// The bound of what the streams send now: [`Limit::Window`] if they have something to send.
+    pub fn limit(&mut self) -> Limit {
+        if self.wants_to_send() {
+            Limit::Window
+        } else if self.turns.wait_for_credit(&mut self.records) {
+            Limit::Peer
+        } else if self.account.writers_wait() {
+            Limit::Buffer
+        } else {
+            Limit::Application
+        }
+    }
+
+    /// Bounds of the bytes in flight other than the congestion window, while `in_flight` are.
+    #[must_use]
+    pub fn limits(&self, in_flight: u64) -> Limits {
+        let connection = self.turns.credit();
+        let more = self.account.has_more();
+        // A table that was large once takes long to walk for ever.
+        let (peer, unwritten) = if self.records.capacity() > FEW {
+            (connection, (!more).then_some(0))
+        } else {
+            let sends = self.records.values().filter_map(|r| r.send.as_ref());
+            let streams = sends.clone();
+            let streams = streams.fold(0u64, |sum, send| sum.saturating_add(send.allowed()));
+            let mut each = sends.map(|send| match send.unwritten() {
+                None if more && send.unacked() > 0 => None,
+                bytes => Some(bytes.unwrap_or(0)),
+            });
+            let unwritten = each.try_fold(0u64, |sum, bytes| Some(sum.saturating_add(bytes?)));
+            (connection.min(streams), unwritten)
+        };
+        let own = self.account.unacked().max(in_flight);
+        Limits {
+            peer: in_flight.saturating_add(peer),
+            // It sizes itself by the window, so only its greatest size is a bound.
+            buffer: self.account.max(),
+            application: unwritten.map_or(u64::MAX, |bytes| own.saturating_add(bytes)),
+        }
+    }
+
+    /// True if [`write_frames`](Self::write_frames) would write something into an empty packet.
+    pub fn wants_to_send(&mut self) -> bool {
+        self.turns.is_known()
+            || self.receiving.has_frame()
+            || self.opening.has_frame()
+            || self.turns.has_frame()
+            || self.control.first(&mut self.records).is_some()
+            || self.turns.next(&mut self.records).is_some()
+    }
+
+    /// Fills the rest of a packet: frames that steer first, then data by priority and in turn, one
+    /// packet's worth at a time, in at most `most` STREAM frames. A peer that is short of memory
+    /// acknowledges no packet in which there is data beyond a gap, whatever else it took from it:
+    /// in a frame alone, data that it waits for is acknowledged.
+    ///
+    /// A STREAM frame without a length is written only where it ends at the writer's limit, so
+    /// whatever fits after this call may follow. All frames are ack-eliciting.
+    pub fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>, most: usize) -> SentFrames {
+        let mut sent = SentFrames::default();
+        let (rtt, records) = (self.receiving.rtt(), &mut self.records);
+        // A frame that does not fit stays due; smaller ones behind it wait for the next packet with
+        // it.
+        let fits = self
+            .receiving
+            .write(now, w, &mut sent)
+            .and_then(|()| self.opening.write(w, &mut sent))
+            .and_then(|()| self.turns.write_frame(w, &mut sent))
+            .and_then(|()| self.control.write(now, rtt, records, w, &mut sent))
+            .is_ok();
+        if fits {
+            self.turns
+                .write(w, &mut sent, most, records, &mut self.control);
+        }
+        sent
+    }
+
+    /// A packet was acknowledged, maybe as one of many by one ACK: what follows each other in a
+    /// stream is put together in `run`, for [`settle_acked`](Self::settle_acked) to tell at once.
+    pub fn gather_acked(&mut self, frames: &SentFrames, run: &mut AckedRun) {
+        for frame in frames.iter() {
+            match frame {
+                Sent::Data {
+                    id,
+                    offset,
+                    len,
+                    fin,
+                    ..
+                } => {
+                    let range = offset..offset.saturating_add(len.into());
+                    if !run.extend(id, &range, fin) {
+                        self.settle_acked(run);
+                        run.begin(id, range, fin);
+                    }
+                }
+                Sent::Reset(id) => {
+                    let record = self.records.get_mut(&id);
+                    if let Some(send) = record.and_then(|record| record.send.as_mut()) {
+                        send.on_reset_acked();
+                        self.events.push(StreamEvent::ResetAcked(id));
+                        self.forget_if_done(id);
+                    }
+                }
+                Sent::Stop(_) | Sent::MaxStreamData(_) | Sent::StreamDataBlocked(_) => {}
+            }
+        }
+    }
+
+    /// Nothing more of one ACK is to come.
+    pub fn settle_acked(&mut self, run: &mut AckedRun) {
+        if let Some((id, range, fin)) = run.take() {
+            self.turns.on_acked();
+            if let Some(record) = self.records.get_mut(&id) {
+                let stream = (id, record.as_mut());
+                if self.account.on_acked(stream, range, fin, &mut self.events) {
+                    self.forget_if_done(id);
+                }
+            }
+            self.account
+                .wake_writers(&mut self.records, &mut self.events);
+        }
+    }
+
+    /// The packet was lost.
+    pub fn on_lost(&mut self, frames: &SentFrames) {
+        for frame in frames.iter() {
+            if let Sent::Data {
+                id,
+                offset,
+                len,
+                fin,
+                again,
+            } = frame
+            {
+                if let Some(record) = self.records.get_mut(&id)
+                    && let Some(send) = record.send.as_mut()
+                {
+                    let range = offset..offset.saturating_add(len.into());
+                    if again {
+                        send.on_lost_again(range, fin);
+                    } else {
+                        send.on_lost(range, fin);
+                    }
+                    self.turns.settle(id, record, &mut self.control);
+                }
+            } else {
+                self.control.on_lost(frame, &mut self.records);
+            }
+        }
+        self.receiving.on_lost(frames.connection());
+        self.opening.on_lost(frames.connection());
+        self.turns.on_lost(frames.connection());
+    }
+
+    /// The first `most` bytes of each stream that the peer has not acknowledged are sent again, the
+    /// lowest stream first.
+    pub fn repeat_first(&mut self, most: u64) {
+        self.turns
+            .repeat_first(most, &mut self.records, &mut self.control);
+    }
+
+    /// STREAM. [`Arrival::Refused`] if memory is so short that its data must not be kept, although
+    /// the peer was promised room: its packet must not be acknowledged, so that the peer sends it
+    /// again.
+    ///
+    /// # Errors
+    /// The error that ends the connection: flow control, final size, stream limit or stream state.
+    pub fn on_stream(
+        &mut self,
+        now: Instant,
+        frame: &Stream<'_>,
+    ) -> Result<Arrival, TransportError> {
+        let (id, records, events) = (frame.id, &mut self.records, &mut self.events);
+        let receiver = self.opening.receiver(id, types::STREAM, records, events)?;
+        let Some(record) = receiver else {
+            return Ok(Arrival::Taken);
+        };
+        let ahead = self.opening.ahead_of(id);
+        if self.receiving.refuses(now, record, frame, ahead) {
+            return Ok(Arrival::Refused);
+        }
+        self.receiving.on_data(now, record, frame, events)?;
+        self.control.push(id, record);
+        self.forget_if_done(id);
+        Ok(Arrival::Taken)
+    }
+
+    /// Any other frame about streams; the rest has no effect.
+    ///
+    /// # Errors
+    /// As [`on_stream`](Self::on_stream).
+    pub fn on_frame(&mut self, now: Instant, frame: &Frame<'_>) -> Result<(), TransportError> {
+        let (records, events) = (&mut self.records, &mut self.events);
+        let (opening, control) = (&mut self.opening, &mut self.control);
+        match frame {
+            Frame::ResetStream(frame) => {
+                let (id, ty) = (frame.id, types::RESET_STREAM);
+                if let Some(record) = opening.receiver(id, ty, records, events)? {
+                    self.receiving.on_reset(now, record, frame, events)?;
+                    control.push(id, record);
+                    self.forget_if_done(id);
+                }
+            }
+            Frame::StopSending(frame) => {
+                let (id, ty) = (frame.id, types::STOP_SENDING);
+                let record = opening.sender(id, ty, records, events)?;
+                if let Some(send) = record.and_then(|record| record.send.as_mut()) {
+                    let dropped = send.unacked();
+                    if send.on_stop_sending(frame.error_code) {
+                        events.push(StreamEvent::Stopped(id, frame.error_code));
+                        self.on_reset_by_us(id, dropped);
+                    }
+                }
+            }
+            Frame::MaxData(max) => self.turns.raise(*max, records, control),
+            Frame::MaxStreamData(frame) => {
+                let (id, ty) = (frame.id, types::MAX_STREAM_DATA);
+                if let Some(record) = opening.sender(id, ty, records, events)? {
+                    self.account.on_credit((id, record), frame.max, events);
+                    self.turns.settle(id, record, control);
+                }
+            }
+            Frame::MaxStreams(frame) => {
+                opening.raise(frame.dir, frame.max, events);
+                while let Some(id) = opening.next_allowed(frame.dir) {
+                    self.turns.release(id, records, control);
+                }
+            }
+            Frame::DataBlocked(limit) => self.receiving.on_data_blocked(*limit),
+            Frame::StreamDataBlocked(frame) => {
+                let (id, ty) = (frame.id, types::STREAM_DATA_BLOCKED);
+                if let Some(record) = opening.receiver(id, ty, records, events)? {
+                    receiving::on_stream_blocked(record, frame.limit);
+                    control.push(id, record);
+                }
+            }
+            Frame::StreamsBlocked(frame) => opening.on_peer_blocked(frame.dir, frame.limit),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The sending part was reset, by the application or by STOP_SENDING, and `dropped` bytes with
+    /// it.
+    pub(super) fn on_reset_by_us(&mut self, id: StreamId, dropped: u64) {
+        self.account.on_dropped(dropped);
+        if let Some(record) = self.records.get_mut(&id) {
+            record.due.reset = true;
+            record.due.data_blocked = false;
+            record.writer_waits = false;
+            self.control.push(id, record);
+            self.turns.settle(id, record, &mut self.control);
+        }
+        self.account
+            .wake_writers(&mut self.records, &mut self.events);
+    }
+
+    /// Drops parts that are done, and the stream with the last of them, which leaves the queues
+    /// before these hold many that are gone.
+    pub(super) fn forget_if_done(&mut self, id: StreamId) {
+        self.turns.on_change();
+        let Some(record) = self.records.get_mut(&id) else {
+            return;
+        };
+        // [9000 4.4 other-direction]
+        if record.send.as_ref().is_some_and(super::SendPart::is_done) {
+            record.send = None;
+        }
+        self.receiving.forget_if_done(record);
+        if record.send.is_none() && record.recv.is_none() {
+            self.records.remove(&id);
+            let records = &self.records;
+            let is_live = |id: &StreamId| records.contains_key(id);
+            self.turns.forget_gone(records.len(), is_live);
+            self.account.forget_gone(records.len(), is_live);
+            self.control.forget_gone(records.len(), is_live);
+            self.opening.on_closed(id);
+        }
+    }
+}

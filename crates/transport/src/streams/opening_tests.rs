@@ -1,0 +1,205 @@
+use super::*;
+use crate::wire::Frames;
+use crate::wire::frame::types::STREAM;
+
+const LIMITS: PeerLimits = PeerLimits {
+    max_data: 0,
+    max_stream_data_bidi_local: 1,
+    max_stream_data_bidi_remote: 2,
+    max_stream_data_uni: 3,
+    max_streams_bidi: 2,
+    max_streams_uni: 1,
+};
+
+fn id(n: u64) -> StreamId {
+    StreamId::from_u64(n).unwrap()
+}
+
+/// A client that knows its peer's limits, and lets it have 4 streams of each kind open.
+struct Client {
+    opening: Opening,
+    records: Records,
+    events: Events,
+}
+
+impl Client {
+    fn new() -> Self {
+        let config = StreamsConfig {
+            max_bidi_streams: 4,
+            max_uni_streams: 4,
+            ..StreamsConfig::default()
+        };
+        let mut client = Self {
+            opening: Opening::new(Side::Client, config),
+            records: Records::default(),
+            events: Events::default(),
+        };
+        client.opening.set_peer(LIMITS, &mut client.events);
+        client
+    }
+
+    fn open(&mut self, dir: Dir) -> Option<StreamId> {
+        self.opening.open(dir, &mut self.records).ok()
+    }
+
+    /// A frame for the receiving part of a stream arrives.
+    fn receives(&mut self, n: u64) -> Result<bool, Code> {
+        let (records, events) = (&mut self.records, &mut self.events);
+        let found = self.opening.receiver(id(n), STREAM, records, events);
+        found.map(|record| record.is_some()).map_err(|e| e.code)
+    }
+
+    /// The same for the sending part.
+    fn sends(&mut self, n: u64) -> Result<bool, Code> {
+        let (records, events) = (&mut self.records, &mut self.events);
+        let found = self.opening.sender(id(n), STREAM, records, events);
+        found.map(|record| record.is_some()).map_err(|e| e.code)
+    }
+
+    fn events(&mut self) -> Vec<StreamEvent> {
+        core::iter::from_fn(|| self.events.pop()).collect()
+    }
+
+    /// The frames due, and whether `room` bytes took them all.
+    fn write(&mut self, room: usize) -> (Vec<Frame<'static>>, SentFrames) {
+        let mut buffer = [0; 100];
+        let mut w = Writer::new(&mut buffer[..room]);
+        let mut sent = SentFrames::default();
+        let fits = self.opening.write(&mut w, &mut sent).is_ok();
+        assert_eq!(fits, !self.opening.has_frame());
+        let frames = Frames::new(w.written()).map(|frame| match frame.unwrap() {
+            Frame::MaxStreams(frame) => Frame::MaxStreams(frame),
+            Frame::StreamsBlocked(frame) => Frame::StreamsBlocked(frame),
+            other => panic!("{other:?}"),
+        });
+        (frames.collect(), sent)
+    }
+}
+
+#[test]
+fn each_stream_begins_with_the_credit_of_its_kind() {
+    let mut client = Client::new();
+    assert_eq!(client.open(Dir::Bi), Some(id(0)));
+    assert_eq!(client.open(Dir::Uni), Some(id(2)));
+    assert_eq!(
+        (client.receives(1), client.receives(3)),
+        (Ok(true), Ok(true))
+    );
+    let parts = |n| {
+        let record = &client.records[&id(n)];
+        let allowed = record.send.as_ref().map(SendPart::allowed);
+        (allowed, record.recv.is_some())
+    };
+    assert_eq!([parts(0), parts(1)], [(Some(2), true), (Some(1), true)]);
+    assert_eq!([parts(2), parts(3)], [(Some(3), false), (None, true)]);
+}
+
+#[test]
+fn frames_find_streams_that_are_open_and_no_others() {
+    // [9000 19.4 send-only] [9000 19.5 receive-only] [9000 19.5 not-created]
+    let mut client = Client::new();
+    client.open(Dir::Bi).unwrap();
+    client.open(Dir::Uni).unwrap();
+    assert_eq!((client.receives(0), client.sends(0)), (Ok(true), Ok(true)));
+    assert_eq!(
+        (client.receives(2), client.sends(2)),
+        (Err(Code::STREAM_STATE_ERROR), Ok(true))
+    );
+    assert_eq!(
+        (client.receives(3), client.sends(3)),
+        (Ok(true), Err(Code::STREAM_STATE_ERROR))
+    );
+    assert_eq!((client.receives(4), client.sends(6)), {
+        let error = Err(Code::STREAM_STATE_ERROR);
+        (error, error)
+    });
+    assert_eq!(client.sends(4 * 4 + 1), Err(Code::STREAM_LIMIT_ERROR));
+    // Streams that are forgotten are not opened again.
+    client.records.clear();
+    assert_eq!(
+        (client.receives(0), client.receives(3)),
+        (Ok(false), Ok(false))
+    );
+    assert!(client.records.is_empty());
+}
+
+#[test]
+fn the_application_hears_once_of_streams_until_it_has_accepted_all() {
+    let mut client = Client::new();
+    assert_eq!(
+        (client.receives(5), client.receives(9)),
+        (Ok(true), Ok(true))
+    );
+    assert_eq!(client.events(), [StreamEvent::Opened(Dir::Bi)]);
+    assert_eq!(client.opening.ahead_of(id(5)), Some(1));
+    let accepted = core::iter::from_fn(|| client.opening.accept(Dir::Bi));
+    assert_eq!(accepted.collect::<Vec<_>>(), [1, 5, 9].map(id));
+    let ahead = [5, 13, 0].map(|n| client.opening.ahead_of(id(n)));
+    assert_eq!(ahead, [None, Some(0), None]);
+    assert_eq!(client.receives(13), Ok(true));
+    assert_eq!(client.events(), [StreamEvent::Opened(Dir::Bi)]);
+}
+
+#[test]
+fn streams_beyond_lower_limits_wait_lowest_first() {
+    let mut client = Client::new();
+    let opened = [(); 2].map(|()| client.open(Dir::Bi).unwrap());
+    let lower = PeerLimits {
+        max_streams_bidi: 0,
+        ..LIMITS
+    };
+    client.opening.start_over(lower, &mut client.events);
+    assert_eq!(opened.map(|id| client.opening.holds(id)), [true; 2]);
+    assert!(!client.opening.holds(id(1)), "it is the peer's");
+    for (max, next) in [
+        (0, None),
+        (1, Some(id(0))),
+        (1, None),
+        (2, Some(id(4))),
+        (3, None),
+    ] {
+        client.opening.raise(Dir::Bi, max, &mut client.events);
+        assert_eq!(client.opening.next_allowed(Dir::Bi), next, "{max}");
+    }
+}
+
+#[test]
+fn limits_are_announced_asked_for_and_repeated_when_lost() {
+    let mut client = Client::new();
+    assert_eq!(client.receives(1), Ok(true));
+    client.opening.on_closed(id(1));
+    client.opening.on_closed(id(0));
+    client.open(Dir::Uni).unwrap();
+    assert_eq!(
+        (client.open(Dir::Uni), client.opening.is_waited_for()),
+        (None, true)
+    );
+    assert_eq!(
+        client.write(8).0,
+        [],
+        "a value that is announced must be sent"
+    );
+    let both = [
+        Frame::MaxStreams(MaxStreams {
+            dir: Dir::Bi,
+            max: 5,
+        }),
+        Frame::StreamsBlocked(StreamsBlocked {
+            dir: Dir::Uni,
+            limit: 1,
+        }),
+    ];
+    // The second has no room behind the first, which is not repeated for that.
+    let (frames, first) = client.write(10);
+    assert_eq!(frames, both[..1]);
+    let (frames, second) = client.write(100);
+    assert_eq!(frames, both[1..]);
+    for lost in [first, second] {
+        client.opening.on_lost(lost.connection());
+    }
+    assert_eq!(client.write(100).0, both);
+    client.opening.give_up(Dir::Uni);
+    assert!(!client.opening.is_waited_for());
+    client.opening.raise(Dir::Uni, 2, &mut client.events);
+    assert_eq!(client.events(), [StreamEvent::Opened(Dir::Bi)]);
+}
