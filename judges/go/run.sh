@@ -12,7 +12,11 @@ if ! command -v go >/dev/null; then
 fi
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-(cd judges/go && gofmt -l . | tee /dev/stderr | (! grep -q .) && go build -o "$target/go-judge" .)
+(
+  cd judges/go
+  gofmt -l . | tee -a /dev/stderr | (! grep -q .)
+  go build -o "$target/go-judge" .
+)
 # With the whole workspace, so that what the tests' build made serves here too.
 cargo build --quiet --locked --workspace --bin pathmark
 place=$(mktemp -d)

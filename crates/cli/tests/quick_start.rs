@@ -222,7 +222,8 @@ fn with_a_plain_router_between_nothing_is_approved_and_nothing_stalls() {
     });
 }
 
-/// A port counts as in use what the busiest 200 ms of the last second brought.
+/// A port counts as in use what the busiest 200 ms of the last second brought. A router reports no
+/// end of that time, so the test waits for a second and such a period, and 300 ms for timers.
 #[expect(clippy::disallowed_methods, reason = "real time passes at the routers")]
 fn until_ports_are_idle() {
     std::thread::sleep(Duration::from_millis(1500));

@@ -7,23 +7,23 @@
 
 #![expect(clippy::disallowed_methods, reason = "these runs are in real time")]
 
-use std::io::{BufRead, BufReader};
+#[path = "common/long_path.rs"]
+mod long_path;
+#[path = "common/on_node.rs"]
+mod on_node;
+
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pathmark_cli::demo::bed::{Bed, CLIENT, RouterProgram, SERVER};
-use pathmark_cli::demo::kernel;
-use pathmark_cli::demo::scenario::{Scenario, Stack};
+use long_path::path;
+use on_node::start;
+use pathmark_cli::demo::bed::{CLIENT, SERVER};
 use pathmark_testbed::{ChildGuard, Node, Testbed};
-use serde_json::Value;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_pathmark");
 
 /// A proxy and a tunnel, each on a node, with one forward to a target on the proxy's node.
 struct Pair {
@@ -33,19 +33,18 @@ struct Pair {
     _directory: tempfile::TempDir,
 }
 
-fn start(node: &Node, arguments: &[&str]) -> (ChildGuard, Value) {
-    let mut command = Command::new(PROGRAM);
-    command.args(arguments).arg("--json").stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut guard = node.spawn(command, &[]).unwrap();
-    let mut line = String::new();
-    let stdout = guard.child().stdout.take().unwrap();
-    BufReader::new(stdout).read_line(&mut line).unwrap();
-    (guard, serde_json::from_str(&line).unwrap())
-}
-
 impl Pair {
-    fn new((far, address): (&Node, IpAddr), near: &Node, target: SocketAddr) -> Self {
+    fn new(far: (&Node, IpAddr), near: &Node, target: SocketAddr) -> Self {
+        Self::with(far, near, target, &[])
+    }
+
+    /// With more arguments of the tunnel.
+    fn with(
+        (far, address): (&Node, IpAddr),
+        near: &Node,
+        target: SocketAddr,
+        more: &[&str],
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
         let tokens = path("tokens");
@@ -61,7 +60,8 @@ impl Pair {
         let (proxy, said) = start(far, &["proxy", "--show-uri", "--config", &config]);
         std::fs::write(path("uri"), said["uris"][0]["uri"].as_str().unwrap()).unwrap();
         let (uri, forward) = (path("uri"), format!("127.0.0.1:0:{target}"));
-        let (tunnel, said) = start(near, &["tunnel", "--uri-file", &uri, "-L", &forward]);
+        let arguments = [&["tunnel", "--uri-file", &uri, "-L", &forward], more].concat();
+        let (tunnel, said) = start(near, &arguments);
         let forward = said["listeners"][0]["address"].as_str().unwrap();
         Self {
             proxy,
@@ -262,43 +262,49 @@ async fn read(node: &Node, from: SocketAddr) -> usize {
     }
 }
 
-fn path(rate_bps: u64, loss: f64, law: &str) -> Bed {
-    let scenario = Scenario {
-        name: "tunnel",
-        rate_bps,
-        delay_ms: 300,
-        loss,
-        files: 1,
-        bytes: 1,
-    };
-    let program = RouterProgram {
-        program: PROGRAM.into(),
-        prefix: vec!["vcp-router".to_owned()],
-    };
-    let bed = Bed::new(
-        &scenario,
-        &Stack::Pathmark(law.parse().unwrap()),
-        program,
-        1,
-    )
-    .unwrap();
-    for node in [bed.server(), bed.client()] {
-        kernel::tune(node).unwrap();
-    }
-    bed
+/// Round trips until the first byte of a new flow has come back.
+async fn first_byte(node: &Node, through: SocketAddr) -> f64 {
+    let began = Instant::now();
+    let mut flow = connect(node, through).await.unwrap();
+    flow.write_u8(1).await.unwrap();
+    assert_eq!(flow.read_u8().await.unwrap(), 1);
+    began.elapsed().as_secs_f64() / 0.6
+}
+
+/// A request and its answer take one round trip, and two where the request waits for the target.
+#[tokio::test(flavor = "multi_thread")]
+async fn first_bytes_go_with_the_request() {
+    let bed = path(100_000_000, 0.0, "cubic");
+    let target = listener(bed.server(), SocketAddr::new(SERVER, 7000));
+    let to = target.local_addr().unwrap();
+    tokio::spawn(echo(target));
+    let far = (bed.server(), SERVER);
+    let pair = Pair::with(far, bed.client(), to, &["--fast-open"]);
+    // The tunnel has its connection then.
+    first_byte(bed.client(), pair.forward).await;
+    let early = first_byte(bed.client(), pair.forward).await;
+    let direct = first_byte(bed.client(), to).await;
+    println!("{early:.2} round trips, directly {direct:.2}");
+    assert!(early < 1.5 && direct >= 2.0, "{early} {direct}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a figure: 100 flows of 10 kB over 600 ms"]
 async fn short_flows_over_a_long_path() {
-    let bed = path(100_000_000, 0.0, "cubic");
+    for law in ["cubic", "vcp+bise+wlte", "xcp"] {
+        short_flows(law).await;
+    }
+}
+
+async fn short_flows(law: &str) {
+    let bed = path(100_000_000, 0.0, law);
     let target = listener(bed.server(), SocketAddr::new(SERVER, 7000));
     let to = target.local_addr().unwrap();
     tokio::spawn(source(target, 10_000));
     let pair = Pair::new((bed.server(), SERVER), bed.client(), to);
     // The tunnel has its connection: a first flow is not counted.
     assert_eq!(read(bed.client(), pair.forward).await, 10_000);
-    println!("client {CLIENT}, 100 Mbit/s, 600 ms, no loss, a port without a law");
+    println!("client {CLIENT}, 100 Mbit/s, 600 ms, no loss, a port for {law}");
     for (what, through) in [("direct TCP", to), ("tunnel", pair.forward)] {
         let began = Instant::now();
         let mut flows = JoinSet::new();

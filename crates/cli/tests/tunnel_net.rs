@@ -3,6 +3,8 @@
 mod common;
 #[path = "common/gateway.rs"]
 mod gateway;
+#[path = "../../proxy/tests/support/marked.rs"]
+mod marked;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 use common::pathmark;
 use gateway::{Bed, PROXIES, TARGETS, echoes, echoes_in_the_end, ip};
+use marked::Marked;
 use pathmark_testbed::Testbed;
 
 /// The applications know of no tunnel: one socket has two targets, and answers have the source
@@ -93,6 +96,66 @@ fn ipv6_packets_of_1280_bytes_pass_a_path_of_1500() {
         bed.counted("capsules_down") == before
     });
     assert!(whole, "each packet went as a capsule");
+}
+
+/// Not-ECT, ECT(1), ECT(0), CE.
+const FIELDS: [u8; 4] = [0, 1, 2, 3];
+
+/// The same after a mark of the path.
+const MARKED: [u8; 4] = [0, 3, 3, 3];
+
+/// Sends a datagram with each ECN field. They arrive with these.
+#[track_caller]
+fn pass(from: &Marked, to: &Marked, at: SocketAddr, expected: [u8; 4]) -> SocketAddr {
+    let mut source = at;
+    for (sent, expected) in FIELDS.into_iter().zip(expected) {
+        from.send(&[sent], at, sent);
+        let (payload, address, ecn) = to.receive();
+        assert_eq!((payload, ecn), (vec![sent], expected));
+        source = address;
+    }
+    source
+}
+
+/// A router between the tunnel and its proxy sets CE on all packets with ECT. A datagram with ECT
+/// leaves the tunnel with CE, and one without ECT as it was (RFC 6040 section 4.2).
+#[test]
+fn marks_of_the_path_pass_inside_both_ways() {
+    let bed = Bed::new();
+    let _proxy = bed.proxy(PROXIES[0], None);
+    let to = SocketAddr::new(ip(TARGETS[0]), 53);
+    let socket = bed.net.outside.udp(to).unwrap();
+    socket.set_read_timeout(Some(gateway::WAIT)).unwrap();
+    let target = Marked::new(socket);
+    let tunnel = bed.tunnel(&["-L", &format!("0:{to}/udp")]);
+    let client = Marked::new(bed.client(&bed.net.gateway, "127.0.0.1"));
+    let forward = tunnel.listener("udp forward");
+    let back = pass(&client, &target, forward, FIELDS);
+    pass(&target, &client, back, FIELDS);
+    let marking = |ports: &str| {
+        let script = format!(
+            "nft -f - <<'END'
+            add table ip router
+            delete table ip router
+            table ip router {{
+                chain passing {{
+                    type filter hook postrouting priority 0;
+                    udp {ports} ip ecn != not-ect ip ecn set ce
+                }}
+            }}
+END"
+        );
+        bed.net.gateway.script(&script).unwrap();
+        bed.net.outside.script(&script).unwrap();
+    };
+    marking("dport 4433");
+    pass(&client, &target, forward, MARKED);
+    assert_eq!(bed.counted("marks_refused"), 1);
+    pass(&target, &client, back, FIELDS);
+    marking("sport 4433");
+    pass(&target, &client, back, MARKED);
+    pass(&client, &target, forward, FIELDS);
+    assert_eq!(bed.counted("marks_refused"), 1);
 }
 
 /// The proxy is killed and comes back, then its name leads to another address.

@@ -4,15 +4,21 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use pathmark_driver::Stall;
+use pathmark_transport::{QueueCounters, QueueCounts};
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::target::Target;
-use meter::{Meter, Rate};
+pub(crate) use meter::Meter;
+use meter::Rate;
+use queue::Queue;
+pub use queue::QueueView;
 
 mod meter;
+mod queue;
 
 /// The flows of a proxy or of its client. Clones are one list.
 #[derive(Clone, Debug)]
@@ -23,6 +29,8 @@ struct Inner {
     side: Side,
     flows: Mutex<BTreeMap<u64, Arc<Flow>>>,
     begun: AtomicU64,
+    /// Totals of queues of flows that have ended.
+    ended: Mutex<QueueCounts>,
 }
 
 /// Whose flows they are.
@@ -35,15 +43,65 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// The name of the side that a direction waits for: the one that receives, or the one that
-    /// sends.
-    const fn awaited(self, is_up: bool, receiver: bool) -> &'static str {
-        match (self, is_up == receiver) {
-            (Self::Tunnel, true) | (Self::Proxy, false) => "path",
-            (Self::Tunnel, false) => "application",
-            (Self::Proxy, true) => "target",
+    /// The sides that a direction waited for, if its receiver took no bytes for a share `blocked`
+    /// of the time. `stalled`: the far end of the flow takes none now.
+    fn waits(self, is_up: bool, blocked: f64, stalled: bool) -> Waits {
+        let blocked = blocked.min(1.0);
+        let idle = 1.0 - blocked;
+        let (window, far) = match stalled {
+            true => (0.0, blocked),
+            false => (blocked, 0.0),
+        };
+        let (application, path, target) = match (self, is_up) {
+            (Self::Tunnel, true) => (idle, window, far),
+            (Self::Tunnel, false) => (blocked, idle, 0.0),
+            (Self::Proxy, true) => (0.0, idle, blocked),
+            (Self::Proxy, false) => (far, window, idle),
+        };
+        Waits {
+            application,
+            path,
+            target,
         }
     }
+}
+
+/// Shares of the time since the last look at the list in which a direction of a flow waited.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Waits {
+    /// For the application: it sent nothing, or took nothing.
+    pub application: f64,
+    /// For the path between tunnel and proxy, or for what is behind it.
+    pub path: f64,
+    /// For the target: it sent nothing, or took nothing.
+    pub target: f64,
+}
+
+impl Waits {
+    /// The side that was waited for longest.
+    fn longest(&self) -> &'static str {
+        let Self {
+            application,
+            path,
+            target,
+        } = *self;
+        match () {
+            () if path >= application && path >= target => "path",
+            () if application >= target => "application",
+            () => "target",
+        }
+    }
+}
+
+/// Limits of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FlowReport {
+    /// Toward the target.
+    pub up: Waits,
+    /// From the target.
+    pub down: Waits,
 }
 
 /// The kind of traffic of a flow.
@@ -73,6 +131,8 @@ pub(crate) struct Flow {
 pub struct Carried {
     up: Meter,
     down: Meter,
+    queue: Queue,
+    stall: OnceLock<Stall>,
 }
 
 impl Default for Carried {
@@ -81,6 +141,8 @@ impl Default for Carried {
         Self {
             up: Meter::new(now),
             down: Meter::new(now),
+            queue: Queue::default(),
+            stall: OnceLock::new(),
         }
     }
 }
@@ -94,6 +156,17 @@ impl Carried {
     /// The direction from the target.
     pub(crate) const fn down(&self) -> &Meter {
         &self.down
+    }
+
+    /// Datagrams wait in this queue for the path.
+    pub(crate) fn set_queue(&self, counters: Arc<QueueCounters>) {
+        self.queue.set(counters);
+    }
+
+    /// Bytes into the path go to this stream.
+    pub(crate) fn set_stall(&self, stall: Stall) {
+        // A flow has one stream.
+        let _ = self.stall.set(stall);
     }
 }
 
@@ -121,11 +194,24 @@ pub struct FlowView {
     pub rate_up_bps: f64,
     /// Bits per second from the target.
     pub rate_down_bps: f64,
-    /// The side that a TCP flow waited for in most of that time, toward the target: `application`
-    /// or `path`, at a proxy `path` or `target`.
-    pub bounded_by_up: Option<&'static str>,
+    /// The sides that a TCP flow waited for in most of that time.
+    #[serde(flatten)]
+    pub bounded_by: BoundedBy,
+    /// The queue of a UDP flow in front of the path: toward the target, at a proxy from it.
+    pub queue: Option<QueueView>,
+}
+
+/// The sides that a TCP flow waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct BoundedBy {
+    /// The longest wait toward the target: for `application`, `path` or `target`.
+    #[serde(rename = "bounded_by_up")]
+    pub up: Option<&'static str>,
     /// The same from the target.
-    pub bounded_by_down: Option<&'static str>,
+    #[serde(rename = "bounded_by_down")]
+    pub down: Option<&'static str>,
+    /// All waits of each direction.
+    pub path_report: Option<FlowReport>,
 }
 
 /// A flow's place in the list, until it is dropped.
@@ -142,6 +228,7 @@ impl Flows {
             side,
             flows: Mutex::default(),
             begun: AtomicU64::new(0),
+            ended: Mutex::default(),
         }))
     }
 
@@ -175,12 +262,19 @@ impl Flows {
     pub fn view(&self) -> Vec<FlowView> {
         let now = Instant::now();
         let view = |(id, flow): (&u64, &Arc<Flow>)| {
-            let Carried { up, down } = &flow.carried;
+            let Carried {
+                up,
+                down,
+                queue,
+                stall,
+            } = &flow.carried;
             let rates = (up.rate(now), down.rate(now));
-            let bound = |is_up, rate: Rate| match flow.kind {
-                Kind::Tcp => Some(self.0.side.awaited(is_up, rate.blocked > 0.5)),
-                Kind::Udp => None,
-            };
+            let stalled = stall.get().is_some_and(Stall::is_now);
+            let waits = |is_up, rate: Rate| self.0.side.waits(is_up, rate.blocked, stalled);
+            let path_report = (flow.kind == Kind::Tcp).then(|| FlowReport {
+                up: waits(true, rates.0),
+                down: waits(false, rates.1),
+            });
             FlowView {
                 id: *id,
                 kind: flow.kind,
@@ -192,8 +286,12 @@ impl Flows {
                 bytes_down: down.bytes(),
                 rate_up_bps: rates.0.bps,
                 rate_down_bps: rates.1.bps,
-                bounded_by_up: bound(true, rates.0),
-                bounded_by_down: bound(false, rates.1),
+                bounded_by: BoundedBy {
+                    up: path_report.map(|report| report.up.longest()),
+                    down: path_report.map(|report| report.down.longest()),
+                    path_report,
+                },
+                queue: queue.view(now),
             }
         };
         self.lock().iter().map(view).collect()
@@ -205,6 +303,24 @@ impl Flows {
         let flows = self.lock();
         let tcp = flows.values().filter(|flow| flow.kind == Kind::Tcp).count();
         (tcp, flows.len() - tcp)
+    }
+
+    /// Totals of the queues of all flows so far.
+    #[must_use]
+    pub fn queues(&self) -> QueueCounts {
+        // A flow that ends meanwhile counts once.
+        let flows = self.lock();
+        let mut totals = *self.ended();
+        for flow in flows.values() {
+            if let Some(counts) = flow.carried.queue.counts() {
+                totals += counts;
+            }
+        }
+        totals
+    }
+
+    fn ended(&self) -> MutexGuard<'_, QueueCounts> {
+        self.0.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Flow>>> {
@@ -222,7 +338,11 @@ impl Deref for Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.flows.lock().remove(&self.id);
+        let mut flows = self.flows.lock();
+        if let Some(counts) = self.flow.carried.queue.counts() {
+            *self.flows.ended() += counts;
+        }
+        flows.remove(&self.id);
     }
 }
 
@@ -257,17 +377,21 @@ mod tests {
 
     #[test]
     fn each_side_waits_for_what_it_has() {
-        for (side, is_up, receiver, awaited) in [
-            (Side::Tunnel, true, false, "application"),
-            (Side::Tunnel, true, true, "path"),
-            (Side::Tunnel, false, false, "path"),
-            (Side::Tunnel, false, true, "application"),
-            (Side::Proxy, true, false, "path"),
-            (Side::Proxy, true, true, "target"),
-            (Side::Proxy, false, false, "target"),
-            (Side::Proxy, false, true, "path"),
+        for (side, is_up, blocked, stalled, longest) in [
+            (Side::Tunnel, true, 0.25, false, "application"),
+            (Side::Tunnel, true, 0.75, false, "path"),
+            (Side::Tunnel, true, 0.75, true, "target"),
+            (Side::Tunnel, false, 0.25, false, "path"),
+            (Side::Tunnel, false, 0.75, true, "application"),
+            (Side::Proxy, true, 0.25, false, "path"),
+            (Side::Proxy, true, 0.75, true, "target"),
+            (Side::Proxy, false, 0.25, false, "target"),
+            (Side::Proxy, false, 0.75, false, "path"),
+            (Side::Proxy, false, 0.75, true, "application"),
         ] {
-            assert_eq!(side.awaited(is_up, receiver), awaited, "{side:?} {is_up}");
+            let waits = side.waits(is_up, blocked, stalled);
+            assert_eq!(waits.longest(), longest, "{side:?} {is_up} {waits:?}");
+            assert_eq!(waits.application + waits.path + waits.target, 1.0);
         }
     }
 }

@@ -13,6 +13,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod decapsulation;
 pub mod flows;
 pub mod ingress;
 mod marked;

@@ -1,9 +1,11 @@
 //! How flows leave: the seam between ingresses and a tunnel.
 
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use pathmark_transport::Ecn;
+use pathmark_driver::Stall;
+use pathmark_transport::{Ecn, QueueCounters};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::target::Target;
@@ -21,6 +23,16 @@ pub trait Outbound: Clone + Send + Sync + 'static {
     fn tcp(
         &self,
         target: &Target,
+    ) -> impl Future<Output = Result<(Self::Read, Self::Write), Refusal>> + Send {
+        async { self.tcp_early(target, &mut tokio::io::empty()).await }
+    }
+
+    /// The same. Bytes that can be read from `early` meanwhile may follow the request at once, and
+    /// are lost where the flow is refused.
+    fn tcp_early(
+        &self,
+        target: &Target,
+        early: &mut (impl AsyncRead + Send + Unpin),
     ) -> impl Future<Output = Result<(Self::Read, Self::Write), Refusal>> + Send;
 
     /// Opens a UDP flow from the proxy to a target.
@@ -33,15 +45,32 @@ pub trait Outbound: Clone + Send + Sync + 'static {
 pub trait Abort {
     /// Ends the direction at once.
     fn abort(&mut self);
+
+    /// Tells whether the far end of the flow, and not the path to it, takes no bytes.
+    fn stall(&self) -> Option<Stall> {
+        None
+    }
+}
+
+/// The ECN fields of a datagram from a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// That of the target's packet.
+    pub inner: Ecn,
+    /// That of the packet between proxy and client; Not-ECT where the datagram came on a stream.
+    pub outer: Ecn,
 }
 
 /// Datagrams of one flow. Both calls may run at once, and either may be cancelled.
 pub trait Datagrams: Send + Sync + 'static {
     /// Sends a payload of at most 65,527 bytes, whose packet has this ECN field.
     fn send_marked(&self, payload: Bytes, ecn: Ecn) -> impl Future<Output = io::Result<()>> + Send;
-    /// The next payload from the target, with the ECN field of its packet; an error once the flow
-    /// has ended.
-    fn receive_marked(&self) -> impl Future<Output = io::Result<(Bytes, Ecn)>> + Send;
+    /// The counters of the queue in which payloads wait, if they have one.
+    fn queue(&self) -> Option<Arc<QueueCounters>> {
+        None
+    }
+    /// The next payload from the target, with ECN fields; an error once the flow has ended.
+    fn receive_marked(&self) -> impl Future<Output = io::Result<(Bytes, Marks)>> + Send;
 
     /// Sends a payload whose packet has no ECN.
     fn send(&self, payload: Bytes) -> impl Future<Output = io::Result<()>> + Send {

@@ -82,6 +82,16 @@ impl Marking {
         }
     }
 
+    /// The context in front of a payload, and the one that says that its packet has CE: none where
+    /// the packet cannot have it.
+    pub(crate) fn contexts(&self, ecn: Ecn) -> (u8, Option<u8>) {
+        let can_be_marked = self.peer.is_some() && ecn != Ecn::NotEct;
+        (
+            self.context(ecn),
+            can_be_marked.then(|| self.context(Ecn::Ce)),
+        )
+    }
+
     /// The ECN field and the UDP payload of an HTTP datagram. `None`: it has another context, or
     /// none.
     pub(crate) fn udp<'a>(&self, datagram: &'a [u8]) -> Option<(Ecn, &'a [u8])> {
@@ -149,7 +159,9 @@ mod tests {
                 let long = [0x40, from.context(ecn), b'a'];
                 assert_eq!(to.udp(&long), Some((ecn, &b"a"[..])));
             }
-            assert_eq!(PLAINLY.context(ecn), 0);
+            assert_eq!(PLAINLY.contexts(ecn), (0, None));
+            let ce = (ecn != Ecn::NotEct).then_some(6);
+            assert_eq!(BOTH.contexts(ecn), (BOTH.context(ecn), ce));
             let marked = [BOTH.context(ecn)];
             assert_eq!(PLAINLY.udp(&marked).is_some(), ecn == Ecn::NotEct);
         }

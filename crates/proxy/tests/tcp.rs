@@ -3,15 +3,18 @@
 mod support;
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use pathmark_proxy::ingress::{EARLY, Ingress, Limits, Service};
 use pathmark_proxy::outbound::{Abort, Outbound, Refusal};
 use pathmark_proxy::server::Times;
-use pathmark_proxy::tunnel::TunnelTimes;
+use pathmark_proxy::target::Target;
+use pathmark_proxy::tunnel::{Tunnel, TunnelTimes};
 use socket2::SockRef;
 use support::{Served, access, bounded, echo, listener, loopback, target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 /// A drop sends RST then.
 fn reset(stream: TcpStream) {
@@ -290,6 +293,92 @@ async fn without_a_proxy_a_flow_fails_within_its_time() {
         let tunnel = served.tunnel_with("a", times);
         let refused = tunnel.tcp(&"127.0.0.1:9".parse().unwrap()).await;
         assert!(matches!(refused.map(drop), Err(Refusal::Proxy(_))));
+    })
+    .await;
+}
+
+/// Serves a forward to a target; its address.
+fn forward(ingress: &Ingress<Tunnel>, to: Target) -> SocketAddr {
+    let listener = std::net::TcpListener::bind(loopback()).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let listener = TcpListener::from_std(listener).unwrap();
+    let address = listener.local_addr().unwrap();
+    let ingress = ingress.clone();
+    tokio::spawn(async move { ingress.serve(listener, Service::Forward(to)).await });
+    address
+}
+
+/// Both ends tell that a flow waits for a target that reads nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_reads_nothing_is_waited_for() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let ingress = Ingress::new(served.tunnel("a"), Limits::default());
+        let (listener, to) = listener().await;
+        let forward = forward(&ingress, to);
+        let mut client = TcpStream::connect(forward).await.unwrap();
+        let (_target, _) = listener.accept().await.unwrap();
+        let views = || [ingress.flows().view(), served.proxy.open_flows().view()];
+        let zeros = vec![0; 1 << 16];
+        let writing = async { while client.write_all(&zeros).await.is_ok() {} };
+        let looking = async {
+            loop {
+                // Nothing tells when a report of the last second changes.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                let all = views().map(|flows| flows.into_iter().next().unwrap());
+                if all.iter().all(|flow| flow.bounded_by.up == Some("target")) {
+                    return all.map(|flow| flow.bounded_by.path_report.unwrap());
+                }
+            }
+        };
+        let [tunnel, proxy] = tokio::select! {
+            () = writing => panic!("the flow has ended: {:?}", views()),
+            found = looking => found,
+        };
+        assert!(tunnel.up.target > 0.5 && proxy.up.target > 0.5);
+        assert!(tunnel.down.path > 0.5 && proxy.down.target > 0.5);
+    })
+    .await;
+}
+
+/// Early bytes arrive once, in front of the others; those of a flow that is refused are lost with
+/// a reset.
+#[tokio::test(flavor = "multi_thread")]
+async fn early_bytes_follow_the_request() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let limits = Limits {
+            early: EARLY,
+            ..Limits::default()
+        };
+        let ingress = Ingress::new(served.tunnel("a"), limits);
+        let (listener, to) = listener().await;
+        let forwarded = forward(&ingress, to);
+        for length in [0, 1, EARLY, EARLY + 1, 1 << 20] {
+            let sent: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let mut client = TcpStream::connect(forwarded).await.unwrap();
+            let sending = async {
+                client.write_all(&sent).await.unwrap();
+                client.shutdown().await.unwrap();
+            };
+            let receiving = async {
+                let (mut target, _) = listener.accept().await.unwrap();
+                let mut got = Vec::new();
+                target.read_to_end(&mut got).await.unwrap();
+                got
+            };
+            let ((), got) = tokio::join!(sending, receiving);
+            assert!(got == sent, "{length}");
+        }
+        drop(listener);
+        // Each step may find the reset.
+        let refused = async {
+            let mut client = TcpStream::connect(forwarded).await?;
+            client.write_all(b"early").await?;
+            client.read(&mut [0]).await
+        };
+        let ended = refused.await.unwrap_err();
+        assert_eq!(ended.kind(), ErrorKind::ConnectionReset);
     })
     .await;
 }

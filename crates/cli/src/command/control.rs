@@ -1,14 +1,13 @@
 //! The status of a running proxy or tunnel: a Unix socket for `show`, Prometheus metrics over HTTP,
 //! and notifications to the service manager. All three are as `vcp-router` has them.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use pathmark::Connection;
 use pathmark_cc::Instant;
 use pathmark_router::daemon::http::{self, Method, Status};
 use pathmark_router::daemon::{ControlError, Query, Socket, Supervisor, ask, bind};
@@ -304,81 +303,4 @@ pub(super) fn path_line(report: &Value) -> String {
         report["packets_lost"],
         text(&report["ecn"]),
     )
-}
-
-/// Lines of Prometheus' text format, of one program.
-pub(super) struct Exposition {
-    prefix: &'static str,
-    text: String,
-}
-
-impl Exposition {
-    pub(super) const fn new(prefix: &'static str) -> Self {
-        Self {
-            prefix,
-            text: String::new(),
-        }
-    }
-
-    /// A metric with one value for each set of labels, which are as in `{user="a"}` or empty.
-    pub(super) fn metric<L: fmt::Display, V: fmt::Display>(
-        &mut self,
-        name: &str,
-        help: &str,
-        values: impl IntoIterator<Item = (L, V)>,
-    ) {
-        let kind = match name.ends_with("_total") {
-            true => "counter",
-            false => "gauge",
-        };
-        let prefix = self.prefix;
-        let _ = writeln!(self.text, "# HELP {prefix}_{name} {help}");
-        let _ = writeln!(self.text, "# TYPE {prefix}_{name} {kind}");
-        for (labels, value) in values {
-            let _ = writeln!(self.text, "{prefix}_{name}{labels} {value}");
-        }
-    }
-
-    /// A metric with one value.
-    pub(super) fn value(&mut self, name: &str, help: &str, value: impl fmt::Display) {
-        self.metric(name, help, [("", value)]);
-    }
-
-    /// Metrics of a connection.
-    pub(super) fn path(&mut self, connection: &Connection) {
-        let (report, stats) = (connection.path_report(), connection.stats());
-        let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
-        let rtt = seconds(report.smoothed_rtt);
-        self.value("rtt_seconds", "Smoothed RTT of the connection.", rtt);
-        let least = seconds(report.min_rtt);
-        self.value("min_rtt_seconds", "Least RTT of the connection.", least);
-        for (name, help, value) in [
-            (
-                "sent_bytes_total",
-                "Bytes of UDP payload sent.",
-                stats.bytes_sent,
-            ),
-            (
-                "received_bytes_total",
-                "Bytes of UDP payload received.",
-                stats.bytes_received,
-            ),
-            (
-                "lost_packets_total",
-                "Packets declared lost.",
-                stats.packets_lost,
-            ),
-            (
-                "migrations_total",
-                "Changes of path that were validated.",
-                stats.migrations,
-            ),
-        ] {
-            self.value(name, help, value);
-        }
-    }
-
-    pub(super) fn into_text(self) -> String {
-        self.text
-    }
 }

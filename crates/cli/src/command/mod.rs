@@ -13,6 +13,7 @@ mod connect;
 mod control;
 mod demo;
 mod emulate;
+mod exposition;
 mod figures;
 mod files;
 mod get;

@@ -28,8 +28,6 @@ mod status;
 
 /// Silence after which the proxy sends a packet: flows may be silent for longer than a connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// Memory of datagrams that wait for the congestion window: less than a second on slow paths.
-const WAITING_DATAGRAMS: usize = 128 * 1024;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -132,7 +130,6 @@ pub(super) fn proxy(args: Args) -> Outcome {
 /// Has a server's connections carry flows of proxied applications.
 const fn carry_flows(transport: &mut TransportConfig) {
     transport.keep_alive = Some(KEEP_ALIVE);
-    transport.datagrams.send_bytes = WAITING_DATAGRAMS;
 }
 
 /// Changes who has access. `asks`: clients were asked for certificates from the start on.

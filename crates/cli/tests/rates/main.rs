@@ -10,18 +10,24 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/foreign.rs"]
+mod foreign;
 
 mod other;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::fd::AsRawFd;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::pathmark;
+use foreign::in_network;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
 use other::others;
 use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
 use pathmark_testbed::{ChildGuard, Node};
@@ -74,6 +80,10 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if let Self::Here(child) = self {
+            // A server may have a process for each client. This fails only if all have ended.
+            let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
+        }
         // Both fail only if it has ended already.
         let _ = self.child().kill();
         let _ = self.child().wait();
@@ -81,36 +91,35 @@ impl Drop for Running {
 }
 
 impl Bed {
-    fn server(&self) -> String {
+    fn server(&self) -> IpAddr {
         match self {
-            Self::Loopback => "127.0.0.1".to_owned(),
-            Self::Chain(_) => SENDER.to_string(),
+            Self::Loopback => Ipv4Addr::LOCALHOST.into(),
+            Self::Chain(_) => SENDER,
+        }
+    }
+
+    /// The host that sends, or the one that receives.
+    const fn node(&self, sends: bool) -> Option<&Node> {
+        match (self, sends) {
+            (Self::Loopback, _) => None,
+            (Self::Chain(chain), true) => Some(&chain.sender),
+            (Self::Chain(chain), false) => Some(&chain.receiver),
         }
     }
 
     /// Starts pathmark on the host that sends, or on the one that receives.
     fn start(&self, sends: bool, command: Command) -> Running {
-        match self {
-            Self::Loopback => started(command),
-            Self::Chain(chain) => Running::There(host(chain, sends).spawn(command, &[]).unwrap()),
+        match self.node(sends) {
+            None => started(command),
+            Some(node) => Running::There(node.spawn(command, &[]).unwrap()),
         }
     }
 
     /// The same for another program, with the rights that this user has.
     fn start_other(&self, sends: bool, line: &str) -> Running {
-        let words = line.split(' ');
-        let mut command = match self {
-            Self::Loopback => Command::new("env"),
-            Self::Chain(chain) => {
-                let (_, net) = host(chain, sends).namespaces();
-                let net = format!("/proc/{}/fd/{}", std::process::id(), net.as_raw_fd());
-                let mut command = Command::new("nsenter");
-                command.arg(format!("--net={net}"));
-                command
-            }
-        };
+        let mut command = in_network(self.node(sends));
         command
-            .args(words)
+            .args(line.split(' '))
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         command.stderr(Stdio::null());
@@ -118,15 +127,9 @@ impl Bed {
     }
 }
 
+/// The leader of a process group of its own.
 fn started(mut command: Command) -> Running {
-    Running::Here(command.spawn().unwrap())
-}
-
-const fn host(chain: &Chain, sends: bool) -> &Node {
-    match sends {
-        true => &chain.sender,
-        false => &chain.receiver,
-    }
+    Running::Here(command.process_group(0).spawn().unwrap())
 }
 
 /// Bytes of all files beneath a directory.
@@ -186,6 +189,10 @@ fn measured(
             break Some(status);
         }
         if begun.elapsed() > most {
+            // Pathmark reports at SIGINT what limits it.
+            let pid = Pid::from_raw(client.child().id().cast_signed());
+            kill(pid, Signal::SIGINT).unwrap();
+            client.child().wait().unwrap();
             break None;
         }
         // The standard library has no wait for a child with a time limit.
@@ -277,7 +284,11 @@ fn megabytes(usual: usize) -> usize {
 fn a_gigabyte_over_200_mbit_250_ms_and_two_routers() {
     let files = Files::new(1, megabytes(1000) * 1_000_000);
     let most = Duration::from_secs(120);
-    for (controller, law) in [("vcp+bise", "vcp+bise+wlte"), ("none", "auto")] {
+    for (controller, law) in [
+        ("vcp+bise", "vcp+bise+wlte"),
+        ("vcp+bise", "auto"),
+        ("none", "auto[fallback=bbr]"),
+    ] {
         println!("200 Mbit/s, 250 ms, 1 % lost, two routers, controller {controller}");
         let bed = chain("200Mbit", 250, 0.01, 2, controller);
         pathmark_moves(&bed, &files, false, law, most);
@@ -291,10 +302,11 @@ fn tcp_in_comparison_over_200_mbit_and_250_ms() {
     let files = Files::new(1, megabytes(400) * 1_000_000);
     let most = Duration::from_secs(40);
     for loss in [0.0, 0.001, 0.01] {
-        println!("200 Mbit/s, 250 ms, {loss} lost, two routers, no controller");
-        let bed = || chain("200Mbit", 250, loss, 2, "none");
-        pathmark_moves(&bed(), &files, false, "auto", most);
-        others(&bed(), &files, true, most);
+        println!("200 Mbit/s, 250 ms, {loss} lost, two routers");
+        let bed = |controller| chain("200Mbit", 250, loss, 2, controller);
+        pathmark_moves(&bed("vcp+bise"), &files, false, "vcp+bise+wlte", most);
+        pathmark_moves(&bed("none"), &files, false, "auto[fallback=bbr]", most);
+        others(&bed("none"), &files, true, most);
     }
 }
 

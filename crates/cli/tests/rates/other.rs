@@ -1,37 +1,13 @@
 //! Tools other than pathmark on the same path: scp, rsync and curl.
 
 use std::fs;
-use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pathmark_testbed::chain::SENDER;
 use tempfile::TempDir;
 
+use crate::foreign::until_open;
 use crate::{Bed, Files, measured};
-
-/// Waits until a server takes connections.
-fn until_open(bed: &Bed, port: u16) {
-    for _ in 0..500 {
-        let open = match bed {
-            Bed::Loopback => TcpStream::connect(("127.0.0.1", port)).is_ok(),
-            Bed::Chain(_) => {
-                let probe = format!("bash -c exec<>/dev/tcp/{SENDER}/{port}");
-                bed.start_other(true, &probe)
-                    .child()
-                    .wait()
-                    .unwrap()
-                    .success()
-            }
-        };
-        if open {
-            return;
-        }
-        // A foreign server does not report that it listens.
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    panic!("no server at port {port}");
-}
 
 /// A program other than pathmark, the command of its server, and the port of that.
 struct Tool {
@@ -55,7 +31,7 @@ fn other(
         return println!("{name:<24} is not installed");
     }
     let _server = bed.start_other(true, &server);
-    until_open(bed, port);
+    until_open(bed.node(true), bed.server(), port);
     let here = TempDir::new().unwrap();
     let begun = Instant::now();
     let client = bed.start_other(false, &client(here.path().to_str().unwrap()));

@@ -1,5 +1,6 @@
 //! CONNECT: plain for TCP (RFC 9114 section 4.4), extended for other protocols (RFC 9220).
 
+use bytes::Bytes;
 use http::{Request, Response};
 
 use super::client::{ClientExchange, ClientLink};
@@ -44,6 +45,15 @@ impl ClientConnect {
     /// [`LinkError`].
     pub async fn response(&mut self) -> Result<Response<()>, LinkError> {
         self.exchange.response().await
+    }
+
+    /// Sends bytes of the content before the response is there. The server may refuse the request
+    /// all the same.
+    ///
+    /// # Errors
+    /// [`LinkError`]; after [`LinkError::Reset`] the server may have responded.
+    pub async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
+        self.exchange.send(data).await
     }
 
     /// After a response of status 2xx: the content each way, and the datagrams of an extended

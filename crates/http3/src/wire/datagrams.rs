@@ -4,6 +4,9 @@
 //!   DATAGRAM frame ─► one task per connection ─► queue of the stream ─► its flow
 //!     quarter stream id                            full: the oldest is dropped and counted
 //! ```
+//!
+//! Those that are sent wait in a queue of their stream, too
+//! ([`DatagramQueue`](pathmark_driver::DatagramQueue)).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, Bytes};
 use h3::{ConnectionState, SharedState};
-use pathmark_driver::{self as driver, SendDatagramError};
+use pathmark_driver::{self as driver, DatagramQueue, SendDatagramError};
+use pathmark_transport::{Ecn, FlowDatagram, QueueCounters};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -39,10 +43,13 @@ struct Shared {
     dropped: AtomicU64,
 }
 
+/// A datagram, and the ECN field of the packet that it came in.
+type Arrived = (Bytes, Ecn);
+
 #[derive(Default)]
 struct State {
     flows: HashMap<u64, Arc<Queue>>,
-    early: VecDeque<(u64, Bytes)>,
+    early: VecDeque<(u64, Arrived)>,
     /// The connection is over.
     over: bool,
 }
@@ -56,7 +63,7 @@ struct Queue {
 
 #[derive(Default)]
 struct Waiting {
-    datagrams: VecDeque<Bytes>,
+    datagrams: VecDeque<Arrived>,
     bytes: usize,
     over: bool,
 }
@@ -65,6 +72,7 @@ struct Waiting {
 pub struct DatagramFlow {
     shared: Arc<Shared>,
     queue: Arc<Queue>,
+    sending: DatagramQueue,
     stream: u64,
 }
 
@@ -101,8 +109,8 @@ impl Hub {
         });
         let reading = Arc::clone(&shared);
         let task = tokio::spawn(async move {
-            while let Ok(datagram) = reading.connection.read_datagram().await {
-                if reading.hand_over(datagram).is_none() {
+            while let Ok(arrived) = reading.connection.read_marked_datagram().await {
+                if reading.hand_over(arrived).is_none() {
                     let code = streams::short(codes::DATAGRAM_ERROR);
                     reading.connection.close(code, b"a datagram has no stream");
                     break;
@@ -137,7 +145,7 @@ impl Shared {
     }
 
     /// `None`: it names no request stream.
-    fn hand_over(&self, mut datagram: Bytes) -> Option<()> {
+    fn hand_over(&self, (mut datagram, ecn): Arrived) -> Option<()> {
         let (quarter, rest) = varint::take(&datagram)?;
         let stream = quarter.checked_mul(4).filter(|id| *id <= varint::MAX)?;
         datagram.advance(datagram.len() - rest.len());
@@ -146,7 +154,7 @@ impl Shared {
             match state.flows.get(&stream) {
                 Some(queue) => Arc::clone(queue),
                 None => {
-                    state.early.push_back((stream, datagram));
+                    state.early.push_back((stream, (datagram, ecn)));
                     if state.early.len() > EARLY {
                         state.early.pop_front();
                         self.drop_one();
@@ -155,16 +163,16 @@ impl Shared {
                 }
             }
         };
-        queue.push(datagram, self);
+        queue.push((datagram, ecn), self);
         Some(())
     }
 
     fn flow(self: &Arc<Self>, stream: u64) -> DatagramFlow {
         let queue = Arc::new(Queue::default());
         let mut state = lock(&self.state);
-        state.early.retain(|(of, datagram)| {
+        state.early.retain(|(of, arrived)| {
             if *of == stream {
-                queue.push(datagram.clone(), self);
+                queue.push(arrived.clone(), self);
             }
             *of != stream
         });
@@ -173,6 +181,7 @@ impl Shared {
         DatagramFlow {
             shared: Arc::clone(self),
             queue,
+            sending: self.connection.datagram_queue(),
             stream,
         }
     }
@@ -189,12 +198,12 @@ impl Shared {
 }
 
 impl Queue {
-    fn push(&self, datagram: Bytes, shared: &Shared) {
+    fn push(&self, arrived: Arrived, shared: &Shared) {
         let mut waiting = lock(&self.waiting);
-        waiting.bytes += datagram.len() + OVERHEAD;
-        waiting.datagrams.push_back(datagram);
+        waiting.bytes += arrived.0.len() + OVERHEAD;
+        waiting.datagrams.push_back(arrived);
         while waiting.bytes > FLOW_BYTES {
-            let Some(oldest) = waiting.datagrams.pop_front() else {
+            let Some((oldest, _)) = waiting.datagrams.pop_front() else {
                 break;
             };
             waiting.bytes -= oldest.len() + OVERHEAD;
@@ -205,12 +214,12 @@ impl Queue {
     }
 
     /// The oldest datagram; `None` while there is none.
-    fn pop(&self) -> Option<Result<Bytes, LinkError>> {
+    fn pop(&self) -> Option<Result<Arrived, LinkError>> {
         let mut waiting = lock(&self.waiting);
         match waiting.datagrams.pop_front() {
-            Some(datagram) => {
-                waiting.bytes -= datagram.len() + OVERHEAD;
-                Some(Ok(datagram))
+            Some(arrived) => {
+                waiting.bytes -= arrived.0.len() + OVERHEAD;
+                Some(Ok(arrived))
             }
             None => waiting.over.then(|| {
                 let why = "the connection is over".to_owned();
@@ -221,24 +230,31 @@ impl Queue {
 }
 
 impl DatagramFlow {
-    /// Sends a datagram with this `head` and `payload` when the connection's queue has room.
+    /// Queues a datagram of a context with one byte, for a packet with this ECN field. `ce`: the
+    /// context of packets that have CE; without one, the datagram is dropped in place of a mark.
     ///
     /// # Errors
     /// [`DatagramRefused`].
-    pub async fn send(&self, head: &[u8], payload: &[u8]) -> Result<(), DatagramRefused> {
+    pub fn send(
+        &self,
+        (context, ce): (u8, Option<u8>),
+        ecn: Ecn,
+        payload: &[u8],
+    ) -> Result<(), DatagramRefused> {
         if !self.shared.peer.settings().enable_datagram() {
             return Err(DatagramRefused::TooLong);
         }
-        let mut datagram = Vec::with_capacity(8 + head.len() + payload.len());
-        varint::put(&mut datagram, self.stream / 4);
-        datagram.extend_from_slice(head);
-        datagram.extend_from_slice(payload);
-        let most = self.shared.connection.max_datagram_size();
-        if most.is_none_or(|most| datagram.len() > most) {
-            return Err(DatagramRefused::TooLong);
-        }
-        let sent = self.shared.connection.send_datagram_wait(datagram.into());
-        sent.await.map_err(|error| match error {
+        let mut data = Vec::with_capacity(8 + 1 + payload.len());
+        varint::put(&mut data, self.stream / 4);
+        let place = data.len();
+        data.push(context);
+        data.extend_from_slice(payload);
+        let datagram = FlowDatagram {
+            data: data.into(),
+            ecn,
+            ce: ce.map(|ce| (place, ce)),
+        };
+        self.sending.send(datagram).map_err(|error| match error {
             SendDatagramError::TooLong(_) | SendDatagramError::Unsupported => {
                 DatagramRefused::TooLong
             }
@@ -246,18 +262,25 @@ impl DatagramFlow {
         })
     }
 
-    /// The next datagram. A dropped future loses none.
+    /// The counters of the datagrams that were queued.
+    #[must_use]
+    pub const fn queue(&self) -> &Arc<QueueCounters> {
+        self.sending.counters()
+    }
+
+    /// The next datagram, with the ECN field of the packet that it came in. A dropped future loses
+    /// none.
     ///
     /// # Errors
     /// [`LinkError`] once the connection is over.
-    pub async fn receive(&self) -> Result<Bytes, LinkError> {
+    pub async fn receive(&self) -> Result<(Bytes, Ecn), LinkError> {
         loop {
             let arrived = self.queue.arrived.notified();
             tokio::pin!(arrived);
             // From here on it hears of the end, too.
             arrived.as_mut().enable();
-            if let Some(datagram) = self.queue.pop() {
-                return datagram;
+            if let Some(arrived) = self.queue.pop() {
+                return arrived;
             }
             arrived.await;
         }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use pathmark_driver::{self as driver, Stopped, WriteError};
+use pathmark_driver::{self as driver, Stall, Stopped, WriteError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::error::codes;
@@ -99,6 +99,18 @@ impl TunnelSend {
     pub fn stopped(&self) -> impl Future<Output = bool> + Send + use<> {
         let stopped: Stopped = self.stream.stopped();
         async move { !matches!(stopped.await, Ok(None)) }
+    }
+
+    /// Says that the direction begins as a TCP connection does: its first bytes, an initial window,
+    /// may be in flight in addition to the congestion window.
+    pub fn start_flow(&self) {
+        self.stream.start_flow();
+    }
+
+    /// Tells whether the peer takes no bytes of this stream.
+    #[must_use]
+    pub fn stall(&self) -> Stall {
+        self.stream.stall()
     }
 
     fn reset_with(&mut self, code: u64) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Least time between two looks of which a rate is.
-const LEAST: Duration = Duration::from_secs(1);
+pub(super) const LEAST: Duration = Duration::from_secs(1);
 
 /// A direction of a flow: bytes, and the time in which the receiving side took none.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Meter {
         handed.await
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 

@@ -118,7 +118,8 @@ impl<O: Outbound> Ingress<O> {
             }
         };
         let listed = self.list(&local, "http", &target);
-        let (read, write) = match self.open(&local, &target).await {
+        let mut early = tokio::io::empty();
+        let (read, write) = match self.open(&local, &target, &mut early).await {
             Some(Ok(flow)) => flow,
             Some(Err(refusal)) => {
                 let answer = refused(&target, &refusal);

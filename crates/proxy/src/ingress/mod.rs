@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -18,6 +18,7 @@ use crate::outbound::{Abort, Outbound, Refusal};
 use crate::target::Target;
 
 pub mod connect;
+mod early;
 pub mod listen;
 pub mod socks;
 pub mod spec;
@@ -39,7 +40,12 @@ pub struct Limits {
     pub udp_idle: Duration,
     /// Time for a client to say where it wants to go.
     pub handshake: Duration,
+    /// Bytes of a forwarded or transparent connection that follow its request at once, at most.
+    pub early: usize,
 }
+
+/// Early bytes of a flow, where it has any.
+pub const EARLY: usize = 16 * 1024;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -48,6 +54,7 @@ impl Default for Limits {
             udp_flows: 4_096,
             udp_idle: Duration::from_secs(120),
             handshake: Duration::from_secs(10),
+            early: 0,
         }
     }
 }
@@ -71,6 +78,8 @@ pub struct Counts {
     pub udp_flows: u64,
     /// Datagrams that were dropped: they were malformed, or a limit was reached.
     pub dropped: u64,
+    /// Marks of the path that a datagram without ECN could not take on.
+    pub marks_refused: u64,
     /// Bytes of TCP flows toward targets.
     pub up: u64,
     /// Bytes of TCP flows from targets.
@@ -99,6 +108,7 @@ counters!(
     accept_failures,
     udp_flows,
     dropped,
+    marks_refused,
     up,
     down,
 );
@@ -166,11 +176,12 @@ impl<O: Outbound> Ingress<O> {
         &self.flows
     }
 
-    /// Changes the times; the numbers of flows stay.
+    /// Changes times and early bytes; the numbers of flows stay.
     pub fn change(&self, limits: Limits) {
         let mut now = self.limits.write().unwrap_or_else(PoisonError::into_inner);
         now.udp_idle = limits.udp_idle;
         now.handshake = limits.handshake;
+        now.early = limits.early;
     }
 
     fn limits(&self) -> Limits {
@@ -221,7 +232,12 @@ impl<O: Outbound> Ingress<O> {
     /// exists already.
     async fn forward(&self, local: TcpStream, by: &str, target: &Target) {
         let listed = self.list(&local, by, target);
-        match self.open(&local, target).await {
+        let most = self.limits().early;
+        let mut early = early::Early::new(&local, most, listed.up());
+        let opened = self.open(&local, target, &mut early).await;
+        let sent = listed.up().bytes();
+        self.counters.up.fetch_add(sent, Ordering::Relaxed);
+        match opened {
             Some(Ok(flow)) => self.join(local, Vec::new(), flow, &listed).await,
             Some(Err(_)) => splice::reset_on_close(&local),
             None => {}
@@ -233,14 +249,16 @@ impl<O: Outbound> Ingress<O> {
         self.flows.add(Kind::Tcp, by, client, target)
     }
 
-    /// Opens a flow for a connection; none where the connection was reset meanwhile.
+    /// Opens a flow for a connection, with its early bytes; none where the connection was reset
+    /// meanwhile.
     async fn open(
         &self,
         local: &TcpStream,
         target: &Target,
+        early: &mut (impl AsyncRead + Send + Unpin),
     ) -> Option<Result<(O::Read, O::Write), Refusal>> {
         let opened = tokio::select! {
-            opened = self.outbound.tcp(target) => opened,
+            opened = self.outbound.tcp_early(target, early) => opened,
             () = splice::broken(local) => {
                 count(&self.counters.reset);
                 return None;
@@ -285,6 +303,9 @@ impl<O: Outbound> Ingress<O> {
         flow: (O::Read, O::Write),
         carried: &Carried,
     ) {
+        if let Some(stall) = flow.1.stall() {
+            carried.set_stall(stall);
+        }
         let traffic = splice::splice(local, early, flow, carried).await;
         let Counters {
             up, down, reset, ..

@@ -254,7 +254,7 @@ pub(super) async fn broken(local: &TcpStream) {
 }
 
 /// One direction of a connection.
-struct Half<'a>(&'a TcpStream);
+pub(super) struct Half<'a>(pub(super) &'a TcpStream);
 
 impl AsyncRead for Half<'_> {
     fn poll_read(

@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Ingress, count};
+use crate::decapsulation::leaving;
 use crate::flows::{Kind, Listed};
 use crate::marked;
 use crate::outbound::{Datagrams, Outbound};
@@ -157,6 +158,9 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
                 return;
             }
         };
+        if let Some(queue) = datagrams.queue() {
+            self.listed.set_queue(queue);
+        }
         let used = Mutex::new(Instant::now());
         loop {
             let end = tokio::select! {
@@ -188,11 +192,13 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
     }
 
     async fn down(&self, datagrams: &O::Datagrams, used: &Mutex<Instant>) -> End {
-        while let Ok((payload, ecn)) = datagrams.receive_marked().await {
+        let counters = &self.ingress.counters;
+        while let Ok((payload, marks)) = datagrams.receive_marked().await {
             *lock(used) = Instant::now();
             self.listed.down().add(payload.len());
+            let ecn = leaving(marks.inner, marks.outer, &counters.marks_refused);
             if self.back.deliver(&payload, ecn).await.is_err() {
-                count(&self.ingress.counters.dropped);
+                count(&counters.dropped);
             }
         }
         End::Gone

@@ -67,6 +67,8 @@ counters! {
     /// Datagrams of clients without a known context or a flow, above a queue's room, or that the
     /// socket did not take.
     datagrams_dropped,
+    /// Marks of the path from clients that a datagram without ECN could not take on.
+    marks_refused,
 }
 
 /// Adds one.

@@ -168,6 +168,8 @@ impl Flow<'_> {
         count(&shared.counters.tcp_flows);
         let counters = &shared.counters;
         let listed = self.list(Kind::Tcp, target);
+        listed.set_stall(tunnel.0.stall());
+        tunnel.0.start_flow();
         if let Err(error) = relay::relay(stream, tunnel, (counters, &listed)).await {
             count(&counters.tcp_resets);
             let (user, client) = (self.place.user(), self.client);

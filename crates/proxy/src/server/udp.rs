@@ -2,15 +2,18 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use pathmark_http3::wire::capsule::Capsules;
 use pathmark_http3::wire::{DatagramFlow, DatagramRefused, TunnelRecv, TunnelSend, capsule};
+use pathmark_transport::Ecn;
 use tokio::net::UdpSocket;
 
 use super::Shared;
 use super::counters::{add, count};
+use crate::decapsulation::leaving;
 use crate::flows::Carried;
 use crate::marked;
 use crate::payload::{self, MOST, Marking};
@@ -23,6 +26,7 @@ pub(super) async fn relay(
     (shared, flow): (&Shared, &Carried),
 ) {
     let seen = AtomicU64::new(0);
+    flow.set_queue(Arc::clone(datagrams.queue()));
     let out = Out {
         socket,
         marking,
@@ -31,8 +35,8 @@ pub(super) async fn relay(
         seen: &seen,
     };
     tokio::select! {
-        () = async { while let Ok(datagram) = datagrams.receive().await {
-            out.to_target(&datagram).await;
+        () = async { while let Ok((datagram, mark)) = datagrams.receive().await {
+            out.to_target(&datagram, mark).await;
         } } => {}
         // The end of the stream is the end of the flow.
         ended = out.capsules(&mut recv) => if ended.is_err() {
@@ -55,11 +59,14 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
-    /// Sends the payload of an HTTP datagram to the target.
-    async fn to_target(&self, datagram: &[u8]) {
+    /// Sends the payload of an HTTP datagram to the target. Its packet had this mark.
+    async fn to_target(&self, datagram: &[u8], mark: Ecn) {
         let counters = &self.shared.counters;
         let sent = match self.marking.udp(datagram) {
-            Some((ecn, payload)) => marked::send(self.socket, payload, None, ecn).await,
+            Some((ecn, payload)) => {
+                let ecn = leaving(ecn, mark, &counters.marks_refused);
+                marked::send(self.socket, payload, None, ecn).await
+            }
             None => Err(io::ErrorKind::InvalidData.into()),
         };
         match sent {
@@ -81,7 +88,8 @@ impl Out<'_> {
             let fed = capsules.feed(chunk, &mut datagrams);
             fed.map_err(io::Error::other)?;
             while let Some(datagram) = datagrams.pop_front() {
-                self.to_target(&datagram).await;
+                // Bytes of a stream have no packet of their own.
+                self.to_target(&datagram, Ecn::NotEct).await;
             }
         }
         Ok(())
@@ -98,12 +106,13 @@ impl Out<'_> {
                 Err(error) if error.raw_os_error().is_some() => continue,
                 Err(_) => return,
             };
-            let (length, context) = (received.length, [self.marking.context(received.ecn)]);
+            let (length, ecn) = (received.length, received.ecn);
+            let contexts = self.marking.contexts(ecn);
             let payload = buffer.get(..length).unwrap_or_default();
-            let sent = match datagrams.send(&context, payload).await {
+            let sent = match datagrams.send(contexts, ecn, payload) {
                 Err(DatagramRefused::TooLong) => {
                     count(&counters.capsules_down);
-                    let capsule: Bytes = capsule::datagram([&context, payload]);
+                    let capsule: Bytes = capsule::datagram([&[contexts.0], payload]);
                     send.send(capsule).await.is_ok()
                 }
                 sent => sent.is_ok(),

@@ -3,15 +3,16 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use pathmark_http3::wire::capsule::{self, Capsules};
 use pathmark_http3::wire::{DatagramFlow, DatagramRefused, TunnelRecv, TunnelSend};
-use pathmark_transport::Ecn;
+use pathmark_transport::{Ecn, QueueCounters};
 use tokio::sync::Mutex;
 
 use super::Opened;
-use crate::outbound::Datagrams;
+use crate::outbound::{Datagrams, Marks};
 use crate::payload::{self, MOST, Marking};
 
 /// Datagrams of one flow. Those above what the path carries go as capsules. The flow ends once
@@ -55,8 +56,8 @@ impl Flow {
         }
     }
 
-    /// The next HTTP datagram, on either way.
-    async fn next(&self) -> io::Result<Bytes> {
+    /// The next HTTP datagram, on either way, with the ECN field of its packet.
+    async fn next(&self) -> io::Result<(Bytes, Ecn)> {
         let datagram = async {
             match &self.datagrams {
                 Some(datagrams) => datagrams
@@ -76,7 +77,8 @@ impl Flow {
         };
         tokio::select! {
             datagram = datagram => datagram,
-            datagram = capsule => datagram,
+            // Bytes of a stream have no packet of their own.
+            datagram = capsule => datagram.map(|datagram| (datagram, Ecn::NotEct)),
             () = replaced => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -103,29 +105,33 @@ impl Datagrams for Flow {
             let why = format!("a UDP payload has {MOST} bytes at most");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let context = [self.marking.context(ecn)];
+        let contexts = self.marking.contexts(ecn);
         let sent = match &self.datagrams {
-            Some(datagrams) => datagrams.send(&context, &payload).await,
+            Some(datagrams) => datagrams.send(contexts, ecn, &payload),
             None => Err(DatagramRefused::TooLong),
         };
         match sent {
             Ok(()) => Ok(()),
             Err(DatagramRefused::TooLong) => {
-                let capsule = capsule::datagram([&context, &payload]);
+                let capsule = capsule::datagram([&[contexts.0], &payload]);
                 self.send.lock().await.send(capsule).await
             }
             Err(error) => Err(io::Error::new(io::ErrorKind::NotConnected, error)),
         }
     }
 
-    async fn receive_marked(&self) -> io::Result<(Bytes, Ecn)> {
+    fn queue(&self) -> Option<Arc<QueueCounters>> {
+        self.datagrams.as_ref().map(|flow| Arc::clone(flow.queue()))
+    }
+
+    async fn receive_marked(&self) -> io::Result<(Bytes, Marks)> {
         loop {
-            let mut datagram = self.next().await?;
+            let (mut datagram, outer) = self.next().await?;
             // Other contexts are of extensions that were not asked for.
             let payload = self.marking.udp(&datagram);
-            if let Some((ecn, length)) = payload.map(|(ecn, payload)| (ecn, payload.len())) {
+            if let Some((inner, length)) = payload.map(|(ecn, payload)| (ecn, payload.len())) {
                 datagram.advance(datagram.len() - length);
-                return Ok((datagram, ecn));
+                return Ok((datagram, Marks { inner, outer }));
             }
         }
     }

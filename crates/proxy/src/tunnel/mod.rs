@@ -9,10 +9,14 @@ mod switch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pathmark_driver::Connection;
+use bytes::BytesMut;
+use pathmark_driver::{Connection, Stall};
 use pathmark_http3::http::header::{HeaderName, HeaderValue, PROXY_AUTHORIZATION};
-use pathmark_http3::http::{Request, Uri};
-use pathmark_http3::wire::{ClientLink, DatagramFlow, LinkError, TunnelRecv, TunnelSend, codes};
+use pathmark_http3::http::{Request, Response, Uri};
+use pathmark_http3::wire::{
+    ClientConnect, ClientLink, DatagramFlow, LinkError, TunnelRecv, TunnelSend, codes,
+};
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 pub use dial::Dialer;
 pub use flow::Flow;
@@ -27,6 +31,9 @@ use crate::{status, template};
 
 /// Capsules may be on the stream (RFC 9297 section 3.4).
 const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
+
+/// Most bytes of a read of early bytes.
+const PIECE: usize = 4 * 1024;
 
 /// Times of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,22 +116,26 @@ impl Tunnel {
     }
 
     /// Opens a flow. Where the connection is lost or silent before the proxy has responded, the
-    /// next one is waited for.
+    /// next one is waited for, unless early bytes were sent: the target may have them.
     async fn open(
         &self,
         uri: String,
         protocol: Option<&'static str>,
+        early: &mut (impl AsyncRead + Send + Unpin),
     ) -> Result<(Opened, Id), Refusal> {
         let Inner { times, keeper, .. } = &*self.0;
         let head = self.head(uri, protocol.is_some())?;
         let opening = async {
-            let mut lost = None;
+            let (mut lost, mut sent) = (None, false);
             loop {
                 let link = keeper.link(lost, times.wait).await?;
                 let id = link.connection().stable_id();
                 let attempt = tokio::select! {
-                    attempt = attempt(&link, head.clone(), protocol) => attempt,
+                    attempt = attempt(&link, (head.clone(), protocol), early, &mut sent) => attempt,
                     () = keeper.left(id) => {
+                        if sent {
+                            return Err(Refusal::Proxy("it is silent".to_owned()));
+                        }
                         lost = link.connection().close_reason().map(|_| id);
                         continue;
                     }
@@ -137,7 +148,7 @@ impl Tunnel {
                     }) => {
                         return Err(Refusal::Refused);
                     }
-                    Err(error) if link.connection().close_reason().is_none() => {
+                    Err(error) if sent || link.connection().close_reason().is_none() => {
                         return Err(Refusal::Proxy(error.to_string()));
                     }
                     Err(_) => lost = Some(id),
@@ -168,18 +179,19 @@ impl Tunnel {
     }
 }
 
-/// Opens a flow on a connection.
+/// Opens a flow on a connection. `sent`: early bytes were.
 async fn attempt(
     link: &ClientLink,
-    head: Request<()>,
-    protocol: Option<&str>,
+    (head, protocol): (Request<()>, Option<&str>),
+    early: &mut (impl AsyncRead + Unpin),
+    sent: &mut bool,
 ) -> Result<Result<Opened, Refusal>, LinkError> {
     let no_udp = || Refusal::Proxy("it takes no UDP flows".to_owned());
     if protocol.is_some() && !link.peer_settings().await?.connect_protocol {
         return Ok(Err(no_udp()));
     }
     let mut request = link.connect(head, protocol).await?;
-    let response = request.response().await?;
+    let response = response(&mut request, early, sent).await?;
     let code = response.status();
     if !code.is_success() {
         let field = response.headers().get(status::FIELD);
@@ -197,19 +209,53 @@ async fn attempt(
     Ok(opened.ok_or_else(no_udp))
 }
 
+/// Sends early bytes until the response arrives.
+async fn response(
+    request: &mut ClientConnect,
+    early: &mut (impl AsyncRead + Unpin),
+    sent: &mut bool,
+) -> Result<Response<()>, LinkError> {
+    loop {
+        let mut piece = BytesMut::with_capacity(PIECE);
+        let read = tokio::select! {
+            biased;
+            response = request.response() => return response,
+            read = early.read_buf(&mut piece) => read,
+        };
+        // An end or an error waits for the flow.
+        if !matches!(read, Ok(1..)) {
+            break;
+        }
+        *sent = true;
+        // A server that takes none has responded.
+        if request.send(piece.freeze()).await.is_err() {
+            break;
+        }
+    }
+    request.response().await
+}
+
 impl Outbound for Tunnel {
     type Read = TunnelRecv;
     type Write = TunnelSend;
     type Datagrams = Flow;
 
-    async fn tcp(&self, target: &Target) -> Result<(TunnelRecv, TunnelSend), Refusal> {
-        let (Opened { send, recv, .. }, _) = self.open(target.to_string(), None).await?;
+    async fn tcp_early(
+        &self,
+        target: &Target,
+        early: &mut (impl AsyncRead + Send + Unpin),
+    ) -> Result<(TunnelRecv, TunnelSend), Refusal> {
+        let opening = self.open(target.to_string(), None, early);
+        let (Opened { send, recv, .. }, _) = opening.await?;
+        send.start_flow();
         Ok((recv, send))
     }
 
     async fn udp(&self, target: &Target) -> Result<Flow, Refusal> {
+        let mut early = tokio::io::empty();
         let uri = format!("https://{}{}", self.0.authority, template::path(target));
-        let (opened, id) = self.open(uri, Some("connect-udp")).await?;
+        let opening = self.open(uri, Some("connect-udp"), &mut early);
+        let (opened, id) = opening.await?;
         Ok(Flow::new(opened, self.0.keeper.replaced(id)))
     }
 }
@@ -223,5 +269,9 @@ impl Abort for TunnelRecv {
 impl Abort for TunnelSend {
     fn abort(&mut self) {
         self.reset();
+    }
+
+    fn stall(&self) -> Option<Stall> {
+        Some(Self::stall(self))
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use pathmark_http3::wire::{TunnelRecv, TunnelSend};
+use tokio::io::AsyncRead;
 
 use super::{Flow, Tunnel};
 use crate::outbound::{Outbound, Refusal};
@@ -39,8 +40,12 @@ impl Outbound for Switch {
     type Write = TunnelSend;
     type Datagrams = Flow;
 
-    async fn tcp(&self, target: &Target) -> Result<(TunnelRecv, TunnelSend), Refusal> {
-        self.now().tcp(target).await
+    async fn tcp_early(
+        &self,
+        target: &Target,
+        early: &mut (impl AsyncRead + Send + Unpin),
+    ) -> Result<(TunnelRecv, TunnelSend), Refusal> {
+        self.now().tcp_early(target, early).await
     }
 
     async fn udp(&self, target: &Target) -> Result<Flow, Refusal> {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pathmark_proxy::outbound::{Abort, Datagrams, Outbound, Refusal};
+use pathmark_proxy::outbound::{Abort, Datagrams, Marks, Outbound, Refusal};
 use pathmark_proxy::target::{Host, Target};
 use pathmark_transport::Ecn;
 use socket2::SockRef;
@@ -92,7 +92,11 @@ impl Outbound for Direct {
     type Write = Writer;
     type Datagrams = Socket;
 
-    async fn tcp(&self, target: &Target) -> Result<(Reader, Writer), Refusal> {
+    async fn tcp_early(
+        &self,
+        target: &Target,
+        _early: &mut (impl AsyncRead + Send + Unpin),
+    ) -> Result<(Reader, Writer), Refusal> {
         let connecting = TcpStream::connect(self.address(target)?);
         let connected = tokio::time::timeout(SILENCE, connecting).await;
         let stream = connected.map_err(|_| Refusal::TimedOut)?;
@@ -181,10 +185,14 @@ impl Datagrams for Socket {
         self.0.send(&payload).await.map(drop)
     }
 
-    async fn receive_marked(&self) -> io::Result<(Bytes, Ecn)> {
+    async fn receive_marked(&self) -> io::Result<(Bytes, Marks)> {
         let mut buffer = vec![0; 65_527];
         let length = self.0.recv(&mut buffer).await?;
         buffer.truncate(length);
-        Ok((buffer.into(), Ecn::NotEct))
+        let marks = Marks {
+            inner: Ecn::NotEct,
+            outer: Ecn::NotEct,
+        };
+        Ok((buffer.into(), marks))
     }
 }

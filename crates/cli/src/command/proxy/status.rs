@@ -9,7 +9,8 @@ use pathmark_proxy::server::{Counts, Proxy};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::control::{Exposition, Shown, flow_lines, path_line};
+use super::super::control::{Shown, flow_lines, path_line};
+use super::super::exposition::Exposition;
 use super::super::session;
 use crate::report::SenderReport;
 
@@ -166,9 +167,15 @@ impl Shown for ProxyStatus {
                 "Datagrams dropped.",
                 counts.datagrams_dropped,
             ),
+            (
+                "marks_refused_total",
+                "Marks of the path for datagrams without ECN.",
+                counts.marks_refused,
+            ),
         ] {
             out.value(name, help, value);
         }
+        out.queues(&self.proxy.open_flows().queues());
         out.into_text()
     }
 

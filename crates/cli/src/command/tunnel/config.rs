@@ -8,8 +8,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use pathmark_proxy::ingress::Limits;
 use pathmark_proxy::ingress::spec::{Bind, Forward, Protocol};
+use pathmark_proxy::ingress::{EARLY, Limits};
 use pathmark_proxy::uri::ProxyUri;
 use pathmark_testbed::IpNet;
 use serde::{Deserialize, Deserializer};
@@ -34,6 +34,9 @@ pub(super) struct File {
     #[serde(default, deserialize_with = "texts")]
     http: Vec<Bind>,
     tproxy: Option<Transparent>,
+    /// First bytes of a connection follow the request at once.
+    #[serde(default)]
+    fast_open: bool,
     #[serde(default)]
     limits: FileLimits,
     /// The status socket; relative to this file's directory.
@@ -152,6 +155,7 @@ impl File {
             udp_flows: udp_flows.unwrap_or(usual.udp_flows),
             udp_idle: udp_idle.unwrap_or(usual.udp_idle),
             handshake: handshake.unwrap_or(usual.handshake),
+            early: if self.fast_open { EARLY } else { usual.early },
         }
     }
 }

@@ -9,7 +9,7 @@ use pathmark::ClientConfig;
 use pathmark_cc::Algorithm;
 use pathmark_http3::wire::ALPN;
 use pathmark_proxy::ingress::spec::{Bind, Forward};
-use pathmark_proxy::ingress::{Ingress, Limits};
+use pathmark_proxy::ingress::{EARLY, Ingress, Limits};
 use pathmark_proxy::tunnel::{Dialer, Switch, Tunnel, TunnelTimes};
 use pathmark_proxy::uri::ProxyUri;
 use pathmark_transport::crypto::tls::{TlsClientConfig, Trust};
@@ -69,6 +69,9 @@ struct RunArgs {
     /// End a UDP flow after this time without a datagram (default: 2m)
     #[arg(long, value_name = "DUR", value_parser = values::duration)]
     udp_idle: Option<Duration>,
+    /// Send the first bytes of -L and --tproxy connections before their target has answered
+    #[arg(long)]
+    fast_open: bool,
     /// Print one JSON object once the listeners accept
     #[arg(long)]
     json: bool,
@@ -247,6 +250,9 @@ impl Wanted {
         let mut listeners = file.listeners();
         let mut limits = file.limits();
         limits.udp_idle = args.udp_idle.unwrap_or(limits.udp_idle);
+        if args.fast_open {
+            limits.early = EARLY;
+        }
         listeners.extend(Listeners {
             forward: args.forward.clone(),
             socks: args.socks.clone(),

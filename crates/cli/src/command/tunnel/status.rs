@@ -11,7 +11,8 @@ use pathmark_proxy::tunnel::Switch;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::control::{Exposition, Shown, flow_lines, path_line};
+use super::super::control::{Shown, flow_lines, path_line};
+use super::super::exposition::Exposition;
 use super::super::session;
 use super::live::{Listening, Live};
 use crate::report::SenderReport;
@@ -134,6 +135,11 @@ impl Shown for TunnelStatus {
                 counts.dropped,
             ),
             (
+                "marks_refused_total",
+                "Marks of the path for datagrams without ECN.",
+                counts.marks_refused,
+            ),
+            (
                 "up_bytes_total",
                 "Bytes of ended TCP flows toward targets.",
                 counts.up,
@@ -146,6 +152,7 @@ impl Shown for TunnelStatus {
         ] {
             out.value(name, help, value);
         }
+        out.queues(&self.ingress.flows().queues());
         if let Some(connection) = connection {
             out.path(&connection);
         }

@@ -37,7 +37,8 @@ impl<O: Outbound> Ingress<O> {
             return;
         };
         let listed = self.list(&local, "socks", target);
-        let (read, write) = match self.open(&local, target).await {
+        let mut early = tokio::io::empty();
+        let (read, write) = match self.open(&local, target, &mut early).await {
             Some(Ok(flow)) => flow,
             Some(Err(refusal)) => {
                 let answer = wire::reply(wire::code(&refusal), own);

@@ -1,0 +1,379 @@
+//! Rates of unmodified applications over 100 Mbit/s and 600 ms, with 1 % loss and without: through
+//! a tunnel that takes their connections by TPROXY, and over the kernel's TCP. Tools that are not
+//! installed are left out, and named. It runs as root.
+//!
+//! ```sh
+//! cargo test --release -p pathmark-cli --test applications NAME -- --ignored --nocapture \
+//!     --test-threads 1
+//! ```
+//!
+//! `PATHMARK_SECONDS` replaces the 60 s of each run, and `PATHMARK_WAYS` is a list of the ways that
+//! run: `vcp`, `xcp`, `auto`, `cubic`, `bbr`.
+
+#![expect(clippy::disallowed_methods, reason = "these runs are in real time")]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/foreign.rs"]
+mod foreign;
+#[path = "../common/gateway.rs"]
+mod gateway;
+#[path = "../common/long_path.rs"]
+mod long_path;
+mod program;
+mod way;
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::pathmark;
+use foreign::until_open;
+use gateway::Running;
+use long_path::path;
+use pathmark_cli::demo::bed::{Bed, CLIENT, SERVER};
+use pathmark_testbed::Node;
+use program::Program;
+use tempfile::TempDir;
+use way::{WAYS, Way};
+
+/// The target: rules of TPROXY leave private addresses alone, as those of the path are.
+const TARGET: &str = "198.51.100.9";
+/// More than the path carries in the time of a run.
+const BYTES: u64 = 4 << 30;
+/// Takes the body of a request as a file.
+const TAKES: &str = "
+import http.server, sys
+
+class Takes(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+
+    def do_PUT(self):
+        left = int(self.headers['Content-Length'])
+        with open(sys.argv[2], 'wb', 0) as file:
+            while left and (piece := self.rfile.read1(min(left, 65536))):
+                left -= file.write(piece)
+        self.send_response(201)
+        self.send_header('Content-Length', '0')
+        self.end_headers()
+
+    do_POST = do_PUT
+
+http.server.ThreadingHTTPServer((sys.argv[1], 8001), Takes).serve_forever()
+";
+
+/// An application and its server.
+struct Application {
+    name: &'static str,
+    /// The programs that it takes.
+    programs: &'static [&'static str],
+    port: u16,
+    /// The command of the server. `{d}` is the directory of the files, `{t}` the target.
+    server: &'static str,
+    /// The commands of a client. `{n}` is the number of the client, `{to}` the directory to write
+    /// to, and `{ssh}` has the options of ssh.
+    down: &'static str,
+    up: &'static str,
+    clients: u32,
+    loss: f64,
+}
+
+const SCP: Application = Application {
+    name: "scp",
+    programs: &["scp", "ssh-keygen", "/usr/sbin/sshd"],
+    port: 2222,
+    server: "/usr/sbin/sshd -D -f {d}/sshd.conf",
+    down: "scp -q -P 2222 {ssh} {t}:{d}/{n} {to}",
+    up: "scp -q -P 2222 {ssh} {d}/{n} {t}:{to}",
+    clients: 1,
+    loss: 0.01,
+};
+
+#[test]
+#[ignore = "a figure: curl with HTTP over 600 ms and 1 % loss"]
+fn curl() {
+    figures(&Application {
+        name: "curl",
+        programs: &["curl", "python3"],
+        port: 8001,
+        server: "python3 {d}/serve.py {t} {to}/0",
+        down: "curl -sf http://{t}:8000/0 -o {to}/0",
+        up: "curl -sf -T {d}/0 http://{t}:8001/0",
+        clients: 1,
+        loss: 0.01,
+    });
+}
+
+#[test]
+#[ignore = "a figure: wget with HTTP over 600 ms and 1 % loss"]
+fn wget() {
+    figures(&Application {
+        name: "wget",
+        programs: &["wget", "python3"],
+        port: 8001,
+        server: "python3 {d}/serve.py {t} {to}/0",
+        down: "wget -q http://{t}:8000/0 -O {to}/0",
+        up: "wget -q --post-file={d}/0 http://{t}:8001/0 -O /dev/null",
+        clients: 1,
+        loss: 0.01,
+    });
+}
+
+#[test]
+#[ignore = "a figure: an rsync daemon over 600 ms and 1 % loss"]
+fn rsync() {
+    figures(&Application {
+        name: "rsync daemon",
+        programs: &["rsync"],
+        port: 8730,
+        server: "rsync --daemon --no-detach --port=8730 --config={d}/rsyncd.conf",
+        down: "rsync -a rsync://{t}:8730/d/0 {to}",
+        up: "rsync -a {d}/0 rsync://{t}:8730/d/to/",
+        clients: 1,
+        loss: 0.01,
+    });
+}
+
+#[test]
+#[ignore = "a figure: one scp over 600 ms, without loss and with 1 %"]
+fn one_scp() {
+    figures(&Application {
+        name: "scp, no loss",
+        loss: 0.0,
+        ..SCP
+    });
+    figures(&SCP);
+}
+
+#[test]
+#[ignore = "a figure: four scp at once over 600 ms and 1 % loss"]
+fn four_scp() {
+    figures(&Application {
+        name: "four scp",
+        clients: 4,
+        ..SCP
+    });
+}
+
+#[test]
+#[ignore = "a figure: FTP in passive mode over 600 ms and 1 % loss"]
+fn ftp() {
+    figures(&Application {
+        name: "FTP (curl)",
+        programs: &["curl", "vsftpd"],
+        port: 2121,
+        // As the first process of a PID namespace it does not survive its first session.
+        server: "timeout 900 vsftpd {d}/vsftpd.conf",
+        down: "curl -sf ftp://{t}:2121/0 -o {to}/0",
+        up: "curl -sf -T {d}/0 ftp://{t}:2121/to/0",
+        clients: 1,
+        loss: 0.01,
+    });
+}
+
+fn figures(application: &Application) {
+    let name = application.name;
+    for program in application.programs {
+        let found = Command::new("which").arg(program).output().unwrap();
+        if !found.status.success() {
+            return println!("{name:<14} {program} is not installed");
+        }
+    }
+    let ways = std::env::var("PATHMARK_WAYS");
+    for way in &WAYS {
+        if ways
+            .as_ref()
+            .is_ok_and(|ways| !ways.split(',').any(|name| name == way.name))
+        {
+            continue;
+        }
+        for downward in [true, false] {
+            run(application, way, downward);
+        }
+    }
+}
+
+/// Files of zeros on tmpfs, and the configuration of servers.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        let directory = TempDir::new_in("/dev/shm").unwrap();
+        let files = Self(directory);
+        // The server of FTP reads as another user, which may write in one directory.
+        fs::set_permissions(files.0.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        fs::create_dir(files.to()).unwrap();
+        fs::set_permissions(files.to(), PermissionsExt::from_mode(0o777)).unwrap();
+        for number in 0..4 {
+            let file = fs::File::create(files.path(&number.to_string())).unwrap();
+            file.set_len(BYTES).unwrap();
+        }
+        let d = files.0.path().display();
+        let key = files.path("key").display().to_string();
+        let keygen = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f", &key])
+            .stdin(Stdio::null())
+            .status();
+        if keygen.is_ok_and(|status| status.success()) {
+            // sshd starts only where it finds this directory.
+            fs::create_dir_all("/run/sshd").unwrap();
+        }
+        let texts = [
+            ("takes.py", TAKES.to_owned()),
+            (
+                "serve.py",
+                format!(
+                    "import functools, http.server, runpy, sys, threading\n\
+                     handler = functools.partial(\n    \
+                     http.server.SimpleHTTPRequestHandler, directory='{d}')\n\
+                     server = http.server.ThreadingHTTPServer((sys.argv[1], 8000), handler)\n\
+                     threading.Thread(target=server.serve_forever).start()\n\
+                     runpy.run_path('{d}/takes.py')\n"
+                ),
+            ),
+            (
+                "rsyncd.conf",
+                format!("use chroot = no\nuid = 0\ngid = 0\n[d]\npath = {d}\nread only = no\n"),
+            ),
+            (
+                "sshd.conf",
+                format!(
+                    "Port 2222\nHostKey {key}\nAuthorizedKeysFile {key}.pub\nStrictModes no\n\
+                     PidFile none\nSubsystem sftp internal-sftp\n"
+                ),
+            ),
+            (
+                "vsftpd.conf",
+                format!(
+                    "listen=YES\nlisten_port=2121\nbackground=NO\nanonymous_enable=YES\n\
+                     no_anon_password=YES\nanon_root={d}\nwrite_enable=YES\n\
+                     anon_upload_enable=YES\nanon_world_readable_only=NO\n\
+                     seccomp_sandbox=NO\nisolate=NO\nisolate_network=NO\n"
+                ),
+            ),
+        ];
+        for (name, text) in texts {
+            fs::write(files.path(name), text).unwrap();
+        }
+        files
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn to(&self) -> PathBuf {
+        self.path("to")
+    }
+
+    /// A command of an application.
+    fn line(&self, command: &str, target: IpAddr, number: u32) -> String {
+        let ssh = "-i {d}/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
+                   -o BatchMode=yes";
+        command
+            .replace("{ssh}", ssh)
+            .replace("{to}", self.to().to_str().unwrap())
+            .replace("{d}", self.0.path().to_str().unwrap())
+            .replace("{t}", &target.to_string())
+            .replace("{n}", &number.to_string())
+    }
+}
+
+fn bytes_in(directory: &Path) -> u64 {
+    let files = fs::read_dir(directory).unwrap();
+    files
+        .filter_map(|file| Some(file.ok()?.metadata().ok()?.len()))
+        .sum()
+}
+
+/// A proxy at the target's host, and a tunnel at the other one that takes its connections.
+struct Tunnel {
+    _running: [Running; 2],
+}
+
+impl Tunnel {
+    fn new(near: &Node, far: &Node, address: IpAddr, files: &Files) -> Self {
+        let path = |name: &str| files.path(name).display().to_string();
+        fs::write(path("tokens"), "a 0123456789abcdef\n").unwrap();
+        fs::set_permissions(path("tokens"), PermissionsExt::from_mode(0o600)).unwrap();
+        let text =
+            format!("listen = '{address}:4433'\ntokens = 'tokens'\nallow = ['198.51.100.0/24']\n");
+        fs::write(path("proxy.toml"), text).unwrap();
+        let config = path("proxy.toml");
+        let proxy = pathmark(&["proxy", "--json", "--show-uri", "--config", &config]);
+        let proxy = Running::new(far, proxy);
+        fs::write(path("uri"), proxy.said["uris"][0]["uri"].as_str().unwrap()).unwrap();
+        let uri = path("uri");
+        let tproxy = ["--tproxy", "12345", "--uri-file", &uri];
+        let tunnel = pathmark(&[&["tunnel", "--json"], &tproxy[..]].concat());
+        let tunnel = Running::new(near, tunnel);
+        tunnel.logged("connected");
+        let rules = pathmark(&[&["tunnel", "rules"], &tproxy[..]].concat());
+        assert!(near.spawn(rules, &[]).unwrap().wait().unwrap().success());
+        Self {
+            _running: [proxy, tunnel],
+        }
+    }
+}
+
+/// The direction of the data is that in which the path loses packets and has the port.
+fn run(application: &Application, way: &Way, downward: bool) {
+    let time = std::env::var("PATHMARK_SECONDS").map_or(60, |text| text.parse().unwrap());
+    let time = Duration::from_secs(time);
+    let files = Files::new();
+    let bed: Bed = path(100_000_000, application.loss, way.law);
+    let (near, far, address) = match downward {
+        true => (bed.client(), bed.server(), SERVER),
+        false => (bed.server(), bed.client(), CLIENT),
+    };
+    let target = match way.kernel {
+        Some(kernel) => {
+            for node in [near, far] {
+                let route = format!("ip route replace default dev tun0 congctl {kernel}");
+                node.script(&route).unwrap();
+            }
+            address
+        }
+        None => {
+            let target: IpAddr = TARGET.parse().unwrap();
+            far.add_address("tun0", target.into()).unwrap();
+            target
+        }
+    };
+    let _server = Program::start(
+        far,
+        &files.line(application.server, target, 0),
+        Stdio::null(),
+    );
+    until_open(Some(far), target, application.port);
+    let _tunnel = way
+        .kernel
+        .is_none()
+        .then(|| Tunnel::new(near, far, address, &files));
+    let command = match downward {
+        true => application.down,
+        false => application.up,
+    };
+    let began = Instant::now();
+    let mut clients: Vec<_> = (0..application.clients)
+        .map(|number| Program::start(near, &files.line(command, target, number), Stdio::inherit()))
+        .collect();
+    let mut ended = None;
+    while began.elapsed() < time && ended.is_none() {
+        // No client ends before its time unless it fails. The standard library cannot wait for
+        // several children with a time limit.
+        ended = clients.iter_mut().find_map(Program::ended);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (seconds, bytes) = (began.elapsed().as_secs_f64(), bytes_in(&files.to()));
+    let rate = bytes as f64 * 8e-6 / seconds;
+    let direction = if downward { "down" } else { "up" };
+    let ended = ended.map_or_else(String::new, |status| format!("  a client ended: {status}"));
+    println!(
+        "{:<14} {direction:<5} {:<6} {rate:>6.1} Mbit/s in {seconds:.0} s{ended}",
+        application.name, way.name
+    );
+}

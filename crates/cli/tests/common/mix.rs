@@ -1,0 +1,341 @@
+//! Flows of different kinds through one tunnel.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::cmsg_space;
+use nix::sys::socket::sockopt::{IpRecvTos, Ipv4Tos};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt};
+use pathmark_testbed::chain::{Chain, Hop, RECEIVER, RouterProgram, SENDER};
+use pathmark_testbed::{ChildGuard, Node};
+use serde_json::Value;
+
+use super::on_node::{PROGRAM, start};
+
+pub(crate) const PAYLOAD: usize = 1150;
+pub(crate) const NOT_ECT: u8 = 0;
+const ECT_1: u8 = 1;
+pub(crate) const ECT_0: u8 = 2;
+pub(crate) const CE: u8 = 3;
+
+/// The side whose ingress has the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Proxy,
+}
+
+/// A path with a proxy and its client.
+pub(crate) struct Bed {
+    pub(crate) chain: Chain,
+    side: Side,
+    /// Of TCP, and of UDP flows.
+    pub(crate) forwards: [SocketAddr; 3],
+    pub(crate) targets: [SocketAddr; 3],
+    directory: tempfile::TempDir,
+    _processes: [ChildGuard; 2],
+}
+
+impl Bed {
+    /// A path whose port toward the receiver has `controller`, with a tunnel whose law is `law`.
+    pub(crate) fn new(side: Side, controller: &str, loss: f64, law: &str) -> Self {
+        let port = |controller: &str| {
+            format!(
+                "rate = \"20Mbit\"\ndelay = \"20ms\"\ncontroller = \"{controller}\"\n\
+                 queue = {{ kind = \"droptail\", limit = \"1bdp\", rtt = \"40ms\" }}\n"
+            )
+        };
+        let mut forward = port(controller);
+        if loss > 0.0 {
+            forward += &format!("loss = {{ kind = \"bernoulli\", per = {loss} }}\n");
+        }
+        let reverse = port("none");
+        let program = RouterProgram {
+            program: PROGRAM.into(),
+            prefix: vec!["vcp-router".to_owned()],
+        };
+        let chain = Chain::new(program, 1500, &[Hop { forward, reverse }]).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        std::fs::write(path("tokens"), "a 0123456789abcdef\n").unwrap();
+        std::fs::set_permissions(path("tokens"), PermissionsExt::from_mode(0o600)).unwrap();
+        let (far, near) = match side {
+            Side::Client => (RECEIVER, &chain.sender),
+            Side::Proxy => (SENDER, &chain.receiver),
+        };
+        let far_node = match side {
+            Side::Client => &chain.receiver,
+            Side::Proxy => &chain.sender,
+        };
+        let text = format!(
+            "listen = '{far}:4433'\ntokens = 'tokens'\nallow = ['10.0.0.0/8']\ncc = '{law}'\n\
+             control = 'proxy.sock'\n"
+        );
+        std::fs::write(path("proxy.toml"), text).unwrap();
+        let config = path("proxy.toml");
+        let (proxy, said) = start(far_node, &["proxy", "--show-uri", "--config", &config]);
+        std::fs::write(path("uri"), said["uris"][0]["uri"].as_str().unwrap()).unwrap();
+        let targets = [7001, 7002, 7003].map(|port| SocketAddr::new(far, port));
+        let text = format!(
+            "uri_file = 'uri'\ncontrol = 'tunnel.sock'\n\
+             forward = ['127.0.0.1:0:{}', '127.0.0.1:0:{}/udp', '127.0.0.1:0:{}/udp']\n",
+            targets[0], targets[1], targets[2]
+        );
+        std::fs::write(path("tunnel.toml"), text).unwrap();
+        let config = path("tunnel.toml");
+        let (tunnel, said) = start(near, &["tunnel", "--cc", law, "--config", &config]);
+        let forwards = [0, 1, 2].map(|at| {
+            let address = said["listeners"][at]["address"].as_str().unwrap();
+            address.parse().unwrap()
+        });
+        Self {
+            side,
+            forwards,
+            targets,
+            directory,
+            _processes: [proxy, tunnel],
+            chain,
+        }
+    }
+
+    /// What `show --json` says of the side whose ingress has the data.
+    pub(crate) fn shown(&self) -> Value {
+        serde_json::from_str(&self.show("--json")).unwrap()
+    }
+
+    /// What `show` says in a format.
+    pub(crate) fn show(&self, format: &str) -> String {
+        let (command, file) = match self.side {
+            Side::Client => ("tunnel", "tunnel.toml"),
+            Side::Proxy => ("proxy", "proxy.toml"),
+        };
+        let config = self.directory.path().join(file);
+        let mut show = Command::new(PROGRAM);
+        show.args([command, "show", format, "--config"]).arg(config);
+        String::from_utf8(show.output().unwrap().stdout).unwrap()
+    }
+
+    /// The nodes of the tunnel's client and of the proxy.
+    pub(crate) fn nodes(&self) -> [&Node; 2] {
+        let Chain {
+            sender, receiver, ..
+        } = &self.chain;
+        match self.side {
+            Side::Client => [sender, receiver],
+            Side::Proxy => [receiver, sender],
+        }
+    }
+}
+
+/// A connection of TCP on which bytes go as fast as they are taken.
+pub(crate) struct Bulk {
+    got: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+pub(crate) fn connect(node: &Node, to: SocketAddr) -> TcpStream {
+    let socket = node.socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+    let socket = socket2::Socket::from(socket);
+    socket.connect(&to.into()).unwrap();
+    socket.into()
+}
+
+impl Bulk {
+    pub(crate) fn new(bed: &Bed, listener: &TcpListener) -> Self {
+        let [near, _] = bed.nodes();
+        let client = connect(near, bed.forwards[0]);
+        let (target, _) = listener.accept().unwrap();
+        let (mut from, mut to) = match bed.side {
+            Side::Client => (client, target),
+            Side::Proxy => (target, client),
+        };
+        let (got, stop) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let (counted, over) = (Arc::clone(&got), Arc::clone(&stop));
+        thread::spawn(move || {
+            let chunk = vec![7; 64 * 1024];
+            while !over.load(Ordering::Relaxed) && from.write_all(&chunk).is_ok() {}
+        });
+        thread::spawn(move || {
+            let mut buffer = vec![0; 64 * 1024];
+            while let Ok(length @ 1..) = to.read(&mut buffer) {
+                counted.fetch_add(length as u64, Ordering::Relaxed);
+            }
+        });
+        Self { got, stop }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.got.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A datagram that arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) number: u64,
+    /// Since the start of the run.
+    pub(crate) sent: Duration,
+    pub(crate) delay: Duration,
+    pub(crate) ecn: u8,
+}
+
+/// How a UDP flow sends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pace {
+    /// Bits of payload each second, and the ECN field.
+    Constant(f64, u8),
+    /// ECT(1): the rate falls by half the share of marks in each round, and rises otherwise.
+    Scalable,
+}
+
+/// A UDP flow; its datagrams arrive in order of their arrival.
+pub(crate) struct Udp {
+    sending: JoinHandle<u64>,
+    arrived: Receiver<Arrived>,
+}
+
+fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Option<(usize, SocketAddr, u8)> {
+    let mut control = cmsg_space!(i32);
+    let mut parts = [std::io::IoSliceMut::new(buffer)];
+    let fd = socket.as_raw_fd();
+    let received =
+        recvmsg::<SockaddrIn>(fd, &mut parts, Some(&mut control), MsgFlags::empty()).ok()?;
+    let ecn = received.cmsgs().unwrap().find_map(|message| match message {
+        ControlMessageOwned::Ipv4Tos(tos) => Some(tos & 3),
+        _ => None,
+    });
+    let from = std::net::SocketAddrV4::from(received.address?);
+    Some((received.bytes, from.into(), ecn.unwrap_or(NOT_ECT)))
+}
+
+impl Udp {
+    /// Sends for `time`.
+    pub(crate) fn new(
+        bed: &Bed,
+        place: usize,
+        pace: Pace,
+        (start, time): (Instant, Duration),
+    ) -> Self {
+        let [near, far] = bed.nodes();
+        let target = far.udp(bed.targets[place]).unwrap();
+        let client = near.udp("127.0.0.1:0".parse().unwrap()).unwrap();
+        client.connect(bed.forwards[place]).unwrap();
+        client.send(b"hello").unwrap();
+        let mut buffer = [0; 2000];
+        let (_, from, _) = receive(&target, &mut buffer).unwrap();
+        target.connect(from).unwrap();
+        let (from, to) = match bed.side {
+            Side::Client => (client, target),
+            Side::Proxy => (target, client),
+        };
+        Self::between(from, to, pace, (start, time))
+    }
+
+    pub(crate) fn between(
+        from: UdpSocket,
+        to: UdpSocket,
+        pace: Pace,
+        (start, time): (Instant, Duration),
+    ) -> Self {
+        let (tell, arrived) = channel();
+        setsockopt(&to, IpRecvTos, &true).unwrap();
+        to.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        thread::spawn(move || {
+            let mut buffer = [0; 2000];
+            while let Some((length, _, ecn)) = receive(&to, &mut buffer) {
+                let Some(head) = buffer.first_chunk::<16>().filter(|_| length == PAYLOAD) else {
+                    continue;
+                };
+                let number = |at: usize| u64::from_be_bytes(head[at..at + 8].try_into().unwrap());
+                let sent = Duration::from_nanos(number(8));
+                let arrived = Arrived {
+                    number: number(0),
+                    sent,
+                    delay: start.elapsed() - sent,
+                    ecn,
+                };
+                // Feedback is as large as its packet number.
+                let _ = to.send(&[u8::from(ecn == CE)]);
+                if tell.send(arrived).is_err() {
+                    return;
+                }
+            }
+        });
+        let sending = thread::spawn(move || send(&from, pace, (start, time)));
+        Self { sending, arrived }
+    }
+
+    /// How many were sent, and what arrived.
+    pub(crate) fn finish(self) -> (u64, Vec<Arrived>) {
+        let sent = self.sending.join().unwrap();
+        (sent, self.arrived.iter().collect())
+    }
+}
+
+/// Sends until the end: how many datagrams.
+fn send(socket: &UdpSocket, pace: Pace, (start, time): (Instant, Duration)) -> u64 {
+    const ROUND: Duration = Duration::from_millis(50);
+    let (mut rate, ecn) = match pace {
+        Pace::Constant(rate, ecn) => (rate, ecn),
+        Pace::Scalable => (1e6, ECT_1),
+    };
+    setsockopt(socket, Ipv4Tos, &ecn.into()).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut payload = vec![0; PAYLOAD];
+    let (mut number, mut next, mut round) = (0_u64, start.elapsed(), start.elapsed() + ROUND);
+    let (mut seen, mut marked, mut share, mut starting) = (0, 0, 0.0, true);
+    while start.elapsed() < time {
+        if let Some(wait) = next.checked_sub(start.elapsed()) {
+            thread::sleep(wait);
+        }
+        payload[..8].copy_from_slice(&number.to_be_bytes());
+        let now = start.elapsed();
+        payload[8..16].copy_from_slice(&(now.as_nanos() as u64).to_be_bytes());
+        let _ = socket.send(&payload);
+        number += 1;
+        next = next.max(now.saturating_sub(Duration::from_millis(1)));
+        next += Duration::from_secs_f64(PAYLOAD as f64 * 8.0 / rate);
+        if matches!(pace, Pace::Constant(..)) {
+            continue;
+        }
+        let mut feedback = [0];
+        while let Ok(1) = socket.recv(&mut feedback) {
+            seen += 1;
+            marked += u32::from(feedback[0]);
+        }
+        if now >= round && seen > 0 {
+            round = now + ROUND;
+            let fraction = f64::from(marked) / f64::from(seen);
+            share += (fraction - share) / 8.0;
+            if marked > 0 && starting {
+                (starting, share) = (false, 1.0);
+            }
+            rate = match (marked, starting) {
+                (0, true) => rate * 1.5,
+                (0, false) => rate + 200e3,
+                _ => (rate * (1.0 - share / 2.0)).max(200e3),
+            };
+            (seen, marked) = (0, 0);
+        }
+    }
+    number
+}
+
+pub(crate) fn target_tcp(bed: &Bed) -> TcpListener {
+    let [_, far] = bed.nodes();
+    far.tcp_listener(bed.targets[0]).unwrap()
+}

@@ -1,0 +1,124 @@
+//! The queue of a flow in front of the path.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use pathmark_transport::{QueueCounters, QueueCounts};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::meter::LEAST;
+
+/// The datagrams of a flow that wait for the path, and its marks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct QueueView {
+    /// Datagrams that were sent.
+    pub sent: u64,
+    /// Those of them that the queue marked.
+    pub marked: u64,
+    /// Datagrams that the queue dropped.
+    pub dropped: u64,
+    /// Half of the datagrams waited for at most this time since the last look at the list,
+    /// milliseconds, rounded up to the next bound of the metric's histogram. `None`: none was sent,
+    /// or it is above all bounds.
+    pub wait_p50_ms: Option<u64>,
+    /// The same of 99 %.
+    pub wait_p99_ms: Option<u64>,
+}
+
+/// A queue, if the flow has one.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    counters: OnceLock<Arc<QueueCounters>>,
+    window: Mutex<Option<Window>>,
+}
+
+/// A time between two looks.
+#[derive(Debug)]
+struct Window {
+    begun: Instant,
+    before: QueueCounts,
+    waits: [Option<u64>; 2],
+}
+
+impl Queue {
+    /// The first one counts.
+    pub(super) fn set(&self, counters: Arc<QueueCounters>) {
+        let _ = self.counters.set(counters);
+    }
+
+    pub(super) fn counts(&self) -> Option<QueueCounts> {
+        self.counters.get().map(|counters| counters.counts())
+    }
+
+    pub(super) fn view(&self, now: Instant) -> Option<QueueView> {
+        let counts = self.counts()?;
+        let mut window = self.window();
+        let (since, before) = window
+            .as_ref()
+            .map_or((None, QueueCounts::default()), |window| {
+                (Some(window.begun), window.before)
+            });
+        let ended = since.is_none_or(|since| now.saturating_duration_since(since) >= LEAST);
+        if ended {
+            let waits = [50, 99].map(|percent| quantile(&before, &counts, percent));
+            *window = Some(Window {
+                begun: now,
+                before: counts,
+                waits,
+            });
+        }
+        let [wait_p50_ms, wait_p99_ms] = window.as_ref().map_or([None; 2], |window| window.waits);
+        Some(QueueView {
+            sent: counts.sent,
+            marked: counts.marked,
+            dropped: counts.dropped,
+            wait_p50_ms,
+            wait_p99_ms,
+        })
+    }
+
+    fn window(&self) -> MutexGuard<'_, Option<Window>> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The bound that this share of the waits since `before` keeps.
+fn quantile(before: &QueueCounts, now: &QueueCounts, percent: u64) -> Option<u64> {
+    let waits = now.waits.iter().zip(before.waits);
+    let waits: Vec<_> = waits.map(|(now, before)| now - before).collect();
+    let all: u64 = waits.iter().sum();
+    let mut seen = 0;
+    let mut bounds = QueueCounts::BOUNDS.into_iter().zip(waits);
+    let found = bounds.find(|(_, waits)| {
+        seen += waits;
+        seen * 100 >= all * percent
+    });
+    found.filter(|_| all > 0).map(|(bound, _)| bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_those_between_two_counts() {
+        let mut before = QueueCounts::default();
+        assert_eq!(quantile(&before, &before, 50), None);
+        before.waits[9] = 100;
+        let mut now = before;
+        (now.waits[0], now.waits[2], now.waits[8]) = (50, 49, 1);
+        let [p50, p99, most] = [50, 99, 100].map(|percent| quantile(&before, &now, percent));
+        assert_eq!((p50, p99, most), (Some(1), Some(5), Some(500)));
+        now.waits[9] += 100;
+        assert_eq!(quantile(&before, &now, 99), None);
+    }
+
+    #[tokio::test]
+    async fn a_flow_without_a_queue_has_no_view() {
+        let queue = Queue::default();
+        assert_eq!(queue.view(Instant::now()), None);
+        queue.set(Arc::default());
+        assert_eq!(queue.view(Instant::now()), Some(QueueView::default()));
+    }
+}
