@@ -1,6 +1,6 @@
 //! Two connections in memory, without sockets and without waiting, under the null cipher and under
-//! TLS 1.3: the cost of a packet of a bulk transfer, sent, received and acknowledged, and the cost
-//! of a handshake.
+//! TLS 1.3: the cost of a packet of a bulk transfer, sent, received and acknowledged, the cost of a
+//! handshake, and of all up to the first byte of an answer.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -270,5 +270,31 @@ fn handshakes(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, bulk, handshakes);
+/// A handshake, a request and the first byte of its answer.
+fn first_bytes(c: &mut Criterion) {
+    let mut group = c.benchmark_group("first byte");
+    for cipher in ciphers() {
+        let mut buffer = vec![0; 64 << 10];
+        group.bench_function(cipher.name, |b| {
+            b.iter_with_large_drop(|| {
+                let (mut client, mut server, now) =
+                    connected(cipher.client.clone(), cipher.server.clone());
+                let stream = client.streams().open(Dir::Bi).expect("a stream");
+                client.streams().write(stream, b"?").expect("a request");
+                exchange(now, &mut client, &mut server, &mut buffer);
+                let asked = server.streams().accept(Dir::Bi).expect("a stream");
+                let chunk = server.streams().read_chunk(asked, 1);
+                assert!(chunk.is_ok_and(|chunk| chunk.is_some()));
+                server.streams().write(asked, b"!").expect("an answer");
+                exchange(now, &mut client, &mut server, &mut buffer);
+                let chunk = client.streams().read_chunk(stream, 1);
+                assert!(chunk.is_ok_and(|chunk| chunk.is_some()));
+                (client, server)
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, bulk, handshakes, first_bytes);
 criterion_main!(benches);

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::building::{Contents, MIN_PACKET_ROOM, Open, PacketBuilder, Permit};
 use super::paths::{Departure, ShimUse};
-use super::sources::{Asked, Source, Sources};
+use super::sources::{Asked, Sources};
 use super::transmit::Sending;
 use crate::recovery::{PathNumber, SentPacket};
 use crate::wire::{ConnectionId, Frame, PacketType, SpaceId, Writer};
@@ -44,14 +44,13 @@ impl Sending<'_> {
         };
         let w = &mut building.w;
         if challenges {
-            let (sources, mut asked) = self.asked(space);
-            sources.write_from(Source::Path, &mut asked, w, &mut contents);
+            self.asked(space).1.write_path(w, &mut contents);
         }
         let feedback = self.paths.path_mut().feedback_mut();
         contents.carried.acked = self.spaces.write_acks(now, space, all, feedback, w);
         if all {
-            let (sources, asked) = self.asked(space);
-            sources.write(asked, w, &mut contents);
+            let (sources, mut asked) = self.asked(space);
+            sources.write(&mut asked, w, &mut contents);
             // [9002 6.2.4 eliciting-probe]
             if !contents.eliciting && (probe.is_some() || building.shim != ShimUse::Nothing) {
                 contents.eliciting = Frame::Ping.encode(w).is_ok();

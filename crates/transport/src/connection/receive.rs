@@ -48,6 +48,15 @@ pub(super) struct Receiving<'a> {
 impl Receiving<'_> {
     /// A datagram arrived. Its bytes are decrypted in place.
     pub(super) fn datagram(&mut self, received: Received, datagram: &mut [u8]) {
+        self.take(received, datagram);
+        while let Some((received, mut datagram)) = self.sources.handshake.take_kept() {
+            self.take(received, &mut datagram);
+        }
+    }
+
+    /// Takes a datagram, or keeps it until it can be read.
+    #[inline]
+    fn take(&mut self, received: Received, datagram: &mut [u8]) {
         if self.lifecycle.ignores_input() || self.is_from_a_stranger(&received) {
             return;
         }
@@ -86,9 +95,6 @@ impl Receiving<'_> {
             && self.sources.control.remote_ids.is_reset(&token)
         {
             self.lose(ConnectionError::Reset);
-        }
-        while let Some((received, mut datagram)) = self.sources.handshake.take_kept() {
-            self.datagram(received, &mut datagram);
         }
     }
 

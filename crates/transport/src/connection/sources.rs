@@ -1,6 +1,6 @@
 //! The parts that frames come from and go to: handshake, control frames, streams and datagrams.
-//! Packets are filled in the order of [`Source::ALL`]; each source says whether it has frames by
-//! the state that it then writes them from, and gets the fate of what it wrote.
+//! [`Sources::write`] has the order in which they fill a packet. Each source says whether it has
+//! frames by the state that it then writes them from, and gets the fate of what it wrote.
 
 use super::Event;
 use super::building::Contents;
@@ -18,32 +18,6 @@ use crate::streams::{AckedRun, Streams};
 use crate::wire::{SpaceId, Writer};
 use crate::{Duration, Instant};
 
-/// Where frames come from that ask for an acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    /// PATH_CHALLENGE and PATH_RESPONSE.
-    Path,
-    /// CRYPTO.
-    Handshake,
-    /// Frames about the connection.
-    Control,
-    /// IMMEDIATE_ACK and ACK_FREQUENCY.
-    AckRequest,
-    /// Datagrams and streams.
-    Data,
-}
-
-impl Source {
-    /// In the order in which they fill a packet.
-    const ALL: [Self; 5] = [
-        Self::Path,
-        Self::Handshake,
-        Self::Control,
-        Self::AckRequest,
-        Self::Data,
-    ];
-}
-
 /// The other parts, as far as sources need them.
 pub(super) struct Asked<'a> {
     pub(super) now: Instant,
@@ -54,6 +28,24 @@ pub(super) struct Asked<'a> {
     /// Size of the datagrams that prove that a path carries QUIC.
     pub(super) full: usize,
     pub(super) random: &'a mut Random,
+}
+
+impl Asked<'_> {
+    /// Writes PATH_CHALLENGE and PATH_RESPONSE.
+    #[inline]
+    pub(super) fn write_path(&mut self, w: &mut Writer<'_>, contents: &mut Contents) {
+        let frames = self.path.write_frames(self.now, self.full, self.random, w);
+        contents.padded |= frames.padded;
+        contents.eliciting |= frames.written;
+    }
+
+    /// Writes IMMEDIATE_ACK and ACK_FREQUENCY: the sequence number of the latter.
+    #[inline]
+    fn write_ack_request(&mut self, w: &mut Writer<'_>) -> Option<u64> {
+        let interval = self.path.measuring_interval();
+        let window = self.path.window() / u64::from(self.path.mtu().max(1));
+        self.spaces.write_ack_request(self.now, interval, window, w)
+    }
 }
 
 /// The parts that frames come from and go to.
@@ -92,86 +84,48 @@ impl Sources {
         path: &Path,
     ) -> bool {
         // Data is what there is most often.
-        Source::ALL.into_iter().rev().any(|source| {
-            self.fills(source, space)
-                && match source {
-                    Source::Path => path.wants_frames(now),
-                    Source::Handshake => self.handshake.crypto.can_send(space),
-                    Source::Control => self.control.is_due(),
-                    Source::AckRequest => spaces.immediate_due(),
-                    Source::Data => self.has_data(),
-                }
-        })
+        let in_data = space == SpaceId::Data
+            && (self.has_data()
+                || self.may_ask(space) && spaces.immediate_due()
+                || self.control.is_due()
+                || path.wants_frames(now));
+        in_data || self.handshake.crypto.can_send(space)
     }
 
-    /// True if packets of `space` may have frames of `source`.
+    /// True if packets of `space` may ask for acknowledgements by IMMEDIATE_ACK and ACK_FREQUENCY.
     #[inline]
-    fn fills(&self, source: Source, space: SpaceId) -> bool {
-        match source {
-            Source::Handshake => true,
-            Source::AckRequest => space == SpaceId::Data && self.handshake.is_complete(),
-            Source::Path | Source::Control | Source::Data => space == SpaceId::Data,
-        }
+    fn may_ask(&self, space: SpaceId) -> bool {
+        space == SpaceId::Data && self.handshake.is_complete()
     }
 
     /// Fills a packet: each source in turn writes what it has, as far as it fits.
     pub(super) fn write(
         &mut self,
-        mut asked: Asked<'_>,
-        w: &mut Writer<'_>,
-        contents: &mut Contents,
-    ) {
-        let start = w.position();
-        for source in Source::ALL {
-            self.write_from(source, &mut asked, w, contents);
-        }
-        contents.eliciting |= w.position() > start;
-    }
-
-    /// Writes the frames of one source.
-    #[inline]
-    pub(super) fn write_from(
-        &mut self,
-        source: Source,
         asked: &mut Asked<'_>,
         w: &mut Writer<'_>,
         contents: &mut Contents,
     ) {
-        if !self.fills(source, asked.space) {
-            return;
+        let start = w.position();
+        if asked.space == SpaceId::Data {
+            asked.write_path(w, contents);
         }
         let carried = &mut contents.carried;
-        match source {
-            Source::Path => {
-                let path = &mut asked.path;
-                let frames = path.write_frames(asked.now, asked.full, asked.random, w);
-                contents.padded |= frames.padded;
-                contents.eliciting |= frames.written;
-            }
-            Source::Handshake => {
-                while let Some(range) = self.handshake.crypto.write_frame(asked.space, w) {
-                    carried.add_crypto(range);
-                }
-            }
-            Source::Control => {
-                if self.control.is_due() {
-                    self.control.write(w, |frame| carried.add_control(frame));
-                }
-            }
-            Source::AckRequest => {
-                let interval = asked.path.measuring_interval();
-                let window = asked.path.window() / u64::from(asked.path.mtu().max(1));
-                let (spaces, now) = (&mut asked.spaces, asked.now);
-                let sequence = spaces.write_ack_request(now, interval, window, w);
-                if let Some(sequence) = sequence {
-                    carried.add_control(ControlFrame::AckFrequency(sequence));
-                }
-            }
-            Source::Data => {
-                let again = asked.spaces.probes_again();
-                self.write_data(asked.now, again, w, carried);
-            }
+        while let Some(range) = self.handshake.crypto.write_frame(asked.space, w) {
+            carried.add_crypto(range);
         }
+        if asked.space == SpaceId::Data {
+            if self.control.is_due() {
+                self.control.write(w, |frame| carried.add_control(frame));
+            }
+            if self.may_ask(asked.space)
+                && let Some(sequence) = asked.write_ack_request(w)
+            {
+                carried.add_control(ControlFrame::AckFrequency(sequence));
+            }
+            let again = asked.spaces.probes_again();
+            self.write_data(asked.now, again, w, carried);
+        }
+        contents.eliciting |= w.position() > start;
     }
 
     /// Datagrams and streams. Where both wait, each flow of datagrams and each stream is due as

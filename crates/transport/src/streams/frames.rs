@@ -136,9 +136,13 @@ impl Streams {
     }
 
     /// True if [`write_frames`](Self::write_frames) would write something into an empty packet.
+    #[inline]
     pub fn wants_to_send(&mut self) -> bool {
-        self.turns.is_known()
-            || self.receiving.has_frame()
+        self.turns.is_known() || self.finds_frames()
+    }
+
+    fn finds_frames(&mut self) -> bool {
+        self.receiving.has_frame()
             || self.opening.has_frame()
             || self.turns.has_frame()
             || self.control.first(&mut self.records).is_some()

@@ -48,6 +48,7 @@ impl Early {
     }
 
     /// The first of them. When the last has gone, so has their memory.
+    #[inline]
     pub(super) fn take(&mut self) -> Option<(Received, Vec<u8>)> {
         let taken = self.0.as_mut()?.datagrams.pop_front();
         if taken.is_none() {

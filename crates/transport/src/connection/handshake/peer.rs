@@ -155,6 +155,7 @@ impl Handshake {
     }
 
     /// What came too early, once it can be read.
+    #[inline]
     pub(in crate::connection) fn take_kept(&mut self) -> Option<(Received, Vec<u8>)> {
         let complete = self.is_complete();
         let early = complete.then(|| self.early.take()).flatten();

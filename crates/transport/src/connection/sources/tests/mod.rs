@@ -118,12 +118,12 @@ impl Parts {
     fn fill(
         &mut self,
         space: SpaceId,
-        fill: impl FnOnce(&mut Sources, Asked<'_>, &mut Writer<'_>, &mut Contents),
+        fill: impl FnOnce(&mut Sources, &mut Asked<'_>, &mut Writer<'_>, &mut Contents),
     ) -> (Contents, Vec<u8>) {
         let mut room = [0; FULL];
         let mut w = Writer::new(&mut room[..self.room]);
         let mut contents = Contents::default();
-        let asked = Asked {
+        let mut asked = Asked {
             now: self.now,
             space,
             spaces: &mut self.spaces,
@@ -131,7 +131,7 @@ impl Parts {
             full: FULL,
             random: &mut self.random,
         };
-        fill(&mut self.sources, asked, &mut w, &mut contents);
+        fill(&mut self.sources, &mut asked, &mut w, &mut contents);
         (contents, w.written().to_vec())
     }
 
@@ -279,9 +279,8 @@ fn each_source_of_the_data_space_says_what_it_then_writes() {
 fn a_packet_with_a_challenge_asks_for_an_answer_and_for_padding() {
     let mut parts = client();
     let write = |parts: &mut Parts| {
-        let (contents, bytes) = parts.fill(DATA, |sources, mut asked, w, contents| {
-            sources.write_from(Source::Path, &mut asked, w, contents);
-        });
+        let (contents, bytes) =
+            parts.fill(DATA, |_, asked, w, contents| asked.write_path(w, contents));
         assert_eq!(contents.eliciting, !bytes.is_empty());
         assert_eq!(contents.padded, !bytes.is_empty());
         bytes
