@@ -176,11 +176,14 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
         .open(path)?;
     let metadata = file.metadata()?;
     let refuse = |why: &str| Err(io::Error::new(ErrorKind::InvalidData, why));
+    let owner = metadata.uid();
     if !metadata.is_file() {
         return refuse("it is no plain file");
     }
-    if metadata.uid() != nix::unistd::geteuid().as_raw() {
-        return refuse("it belongs to another user");
+    if owner != nix::unistd::geteuid().as_raw() {
+        return refuse(&format!(
+            "it belongs to the user with the ID {owner}; run the command as that user"
+        ));
     }
     if metadata.mode() & 0o077 != 0 {
         return refuse("other users may read it; set its mode to 600");
@@ -212,6 +215,23 @@ mod tests {
     fn pin(directory: &Path) -> Result<String, Failure> {
         let identity = Identity::kept(directory, b"test")?;
         Ok(identity.tls.pin().unwrap().to_string())
+    }
+
+    #[test]
+    fn a_secret_of_another_user_is_refused_with_its_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let mine = directory.path().join("secret");
+        fs::write(&mine, "secret").unwrap();
+        // Root can give a file away, and to others root's are foreign.
+        let (path, owner) = match nix::unistd::geteuid().is_root() {
+            true => {
+                std::os::unix::fs::chown(&mine, Some(4242), None).unwrap();
+                (mine.as_path(), "4242;")
+            }
+            false => (Path::new("/etc/passwd"), "0;"),
+        };
+        let error = read(path).unwrap_err().to_string();
+        assert!(error.contains(owner), "{error}");
     }
 
     #[test]
