@@ -160,7 +160,7 @@ mod tests {
             }
         }
 
-        /// Of two results outside, the one that allows less leaves no more inside.
+        /// An outer result that allows less yields a merged result that allows no more.
         #[test]
         fn merging_keeps_the_order(inner in repr(), one in repr(), other in repr()) {
             let one = Repr {

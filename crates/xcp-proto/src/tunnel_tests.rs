@@ -146,7 +146,7 @@ proptest! {
         }
     }
 
-    /// Of two results outside, the lower one leaves no more inside.
+    /// A lower outer result yields a merged result that is no higher.
     #[test]
     fn merging_keeps_the_order(inner in repr(), one in repr(), other in repr()) {
         if let (Some(a), Some(b)) = (merge_of(&inner, &one, 0), merge_of(&inner, &other, 0)) {

@@ -86,16 +86,10 @@ impl Sources {
         // Data is what there is most often.
         let in_data = space == SpaceId::Data
             && (self.has_data()
-                || self.may_ask(space) && spaces.immediate_due()
+                || self.handshake.is_complete() && spaces.immediate_due()
                 || self.control.is_due()
                 || path.wants_frames(now));
         in_data || self.handshake.crypto.can_send(space)
-    }
-
-    /// True if packets of `space` may ask for acknowledgements by IMMEDIATE_ACK and ACK_FREQUENCY.
-    #[inline]
-    fn may_ask(&self, space: SpaceId) -> bool {
-        space == SpaceId::Data && self.handshake.is_complete()
     }
 
     /// Fills a packet: each source in turn writes what it has, as far as it fits.
@@ -117,7 +111,7 @@ impl Sources {
             if self.control.is_due() {
                 self.control.write(w, |frame| carried.add_control(frame));
             }
-            if self.may_ask(asked.space)
+            if self.handshake.is_complete()
                 && let Some(sequence) = asked.write_ack_request(w)
             {
                 carried.add_control(ControlFrame::AckFrequency(sequence));
