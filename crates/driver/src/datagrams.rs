@@ -1,6 +1,7 @@
 //! Unreliable datagrams as an application sees them (RFC 9221).
 
 use std::future::poll_fn;
+use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -57,7 +58,7 @@ fn poll_read(
 }
 
 /// A queue for the datagrams of one flow. The flows and the streams of a connection that have
-/// something to send share its window in equal parts.
+/// something to send share its window by weight.
 ///
 /// CoDel (RFC 8289) marks or drops datagrams while they wait longer than 5 ms, an interval after
 /// that began. The interval is 100 ms, or a round trip if that is longer. Datagrams with ECT(1) are
@@ -84,6 +85,12 @@ impl DatagramQueue {
         datagrams.send_in(clock::now(), self.flow, datagram)?;
         state.wake_driver();
         Ok(())
+    }
+
+    /// Sets the weight of the flow, 1 at first.
+    pub fn set_weight(&self, weight: NonZeroU8) {
+        let mut state = self.shared.lock();
+        state.core.datagrams().set_flow_weight(self.flow, weight);
     }
 
     /// The counters of its datagrams.

@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::num::NonZeroU8;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -210,6 +211,13 @@ impl SendStream {
     /// congestion window, until a loss or CE. It has no effect once the stream has ended.
     pub fn start_flow(&self) {
         let _ = self.shared.lock().core.streams().start_flow(self.id);
+    }
+
+    /// Sets how many packets the stream sends in its turn among those with data, 1 at first. It has
+    /// no effect once the stream has ended.
+    pub fn set_weight(&self, weight: NonZeroU8) {
+        let mut state = self.shared.lock();
+        let _ = state.core.streams().set_weight(self.id, weight);
     }
 
     /// Tells at any time, also after this part is dropped, whether it waits for the peer's credit

@@ -9,6 +9,7 @@
 //! ([`DatagramQueue`](pathmark_driver::DatagramQueue)).
 
 use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU8;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -260,6 +261,11 @@ impl DatagramFlow {
             }
             _ => DatagramRefused::Over,
         })
+    }
+
+    /// Sets the weight of the flow among the flows and streams of the connection, 1 at first.
+    pub fn set_weight(&self, weight: NonZeroU8) {
+        self.sending.set_weight(weight);
     }
 
     /// The counters of the datagrams that were queued.

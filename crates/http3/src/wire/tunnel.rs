@@ -2,6 +2,7 @@
 //! each direction ends for itself.
 
 use std::io;
+use std::num::NonZeroU8;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -105,6 +106,11 @@ impl TunnelSend {
     /// may be in flight in addition to the congestion window.
     pub fn start_flow(&self) {
         self.stream.start_flow();
+    }
+
+    /// Sets the weight of the direction among the flows and streams of the connection, 1 at first.
+    pub fn set_weight(&self, weight: NonZeroU8) {
+        self.stream.set_weight(weight);
     }
 
     /// Tells whether the peer takes no bytes of this stream.

@@ -1,5 +1,6 @@
 //! Unreliable datagrams between their queues, packets and the application (RFC 9221).
 
+use core::num::NonZeroU8;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -65,10 +66,17 @@ impl Datagrams<'_> {
         self.sources.datagrams.send_room()
     }
 
-    /// Opens a queue for the datagrams of one flow: its number. Flows and streams that have
-    /// something to send are due the same share of the window.
+    /// Opens a queue for the datagrams of one flow, of weight 1: its number. Flows and streams that
+    /// have something to send share the window by weight.
     pub fn open_flow(&mut self, counters: Arc<QueueCounters>) -> u64 {
         self.sources.datagrams.open_flow(counters)
+    }
+
+    /// Sets the weight of a flow.
+    pub fn set_flow_weight(&mut self, flow: u64, weight: NonZeroU8) {
+        if let Some(flows) = self.sources.datagrams.flows_mut() {
+            flows.set_weight(flow, weight);
+        }
     }
 
     /// Closes a flow. Its datagrams that wait are still sent.

@@ -122,8 +122,8 @@ impl Sources {
         contents.eliciting |= w.position() > start;
     }
 
-    /// Datagrams and streams. Where both wait, each flow of datagrams and each stream is due as
-    /// many bytes. `again`: the packet is a probe, and those before it got no answer.
+    /// Datagrams and streams. Where both wait, flows of datagrams and streams share the window by
+    /// weight. `again`: the packet is a probe, and those before it got no answer.
     fn write_data(&mut self, now: Instant, again: bool, w: &mut Writer<'_>, carried: &mut Carried) {
         if again {
             carried.streams = self.streams.write_frames(now, w, 1);

@@ -15,6 +15,7 @@ pub struct QueueCounters {
     pub(super) dropped: AtomicU64,
     waits: [AtomicU64; WAITS.len() + 1],
     waited_micros: AtomicU64,
+    busy_micros: AtomicU64,
 }
 
 /// Totals of [`QueueCounters`], of one flow or of several.
@@ -32,6 +33,8 @@ pub struct QueueCounts {
     pub waits: [u64; WAITS.len() + 1],
     /// The sum of all waits.
     pub waited: Duration,
+    /// The time in which at least one datagram of a flow waited; of several flows, the sum.
+    pub busy: Duration,
 }
 
 impl QueueCounts {
@@ -45,6 +48,7 @@ impl AddAssign for QueueCounts {
         self.marked += other.marked;
         self.dropped += other.dropped;
         self.waited += other.waited;
+        self.busy += other.busy;
         for (sum, more) in self.waits.iter_mut().zip(other.waits) {
             *sum += more;
         }
@@ -63,11 +67,12 @@ impl QueueCounters {
             dropped: of(&self.dropped),
             waits,
             waited: Duration::from_micros(of(&self.waited_micros)),
+            busy: Duration::from_micros(of(&self.busy_micros)),
         }
     }
 
-    /// One was sent.
-    pub(super) fn on_sent(&self, waited: Duration, is_marked: bool) {
+    /// One was sent. `busy`: the part of its wait that is not one of the datagram before it.
+    pub(super) fn on_sent(&self, (waited, busy): (Duration, Duration), is_marked: bool) {
         if is_marked {
             add(&self.marked, 1);
         }
@@ -75,8 +80,9 @@ impl QueueCounters {
         if let Some(waits) = self.waits.get(WAITS.partition_point(above)) {
             add(waits, 1);
         }
-        let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
-        add(&self.waited_micros, micros);
+        for (counter, time) in [(&self.waited_micros, waited), (&self.busy_micros, busy)] {
+            add(counter, u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        }
     }
 }
 
@@ -91,8 +97,9 @@ mod tests {
     #[test]
     fn totals_add_up() {
         let counters = QueueCounters::default();
-        counters.on_sent(Duration::from_millis(7), true);
-        counters.on_sent(Duration::from_secs(1), false);
+        let ms = Duration::from_millis;
+        counters.on_sent((ms(7), ms(7)), true);
+        counters.on_sent((ms(1_000), ms(995)), false);
         add(&counters.dropped, 3);
         let mut totals = QueueCounts::default();
         for _ in 0..2 {
@@ -104,9 +111,10 @@ mod tests {
             dropped,
             waits,
             waited,
+            busy,
         } = totals;
         assert_eq!((sent, marked, dropped), (4, 2, 6));
         assert_eq!(waits, [0, 0, 0, 2, 0, 0, 0, 0, 0, 2]);
-        assert_eq!(waited, Duration::from_millis(2_014));
+        assert_eq!((waited, busy), (ms(2_014), ms(2_004)));
     }
 }

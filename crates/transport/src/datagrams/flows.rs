@@ -1,6 +1,7 @@
 //! Datagrams of several flows that wait to be sent: each flow has a queue of its own, and these
-//! take turns by bytes, short ones first (RFC 8290 §4).
+//! take turns by bytes and weight, short ones first (RFC 8290 §4).
 
+use core::num::NonZeroU8;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -46,7 +47,10 @@ struct Flow {
     /// Bytes that are left of its turn.
     deficit: i64,
     is_listed: bool,
+    weight: NonZeroU8,
     delay: Delay,
+    /// The last time at which a datagram was sent.
+    sent: Instant,
     /// The fate of the first datagram, once it is decided.
     judged: Option<Verdict>,
     counters: Arc<QueueCounters>,
@@ -54,6 +58,18 @@ struct Flow {
 }
 
 impl Flow {
+    fn weight(&self) -> usize {
+        self.weight.get().into()
+    }
+
+    /// Its weight, if it has something to send.
+    fn busy(&self) -> usize {
+        match self.waiting.is_empty() {
+            true => 0,
+            false => self.weight(),
+        }
+    }
+
     /// The fate of the first datagram.
     fn judge(&mut self, now: Instant, interval: Duration) -> Verdict {
         let Some(first) = self.waiting.front() else {
@@ -90,7 +106,7 @@ pub(crate) struct Flows {
     /// Flows whose queue was empty a turn ago, which go first, and the others.
     new: VecDeque<u64>,
     old: VecDeque<u64>,
-    /// Flows with datagrams.
+    /// The sum of the weights of flows with datagrams.
     busy: usize,
     /// Memory of all.
     bytes: usize,
@@ -124,7 +140,9 @@ impl Flows {
             bytes: 0,
             deficit: 0,
             is_listed: false,
+            weight: NonZeroU8::MIN,
             delay: Delay::default(),
+            sent: Instant::ZERO,
             judged: None,
             counters,
             is_open: true,
@@ -143,7 +161,16 @@ impl Flows {
         }
     }
 
-    /// Flows that have something to send.
+    /// Sets the quanta of a flow's turn.
+    pub(crate) fn set_weight(&mut self, id: u64, weight: NonZeroU8) {
+        if let Some(flow) = self.flows.get_mut(&id) {
+            self.busy -= flow.busy();
+            flow.weight = weight;
+            self.busy += flow.busy();
+        }
+    }
+
+    /// The sum of the weights of flows that have something to send.
     pub(crate) const fn busy(&self) -> usize {
         self.busy
     }
@@ -166,13 +193,14 @@ impl Flows {
         };
         self.longest = self.longest.max(datagram.data.len());
         let bytes = datagram.data.len() + OVERHEAD;
-        self.busy += usize::from(flow.waiting.is_empty());
+        self.busy -= flow.busy();
         flow.bytes += bytes;
         self.bytes += bytes;
         flow.waiting.push_back(Waiting {
             datagram,
             since: now,
         });
+        self.busy += flow.busy();
         if !flow.is_listed {
             flow.is_listed = true;
             flow.deficit = QUANTUM;
@@ -189,7 +217,10 @@ impl Flows {
     /// does.
     fn make_room(&mut self, pushed: u64, limit: usize) -> bool {
         let share = limit / self.busy.max(1);
-        let takes_more = |id: &u64| self.flows.get(id).is_some_and(|flow| flow.bytes > share);
+        let takes_more = |id: &u64| {
+            let flow = self.flows.get(id);
+            flow.is_some_and(|flow| flow.bytes > share * flow.weight())
+        };
         let victim = match takes_more(&pushed) {
             true => Some(pushed),
             false => self.new.iter().chain(&self.old).copied().find(takes_more),
@@ -208,12 +239,13 @@ impl Flows {
     /// Takes the first datagram of a flow out.
     fn take(&mut self, id: u64) -> Option<&QueueCounters> {
         let flow = self.flows.get_mut(&id)?;
+        self.busy -= flow.busy();
         let first = flow.waiting.pop_front()?;
+        self.busy += flow.busy();
         let bytes = first.datagram.data.len() + OVERHEAD;
         flow.bytes -= bytes;
         flow.judged = None;
         self.bytes -= bytes;
-        self.busy -= usize::from(flow.waiting.is_empty());
         Some(&flow.counters)
     }
 
@@ -242,7 +274,7 @@ impl Flows {
                 continue;
             }
             if flow.deficit <= 0 {
-                flow.deficit += QUANTUM;
+                flow.deficit += QUANTUM * i64::from(flow.weight.get());
                 list.pop_front();
                 self.old.push_back(id);
                 continue;
@@ -284,7 +316,9 @@ impl Flows {
             flow.deficit -= i64::try_from(length).unwrap_or(i64::MAX);
             let is_marked = flow.judged == Some(Verdict::Mark);
             let waited = now.saturating_since(first.since);
-            flow.counters.on_sent(waited, is_marked);
+            let busy = now.saturating_since(first.since.max(flow.sent));
+            flow.sent = now;
+            flow.counters.on_sent((waited, busy), is_marked);
             self.take(id);
             sent += 1;
         }
@@ -322,7 +356,7 @@ impl Flows {
                 .map(|w| w.datagram.data.len() + OVERHEAD);
             flow.bytes = bytes.sum();
             self.bytes += flow.bytes;
-            self.busy += usize::from(!flow.waiting.is_empty());
+            self.busy += flow.busy();
         }
         dropped
     }

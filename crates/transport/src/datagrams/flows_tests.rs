@@ -1,3 +1,4 @@
+use core::num::NonZeroU8;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -335,4 +336,31 @@ fn marks_that_never_leave_do_not_count() {
     bed.datagrams.drop_unsent();
     let counts = bed.counters[0].counts();
     assert_eq!((counts.marked, counts.dropped, counts.sent), (0, 3, 0));
+}
+
+#[test]
+fn flows_share_by_weight_and_so_does_memory() {
+    let weight = |weight| NonZeroU8::new(weight).unwrap();
+    let mut bed = Bed::new(3, 60 * (LENGTH + OVERHEAD));
+    let flows = bed.datagrams.flows_mut().unwrap();
+    flows.set_weight(0, weight(3));
+    flows.set_weight(9, weight(5));
+    let classic = Ecn::Ect0;
+    let counts = bed.run(&[(1000, classic), (1000, classic), (100, classic)], 20);
+    // 100 of 1000 are of the third, and the others share 900.
+    let sent = |flow| counts[&flow][0];
+    assert!((13_300..=13_700).contains(&sent(0)), "{counts:?}");
+    assert!((4_400..=4_700).contains(&sent(1)), "{counts:?}");
+    assert!(sent(2) >= 1_998, "{counts:?}");
+    // Most of the time the first two have datagrams that wait, and the third has none.
+    let busy = |flow: usize| bed.counters[flow].counts().busy;
+    assert!(busy(0) > Duration::from_secs(19) && busy(0) <= Duration::from_secs(20));
+    assert!(busy(2) < Duration::from_secs(4), "{:?}", busy(2));
+    // A weight may change while datagrams wait, and the sum follows.
+    let flows = bed.datagrams.flows_mut().unwrap();
+    assert_eq!(flows.busy(), 4);
+    flows.set_weight(1, weight(200));
+    assert_eq!(flows.busy(), 203);
+    flows.clear();
+    assert_eq!(flows.busy(), 0);
 }

@@ -112,8 +112,8 @@ pub(crate) struct Datagrams {
     receive: Queue<Ecn>,
     /// `None` until the first flow opens.
     flows: Option<Box<Flows>>,
-    /// Bytes that each flow of datagrams has sent more than each stream, in 1024ths. A side that
-    /// sends alone works off the other's lead, and gains none.
+    /// Bytes per weight that flows of datagrams have sent more than streams, in 1024ths. A side
+    /// that sends alone works off the other's lead, and gains none.
     lead: i64,
     /// Flows fill the next packet in front of datagrams without one.
     flows_first: bool,
@@ -163,7 +163,7 @@ impl Datagrams {
         self.flows.as_deref_mut()
     }
 
-    /// Flows that have something to send.
+    /// The sum of the weights of flows that have something to send.
     fn busy_flows(&self) -> usize {
         self.flows.as_ref().map_or(0, |flows| flows.busy())
     }
@@ -238,11 +238,11 @@ impl Datagrams {
         self.lead <= 0
     }
 
-    /// A packet has these bytes of datagrams and of streams, while these numbers of flows and of
-    /// streams waited. Each flow and each stream is due the same; datagrams without a flow are due
-    /// as much as all streams.
+    /// A packet has these bytes of datagrams and of streams, while flows and streams of these
+    /// weights waited. Bytes are due by weight; datagrams without a flow are due as much as all
+    /// streams.
     pub(crate) fn on_turn(&mut self, bytes: (usize, usize), (flows, streams): (usize, usize)) {
-        let each = |bytes: usize, number: usize| (bytes * 1024 / number.max(1)) as i64;
+        let each = |bytes: usize, weight: usize| (bytes * 1024 / weight.max(1)) as i64;
         let lead = self.lead + each(bytes.0, flows) - each(bytes.1, streams);
         self.lead = match (flows, streams) {
             (0, _) => lead.max(0),
@@ -251,7 +251,8 @@ impl Datagrams {
         };
     }
 
-    /// Flows that wait, among which datagrams without one count as much as `streams` streams.
+    /// The weight of flows that wait, among which datagrams without one count as much as streams of
+    /// the weight `streams`.
     pub(crate) fn waiting_flows(&self, streams: usize) -> usize {
         match self.send.waiting.is_empty() {
             true => self.busy_flows(),

@@ -29,6 +29,10 @@ pub(super) const fn mostly_gone(entries: usize, live: usize) -> bool {
     entries > FEW_ENTRIES && entries / 2 > live
 }
 
+/// Least part of the buffer of a writer among several, bytes: a write for fewer costs more than it
+/// carries.
+const LEAST_PART: u64 = 16 * 1024;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct SendAccount {
@@ -93,9 +97,14 @@ impl SendAccount {
         !self.waiting.is_empty()
     }
 
-    /// Bytes that a stream which holds `own` may add.
-    fn room(&self, own: u64) -> u64 {
-        let shared = self.limit.saturating_sub(self.unacked);
+    /// Bytes that a stream which holds `own` may add, of those that are left to all at most its
+    /// allowance.
+    fn room(&self, own: u64, allowance: u32) -> u64 {
+        let allowed = match allowance {
+            u32::MAX => u64::MAX,
+            bytes => bytes.into(),
+        };
+        let shared = self.limit.saturating_sub(self.unacked).min(allowed);
         shared.max(STREAM_FLOOR.saturating_sub(own))
     }
 
@@ -110,7 +119,7 @@ impl SendAccount {
     ) -> Result<usize, WriteError> {
         let send = record.send.as_mut().ok_or(WriteError::Closed)?;
         send.check_writable()?;
-        let shared = self.room(send.unacked());
+        let shared = self.room(send.unacked(), record.allowance);
         let room = shared.min(send.useful(STREAM_FLOOR));
         if room == 0 && wanted > 0 {
             record.writer_waits = true;
@@ -123,6 +132,10 @@ impl SendAccount {
         let taken = usize::try_from(room).unwrap_or(usize::MAX).min(wanted);
         put(send, taken);
         self.unacked += taken as u64;
+        if record.allowance < u32::MAX {
+            let taken = u32::try_from(taken).unwrap_or(u32::MAX);
+            record.allowance = record.allowance.saturating_sub(taken);
+        }
         self.starts += send.take_start(taken as u64);
         Ok(taken)
     }
@@ -171,7 +184,7 @@ impl SendAccount {
             return;
         };
         send.on_max_stream_data(max);
-        let room = self.room(send.unacked());
+        let room = self.room(send.unacked(), record.allowance);
         if record.writer_waits && room.min(send.useful(STREAM_FLOOR)) > 0 {
             record.writer_waits = false;
             events.push(StreamEvent::Writable(id));
@@ -179,13 +192,26 @@ impl SendAccount {
     }
 
     /// Tells writers that there is room, once there is enough of it to be worth their while: an
-    /// eighth of the limit.
+    /// eighth of the limit. Several may take a part each by the weights of their streams: one that
+    /// writes first would fill the buffer, and others have nothing to send in their turns.
     pub(super) fn wake_writers(&mut self, records: &mut Records, events: &mut Events) {
-        while self.unacked <= self.limit - self.limit / 8
-            && let Some(id) = self.waiting.pop_front()
-        {
+        if self.unacked > self.limit - self.limit / 8 {
+            return;
+        }
+        let senders = self
+            .waiting
+            .iter()
+            .filter_map(|id| records.get(id)?.send.as_ref());
+        let weights = senders.map(SendPart::weight);
+        let part = (self.waiting.len() > 1)
+            .then(|| (self.limit - self.unacked) / weights.sum::<u64>().max(1));
+        while let Some(id) = self.waiting.pop_front() {
             if let Some(record) = records.get_mut(&id) {
                 record.in_waiting = false;
+                let weight = record.send.as_ref().map_or(1, SendPart::weight);
+                let part = part.map(|part| part.max(LEAST_PART).saturating_mul(weight));
+                record.allowance =
+                    part.map_or(u32::MAX, |part| u32::try_from(part).unwrap_or(u32::MAX));
                 // One that waits for the peer's credit as well is woken by that.
                 let useful = record.send.as_ref().map_or(0, |s| s.useful(STREAM_FLOOR));
                 if record.writer_waits && useful > 0 {
@@ -217,138 +243,5 @@ impl SendAccount {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMIT: u64 = 2 * STREAM_FLOOR;
-
-    fn id(n: u64) -> StreamId {
-        StreamId::from_u64(n).unwrap()
-    }
-
-    /// Streams 0, 4 and so on, which may send `credit` bytes each.
-    fn records(count: u64, credit: u64) -> Records {
-        let record = || Box::new(Record::new(Some(SendPart::new(credit)), None));
-        (0..count).map(|n| (id(4 * n), record())).collect()
-    }
-
-    fn write(
-        account: &mut SendAccount,
-        records: &mut Records,
-        n: u64,
-    ) -> Result<usize, WriteError> {
-        let data = [7; 3 * STREAM_FLOOR as usize];
-        let record = records.get_mut(&id(n)).unwrap();
-        account.write((id(n), record), data.len(), |send, room| {
-            send.write(&data[..room]);
-            send.take(room as u64, u64::MAX);
-        })
-    }
-
-    fn acked(account: &mut SendAccount, records: &mut Records, range: Range<u64>) -> Events {
-        let mut events = Events::default();
-        let record = records.get_mut(&id(0)).unwrap();
-        assert!(!account.on_acked((id(0), record), range, false, &mut events));
-        account.wake_writers(records, &mut events);
-        events
-    }
-
-    #[test]
-    fn each_stream_has_a_floor_and_writers_wait_in_one_place() {
-        let mut account = SendAccount::new(LIMIT);
-        let mut records = records(2, 1 << 20);
-        assert_eq!(write(&mut account, &mut records, 0), Ok(LIMIT as usize));
-        assert_eq!(
-            write(&mut account, &mut records, 4),
-            Ok(STREAM_FLOOR as usize)
-        );
-        assert!(!account.writers_wait() && account.has_more());
-        for n in [0, 4, 0, 4] {
-            let result = write(&mut account, &mut records, n);
-            assert_eq!(result, Err(WriteError::Blocked));
-        }
-        assert_eq!(
-            (account.queued(), account.unacked()),
-            (2, LIMIT + STREAM_FLOOR)
-        );
-        // Nothing is wanted, so nothing is missing.
-        let record = records.get_mut(&id(0)).unwrap();
-        assert_eq!(
-            account.write((id(0), record), 0, |_, room| assert_eq!(room, 0)),
-            Ok(0)
-        );
-    }
-
-    #[test]
-    fn an_eighth_of_the_buffer_wakes_the_writers_in_turn() {
-        let mut account = SendAccount::new(LIMIT);
-        let mut records = records(3, 1 << 20);
-        for n in [0, 4, 0, 4] {
-            let _ = write(&mut account, &mut records, n);
-        }
-        let few = STREAM_FLOOR + LIMIT / 8 - 1;
-        assert_eq!(acked(&mut account, &mut records, 0..few).pop(), None);
-        let mut events = acked(&mut account, &mut records, few..few + 1);
-        assert_eq!(events.pop(), Some(StreamEvent::Writable(id(0))));
-        assert_eq!(events.pop(), Some(StreamEvent::Writable(id(4))));
-        assert_eq!((events.pop(), account.queued()), (None, 0));
-    }
-
-    #[test]
-    fn a_writer_without_the_peers_credit_is_woken_by_credit() {
-        let mut account = SendAccount::new(LIMIT);
-        let mut records = records(1, 0);
-        // What is buffered ahead of credit.
-        assert_eq!(
-            write(&mut account, &mut records, 0),
-            Ok(STREAM_FLOOR as usize)
-        );
-        assert_eq!(
-            write(&mut account, &mut records, 0),
-            Err(WriteError::Blocked)
-        );
-        assert_eq!(account.queued(), 0, "there is room for others");
-        let mut events = Events::default();
-        account.on_credit((id(0), records.get_mut(&id(0)).unwrap()), 0, &mut events);
-        assert_eq!(events.pop(), None);
-        account.on_credit((id(0), records.get_mut(&id(0)).unwrap()), 1, &mut events);
-        assert_eq!(events.pop(), Some(StreamEvent::Writable(id(0))));
-    }
-
-    #[test]
-    fn the_limit_follows_the_window_up_to_its_greatest() {
-        let mut account = SendAccount::new(1 << 20);
-        assert_eq!((account.limit(), account.max()), (AHEAD, 1 << 20));
-        account.on_congestion_window(100_000);
-        assert_eq!(account.limit(), AHEAD + 200_000);
-        account.on_congestion_window(1 << 30);
-        assert_eq!(account.limit(), 1 << 20);
-        account.set_max(1000);
-        assert_eq!((account.limit(), account.max()), (1000, 1000));
-    }
-
-    #[test]
-    fn the_end_of_a_stream_is_reported_once_all_is_acknowledged() {
-        let mut account = SendAccount::new(LIMIT);
-        let mut records = records(1, 1 << 20);
-        let record = records.get_mut(&id(0)).unwrap();
-        let written = account.write((id(0), record), 9, |send, room| {
-            send.write(&[1; 9][..room]);
-            send.finish().unwrap();
-            assert!(send.take(9, 9).unwrap().fin);
-        });
-        assert_eq!(written, Ok(9));
-        let mut events = Events::default();
-        assert!(!account.on_acked((id(0), record), 5..9, true, &mut events));
-        assert_eq!((events.pop(), account.unacked()), (None, 5));
-        assert!(account.on_acked((id(0), record), 0..5, false, &mut events));
-        assert_eq!(events.pop(), Some(StreamEvent::Finished(id(0))));
-        assert_eq!(account.unacked(), 0);
-        // A reset drops the rest, and streams that are gone wait no longer.
-        account.unacked = 3;
-        account.on_dropped(7);
-        account.waiting = (0..100).map(id).collect();
-        account.forget_gone(1, |waiting| *waiting == id(0));
-        assert_eq!((account.unacked(), account.queued()), (0, 1));
-    }
-}
+#[path = "account_tests.rs"]
+mod tests;

@@ -1,5 +1,6 @@
 //! The application's calls.
 
+use core::num::NonZeroU8;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -103,6 +104,17 @@ impl Streams {
         let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
         let send = record.send.as_mut().ok_or(ClosedStream)?;
         send.set_priority(priority);
+        Ok(())
+    }
+
+    /// Sets how many packets a stream sends in its turn, 1 at first.
+    ///
+    /// # Errors
+    /// [`ClosedStream`].
+    pub fn set_weight(&mut self, id: StreamId, weight: NonZeroU8) -> Result<(), ClosedStream> {
+        let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
+        let send = record.send.as_mut().ok_or(ClosedStream)?;
+        send.set_weight(weight);
         Ok(())
     }
 

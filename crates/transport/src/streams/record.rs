@@ -52,6 +52,8 @@ pub(super) struct Record {
     pub(super) reader_waits: bool,
     /// It has tried to read, and there was nothing.
     pub(super) read_blocked: bool,
+    /// Bytes that the writer may add to the common buffer until it waits again; `u32::MAX`: all.
+    pub(super) allowance: u32,
     /// Whether it stands in the queue of those whose writers wait for room.
     pub(super) in_waiting: bool,
     /// Whether it stands in the queue of those that wait, or waited, for the connection's credit.
@@ -69,6 +71,7 @@ impl Record {
             in_control: false,
             turn: Turn::None,
             writer_waits: false,
+            allowance: u32::MAX,
             in_waiting: false,
             in_parked: false,
             // The first data causes an event even without an attempt to read.

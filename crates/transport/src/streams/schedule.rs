@@ -1,10 +1,12 @@
-//! Which stream sends next: the highest priority first, equals in turn.
+//! Which stream sends next: the highest priority first, equals in turn. A stream of weight `w`
+//! sends `w` packets in its turn.
 //!
 //! Adding and taking cost O(1) within a priority and O(log p) among p priorities in use, however
 //! many streams wait. Each stream waits at most once; a stream that is gone when its turn comes is
 //! skipped.
 
 use core::cmp::Reverse;
+use core::num::NonZeroU8;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::account::mostly_gone;
@@ -15,8 +17,12 @@ use crate::wire::StreamId;
 pub struct Schedule {
     /// By falling priority; no queue is empty, except that of the default priority, kept for its
     /// memory.
-    queues: BTreeMap<Reverse<i32>, VecDeque<StreamId>>,
+    queues: BTreeMap<Reverse<i32>, VecDeque<(StreamId, NonZeroU8)>>,
     len: usize,
+    /// The sum of their weights.
+    weight: usize,
+    /// Packets that the first stream has sent in its turn.
+    taken: u8,
 }
 
 impl Schedule {
@@ -32,13 +38,20 @@ impl Schedule {
         self.len == 0
     }
 
+    /// The sum of the weights of those waiting.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        self.weight
+    }
+
     /// `id` waits behind its equals.
-    pub fn push_back(&mut self, priority: i32, id: StreamId) {
+    pub fn push_back(&mut self, (priority, weight): (i32, NonZeroU8), id: StreamId) {
         self.queues
             .entry(Reverse(priority))
             .or_default()
-            .push_back(id);
+            .push_back((id, weight));
         self.len += 1;
+        self.weight += usize::from(weight.get());
     }
 
     /// Puts equals in the order of their numbers, whosever turn it was.
@@ -53,11 +66,11 @@ impl Schedule {
         let Some(queue) = self.queues.values_mut().find(|queue| !queue.is_empty()) else {
             return;
         };
-        let lowest = queue.iter().enumerate().min_by_key(|(_, id)| **id);
+        let lowest = queue.iter().enumerate().min_by_key(|(_, entry)| **entry);
         if let Some((at, _)) = lowest
-            && let Some(id) = queue.remove(at)
+            && let Some(entry) = queue.remove(at)
         {
-            queue.push_front(id);
+            queue.push_front(entry);
         }
     }
 
@@ -68,10 +81,12 @@ impl Schedule {
             return;
         }
         self.queues.retain(|_, queue| {
-            queue.retain(&is_live);
+            queue.retain(|(id, _)| is_live(id));
             !queue.is_empty()
         });
         self.len = self.queues.values().map(VecDeque::len).sum();
+        let entries = self.queues.values().flatten();
+        self.weight = entries.map(|(_, weight)| usize::from(weight.get())).sum();
     }
 
     /// The stream whose turn it is.
@@ -79,12 +94,12 @@ impl Schedule {
     pub fn first(&self) -> Option<StreamId> {
         self.queues
             .values()
-            .find_map(|queue| queue.front().copied())
+            .find_map(|queue| queue.front().map(|(id, _)| *id))
     }
 
-    /// Puts `id` behind its equals of `priority`, if it is its turn. True if another stream may be
-    /// the first now.
-    pub fn rotate(&mut self, priority: i32, id: StreamId) -> bool {
+    /// `id` has filled a packet. After the last one of its turn it goes behind its equals of
+    /// `priority`. True if another stream may be the first now.
+    pub fn rotate(&mut self, (priority, weight): (i32, NonZeroU8), id: StreamId) -> bool {
         let mut waiting = self
             .queues
             .iter_mut()
@@ -92,34 +107,41 @@ impl Schedule {
         let Some((Reverse(first), queue)) = waiting.next() else {
             return false;
         };
-        if queue.front() != Some(&id) {
+        let Some(entry) = queue.front_mut().filter(|entry| entry.0 == id) else {
+            return false;
+        };
+        if (*first, entry.1) != (priority, weight) {
+            // One of them has changed since it was put there.
+            self.pop();
+            self.push_back((priority, weight), id);
+            return true;
+        }
+        self.taken += 1;
+        if self.taken < weight.get() {
             return false;
         }
-        if *first == priority {
-            let several = queue.len() > 1;
-            if several {
-                queue.rotate_left(1);
-            }
-            return several;
+        self.taken = 0;
+        let several = queue.len() > 1;
+        if several {
+            queue.rotate_left(1);
         }
-        // Its priority has changed since it was put there.
-        self.pop();
-        self.push_back(priority, id);
-        true
+        several
     }
 
     /// Takes the stream whose turn it is.
     pub fn pop(&mut self) -> Option<StreamId> {
         while let Some(mut queue) = self.queues.first_entry() {
-            let id = queue.get_mut().pop_front();
+            let entry = queue.get_mut().pop_front();
             // Almost always all streams have one priority: then its queue stays, and nothing is
             // allocated.
-            if queue.get().is_empty() && (id.is_none() || self.len > 1) {
+            if queue.get().is_empty() && (entry.is_none() || self.len > 1) {
                 queue.remove();
             }
-            if id.is_some() {
+            if let Some((id, weight)) = entry {
                 self.len -= 1;
-                return id;
+                self.weight -= usize::from(weight.get());
+                self.taken = 0;
+                return Some(id);
             }
         }
         None
@@ -130,6 +152,8 @@ impl Schedule {
 mod tests {
     use super::*;
 
+    const ONE: NonZeroU8 = NonZeroU8::MIN;
+
     fn id(n: u64) -> StreamId {
         StreamId::from_u64(n).unwrap()
     }
@@ -138,7 +162,7 @@ mod tests {
     fn priority_then_turn() {
         let mut schedule = Schedule::default();
         for (priority, n) in [(0, 1), (-1, 2), (5, 3), (0, 4), (5, 5)] {
-            schedule.push_back(priority, id(n));
+            schedule.push_back((priority, ONE), id(n));
         }
         assert_eq!(schedule.len(), 5);
         let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
@@ -150,7 +174,7 @@ mod tests {
     fn equals_are_put_in_order() {
         let mut schedule = Schedule::default();
         for (priority, n) in [(0, 7), (1, 9), (0, 4), (1, 2), (0, 5)] {
-            schedule.push_back(priority, id(n));
+            schedule.push_back((priority, ONE), id(n));
         }
         schedule.sort();
         let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
@@ -162,7 +186,7 @@ mod tests {
         let mut schedule = Schedule::default();
         schedule.lowest_first();
         for (priority, n) in [(0, 7), (1, 9), (1, 4), (1, 5), (0, 2)] {
-            schedule.push_back(priority, id(n));
+            schedule.push_back((priority, ONE), id(n));
         }
         schedule.lowest_first();
         let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
@@ -173,42 +197,71 @@ mod tests {
     fn equals_take_turns() {
         let mut schedule = Schedule::default();
         for n in 0..10_000 {
-            schedule.push_back(0, id(n));
+            schedule.push_back((0, ONE), id(n));
         }
         for turn in 0..30_000 {
             let next = schedule.pop().unwrap();
             assert_eq!(next, id(turn % 10_000));
-            schedule.push_back(0, next);
+            schedule.push_back((0, ONE), next);
         }
     }
 
     #[test]
     fn whose_turn_is_over_goes_behind_its_equals() {
         let mut schedule = Schedule::default();
-        schedule.push_back(0, id(1));
-        assert!(!schedule.rotate(0, id(1)), "alone it stays");
-        assert!(!schedule.rotate(0, id(9)), "not its turn");
-        schedule.push_back(0, id(2));
-        schedule.push_back(-3, id(3));
-        assert!(schedule.rotate(0, id(1)));
+        schedule.push_back((0, ONE), id(1));
+        assert!(!schedule.rotate((0, ONE), id(1)), "alone it stays");
+        assert!(!schedule.rotate((0, ONE), id(9)), "not its turn");
+        schedule.push_back((0, ONE), id(2));
+        schedule.push_back((-3, ONE), id(3));
+        assert!(schedule.rotate((0, ONE), id(1)));
         assert_eq!(schedule.first(), Some(id(2)));
         // Of another priority since it was put there.
-        assert!(schedule.rotate(-7, id(2)));
+        assert!(schedule.rotate((-7, ONE), id(2)));
         let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
         assert_eq!(order, [1, 3, 2].map(id));
-        assert!(!schedule.rotate(0, id(1)));
+        assert!(!schedule.rotate((0, ONE), id(1)));
     }
 
     #[test]
     fn a_queue_left_empty_does_not_hide_others() {
         let mut schedule = Schedule::default();
         for n in 0..3 {
-            schedule.push_back(7, id(n));
+            schedule.push_back((7, ONE), id(n));
             assert_eq!(schedule.pop(), Some(id(n)));
-            schedule.push_back(1, id(n));
+            schedule.push_back((1, ONE), id(n));
             assert_eq!(schedule.pop(), Some(id(n)));
         }
         assert_eq!(schedule.pop(), None);
         assert!(schedule.queues.len() <= 1);
+    }
+
+    #[test]
+    fn a_turn_has_as_many_packets_as_the_weight() {
+        let weight = |n: u64| NonZeroU8::new([1, 3, 2][n as usize]).unwrap();
+        let mut schedule = Schedule::default();
+        for n in 0..3 {
+            schedule.push_back((0, weight(n)), id(n));
+        }
+        assert_eq!((schedule.len(), schedule.weight()), (3, 6));
+        let packets = (0..12).map(|_| {
+            let first = schedule.first().unwrap();
+            schedule.rotate((0, weight(first.as_u64())), first);
+            first.as_u64()
+        });
+        assert_eq!(
+            packets.collect::<Vec<_>>(),
+            [0, 1, 1, 1, 2, 2, 0, 1, 1, 1, 2, 2]
+        );
+        // A turn that is cut short leaves nothing to the next stream.
+        schedule.rotate((0, weight(0)), id(0));
+        schedule.rotate((0, weight(1)), id(1));
+        assert_eq!(schedule.pop(), Some(id(1)));
+        assert!(!schedule.rotate((0, weight(2)), id(2)));
+        assert!(schedule.rotate((0, weight(2)), id(2)));
+        // A weight that changes holds at once, and in the sum.
+        assert_eq!(schedule.weight(), 3);
+        schedule.rotate((0, weight(1)), id(0));
+        assert_eq!(schedule.weight(), 5);
     }
 }

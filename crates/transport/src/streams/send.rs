@@ -1,5 +1,6 @@
 //! The sending part of a stream (RFC 9000 §3.1).
 
+use core::num::NonZeroU8;
 use core::ops::Range;
 
 use bytes::Bytes;
@@ -58,6 +59,7 @@ pub struct SendPart {
     /// Code of the peer's STOP_SENDING.
     stopped: Option<u64>,
     priority: i32,
+    weight: NonZeroU8,
     /// Bytes that the application announced to write in all; 0: no announcement.
     announced: u64,
     /// Rest of the bytes with which its flow begins.
@@ -78,6 +80,7 @@ impl SendPart {
             reset: None,
             stopped: None,
             priority: 0,
+            weight: NonZeroU8::MIN,
             announced: 0,
             start: 0,
         }
@@ -117,6 +120,21 @@ impl SendPart {
     /// Higher sends first; 0 at first.
     pub fn set_priority(&mut self, priority: i32) {
         self.priority = priority;
+    }
+
+    /// Packets that it sends in its turn, 1 at first.
+    pub fn set_weight(&mut self, weight: NonZeroU8) {
+        self.weight = weight;
+    }
+
+    /// See [`set_weight`](Self::set_weight).
+    pub(super) fn weight(&self) -> u64 {
+        self.weight.get().into()
+    }
+
+    /// Its priority and its weight.
+    pub(super) const fn turn(&self) -> (i32, NonZeroU8) {
+        (self.priority, self.weight)
     }
 
     /// The stream carries a flow that begins.

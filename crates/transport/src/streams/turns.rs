@@ -52,9 +52,9 @@ impl Turns {
         self.retransmitted
     }
 
-    /// About how many streams have data that may leave.
+    /// About the sum of the weights of the streams whose data may leave.
     pub(crate) fn waiting(&self) -> usize {
-        self.schedule.len()
+        self.schedule.weight()
     }
 
     /// Puts a stream where its sending part belongs now: into the schedule, among the stalled, or
@@ -79,7 +79,7 @@ impl Turns {
             && (send.has_old() || send.has_fresh())
         {
             record.turn = Turn::Scheduled;
-            self.schedule.push_back(send.priority(), id);
+            self.schedule.push_back(send.turn(), id);
         }
         if stalled && send.block() {
             record.due.data_blocked = true;
@@ -257,7 +257,7 @@ impl Turns {
         }
         let send = records.get(&id).and_then(|r| r.send.as_ref());
         if let Some(send) = send
-            && self.schedule.rotate(send.priority(), id)
+            && self.schedule.rotate(send.turn(), id)
         {
             self.ready = None;
         }
