@@ -325,6 +325,13 @@ impl Endpoint {
         self.shared.lock().core.set_receive_memory(bytes);
     }
 
+    /// Sets the part of that memory for data that applications leave unread, of connections that
+    /// begin from now on. A 24th of the memory at first: streams that are not read, and hold more,
+    /// take the credit of others of their connection.
+    pub fn set_unread_memory(&self, bytes: u64) {
+        self.shared.lock().core.set_unearned_memory(bytes);
+    }
+
     /// Connections that are not over and forgotten yet.
     #[must_use]
     pub fn connections(&self) -> usize {

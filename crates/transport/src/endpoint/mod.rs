@@ -188,6 +188,12 @@ impl Endpoint {
         self.memory.set_limit(bytes);
     }
 
+    /// Changes the part of [`EndpointConfig::receive_memory`] for data that no reading has earned,
+    /// a 24th at first.
+    pub fn set_unearned_memory(&self, bytes: u64) {
+        self.memory.set_pool(bytes);
+    }
+
     /// Bytes of memory that received data takes, over all connections.
     #[must_use]
     pub fn receive_memory(&self) -> u64 {

@@ -137,6 +137,8 @@ pub struct ReceiveWindow {
     earned: Lately,
     /// It was reading that earned most of it.
     by_reading: bool,
+    /// KiB that the application could read, and leaves.
+    left: u32,
     /// The peer reported that it waits: announce whatever there is.
     peer_waits: bool,
     rate: Rate,
@@ -158,6 +160,7 @@ impl ReceiveWindow {
             window: initial,
             max: max.max(initial),
             cap: u64::MAX,
+            left: 0,
             wanted: 0,
             earned: Lately::default(),
             by_reading: false,
@@ -217,9 +220,12 @@ impl ReceiveWindow {
         self.window = self.max;
     }
 
-    /// Memory is short: no more than `cap` bytes beyond what was consumed are promised from now on.
-    pub fn set_cap(&mut self, cap: u64) {
+    /// Memory allows to promise no more than `cap` bytes beyond what was consumed. The application
+    /// could read `left` bytes; where these take more than half of the window, the rest is promised
+    /// in addition.
+    pub fn set_cap(&mut self, cap: u64, left: u64) {
         self.cap = cap;
+        self.left = u32::try_from(left / 1024).unwrap_or(u32::MAX);
     }
 
     /// True while the rate asks for a larger window than the configuration or memory allows.
@@ -295,7 +301,9 @@ impl ReceiveWindow {
     }
 
     fn next_promise(&self) -> u64 {
-        let limit = self.consumed.saturating_add(self.window.min(self.cap));
+        let left = (u64::from(self.left) * 1024).saturating_sub(self.window / 2);
+        let window = self.window.saturating_add(left).min(self.cap);
+        let limit = self.consumed.saturating_add(window);
         limit.min(varint::MAX).max(self.promised)
     }
 

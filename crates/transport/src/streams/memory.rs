@@ -35,6 +35,8 @@ const fn bulk(memory: u64) -> u64 {
 #[derive(Debug)]
 pub struct ReceiveMemory {
     limit: AtomicU64,
+    /// The part of it for data whose connections have not earned it.
+    pool: AtomicU64,
     held: AtomicU64,
     unearned: AtomicU64,
     refused: AtomicU64,
@@ -46,6 +48,7 @@ impl ReceiveMemory {
     pub fn new(limit: u64) -> Self {
         Self {
             limit: AtomicU64::new(limit),
+            pool: AtomicU64::new(limit / UNEARNED_SHARE),
             held: AtomicU64::new(0),
             unearned: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -61,6 +64,17 @@ impl ReceiveMemory {
     /// Changes that. What is held already stays.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);
+        self.set_pool(limit / UNEARNED_SHARE);
+    }
+
+    /// Has `bytes` of it serve for data whose connections have not earned it: peers who are trusted
+    /// may leave data unread on some streams, and use others.
+    pub fn set_pool(&self, bytes: u64) {
+        self.pool.store(bytes, Ordering::Relaxed);
+    }
+
+    fn pool(&self) -> u64 {
+        self.pool.load(Ordering::Relaxed)
     }
 
     /// Bytes held now.
@@ -79,7 +93,7 @@ impl ReceiveMemory {
     /// alone, or `LEAST_PROMISE`.
     #[must_use]
     pub fn first_promise(&self, wanted: u64) -> u64 {
-        let alone = bulk(self.limit() / UNEARNED_SHARE / 3 * 2);
+        let alone = bulk(self.pool() / 3 * 2);
         wanted.min(alone.max(LEAST_PROMISE))
     }
 
@@ -87,7 +101,7 @@ impl ReceiveMemory {
     /// alone, or `LEAST_STREAMS`.
     #[must_use]
     pub fn first_streams(&self) -> u64 {
-        (self.limit() / UNEARNED_SHARE / 3 * 2 / A_STREAM).max(LEAST_STREAMS)
+        (self.pool() / 3 * 2 / A_STREAM).max(LEAST_STREAMS)
     }
 
     fn free(&self) -> u64 {
@@ -96,7 +110,7 @@ impl ReceiveMemory {
 
     fn free_unearned(&self) -> u64 {
         let used = self.unearned.load(Ordering::Relaxed);
-        (self.limit() / UNEARNED_SHARE).saturating_sub(used)
+        self.pool().saturating_sub(used)
     }
 }
 
@@ -157,7 +171,7 @@ impl MemoryAccount {
     /// `earned`: what the peer may be promised. [`is_out`](Self::is_out), solved for what is held.
     pub(super) fn promise(&self, earned: u64) -> u64 {
         self.shared.as_ref().map_or(u64::MAX, |shared| {
-            let pool = (shared.limit() / UNEARNED_SHARE).saturating_add(self.unearned);
+            let pool = shared.pool().saturating_add(self.unearned);
             let left = pool.saturating_sub(shared.unearned.load(Ordering::Relaxed));
             let kept = earned.saturating_mul(2).saturating_add(left) / 3 * 2;
             bulk(kept).min(self.allowed(earned)).max(2 * FLOOR)
