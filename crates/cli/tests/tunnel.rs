@@ -4,7 +4,7 @@ mod common;
 #[path = "../../proxy/tests/support/mod.rs"]
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
@@ -469,6 +469,34 @@ fn a_token_is_in_no_message() {
         .unwrap();
     let stderr = String::from_utf8(none.stderr).unwrap();
     assert!(stderr.contains("--uri-file FILE"), "{stderr}");
+}
+
+/// Bytes of a flow are not complete where the tunnel is stopped or killed.
+#[test]
+fn a_tunnel_that_ends_resets_its_flows_and_leaves_none_at_the_proxy() {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let bed = Bed::new();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let forward = format!("127.0.0.1:0:{}", listener.local_addr().unwrap());
+        let uri = bed.path("proxy.uri");
+        let (mut tunnel, said) = bed.start(&["--uri-file", &uri, "-L", &forward]);
+        let mut client = connect(said[0].1);
+        let (mut target, _) = listener.accept().unwrap();
+        target.write_all(b"some of it").unwrap();
+        client.read_exact(&mut [0; 10]).unwrap();
+        tunnel.signal(signal);
+        let _ = tunnel.0.wait();
+        let ended = client.read(&mut [0]).unwrap_err();
+        assert_eq!(ended.kind(), ErrorKind::ConnectionReset, "{signal}");
+        if signal == Signal::SIGTERM {
+            // The proxy knows at once.
+            target
+                .set_read_timeout(Some(Duration::from_secs(5)))
+                .unwrap();
+            let ended = target.read(&mut [0]).unwrap_err();
+            assert_eq!(ended.kind(), ErrorKind::ConnectionReset);
+        }
+    }
 }
 
 #[test]

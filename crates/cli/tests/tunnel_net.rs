@@ -68,7 +68,7 @@ fn datagrams_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
     let dropped = bed
         .net
         .gateway
-        .script("nft list table inet pathmark_tunnel")
+        .script("nft list chain inet pathmark_tunnel prerouting")
         .unwrap();
     assert!(!dropped.contains("counter packets 0 "), "{dropped}");
 }
@@ -283,6 +283,21 @@ fn rules_are_printed_applied_and_undone() {
     );
     assert_eq!(run(pathmark(&rules)), Some(0));
     assert_eq!(shell(state), applied);
+    // No tunnel runs: packets stay, of sockets that are bound to an interface, too.
+    let link = "ip tuntap add out mode tun; ip addr add 192.0.2.9/24 dev out; ip link set out up; \
+                ip route add default dev out";
+    shell(link);
+    for bound in [None, Some(&b"out"[..])] {
+        let socket = gateway.socket(libc::AF_INET, libc::SOCK_DGRAM, 0).unwrap();
+        let socket = socket2::Socket::from(socket);
+        socket.bind_device(bound).unwrap();
+        let to: SocketAddr = "203.0.113.1:9".parse().unwrap();
+        // The kernel may say that it has dropped the datagram.
+        let _ = socket.send_to(b"leak", &to.into());
+    }
+    let dropped = shell("nft list chain inet pathmark_tunnel postrouting");
+    assert!(dropped.contains("counter packets 1 "), "{dropped}");
+    shell("ip route del default; ip link del out");
     assert_eq!(run(pathmark(&["tunnel", "rules", "--undo"])), Some(0));
     assert_eq!(shell(state), before);
 }

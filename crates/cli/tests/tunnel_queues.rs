@@ -60,14 +60,22 @@ fn figures(arrived: &[Arrived], (from, to): (Duration, Duration)) -> Figures {
     }
 }
 
-/// Runs UDP flows next to bulk TCP flows: figures of the former, and rates of the latter.
-fn run(bed: &Bed, paces: &[Pace], bulks: usize, time: Duration) -> (Vec<Figures>, Vec<f64>, Value) {
+/// Flows by the places of their forwards: UDP flows, and bulk TCP flows.
+type Flows<'a> = (&'a [(usize, Pace)], &'a [usize]);
+
+/// Runs flows: figures of the UDP flows, and rates of the TCP flows.
+fn run(bed: &Bed, (udp, tcp): Flows<'_>, time: Duration) -> (Vec<Figures>, Vec<f64>, Value) {
     let warm = time / 3;
-    let tcp = target_tcp(bed);
     let start = Instant::now();
-    let bulks: Vec<_> = (0..bulks).map(|_| Bulk::new(bed, &tcp)).collect();
-    let flows = (1..).zip(paces);
-    let flows = flows.map(|(place, pace)| Udp::new(bed, place, *pace, (start, time)));
+    let targets = [0, 3].map(|place| (place, target_tcp(bed, place)));
+    let target = |place| &targets.iter().find(|(at, _)| *at == place).unwrap().1;
+    let bulks = tcp
+        .iter()
+        .map(|place| Bulk::new(bed, *place, target(*place)));
+    let bulks: Vec<_> = bulks.collect();
+    let flows = udp
+        .iter()
+        .map(|(place, pace)| Udp::new(bed, *place, *pace, (start, time)));
     let flows: Vec<_> = flows.collect();
     thread::sleep(warm.saturating_sub(start.elapsed()));
     let (before, since): (Vec<_>, _) = (bulks.iter().map(Bulk::bytes).collect(), start.elapsed());
@@ -93,17 +101,17 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `paces` next to `bulks` through each ingress.
-fn through_each_ingress(paces: &[Pace], bulks: usize, check: impl Fn(&[Figures], &[f64], &Value)) {
+/// Runs `flows` through each ingress.
+fn through_each_ingress(flows: Flows<'_>, check: impl Fn(&[Figures], &[f64], &Value)) {
     let _alone = alone();
     for side in [Side::Client, Side::Proxy] {
-        undisturbed(|| through(side, paces, bulks, &check));
+        undisturbed(|| through(side, flows, &check));
     }
 }
 
-fn through(side: Side, paces: &[Pace], bulks: usize, check: &impl Fn(&[Figures], &[f64], &Value)) {
+fn through(side: Side, flows: Flows<'_>, check: &impl Fn(&[Figures], &[f64], &Value)) {
     let bed = Bed::new(side, "vcp", 0.0, "auto");
-    let (figures, rates, shown) = run(&bed, paces, bulks, Duration::from_secs(8));
+    let (figures, rates, shown) = run(&bed, flows, Duration::from_secs(8));
     let flows = shown["flows"].as_array().unwrap();
     let queues: Vec<_> = flows.iter().map(|flow| &flow["queue"]).collect();
     println!("{side:?}: {figures:?} {rates:.0?} {queues:?}");
@@ -122,7 +130,7 @@ fn through(side: Side, paces: &[Pace], bulks: usize, check: &impl Fn(&[Figures],
 /// machine has 5 ms at the 99th percentile; the bound leaves room for a busy one.
 #[test]
 fn a_scalable_flow_next_to_bulk_tcp_waits_for_some_milliseconds() {
-    through_each_ingress(&[Pace::Scalable], 1, |figures, rates, queue| {
+    through_each_ingress((&[(1, Pace::Scalable)], &[0]), |figures, rates, queue| {
         let udp = figures[0];
         assert!(queue["wait_p99_ms"].as_u64().unwrap() <= 20, "{queue}");
         assert_eq!(udp.lost, 0.0, "{udp:?}");
@@ -137,8 +145,8 @@ fn a_scalable_flow_next_to_bulk_tcp_waits_for_some_milliseconds() {
 #[test]
 fn a_flow_at_twice_its_share_keeps_a_bounded_queue_and_starves_no_tcp() {
     for ecn in [NOT_ECT, ECT_0] {
-        let pace = [Pace::Constant(20e6, ecn)];
-        through_each_ingress(&pace, 1, |figures, rates, queue| {
+        let pace = [(1, Pace::Constant(20e6, ecn))];
+        through_each_ingress((&pace, &[0]), |figures, rates, queue| {
             let udp = figures[0];
             // 20 ms of the path, and what waits for 100 ms at most.
             assert!(udp.p99 < 150.0, "{udp:?}");
@@ -151,23 +159,24 @@ fn a_flow_at_twice_its_share_keeps_a_bounded_queue_and_starves_no_tcp() {
 }
 
 #[test]
-fn flows_share_equally() {
-    let not = NOT_ECT;
-    for (paces, bulks) in [
-        (&[][..], 2),
-        (&[Pace::Constant(15e6, not), Pace::Constant(10e6, not)], 1),
+fn flows_share_by_weight() {
+    let pace = |rate| Pace::Constant(rate, NOT_ECT);
+    for (udp, tcp, weights) in [
+        (&[][..], &[0, 0][..], &[1.0, 1.0][..]),
+        (&[(1, pace(15e6)), (2, pace(10e6))], &[0], &[1.0, 1.0, 1.0]),
+        (
+            &[(1, pace(15e6)), (4, pace(15e6))],
+            &[0, 3],
+            &[1.0, 3.0, 1.0, 3.0],
+        ),
     ] {
-        through_each_ingress(paces, bulks, |figures, rates, _| {
-            let all: Vec<_> = figures
-                .iter()
-                .map(|udp| udp.rate)
-                .chain(rates.iter().copied())
-                .collect();
-            let sum: f64 = all.iter().sum();
-            for rate in &all {
-                let share = rate / sum * all.len() as f64;
-                // Streams send in turn, but one may have had more room to write.
-                assert!((0.7..1.4).contains(&share), "{all:?}");
+        through_each_ingress((udp, tcp), |figures, rates, _| {
+            let udp = figures.iter().map(|udp| udp.rate);
+            let all: Vec<_> = udp.chain(rates.iter().copied()).collect();
+            let each = all.iter().sum::<f64>() / weights.iter().sum::<f64>();
+            for (rate, weight) in all.iter().zip(weights) {
+                let share = rate / (each * weight);
+                assert!((0.8..1.25).contains(&share), "{all:?}");
             }
         });
     }
@@ -180,7 +189,7 @@ fn delays_inside_a_tcp_flow() {
     let time = Duration::from_secs(10);
     for controller in ["none", "vcp"] {
         let bed = Bed::new(Side::Client, controller, 0.0, "auto");
-        let listener = target_tcp(&bed);
+        let listener = target_tcp(&bed, 0);
         for (way, to) in [("direct", bed.targets[0]), ("tunnel", bed.forwards[0])] {
             let mut from = connect(&bed.chain.sender, to);
             // A small buffer of the kernel blocks writes that the path does not carry yet.
@@ -240,7 +249,7 @@ fn a_constant_rate_over_a_lossy_path() {
         let (_, direct) = Udp::between(from, to, pace, (start, time)).finish();
         let all = (time / 3, time);
         println!("port {controller}, direct: {:?}", figures(&direct, all));
-        let (tunnel, _, shown) = run(&bed, &[pace], 0, time);
+        let (tunnel, _, shown) = run(&bed, (&[(1, pace)], &[]), time);
         println!("port {controller}, tunnel with {law}: {:?}", tunnel[0]);
         println!("{}", shown["flows"][0]["queue"]);
     }

@@ -13,12 +13,14 @@ use tokio::time::Instant;
 
 use crate::target::Target;
 pub(crate) use meter::Meter;
-use meter::Rate;
 use queue::Queue;
 pub use queue::QueueView;
+pub(crate) use waits::Side;
+pub use waits::{BoundedBy, FlowReport, Waits};
 
 mod meter;
 mod queue;
+mod waits;
 
 /// The flows of a proxy or of its client. Clones are one list.
 #[derive(Clone, Debug)]
@@ -31,77 +33,6 @@ struct Inner {
     begun: AtomicU64,
     /// Totals of queues of flows that have ended.
     ended: Mutex<QueueCounts>,
-}
-
-/// Whose flows they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// Between applications and the path.
-    Tunnel,
-    /// Between the path and targets.
-    Proxy,
-}
-
-impl Side {
-    /// The sides that a direction waited for, if its receiver took no bytes for a share `blocked`
-    /// of the time. `stalled`: the far end of the flow takes none now.
-    fn waits(self, is_up: bool, blocked: f64, stalled: bool) -> Waits {
-        let blocked = blocked.min(1.0);
-        let idle = 1.0 - blocked;
-        let (window, far) = match stalled {
-            true => (0.0, blocked),
-            false => (blocked, 0.0),
-        };
-        let (application, path, target) = match (self, is_up) {
-            (Self::Tunnel, true) => (idle, window, far),
-            (Self::Tunnel, false) => (blocked, idle, 0.0),
-            (Self::Proxy, true) => (0.0, idle, blocked),
-            (Self::Proxy, false) => (far, window, idle),
-        };
-        Waits {
-            application,
-            path,
-            target,
-        }
-    }
-}
-
-/// Shares of the time since the last look at the list in which a direction of a flow waited.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Waits {
-    /// For the application: it sent nothing, or took nothing.
-    pub application: f64,
-    /// For the path between tunnel and proxy, or for what is behind it.
-    pub path: f64,
-    /// For the target: it sent nothing, or took nothing.
-    pub target: f64,
-}
-
-impl Waits {
-    /// The side that was waited for longest.
-    fn longest(&self) -> &'static str {
-        let Self {
-            application,
-            path,
-            target,
-        } = *self;
-        match () {
-            () if path >= application && path >= target => "path",
-            () if application >= target => "application",
-            () => "target",
-        }
-    }
-}
-
-/// Limits of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct FlowReport {
-    /// Toward the target.
-    pub up: Waits,
-    /// From the target.
-    pub down: Waits,
 }
 
 /// The kind of traffic of a flow.
@@ -194,24 +125,11 @@ pub struct FlowView {
     pub rate_up_bps: f64,
     /// Bits per second from the target.
     pub rate_down_bps: f64,
-    /// The sides that a TCP flow waited for in most of that time.
+    /// The sides that a flow waited for in most of that time.
     #[serde(flatten)]
     pub bounded_by: BoundedBy,
     /// The queue of a UDP flow in front of the path: toward the target, at a proxy from it.
     pub queue: Option<QueueView>,
-}
-
-/// The sides that a TCP flow waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct BoundedBy {
-    /// The longest wait toward the target: for `application`, `path` or `target`.
-    #[serde(rename = "bounded_by_up")]
-    pub up: Option<&'static str>,
-    /// The same from the target.
-    #[serde(rename = "bounded_by_down")]
-    pub down: Option<&'static str>,
-    /// All waits of each direction.
-    pub path_report: Option<FlowReport>,
 }
 
 /// A flow's place in the list, until it is dropped.
@@ -269,12 +187,15 @@ impl Flows {
                 stall,
             } = &flow.carried;
             let rates = (up.rate(now), down.rate(now));
+            let queue = queue.view(now, flow.since);
             let stalled = stall.get().is_some_and(Stall::is_now);
-            let waits = |is_up, rate: Rate| self.0.side.waits(is_up, rate.blocked, stalled);
-            let path_report = (flow.kind == Kind::Tcp).then(|| FlowReport {
-                up: waits(true, rates.0),
-                down: waits(false, rates.1),
-            });
+            let side = self.0.side;
+            let report = |blocked| FlowReport::new(side, blocked, stalled);
+            let path_report = match (flow.kind, &queue) {
+                (Kind::Tcp, _) => Some(report((rates.0.blocked, rates.1.blocked))),
+                (Kind::Udp, Some((_, busy))) => Some(report(side.into_path(*busy))),
+                (Kind::Udp, None) => None,
+            };
             FlowView {
                 id: *id,
                 kind: flow.kind,
@@ -286,12 +207,8 @@ impl Flows {
                 bytes_down: down.bytes(),
                 rate_up_bps: rates.0.bps,
                 rate_down_bps: rates.1.bps,
-                bounded_by: BoundedBy {
-                    up: path_report.map(|report| report.up.longest()),
-                    down: path_report.map(|report| report.down.longest()),
-                    path_report,
-                },
-                queue: queue.view(now),
+                bounded_by: path_report.into(),
+                queue: queue.map(|(view, _)| view),
             }
         };
         self.lock().iter().map(view).collect()
@@ -373,25 +290,5 @@ mod tests {
         assert_eq!((only.bytes_up, only.bytes_down), (3, 4));
         drop(first);
         assert_eq!(flows.view(), []);
-    }
-
-    #[test]
-    fn each_side_waits_for_what_it_has() {
-        for (side, is_up, blocked, stalled, longest) in [
-            (Side::Tunnel, true, 0.25, false, "application"),
-            (Side::Tunnel, true, 0.75, false, "path"),
-            (Side::Tunnel, true, 0.75, true, "target"),
-            (Side::Tunnel, false, 0.25, false, "path"),
-            (Side::Tunnel, false, 0.75, true, "application"),
-            (Side::Proxy, true, 0.25, false, "path"),
-            (Side::Proxy, true, 0.75, true, "target"),
-            (Side::Proxy, false, 0.25, false, "target"),
-            (Side::Proxy, false, 0.75, false, "path"),
-            (Side::Proxy, false, 0.75, true, "application"),
-        ] {
-            let waits = side.waits(is_up, blocked, stalled);
-            assert_eq!(waits.longest(), longest, "{side:?} {is_up} {waits:?}");
-            assert_eq!(waits.application + waits.path + waits.target, 1.0);
-        }
     }
 }

@@ -13,6 +13,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod classes;
 mod decapsulation;
 pub mod flows;
 pub mod ingress;
@@ -27,3 +28,8 @@ pub mod template;
 pub mod token;
 pub mod tunnel;
 pub mod uri;
+
+/// Bytes for [`set_unread_memory`](pathmark_driver::Endpoint::set_unread_memory) of endpoints with
+/// flows, half of their memory. Flows go on next to some whose receivers have stopped at the full
+/// rate of a long path.
+pub const UNREAD: u64 = 256 << 20;

@@ -1,6 +1,7 @@
 //! How flows leave: the seam between ingresses and a tunnel.
 
 use std::io;
+use std::num::NonZeroU8;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -46,6 +47,9 @@ pub trait Abort {
     /// Ends the direction at once.
     fn abort(&mut self);
 
+    /// Sets the weight of the direction among those that share its path.
+    fn set_weight(&self, _weight: NonZeroU8) {}
+
     /// Tells whether the far end of the flow, and not the path to it, takes no bytes.
     fn stall(&self) -> Option<Stall> {
         None
@@ -65,6 +69,8 @@ pub struct Marks {
 pub trait Datagrams: Send + Sync + 'static {
     /// Sends a payload of at most 65,527 bytes, whose packet has this ECN field.
     fn send_marked(&self, payload: Bytes, ecn: Ecn) -> impl Future<Output = io::Result<()>> + Send;
+    /// Sets the weight of the flow among those that share its path.
+    fn set_weight(&self, _weight: NonZeroU8) {}
     /// The counters of the queue in which payloads wait, if they have one.
     fn queue(&self) -> Option<Arc<QueueCounters>> {
         None
@@ -104,6 +110,9 @@ pub enum Refusal {
     /// The proxy or its client has reached a limit.
     #[error("the proxy has reached its limit of flows")]
     Busy,
+    /// The proxy does not know this client.
+    #[error("the proxy knows neither the token nor the certificate")]
+    Unauthorized,
     /// The proxy cannot be reached, or ended the connection.
     #[error("the proxy cannot be reached: {0}")]
     Proxy(String),

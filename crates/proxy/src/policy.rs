@@ -19,21 +19,37 @@ impl Policy {
     pub fn allows(&self, address: IpAddr, own: bool) -> bool {
         // The kernel sends to the IPv4 address of a mapped one.
         let address = address.to_canonical();
-        let within = |prefixes: &[IpNet]| prefixes.iter().any(|prefix| prefix.contains(&address));
-        if within(&self.deny) {
+        let within = |prefixes: &[IpNet], address: IpAddr| {
+            let mut prefixes = prefixes.iter().map(|prefix| canonical(*prefix));
+            prefixes.any(|prefix| prefix.contains(&address))
+        };
+        let leads_to = embedded(address);
+        if within(&self.deny, address) || leads_to.is_some_and(|inner| within(&self.deny, inner)) {
             return false;
         }
-        within(&self.allow) || (!own && is_public(address))
+        within(&self.allow, address) || (!own && is_public(address))
     }
+}
+
+/// A prefix of mapped addresses is one of IPv4.
+fn canonical(prefix: IpNet) -> IpNet {
+    let mapped = match prefix.addr().to_canonical() {
+        address @ IpAddr::V4(_) if prefix.addr().is_ipv6() => prefix
+            .prefix_len()
+            .checked_sub(96)
+            .and_then(|length| IpNet::new(address, length).ok()),
+        _ => None,
+    };
+    mapped.unwrap_or(prefix)
 }
 
 /// True for an address that every host of the Internet may reach.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => match embedded(address) {
-            Some(address) => is_public_v4(address),
-            None => is_public_v6(address),
+        IpAddr::V6(v6) => match embedded(address) {
+            Some(IpAddr::V4(inner)) => is_public_v4(inner),
+            _ => is_public_v6(v6),
         },
     }
 }
@@ -65,10 +81,13 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 
 /// The IPv4 address that an IPv6 address leads to: of mapped and compatible addresses, NAT64, 6to4
 /// and Teredo.
-fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
     let v4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        Ipv4Addr::new(a, b, c, d)
+        IpAddr::from([a, b, c, d])
+    };
+    let IpAddr::V6(address) = address else {
+        return None;
     };
     match address.segments() {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
@@ -137,6 +156,7 @@ mod tests {
             deny: vec![
                 "10.1.0.0/16".parse().unwrap(),
                 "1.1.1.1/32".parse().unwrap(),
+                "::ffff:9.9.9.0/120".parse().unwrap(),
             ],
         };
         for (address, expected) in [
@@ -145,6 +165,10 @@ mod tests {
             ("10.1.0.1", false),
             ("::ffff:10.1.0.1", false),
             ("1.1.1.1", false),
+            ("64:ff9b::1.1.1.1", false),
+            ("2002:101:101::", false),
+            ("9.9.9.9", false),
+            ("9.9.8.9", true),
             ("::1", true),
             ("127.0.0.1", false),
         ] {

@@ -41,7 +41,7 @@ pub fn read(status: u16, field: Option<&[u8]>) -> Refusal {
         return refusal.clone();
     }
     match status {
-        401 | 407 => Refusal::Proxy("it knows neither the token nor the certificate".to_owned()),
+        401 | 407 => Refusal::Unauthorized,
         403 => Refusal::Denied,
         502 => Refusal::Unreachable,
         503 => Refusal::Busy,
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(read(403, Some(b"x")), Refusal::Denied);
         let field = br#"a; details="; error=dns_error, \"", b;error=connection_refused"#;
         assert_eq!(read(502, Some(field)), Refusal::Refused);
-        assert!(matches!(read(407, None), Refusal::Proxy(why) if why.contains("token")));
+        assert_eq!(read(407, None), Refusal::Unauthorized);
         assert!(matches!(read(200, None), Refusal::Proxy(_)));
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pathmark::{Endpoint, TransportConfig};
+use pathmark_proxy::UNREAD;
 use pathmark_proxy::server::Proxy;
 use pathmark_proxy::server::config::{self, Config, Credential};
 use pathmark_transport::crypto::tls::Pin;
@@ -77,6 +78,8 @@ enum Subcommand {
     Uris {
         /// TOML file with the configuration
         file: PathBuf,
+        /// Print the URI of this user alone: a file for `pathmark tunnel --uri-file`
+        user: Option<String>,
     },
     /// Print the state of a running proxy: its clients, their flows and what limits them
     Show(ShowArgs),
@@ -109,14 +112,28 @@ pub(super) fn proxy(args: Args) -> Outcome {
         Some(Subcommand::Check { file }) => {
             let loaded = Loaded::of(file, false)?;
             let users = loaded.users.len();
+            if loaded.config.certificate.is_some() {
+                loaded.identity(false)?;
+            }
             output::line(format_args!("{}: correct, {users} users", file.display()))?;
             Ok(())
         }
-        Some(Subcommand::Uris { file }) => {
+        Some(Subcommand::Uris { file, user }) => {
             let loaded = Loaded::of(file, false)?;
             let listening = loaded.listen.bind(Ok)?;
             let pin = loaded.identity(false)?.tls.pin();
-            print(&uris((&loaded.config, &loaded.users), listening, pin)?)
+            let uris = uris((&loaded.config, &loaded.users), listening, pin)?;
+            let Some(user) = user else {
+                return print(&uris);
+            };
+            let found = uris.iter().find(|named| named.name == *user);
+            let found = found.ok_or_else(|| {
+                Failure::usage(anyhow::anyhow!(
+                    "{} has no user {user}",
+                    loaded.config.tokens.display()
+                ))
+            })?;
+            Ok(output::line(format_args!("{}", found.uri))?)
         }
         Some(Subcommand::Show(args)) => {
             let configured = args.config.as_deref().map(Config::load).transpose();
@@ -167,6 +184,7 @@ async fn serve(args: Args, stop: Stop) -> Outcome {
     let (config, _) = session::server_config(identity, Arc::new(transport), false);
     let bind = |address| Endpoint::server(config.clone(), address);
     let endpoint = loaded.listen.bind(bind)?;
+    endpoint.set_unread_memory(UNREAD);
     let control = Control::bind(loaded.config.control.as_deref(), loaded.config.metrics)?;
     let hangups = session::Hangups::new();
     announce(&args, &loaded, endpoint.local_address(), pin)?;

@@ -126,6 +126,7 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
     let endpoint = session::listen(&args.listen, config_now, args.json)?;
     let mut status = None;
     if let (Some(joined), Some(control)) = (&joined, control) {
+        endpoint.set_unread_memory(pathmark_proxy::UNREAD);
         let listening = endpoint.local_address();
         if !args.json {
             joined.announce(listening, pin.as_deref())?;

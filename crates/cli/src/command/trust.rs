@@ -57,7 +57,7 @@ pub(super) struct CertificateArgs {
 }
 
 /// The certificate that a client shows.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct ShowArgs {
     /// Show servers that ask for one this certificate, a chain in PEM
     #[arg(long, value_name = "FILE", requires = "client_key")]
@@ -72,7 +72,7 @@ pub(super) struct ShowArgs {
 }
 
 /// A certificate chain and its private key in PEM.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shown {
     pub(super) chain: Vec<u8>,
     pub(super) key: Vec<u8>,
@@ -86,6 +86,14 @@ impl ShowArgs {
             (args.client_cert, args.client_key) = (chain.cloned(), key.cloned());
         }
         args
+    }
+
+    /// The pin of this user's own certificate, if that is to be shown.
+    pub(super) fn own_pin(&self) -> Result<Option<Pin>, Failure> {
+        let shown = self.own_cert.then(|| self.read()).transpose()?.flatten();
+        let first = shown.map(|shown| CertificateDer::from_pem_slice(&shown.chain));
+        let first = first.transpose().map_err(anyhow::Error::new)?;
+        Ok(first.map(|first| Pin::of(&first)))
     }
 
     /// Reads the certificate and its key.

@@ -33,13 +33,23 @@ pub(crate) enum Side {
     Proxy,
 }
 
+/// Ports of targets. Flows to 7004 have the weight 3.
+const FORWARDS: [(u16, &str); 5] = [
+    (7001, ""),
+    (7002, "/udp"),
+    (7003, "/udp"),
+    (7004, ""),
+    (7004, "/udp"),
+];
+const CLASS: &str = "[[class]]\nports = [7004]\nweight = 3\n";
+
 /// A path with a proxy and its client.
 pub(crate) struct Bed {
     pub(crate) chain: Chain,
     side: Side,
-    /// Of TCP, and of UDP flows.
-    pub(crate) forwards: [SocketAddr; 3],
-    pub(crate) targets: [SocketAddr; 3],
+    /// By [`FORWARDS`].
+    pub(crate) forwards: [SocketAddr; FORWARDS.len()],
+    pub(crate) targets: [SocketAddr; FORWARDS.len()],
     directory: tempfile::TempDir,
     _processes: [ChildGuard; 2],
 }
@@ -77,22 +87,20 @@ impl Bed {
         };
         let text = format!(
             "listen = '{far}:4433'\ntokens = 'tokens'\nallow = ['10.0.0.0/8']\ncc = '{law}'\n\
-             control = 'proxy.sock'\n"
+             control = 'proxy.sock'\n{CLASS}"
         );
         std::fs::write(path("proxy.toml"), text).unwrap();
         let config = path("proxy.toml");
         let (proxy, said) = start(far_node, &["proxy", "--show-uri", "--config", &config]);
         std::fs::write(path("uri"), said["uris"][0]["uri"].as_str().unwrap()).unwrap();
-        let targets = [7001, 7002, 7003].map(|port| SocketAddr::new(far, port));
-        let text = format!(
-            "uri_file = 'uri'\ncontrol = 'tunnel.sock'\n\
-             forward = ['127.0.0.1:0:{}', '127.0.0.1:0:{}/udp', '127.0.0.1:0:{}/udp']\n",
-            targets[0], targets[1], targets[2]
-        );
+        let targets = FORWARDS.map(|(port, _)| SocketAddr::new(far, port));
+        let forwards = FORWARDS.map(|(port, kind)| format!("127.0.0.1:0:{far}:{port}{kind}"));
+        let text =
+            format!("uri_file = 'uri'\ncontrol = 'tunnel.sock'\nforward = {forwards:?}\n{CLASS}");
         std::fs::write(path("tunnel.toml"), text).unwrap();
         let config = path("tunnel.toml");
         let (tunnel, said) = start(near, &["tunnel", "--cc", law, "--config", &config]);
-        let forwards = [0, 1, 2].map(|at| {
+        let forwards = std::array::from_fn(|at| {
             let address = said["listeners"][at]["address"].as_str().unwrap();
             address.parse().unwrap()
         });
@@ -149,9 +157,10 @@ pub(crate) fn connect(node: &Node, to: SocketAddr) -> TcpStream {
 }
 
 impl Bulk {
-    pub(crate) fn new(bed: &Bed, listener: &TcpListener) -> Self {
+    /// A flow through the forward at `place`, whose target is `listener`.
+    pub(crate) fn new(bed: &Bed, place: usize, listener: &TcpListener) -> Self {
         let [near, _] = bed.nodes();
-        let client = connect(near, bed.forwards[0]);
+        let client = connect(near, bed.forwards[place]);
         let (target, _) = listener.accept().unwrap();
         let (mut from, mut to) = match bed.side {
             Side::Client => (client, target),
@@ -342,7 +351,7 @@ fn send(socket: &UdpSocket, pace: Pace, (start, time): (Instant, Duration)) -> u
     number
 }
 
-pub(crate) fn target_tcp(bed: &Bed) -> TcpListener {
+pub(crate) fn target_tcp(bed: &Bed, place: usize) -> TcpListener {
     let [_, far] = bed.nodes();
-    far.tcp_listener(bed.targets[0]).unwrap()
+    far.tcp_listener(bed.targets[place]).unwrap()
 }

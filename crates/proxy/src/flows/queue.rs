@@ -39,6 +39,8 @@ struct Window {
     begun: Instant,
     before: QueueCounts,
     waits: [Option<u64>; 2],
+    /// The share of it in which datagrams waited.
+    busy: f64,
 }
 
 impl Queue {
@@ -51,31 +53,34 @@ impl Queue {
         self.counters.get().map(|counters| counters.counts())
     }
 
-    pub(super) fn view(&self, now: Instant) -> Option<QueueView> {
+    /// The queue of a flow that began then, and the share of the time since the last look in which
+    /// datagrams waited.
+    pub(super) fn view(&self, now: Instant, began: Instant) -> Option<(QueueView, f64)> {
         let counts = self.counts()?;
         let mut window = self.window();
-        let (since, before) = window
-            .as_ref()
-            .map_or((None, QueueCounts::default()), |window| {
-                (Some(window.begun), window.before)
-            });
-        let ended = since.is_none_or(|since| now.saturating_duration_since(since) >= LEAST);
-        if ended {
-            let waits = [50, 99].map(|percent| quantile(&before, &counts, percent));
+        let last = window.as_ref().map(|window| (window.begun, window.before));
+        let (since, before) = last.unwrap_or((began, QueueCounts::default()));
+        let time = now.saturating_duration_since(since);
+        if last.is_none() || time >= LEAST {
+            let busy = counts.busy.saturating_sub(before.busy);
+            let busy = busy.as_secs_f64() / time.as_secs_f64().max(f64::MIN_POSITIVE);
             *window = Some(Window {
                 begun: now,
                 before: counts,
-                waits,
+                waits: [50, 99].map(|percent| quantile(&before, &counts, percent)),
+                busy: busy.min(1.0),
             });
         }
-        let [wait_p50_ms, wait_p99_ms] = window.as_ref().map_or([None; 2], |window| window.waits);
-        Some(QueueView {
+        let window = window.as_ref();
+        let [wait_p50_ms, wait_p99_ms] = window.map_or([None; 2], |window| window.waits);
+        let view = QueueView {
             sent: counts.sent,
             marked: counts.marked,
             dropped: counts.dropped,
             wait_p50_ms,
             wait_p99_ms,
-        })
+        };
+        Some((view, window.map_or(0.0, |window| window.busy)))
     }
 
     fn window(&self) -> MutexGuard<'_, Option<Window>> {
@@ -117,8 +122,9 @@ mod tests {
     #[tokio::test]
     async fn a_flow_without_a_queue_has_no_view() {
         let queue = Queue::default();
-        assert_eq!(queue.view(Instant::now()), None);
+        let now = Instant::now();
+        assert_eq!(queue.view(now, now), None);
         queue.set(Arc::default());
-        assert_eq!(queue.view(Instant::now()), Some(QueueView::default()));
+        assert_eq!(queue.view(now, now), Some((QueueView::default(), 0.0)));
     }
 }

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::classes::Classes;
 use crate::flows::{Carried, Flows, Kind, Listed, Side};
 use crate::outbound::{Abort, Outbound, Refusal};
 use crate::target::Target;
@@ -30,7 +31,7 @@ mod udp;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Bounds of an ingress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// TCP flows at once. Connections beyond wait in the listeners' queues.
     pub flows: usize,
@@ -42,6 +43,8 @@ pub struct Limits {
     pub handshake: Duration,
     /// Bytes of a forwarded or transparent connection that follow its request at once, at most.
     pub early: usize,
+    /// Treatment of flows by the ports of their targets.
+    pub classes: Classes,
 }
 
 /// Early bytes of a flow, where it has any.
@@ -55,6 +58,7 @@ impl Default for Limits {
             udp_idle: Duration::from_secs(120),
             handshake: Duration::from_secs(10),
             early: 0,
+            classes: Classes::default(),
         }
     }
 }
@@ -154,13 +158,15 @@ pub struct Ingress<O> {
 impl<O: Outbound> Ingress<O> {
     /// An ingress without listeners.
     pub fn new(outbound: O, limits: Limits) -> Self {
+        let room = Arc::new(Semaphore::new(limits.flows));
+        let udp_room = Arc::new(Semaphore::new(limits.udp_flows));
         Self {
             outbound,
             limits: Arc::new(RwLock::new(limits)),
             counters: Arc::default(),
             flows: Flows::new(Side::Tunnel),
-            room: Arc::new(Semaphore::new(limits.flows)),
-            udp_room: Arc::new(Semaphore::new(limits.udp_flows)),
+            room,
+            udp_room,
         }
     }
 
@@ -176,16 +182,19 @@ impl<O: Outbound> Ingress<O> {
         &self.flows
     }
 
-    /// Changes times and early bytes; the numbers of flows stay.
+    /// Changes times, early bytes and classes; the numbers of flows stay.
     pub fn change(&self, limits: Limits) {
         let mut now = self.limits.write().unwrap_or_else(PoisonError::into_inner);
-        now.udp_idle = limits.udp_idle;
-        now.handshake = limits.handshake;
-        now.early = limits.early;
+        *now = Limits {
+            flows: now.flows,
+            udp_flows: now.udp_flows,
+            ..limits
+        };
     }
 
     fn limits(&self) -> Limits {
-        *self.limits.read().unwrap_or_else(PoisonError::into_inner)
+        let limits = self.limits.read().unwrap_or_else(PoisonError::into_inner);
+        limits.clone()
     }
 
     /// Accepts connections for a service, without end.
@@ -231,16 +240,15 @@ impl<O: Outbound> Ingress<O> {
     /// Joins a connection with a flow to a target. A refusal becomes a reset: the connection
     /// exists already.
     async fn forward(&self, local: TcpStream, by: &str, target: &Target) {
+        splice::reset_on_close(&local);
         let listed = self.list(&local, by, target);
         let most = self.limits().early;
         let mut early = early::Early::new(&local, most, listed.up());
         let opened = self.open(&local, target, &mut early).await;
         let sent = listed.up().bytes();
         self.counters.up.fetch_add(sent, Ordering::Relaxed);
-        match opened {
-            Some(Ok(flow)) => self.join(local, Vec::new(), flow, &listed).await,
-            Some(Err(_)) => splice::reset_on_close(&local),
-            None => {}
+        if let Some(Ok(flow)) = opened {
+            self.join(local, Vec::new(), flow, &listed).await;
         }
     }
 
@@ -264,14 +272,21 @@ impl<O: Outbound> Ingress<O> {
                 return None;
             }
         };
-        if let Err(refusal) = &opened {
-            self.refused(target, refusal);
+        match &opened {
+            Ok((_, write)) => write.set_weight(self.limits().classes.of(target.port).weight),
+            Err(refusal) => self.refused(target, refusal),
         }
         Some(opened)
     }
 
     fn refused(&self, target: &Target, refusal: &Refusal) {
-        count(&self.counters.refused);
+        let before = self.counters.refused.fetch_add(1, Ordering::Relaxed);
+        if *refusal == Refusal::Unauthorized && before.is_multiple_of(1_000) {
+            tracing::warn!(
+                refused = before + 1,
+                "the proxy knows neither the token nor the certificate: ask its operator for a URI"
+            );
+        }
         tracing::debug!(%target, %refusal, "flow refused");
     }
 

@@ -55,14 +55,15 @@ where
     W: AsyncWrite + Abort + Unpin,
 {
     prepare(&local);
+    reset_on_close(&local); // Bytes are not complete where the tunnel ends first.
     let (mut from, mut to) = (Half(&local), Half(&local));
     let traffic = {
         let watch = pin!(broken(&local));
         let flow = (&mut read, &mut write);
         join((&mut from, &mut to), early, flow, watch, carried).await
     };
-    if traffic.reset {
-        reset_on_close(&local);
+    if !traffic.reset {
+        let _ = SockRef::from(&local).set_linger(None);
     }
     traffic
 }
@@ -227,12 +228,11 @@ fn write(
     }
 }
 
-/// Has a local connection send segments at once, and find out that its peer has gone.
+/// Has a local connection send at once, and find out that its peer has gone.
 fn prepare(local: &TcpStream) {
     // Both fail only for a connection that has ended, which the first read finds out.
     let _ = local.set_nodelay(true);
-    let keep_alive = TcpKeepalive::new().with_time(KEEP_ALIVE);
-    let _ = SockRef::from(local).set_tcp_keepalive(&keep_alive);
+    let _ = SockRef::from(local).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE));
 }
 
 /// Has the kernel send a reset when the connection is closed.

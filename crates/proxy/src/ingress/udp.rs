@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Ingress, count};
+use crate::classes::Treatment;
 use crate::decapsulation::leaving;
 use crate::flows::{Kind, Listed};
 use crate::marked;
@@ -158,6 +159,7 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
                 return;
             }
         };
+        datagrams.set_weight(self.treatment().weight);
         if let Some(queue) = datagrams.queue() {
             self.listed.set_queue(queue);
         }
@@ -206,12 +208,17 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
 
     async fn idle(&self, used: &Mutex<Instant>) -> End {
         loop {
-            let end = *lock(used) + self.ingress.limits().udp_idle;
+            let idle = self.treatment().udp_idle;
+            let end = *lock(used) + idle.unwrap_or_else(|| self.ingress.limits().udp_idle);
             if Instant::now() >= end {
                 return End::Idle;
             }
             sleep_until(end).await;
         }
+    }
+
+    fn treatment(&self) -> Treatment {
+        self.ingress.limits().classes.of(self.target.port)
     }
 
     /// Leaves the map, unless the flow is idle and a datagram has just come.

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Access, Times, User, UserKey};
+use crate::classes::Classes;
 use crate::policy::Policy;
 use crate::token::{BadToken, Token};
 
@@ -68,6 +69,8 @@ struct File {
     seconds: Seconds,
     control: Option<PathBuf>,
     metrics: Option<SocketAddr>,
+    #[serde(default)]
+    class: Classes,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -109,6 +112,8 @@ pub struct Config {
     pub control: Option<PathBuf>,
     /// Where Prometheus metrics are served.
     pub metrics: Option<SocketAddr>,
+    /// Treatment of flows by the ports of their targets.
+    pub classes: Classes,
 }
 
 /// The proof of a user in a file.
@@ -220,6 +225,7 @@ impl Config {
             },
             control: file.control.map(|path| folder.join(path)),
             metrics: file.metrics,
+            classes: file.class,
         })
     }
 
@@ -238,6 +244,7 @@ impl Config {
             times: Times::default(),
             control: None,
             metrics: None,
+            classes: Classes::default(),
         }
     }
 
@@ -256,6 +263,7 @@ impl Config {
             policy: self.policy.clone(),
             flows: self.flows,
             flows_per_user: self.flows_per_user,
+            classes: self.classes.clone(),
         }
     }
 }

@@ -89,6 +89,11 @@ impl Session {
         self.shared.gate.rules().flows_per_user() + SPARE_STREAMS
     }
 
+    fn limit_streams(&self, connection: &driver::Connection) {
+        let most = u32::try_from(self.streams()).unwrap_or(u32::MAX);
+        connection.set_max_concurrent_bi_streams(most);
+    }
+
     /// Responds to a request, and relays the flow that it opens until its end.
     pub async fn respond(&self, request: &Request<()>, exchange: ServerExchange) {
         let client = (self.client, self.shown);
@@ -176,13 +181,12 @@ impl Proxy {
     pub async fn serve(&self, connection: driver::Connection) -> Result<(), LinkError> {
         let shared = &self.0;
         let session = Arc::new(self.session(&connection));
-        let most = session.streams();
-        connection.set_max_concurrent_bi_streams(u32::try_from(most).unwrap_or(u32::MAX));
-        let begun = ServerLink::with_tunnels(connection, HEAD_BYTES);
+        session.limit_streams(&connection);
+        let begun = ServerLink::with_tunnels(connection.clone(), HEAD_BYTES);
         // The settings need a stream that the client grants.
         let begun = tokio::time::timeout(shared.times.head, begun).await;
         let mut link = begun.unwrap_or(Err(LinkError::TimedOut))?;
-        let served = requests(&session, &mut link, most).await;
+        let served = requests(&session, &connection, &mut link).await;
         let dropped = link.dropped_datagrams();
         let counter = &shared.counters.datagrams_dropped;
         counter.fetch_add(dropped, Ordering::Relaxed);
@@ -192,19 +196,21 @@ impl Proxy {
 
 async fn requests(
     session: &Arc<Session>,
+    connection: &driver::Connection,
     link: &mut ServerLink,
-    most: usize,
 ) -> Result<(), LinkError> {
+    let mut changes = session.shared.gate.changes();
     let mut flows = JoinSet::new();
     loop {
         // A client that resets a flow opens the next one before this side has ended it.
-        if flows.len() >= most {
-            flows.join_next().await;
-            continue;
-        }
+        let is_full = flows.len() >= session.streams();
         let incoming = tokio::select! {
-            incoming = link.next() => incoming?,
+            incoming = link.next(), if !is_full => incoming?,
             Some(_) = flows.join_next() => continue,
+            Ok(()) = changes.changed() => {
+                session.limit_streams(connection);
+                continue;
+            }
         };
         let Some(incoming) = incoming else {
             return Ok(());

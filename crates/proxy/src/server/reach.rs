@@ -4,13 +4,15 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrStorage;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UdpSocket, lookup_host};
 use tokio::task::JoinSet;
 
 use crate::marked;
 use crate::outbound::Refusal;
-use crate::policy::Policy;
+use crate::policy::{self, Policy};
 use crate::target::{Host, Target};
 
 /// Time from an attempt to reach one address of a name to the next one (RFC 8305 section 5).
@@ -93,7 +95,11 @@ async fn addresses(target: &Target, policy: &Policy) -> Result<Vec<SocketAddr>, 
     let (mut allowed, mut denied) = (Vec::new(), false);
     for address in found {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-        let is_own = is_own(address).await;
+        let leads_to = policy::embedded(address.ip()).map(|ip| SocketAddr::new(ip, address.port()));
+        let mut is_own = self::is_own(address).await;
+        if let Some(inner) = leads_to {
+            is_own |= self::is_own(inner).await;
+        }
         if !policy.allows(address.ip(), is_own) {
             denied = true;
         } else if !allowed.contains(&address) {
@@ -106,16 +112,27 @@ async fn addresses(target: &Target, policy: &Policy) -> Result<Vec<SocketAddr>, 
     }
 }
 
-/// True for an address of this host: the kernel chooses it as the source of packets to itself.
+/// True for an address of this host: an interface has it, or the kernel chooses it as the source
+/// of packets to itself. Where it cannot be found out, it is.
 async fn is_own(address: SocketAddr) -> bool {
-    match connected(address)
-        .await
-        .and_then(|socket| socket.local_addr())
-    {
+    if interfaces_have(address.ip()).unwrap_or(true) {
+        return true;
+    }
+    let source = connected(address).await;
+    match source.and_then(|socket| socket.local_addr()) {
         Ok(source) => source.ip() == address.ip(),
         // Without a route nothing is connected.
-        Err(_) => false,
+        Err(error) => is_scarce(&error),
     }
+}
+
+fn interfaces_have(address: IpAddr) -> nix::Result<bool> {
+    let has = |storage: SockaddrStorage| {
+        let v4 = storage.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
+        let v6 = || storage.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip()));
+        v4.or_else(v6) == Some(address)
+    };
+    Ok(getifaddrs()?.any(|interface| interface.address.is_some_and(has)))
 }
 
 /// Connects to whichever address answers first. They are tried one after the other, each a moment

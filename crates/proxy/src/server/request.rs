@@ -170,6 +170,7 @@ impl Flow<'_> {
         let listed = self.list(Kind::Tcp, target);
         listed.set_stall(tunnel.0.stall());
         tunnel.0.start_flow();
+        tunnel.0.set_weight(rules.treatment(target).weight);
         if let Err(error) = relay::relay(stream, tunnel, (counters, &listed)).await {
             count(&counters.tcp_resets);
             let (user, client) = (self.place.user(), self.client);
@@ -201,7 +202,10 @@ impl Flow<'_> {
             count(&shared.counters.udp_flows);
             let listed = self.list(Kind::Udp, target);
             let ways = (&datagrams, marking);
-            udp::relay(&socket, tunnel, ways, (shared, &listed)).await;
+            let treatment = rules.treatment(target);
+            datagrams.set_weight(treatment.weight);
+            let idle = treatment.udp_idle.unwrap_or(shared.times.udp_idle);
+            udp::relay(&socket, tunnel, ways, (shared, &listed, idle)).await;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use pathmark_http3::wire::capsule::Capsules;
@@ -23,7 +24,7 @@ pub(super) async fn relay(
     socket: &UdpSocket,
     (mut send, mut recv): (TunnelSend, TunnelRecv),
     (datagrams, marking): (&DatagramFlow, Marking),
-    (shared, flow): (&Shared, &Carried),
+    (shared, flow, idle): (&Shared, &Carried, Duration),
 ) {
     let seen = AtomicU64::new(0);
     flow.set_queue(Arc::clone(datagrams.queue()));
@@ -43,7 +44,7 @@ pub(super) async fn relay(
             send.reset();
         },
         () = out.to_client(&mut send, datagrams) => {}
-        () = out.idle() => count(&shared.counters.udp_idle),
+        () = out.idle(idle) => count(&shared.counters.udp_idle),
     }
     // A client that is gone needs no end.
     let _ = send.finish().await;
@@ -128,10 +129,10 @@ impl Out<'_> {
     }
 
     /// Waits until no datagram passes for the time of an idle flow.
-    async fn idle(&self) {
+    async fn idle(&self, idle: Duration) {
         let mut last = self.seen.load(Ordering::Relaxed);
         loop {
-            tokio::time::sleep(self.shared.times.udp_idle).await;
+            tokio::time::sleep(idle).await;
             let now = self.seen.load(Ordering::Relaxed);
             if now == last {
                 return;

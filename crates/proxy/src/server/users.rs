@@ -1,12 +1,14 @@
 //! Users of a proxy: tokens and certificates, limits, revocation.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use pathmark_transport::crypto::tls::Pin;
 use tokio::sync::watch;
 
+use crate::classes::{Classes, Treatment};
 use crate::policy::Policy;
+use crate::target::Target;
 use crate::token::TokenHash;
 
 /// A user of a proxy.
@@ -27,7 +29,7 @@ pub enum UserKey {
     Certificate(Pin),
 }
 
-/// The users of a proxy, with their limits and addresses.
+/// The users of a proxy, with their limits, addresses and classes of flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// The users.
@@ -38,12 +40,14 @@ pub struct Access {
     pub flows_per_user: usize,
     /// Flows of all users at a time.
     pub flows: usize,
+    /// Treatment of flows by the ports of their targets.
+    pub classes: Classes,
 }
 
 /// The rules in force.
 #[derive(Debug)]
 pub(super) struct Gate {
-    rules: Mutex<Arc<Rules>>,
+    rules: watch::Sender<Arc<Rules>>,
     flows: Arc<AtomicUsize>,
 }
 
@@ -71,26 +75,32 @@ pub(super) struct Place {
 impl Gate {
     pub(super) fn new(access: Access) -> Self {
         Self {
-            rules: Mutex::new(Arc::new(Rules::new(access, &[]))),
+            rules: watch::Sender::new(Arc::new(Rules::new(access, &[]))),
             flows: Arc::default(),
         }
     }
 
     /// The rules now.
     pub(super) fn rules(&self) -> Arc<Rules> {
-        Arc::clone(&self.rules.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.rules.borrow())
+    }
+
+    /// Tells when the rules change.
+    pub(super) fn changes(&self) -> watch::Receiver<Arc<Rules>> {
+        self.rules.subscribe()
     }
 
     /// Changes the rules. Flows go on but those of users who are no longer there.
     pub(super) fn change(&self, access: Access) {
-        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = Rules::new(access, &rules.members);
-        for member in &rules.members {
-            if !new.members.iter().any(|kept| Arc::ptr_eq(kept, member)) {
-                member.revoked.send_replace(true);
+        self.rules.send_modify(|rules| {
+            let new = Rules::new(access, &rules.members);
+            for member in &rules.members {
+                if !new.members.iter().any(|kept| Arc::ptr_eq(kept, member)) {
+                    member.revoked.send_replace(true);
+                }
             }
-        }
-        *rules = Arc::new(new);
+            *rules = Arc::new(new);
+        });
     }
 
     /// Flows at this time.
@@ -142,6 +152,10 @@ impl Rules {
 
     pub(super) const fn policy(&self) -> &Policy {
         &self.access.policy
+    }
+
+    pub(super) fn treatment(&self, target: &Target) -> Treatment {
+        self.access.classes.of(target.port)
     }
 
     pub(super) const fn flows_per_user(&self) -> usize {

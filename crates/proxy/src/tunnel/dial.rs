@@ -9,6 +9,7 @@ use socket2::SockRef;
 use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 
+use crate::UNREAD;
 use crate::ingress::transparent::rules::OWN;
 use crate::target::{Host, Target};
 
@@ -131,6 +132,7 @@ async fn attempt(
         Endpoint::new(socket, None)
     });
     let endpoint = endpoint.map_err(|error| failed(&error))?;
+    endpoint.set_unread_memory(UNREAD);
     let connecting = endpoint.connect_with(config, address, &host);
     let connecting = connecting.map_err(|error| failed(&error))?;
     connecting.await.map_err(|error| failed(&error))

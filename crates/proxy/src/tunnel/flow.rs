@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZeroU8;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -117,6 +118,12 @@ impl Datagrams for Flow {
                 self.send.lock().await.send(capsule).await
             }
             Err(error) => Err(io::Error::new(io::ErrorKind::NotConnected, error)),
+        }
+    }
+
+    fn set_weight(&self, weight: NonZeroU8) {
+        if let Some(datagrams) = &self.datagrams {
+            datagrams.set_weight(weight);
         }
     }
 

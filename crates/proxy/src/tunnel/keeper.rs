@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use pathmark_http3::wire::ClientLink;
+use pathmark_transport::connection::ConnectionError;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -168,7 +169,10 @@ async fn hold(
         tell.send_replace(State::Up(link.clone()));
         let replaced = tokio::select! {
             lost = connection.closed() => {
-                tracing::warn!(%server, %lost, "connection lost");
+                // This side's own end is no loss.
+                if lost != ConnectionError::LocallyClosed {
+                    tracing::warn!(%server, %lost, "connection lost");
+                }
                 return lost.to_string();
             }
             replaced = replace(dialer, changes, &link, tell) => replaced,

@@ -6,6 +6,7 @@ mod keeper;
 mod network;
 mod switch;
 
+use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -269,6 +270,10 @@ impl Abort for TunnelRecv {
 impl Abort for TunnelSend {
     fn abort(&mut self) {
         self.reset();
+    }
+
+    fn set_weight(&self, weight: NonZeroU8) {
+        Self::set_weight(self, weight);
     }
 
     fn stall(&self) -> Option<Stall> {

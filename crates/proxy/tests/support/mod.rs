@@ -8,6 +8,7 @@ use std::time::Duration;
 use pathmark_cc::Algorithm;
 use pathmark_driver::{ClientConfig, Connection, Endpoint, ServerConfig};
 use pathmark_http3::wire::ALPN;
+use pathmark_proxy::UNREAD;
 use pathmark_proxy::policy::Policy;
 use pathmark_proxy::server::{Access, Proxy, Times, User, UserKey};
 use pathmark_proxy::target::Target;
@@ -73,6 +74,7 @@ pub(crate) fn access(users: &[&str]) -> Access {
         },
         flows_per_user: 100,
         flows: 1000,
+        ..Access::default()
     }
 }
 
@@ -154,6 +156,7 @@ impl Served {
 fn serve(proxy: &Proxy, tls: &Arc<TlsServerConfig>, address: SocketAddr) -> Arc<Endpoint> {
     let config = ServerConfig::new(tls.clone(), transport());
     let endpoint = Arc::new(Endpoint::server(config, address).unwrap());
+    endpoint.set_unread_memory(UNREAD);
     let (proxy, accepting) = (proxy.clone(), Arc::clone(&endpoint));
     tokio::spawn(async move {
         while let Some(incoming) = accepting.accept().await {

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use pathmark_proxy::classes::Classes;
 use pathmark_proxy::ingress::spec::{Bind, Forward, Protocol};
 use pathmark_proxy::ingress::{EARLY, Limits};
 use pathmark_proxy::uri::ProxyUri;
@@ -15,6 +16,9 @@ use pathmark_testbed::IpNet;
 use serde::{Deserialize, Deserializer};
 
 use super::super::values;
+
+/// Flows at once, at most.
+const MOST_FLOWS: u32 = 1_000_000;
 
 /// A configuration file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -39,6 +43,8 @@ pub(super) struct File {
     fast_open: bool,
     #[serde(default)]
     limits: FileLimits,
+    #[serde(default)]
+    class: Classes,
     /// The status socket; relative to this file's directory.
     pub(super) control: Option<PathBuf>,
     /// Where Prometheus metrics are served.
@@ -75,7 +81,9 @@ pub(super) struct Transparent {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileLimits {
+    #[serde(default, deserialize_with = "number")]
     flows: Option<usize>,
+    #[serde(default, deserialize_with = "number")]
     udp_flows: Option<usize>,
     #[serde(default, deserialize_with = "duration")]
     udp_idle: Option<Duration>,
@@ -96,12 +104,26 @@ fn texts<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let time = values::duration(&text).map_err(serde::de::Error::custom)?;
+    lasting(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
+/// A time above 0.
+pub(super) fn lasting(text: &str) -> Result<Duration, String> {
+    let time = values::duration(text)?;
     match time.is_zero() {
-        true => Err(serde::de::Error::custom(
-            "a time of 0 ends each flow at once",
-        )),
-        false => Ok(Some(time)),
+        true => Err("a time of 0 ends each flow at once".to_owned()),
+        false => Ok(time),
+    }
+}
+
+/// A number of flows.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    let number = u32::deserialize(deserializer)?;
+    match number {
+        1..=MOST_FLOWS => Ok(Some(number as usize)),
+        _ => Err(serde::de::Error::custom(format!(
+            "a number of flows is from 1 to {MOST_FLOWS}"
+        ))),
     }
 }
 
@@ -156,6 +178,7 @@ impl File {
             udp_idle: udp_idle.unwrap_or(usual.udp_idle),
             handshake: handshake.unwrap_or(usual.handshake),
             early: if self.fast_open { EARLY } else { usual.early },
+            classes: self.class.clone(),
         }
     }
 }

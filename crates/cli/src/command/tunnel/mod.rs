@@ -12,7 +12,7 @@ use pathmark_proxy::ingress::spec::{Bind, Forward};
 use pathmark_proxy::ingress::{EARLY, Ingress, Limits};
 use pathmark_proxy::tunnel::{Dialer, Switch, Tunnel, TunnelTimes};
 use pathmark_proxy::uri::ProxyUri;
-use pathmark_transport::crypto::tls::{TlsClientConfig, Trust};
+use pathmark_transport::crypto::tls::{self, TlsClientConfig, Trust};
 
 use super::control::{Control, ShowArgs};
 use super::session::{self, DscpArgs, Stop};
@@ -67,7 +67,7 @@ struct RunArgs {
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     tproxy: Option<u16>,
     /// End a UDP flow after this time without a datagram (default: 2m)
-    #[arg(long, value_name = "DUR", value_parser = values::duration)]
+    #[arg(long, value_name = "DUR", value_parser = config::lasting)]
     udp_idle: Option<Duration>,
     /// Send the first bytes of -L and --tproxy connections before their target has answered
     #[arg(long)]
@@ -138,15 +138,18 @@ fn check(path: &std::path::Path) -> Outcome {
     let shown = path.display();
     let checked = File::read(path).and_then(|file| {
         file.listeners().check()?;
-        let uri = environment(None);
-        let uri = file.uri.as_deref().or(uri.as_deref());
+        let configured = file.uri.is_some() || file.uri_file.is_some();
         // The environment that the tunnel will have may name the proxy.
-        if uri.is_some() || file.uri_file.is_some() {
-            config::uri(uri, file.uri_file.as_deref())?;
+        let uri = environment().filter(|_| !configured).or(file.uri.clone());
+        if configured || uri.is_some() {
+            config::uri(uri.as_deref(), file.uri_file.as_deref())?;
         }
         Ok(file)
     });
     let file = checked.map_err(Failure::usage)?;
+    let certificate = trust::ShowArgs::default();
+    let certificate = certificate.or(file.cert.as_ref(), file.key.as_ref());
+    certificate.read()?;
     let listeners = file.listeners();
     let secret = file.uri_file.as_deref().or(file.uri.as_ref().map(|_| path));
     for warning in listeners.warnings().into_iter().chain(readable(secret)) {
@@ -174,10 +177,9 @@ fn readable(path: Option<&std::path::Path>) -> Option<String> {
     ))
 }
 
-/// The URI of the arguments, or else of the environment.
-fn environment(given: Option<&str>) -> Option<String> {
-    let given = given.map(str::to_owned);
-    given.or_else(|| std::env::var("PATHMARK_TUNNEL").ok())
+/// The URI of the environment.
+fn environment() -> Option<String> {
+    std::env::var("PATHMARK_TUNNEL").ok()
 }
 
 impl ProxyArgs {
@@ -196,23 +198,25 @@ impl ProxyArgs {
         let uri = match (named, configured) {
             (true, _) => config::uri(given, self.uri_file.as_deref()),
             (false, true) => config::uri(file.uri.as_deref(), file.uri_file.as_deref()),
-            (false, false) => config::uri(environment(None).as_deref(), None),
+            (false, false) => config::uri(environment().as_deref(), None),
         };
         uri.map_err(Failure::usage)
     }
 
+    /// The certificate that the proxy is to know: of the arguments, of the configuration.
+    fn shown(&self, file: &File) -> Result<Option<trust::Shown>, Failure> {
+        let shown = self.shown.or(file.cert.as_ref(), file.key.as_ref());
+        shown.read()
+    }
+
     /// Begins to connect.
-    fn tunnel(&self, uri: &ProxyUri, file: &File) -> Result<Tunnel, Failure> {
+    fn tunnel(&self, uri: &ProxyUri, shown: Option<&trust::Shown>) -> Result<Tunnel, Failure> {
         let trust = match uri.pin {
             Some(pin) => Trust::Pin(pin),
             None => Trust::platform().map_err(Failure::usage)?,
         };
         let mut tls = TlsClientConfig::new(trust, &[ALPN]).map_err(Failure::usage)?;
-        let shown = self
-            .shown
-            .or(file.cert.as_ref(), file.key.as_ref())
-            .read()?;
-        if let Some(shown) = &shown {
+        if let Some(shown) = shown {
             let with = tls.with_certificate(&shown.chain, &shown.key);
             tls = with.map_err(Failure::usage)?;
         } else if uri.token.is_none() {
@@ -236,6 +240,7 @@ impl ProxyArgs {
 /// The configuration that a tunnel is to follow now.
 struct Wanted {
     uri: ProxyUri,
+    shown: Option<trust::Shown>,
     file: File,
     listeners: Listeners,
     limits: Limits,
@@ -270,9 +275,14 @@ impl Wanted {
         }
         listeners.check().map_err(Failure::usage)?;
         let secret = args.proxy.uri_file.as_deref().or(file.uri_file.as_deref());
-        let warnings = listeners.warnings().into_iter().chain(readable(secret));
+        let warnings = listeners
+            .warnings()
+            .into_iter()
+            .chain(readable(secret.filter(|_| uri.token.is_some())));
+        let shown = args.proxy.shown(&file)?;
         Ok(Self {
             uri,
+            shown,
             limits,
             warnings: warnings.collect(),
             listeners,
@@ -281,21 +291,34 @@ impl Wanted {
     }
 }
 
+/// `--own-cert` alone makes the certificate, and prints what the proxy's list of users needs.
+fn only_pin(given: Option<&str>, args: &RunArgs) -> Result<Option<tls::Pin>, Failure> {
+    let proxy = &args.proxy;
+    let named = given.is_some() || proxy.uri_file.is_some() || proxy.config.is_some();
+    match named || environment().is_some() {
+        true => Ok(None),
+        false => proxy.shown.own_pin(),
+    }
+}
+
 async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
+    if let Some(pin) = only_pin(given, &args)? {
+        return Ok(output::line(format_args!("sha256:{pin}"))?);
+    }
     let mut hangups = args.proxy.config.is_some().then(session::Hangups::new);
     let wanted = Wanted::read(given, &args)?;
     for warning in &wanted.warnings {
         output::note!("warning: {warning}");
     }
     let control = Control::bind(wanted.file.control.as_deref(), wanted.file.metrics)?;
-    let switch = Switch::new(args.proxy.tunnel(&wanted.uri, &wanted.file)?);
+    let mut way = (wanted.uri, wanted.shown);
+    let switch = Switch::new(args.proxy.tunnel(&way.0, way.1.as_ref())?);
     let ingress = Ingress::new(switch.clone(), wanted.limits);
     let mut listeners = live::Live::new(ingress.clone());
     listeners.apply(&wanted.listeners).await?;
     let status = status::TunnelStatus::new(switch.clone(), ingress.clone(), &listeners);
     listeners.announce(args.json, control.metrics_address())?;
     let mut serving = tokio::spawn(control.serve(status));
-    let mut uri = wanted.uri;
     loop {
         let hangup = async {
             match &mut hangups {
@@ -313,9 +336,10 @@ async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
         }
         let reloaded = async {
             let wanted = Wanted::read(given, &args)?;
-            if wanted.uri != uri {
-                switch.change(args.proxy.tunnel(&wanted.uri, &wanted.file)?);
-                uri = wanted.uri;
+            let new = (wanted.uri, wanted.shown);
+            if new != way {
+                switch.change(args.proxy.tunnel(&new.0, new.1.as_ref())?);
+                way = new;
             }
             ingress.change(wanted.limits);
             listeners.apply(&wanted.listeners).await
@@ -336,5 +360,9 @@ async fn run(given: Option<&str>, args: RunArgs, stop: Stop) -> Outcome {
     // The socket is removed.
     serving.abort();
     let _ = serving.await;
+    // The proxy ends the flows.
+    if let Ok(connection) = switch.now().connection() {
+        session::leave(&connection, &stop, session::HTTP3).await;
+    }
     Ok(())
 }

@@ -65,7 +65,7 @@ pub const fn code(refusal: &Refusal) -> u8 {
         Refusal::Name => 4,
         Refusal::Refused => 5,
         Refusal::TimedOut => 6,
-        Refusal::Busy | Refusal::Proxy(_) => 1,
+        Refusal::Busy | Refusal::Unauthorized | Refusal::Proxy(_) => 1,
     }
 }
 

@@ -150,7 +150,12 @@ impl Rules {
         text += "  chain output {\n    type route hook output priority mangle\n";
         text += &format!("    meta mark {OWN:#x} accept\n");
         text += not_ours;
-        text += &format!("    meta mark set {MARK:#x}\n  }}\n}}\n");
+        text += &format!("    meta mark set {MARK:#x}\n  }}\n");
+        // A socket that is bound to an interface does not follow the route to the listener.
+        text += "  chain postrouting {\n    type filter hook postrouting priority mangle\n";
+        text += &format!(
+            "    meta mark {MARK:#x} ct direction original oif != lo counter drop\n  }}\n}}\n"
+        );
         text
     }
 }
