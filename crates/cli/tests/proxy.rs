@@ -247,10 +247,33 @@ fn a_token_is_shown_to_no_pipe_and_wrong_files_have_a_line() {
         code == Some(0) && said.contains("correct, 1 users"),
         "{said}"
     );
+    let config = place.path().join("proxy.toml");
+    let uris = |more: &[&str]| {
+        let arguments = [&["proxy", "uris", config.to_str().unwrap()], more].concat();
+        let output = pathmark(&arguments).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let (all, one) = (uris(&[]), uris(&["a"]));
+    assert_eq!(all.1, format!("for a: {}", one.1));
+    assert!(
+        one.0 == Some(0) && one.1.starts_with("pathmark://"),
+        "{one:?}"
+    );
+    let (code, said) = uris(&["b"]);
+    assert!(code == Some(2) && said.contains("has no user b"), "{said}");
     for (text, expected) in [
         (
             "listen = ':1'\ntokens = 'tokens'\nports = 1\n",
             "proxy.toml:3: unknown field",
+        ),
+        (
+            "listen = ':1'\ntokens = 'tokens'\ncert = 'none.pem'\nkey = 'none.key'\n",
+            "none.pem",
+        ),
+        (
+            "listen = ':1'\ntokens = 'tokens'\n[[class]]\nports = [80]\nweight = 0\n",
+            "proxy.toml:5: ",
         ),
         ("tokens = 'tokens'\nlisten = 'x'\n", "proxy.toml:2: "),
         (

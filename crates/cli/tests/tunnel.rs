@@ -499,6 +499,31 @@ fn a_tunnel_that_ends_resets_its_flows_and_leaves_none_at_the_proxy() {
     }
 }
 
+/// The own certificate alone is made, and its pin printed, as the proxy's list of users has it.
+#[test]
+fn the_pin_of_the_own_certificate_is_printed_without_a_proxy() {
+    let state = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| {
+        let mut command = pathmark(&[&["tunnel", "--own-cert"], more].concat());
+        command.env("XDG_STATE_HOME", state.path());
+        command.env_remove("PATHMARK_TUNNEL").output().unwrap()
+    };
+    let [first, second] = [run(&[]), run(&[])];
+    let pin = String::from_utf8(first.stdout).unwrap();
+    assert!(pin.starts_with("sha256:") && pin.len() == 72, "{pin}");
+    assert_eq!(second.stdout, pin.as_bytes());
+    // A tunnel needs a proxy, and a time that lets its flows live.
+    for (more, says) in [
+        (&["-D", "0"][..], "no proxy is named"),
+        (&["--udp-idle", "0s"], "ends each flow at once"),
+    ] {
+        let wrong = run(more);
+        let stderr = String::from_utf8(wrong.stderr).unwrap();
+        assert!(stderr.contains(says), "{stderr}");
+        assert_eq!(wrong.status.code(), Some(2));
+    }
+}
+
 #[test]
 fn check_reports_faults() {
     let bed = Bed::new();
@@ -522,6 +547,15 @@ fn check_reports_faults() {
         ("socks = [\"1080\"]\nhttp = [\"1080\"]", 2, "two listeners"),
         ("\n\nsocks = [\"a:1080\"]", 2, "line 3: `a` is no address"),
         ("uri_file = \"proxy.uri\"", 2, "no listener"),
+        (
+            "cert = 'a.pem'\nkey = 'a.key'\nsocks = ['1080']",
+            2,
+            "a.pem",
+        ),
+        ("[limits]\nflows = 0", 2, "from 1 to 1000000"),
+        ("[limits]\nudp_flows = 4294967295", 2, "from 1 to 1000000"),
+        ("[limits]\nudp_idle = '0s'", 2, "ends each flow at once"),
+        ("[[class]]\nports = [0]", 2, "line 2: "),
     ] {
         std::fs::write(&file, text).unwrap();
         let output = pathmark(&["tunnel", "check", &file]).output().unwrap();

@@ -6,7 +6,7 @@ mod gateway;
 #[path = "../../proxy/tests/support/marked.rs"]
 mod marked;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ use common::pathmark;
 use gateway::{Bed, PROXIES, TARGETS, echoes, echoes_in_the_end, ip};
 use marked::Marked;
 use pathmark_testbed::Testbed;
+use pathmark_testbed::subnet::{OUTSIDE, OUTSIDE_TOO};
+use serde_json::Value;
 
 /// The applications know of no tunnel: one socket has two targets, and answers have the source
 /// that the application expects.
@@ -198,6 +200,51 @@ fn a_proxy_that_restarts_and_moves_is_found_again() {
     tunnel.logged("connected");
     echoes(&mut bed.connect(tcp), b"third");
     echoes_in_the_end(&client, udp, b"third");
+}
+
+/// The host of the proxy has two addresses of one network. The kernel sends to the second one from
+/// the first.
+#[test]
+fn no_address_of_the_proxys_host_is_reached() {
+    let bed = Bed::new();
+    let proxy = bed.proxy(PROXIES[0], None);
+    let addresses = [OUTSIDE, OUTSIDE_TOO].concat();
+    let targets = addresses.iter().map(|ip| SocketAddr::new(*ip, 7));
+    let targets: Vec<_> = targets.collect();
+    let forwards: Vec<_> = targets.iter().map(|to| format!("0:{to}")).collect();
+    let forwards: Vec<_> = forwards.iter().flat_map(|to| ["-L", to]).collect();
+    let tunnel = bed.tunnel(&forwards);
+    let listeners = tunnel.said["listeners"].as_array().unwrap();
+    for to in &targets {
+        bed.echo_tcp(*to);
+        let target = Value::from(to.to_string());
+        let is_its = |listener: &&Value| listener["target"] == target;
+        let mut its = listeners.iter().filter(is_its).map(|listener| {
+            let address = listener["address"].as_str().unwrap();
+            address.parse::<SocketAddr>().unwrap()
+        });
+        let listener = its.find(SocketAddr::is_ipv4).unwrap();
+        let mut stream = bed.connect(listener);
+        let error = stream.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{to}");
+    }
+    assert_eq!(bed.counted("denied"), 4);
+    drop(proxy);
+}
+
+#[test]
+fn a_token_that_the_proxy_does_not_know_is_logged() {
+    let bed = Bed::new();
+    let _proxy = bed.proxy(PROXIES[0], None);
+    let uri = std::fs::read_to_string(bed.path("uri")).unwrap();
+    let (_, rest) = uri.split_once('@').unwrap();
+    let other = format!("pathmark://fedcba9876543210@{rest}");
+    std::fs::write(bed.path("uri"), other).unwrap();
+    let tunnel = bed.tunnel(&["-L", &format!("0:{}:7", TARGETS[0])]);
+    let mut stream = bed.connect(tunnel.listener("forward"));
+    assert!(stream.read(&mut [0]).is_err());
+    tunnel.logged("the proxy knows neither the token nor the certificate");
+    assert_eq!(bed.counted("unauthorized"), 1);
 }
 
 /// A proxy that is silent is noticed long before the connection is lost. Its flows go on if it

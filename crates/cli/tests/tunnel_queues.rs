@@ -113,6 +113,7 @@ fn through(side: Side, flows: Flows<'_>, check: &impl Fn(&[Figures], &[f64], &Va
     let bed = Bed::new(side, "vcp", 0.0, "auto");
     let (figures, rates, shown) = run(&bed, flows, Duration::from_secs(8));
     let flows = shown["flows"].as_array().unwrap();
+    assert!(flows.iter().all(|flow| flow["path_report"].is_object()));
     let queues: Vec<_> = flows.iter().map(|flow| &flow["queue"]).collect();
     println!("{side:?}: {figures:?} {rates:.0?} {queues:?}");
     let queue = queues.into_iter().find(|queue| queue.is_object());

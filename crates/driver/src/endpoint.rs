@@ -325,9 +325,9 @@ impl Endpoint {
         self.shared.lock().core.set_receive_memory(bytes);
     }
 
-    /// Sets the part of that memory for data that applications leave unread, of connections that
-    /// begin from now on. A 24th of the memory at first: streams that are not read, and hold more,
-    /// take the credit of others of their connection.
+    /// Sets the part of that memory for data beyond what reading has earned, bytes. It is a 24th of
+    /// the memory at first, and after each change of that. Streams that applications leave unread
+    /// take credit from other streams once they hold two thirds of this part.
     pub fn set_unread_memory(&self, bytes: u64) {
         self.shared.lock().core.set_unearned_memory(bytes);
     }

@@ -13,6 +13,8 @@ use quinn_udp::{UdpSockRef, UdpSocketState};
 use socket2::SockRef;
 use tokio::io::Interest;
 
+mod errors;
+
 use super::arrivals::Batch;
 #[cfg(target_os = "linux")]
 use super::error_queue::ErrorQueue;
@@ -20,6 +22,7 @@ use super::own_socket::{Datagram, DatagramSocket};
 #[cfg(target_os = "linux")]
 use super::sys;
 use super::waiters::{Waiter, Waiters};
+use errors::{is_of_one_peer, is_too_long, is_unsupported};
 use pathmark_transport::Ecn;
 
 /// Asked of the kernel for each direction; enough for 20 ms at 2.5 Gbit/s.
@@ -430,36 +433,6 @@ fn send_by_system(
 /// its own and will not end.
 const MOST_ERRORS: u32 = 64;
 
-/// True for the ICMP error of an earlier datagram, which connected sockets tell: no reason to stop
-/// listening.
-fn is_of_one_peer(error: &io::Error) -> bool {
-    // Those of Linux without a kind (net/ipv4/icmp.c, net/ipv6/icmp.c): fragmentation needed, host
-    // or protocol unknown, source route failed, host isolated, bad header.
-    #[cfg(target_os = "linux")]
-    let known = matches!(
-        error.raw_os_error(),
-        Some(
-            libc::EMSGSIZE
-                | libc::EHOSTDOWN
-                | libc::ENOPROTOOPT
-                | libc::EOPNOTSUPP
-                | libc::ENONET
-                | libc::EPROTO
-                | libc::EACCES
-        )
-    );
-    #[cfg(not(target_os = "linux"))]
-    let known = false;
-    known
-        || matches!(
-            error.kind(),
-            io::ErrorKind::ConnectionReset
-                | io::ErrorKind::ConnectionRefused
-                | io::ErrorKind::HostUnreachable
-                | io::ErrorKind::NetworkUnreachable
-        )
-}
-
 fn not_sent(outgoing: &Outgoing<'_>, error: &io::Error) -> Sent {
     tracing::debug!(%error, to = %outgoing.to, "datagram not sent");
     if is_too_long(error) {
@@ -467,37 +440,6 @@ fn not_sent(outgoing: &Outgoing<'_>, error: &io::Error) -> Sent {
     } else {
         Sent::Failed(error.kind())
     }
-}
-
-/// Error numbers of the system that concern one datagram. Systems that are neither Unix
-/// nor Windows have none.
-mod numbers {
-    #[cfg(unix)]
-    pub(super) const UNSUPPORTED: &[i32] = &[libc::EIO, libc::EINVAL, libc::EOPNOTSUPP];
-    #[cfg(unix)]
-    pub(super) const TOO_LONG: &[i32] = &[libc::EMSGSIZE];
-    /// WSAEINVAL and WSAEOPNOTSUPP (Windows Sockets Error Codes).
-    #[cfg(windows)]
-    pub(super) const UNSUPPORTED: &[i32] = &[10_022, 10_045];
-    /// WSAEMSGSIZE.
-    #[cfg(windows)]
-    pub(super) const TOO_LONG: &[i32] = &[10_040];
-    #[cfg(not(any(unix, windows)))]
-    pub(super) const UNSUPPORTED: &[i32] = &[];
-    #[cfg(not(any(unix, windows)))]
-    pub(super) const TOO_LONG: &[i32] = &[];
-}
-
-/// Errors of kernels and interfaces without segmentation.
-fn is_unsupported(error: &io::Error) -> bool {
-    let number = error.raw_os_error();
-    number.is_some_and(|number| numbers::UNSUPPORTED.contains(&number))
-}
-
-/// The datagram is larger than the interface carries.
-fn is_too_long(error: &io::Error) -> bool {
-    let number = error.raw_os_error();
-    number.is_some_and(|number| numbers::TOO_LONG.contains(&number))
 }
 
 /// Asks for large buffers, and for less until the kernel agrees (it clamps silently or refuses).
@@ -517,34 +459,4 @@ fn widen(state: &UdpSocketState, socket: &std::net::UdpSocket) -> io::Result<Soc
         receive: state.recv_buffer_size(reference())? / share,
         send: state.send_buffer_size(reference())? / share,
     })
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-
-    /// What Linux makes of ICMP (net/ipv4/icmp.c, net/ipv6/icmp.c) is an earlier datagram's error,
-    /// that of the socket itself is not.
-    #[test]
-    fn errors_of_one_datagram_end_no_socket() {
-        for number in [
-            libc::ENETUNREACH,
-            libc::EHOSTUNREACH,
-            libc::ENOPROTOOPT,
-            libc::ECONNREFUSED,
-            libc::EMSGSIZE,
-            libc::EOPNOTSUPP,
-            libc::EHOSTDOWN,
-            libc::ENONET,
-            libc::EPROTO,
-            libc::EACCES,
-        ] {
-            let error = io::Error::from_raw_os_error(number);
-            assert!(is_of_one_peer(&error), "{error}");
-        }
-        for number in [libc::EBADF, libc::ENOTCONN, libc::ENOTSOCK, libc::EFAULT] {
-            let error = io::Error::from_raw_os_error(number);
-            assert!(!is_of_one_peer(&error), "{error}");
-        }
-    }
 }

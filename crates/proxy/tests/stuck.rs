@@ -44,7 +44,7 @@ async fn receivers_that_read_nothing_hold_up_no_other_flow() {
                 tokio::spawn(write_on(far_write)),
             ];
             kept.push((read, far_read, writing));
-            // Until nothing moves any more, or for a second.
+            // No event reports that both directions are full: the counters stop, or a second ends.
             let until = Instant::now() + Duration::from_secs(1);
             let mut before = None;
             while Instant::now() < until && before != Some(served.proxy.counts()) {
@@ -66,10 +66,13 @@ async fn receivers_that_read_nothing_hold_up_no_other_flow() {
                 assert_eq!(flow.receive().await.unwrap(), &b"a"[..]);
             };
             let ended = timeout(Duration::from_secs(10), other).await;
-            println!("{number} of them: {:?}", begun.elapsed());
+            println!(
+                "{number} flows are not read; another took {:?}",
+                begun.elapsed()
+            );
             assert!(
                 ended.is_ok(),
-                "{number} others: {:?}",
+                "{number} flows are not read: {:?}",
                 served.proxy.counts()
             );
         }

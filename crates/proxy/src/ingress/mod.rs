@@ -63,6 +63,13 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Time without a datagram after which a UDP flow to this port ends.
+    fn udp_idle(&self, port: u16) -> Duration {
+        self.classes.of(port).udp_idle.unwrap_or(self.udp_idle)
+    }
+}
+
 /// Counters of an ingress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
@@ -72,6 +79,8 @@ pub struct Counts {
     pub ended: u64,
     /// Flows that were not opened.
     pub refused: u64,
+    /// Those of them for which the proxy knew neither the token nor the certificate.
+    pub unauthorized: u64,
     /// TCP flows that a reset ended.
     pub reset: u64,
     /// Clients whose request was wrong or late.
@@ -107,6 +116,7 @@ counters!(
     accepted,
     ended,
     refused,
+    unauthorized,
     reset,
     bad_requests,
     accept_failures,
@@ -122,6 +132,17 @@ fn count(counter: &AtomicU64) {
 }
 
 impl Counters {
+    /// Counts a flow of a client that the proxy does not know, and logs the first of a thousand.
+    fn unauthorized(&self) {
+        let before = self.unauthorized.fetch_add(1, Ordering::Relaxed);
+        if before.is_multiple_of(1_000) {
+            tracing::warn!(
+                flows = before + 1,
+                "the proxy knows neither the token nor the certificate: ask its operator for a URI"
+            );
+        }
+    }
+
     /// Counts a failure, and logs the first of a thousand.
     fn accept_failed(&self, error: &io::Error) {
         let before = self.accept_failures.fetch_add(1, Ordering::Relaxed);
@@ -280,12 +301,9 @@ impl<O: Outbound> Ingress<O> {
     }
 
     fn refused(&self, target: &Target, refusal: &Refusal) {
-        let before = self.counters.refused.fetch_add(1, Ordering::Relaxed);
-        if *refusal == Refusal::Unauthorized && before.is_multiple_of(1_000) {
-            tracing::warn!(
-                refused = before + 1,
-                "the proxy knows neither the token nor the certificate: ask its operator for a URI"
-            );
+        count(&self.counters.refused);
+        if *refusal == Refusal::Unauthorized {
+            self.counters.unauthorized();
         }
         tracing::debug!(%target, %refusal, "flow refused");
     }

@@ -16,7 +16,6 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Ingress, count};
-use crate::classes::Treatment;
 use crate::decapsulation::leaving;
 use crate::flows::{Kind, Listed};
 use crate::marked;
@@ -159,7 +158,8 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
                 return;
             }
         };
-        datagrams.set_weight(self.treatment().weight);
+        let treatment = self.ingress.limits().classes.of(self.target.port);
+        datagrams.set_weight(treatment.weight);
         if let Some(queue) = datagrams.queue() {
             self.listed.set_queue(queue);
         }
@@ -208,17 +208,12 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
 
     async fn idle(&self, used: &Mutex<Instant>) -> End {
         loop {
-            let idle = self.treatment().udp_idle;
-            let end = *lock(used) + idle.unwrap_or_else(|| self.ingress.limits().udp_idle);
+            let end = *lock(used) + self.ingress.limits().udp_idle(self.target.port);
             if Instant::now() >= end {
                 return End::Idle;
             }
             sleep_until(end).await;
         }
-    }
-
-    fn treatment(&self) -> Treatment {
-        self.ingress.limits().classes.of(self.target.port)
     }
 
     /// Leaves the map, unless the flow is idle and a datagram has just come.
@@ -260,16 +255,31 @@ pub(super) async fn receive<O>(
     }
 }
 
+/// A socket that its listener owns: it closes with the listener, before the flows have ended.
+#[derive(Clone, Debug)]
+pub(super) struct Shared(Weak<UdpSocket>);
+
+impl Shared {
+    pub(super) fn new(socket: &Arc<UdpSocket>) -> Self {
+        Self(Arc::downgrade(socket))
+    }
+
+    pub(super) async fn send(&self, payload: &[u8], to: SocketAddr, ecn: Ecn) -> io::Result<()> {
+        let socket = self.0.upgrade().ok_or(io::ErrorKind::NotConnected)?;
+        let sent = marked::send(&socket, payload, Some(to), ecn);
+        sent.await.map(drop)
+    }
+}
+
 /// A client of a forward.
 struct Client {
-    socket: Arc<UdpSocket>,
+    socket: Shared,
     address: SocketAddr,
 }
 
 impl Back for Client {
     async fn deliver(&self, payload: &[u8], ecn: Ecn) -> io::Result<()> {
-        let sent = marked::send(&self.socket, payload, Some(self.address), ecn);
-        sent.await.map(drop)
+        self.socket.send(payload, self.address, ecn).await
     }
 }
 
@@ -285,7 +295,7 @@ impl<O: Outbound> Ingress<O> {
             let payload = buffer.get(..length).unwrap_or_default();
             let way = ("forward", address, &target);
             flows.offer(self, address, way, (payload, ecn), || {
-                let socket = Arc::clone(&socket);
+                let socket = Shared::new(&socket);
                 Ok(Client { socket, address })
             });
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pathmark_proxy::ingress::spec::Bind;
 use pathmark_proxy::ingress::{Limits, Service, listen};
-use pathmark_proxy::outbound::Outbound;
+use pathmark_proxy::outbound::{Outbound, Refusal};
 use pathmark_proxy::target::Target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
@@ -256,8 +256,45 @@ async fn an_association_is_its_clients_alone_and_ends_with_it() {
     assert_eq!((counts.udp_flows, counts.dropped), (1, 4));
     association.control.shutdown().await.unwrap();
     assert_eq!(within(association.control.read(&mut [0])).await.unwrap(), 0);
-    // The socket is closed: the kernel answers for it.
+    // The socket is closed: the kernel answers for it, and the answer fails the next send.
+    let refused = async {
+        loop {
+            match association.socket.send(&datagram).await {
+                Ok(_) => tokio::task::yield_now().await,
+                Err(error) => return error.kind(),
+            }
+        }
+    };
+    assert_eq!(within(refused).await, std::io::ErrorKind::ConnectionRefused);
+}
+
+/// A flow that the proxy refuses stays for a second: the socket of its listener does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_closes_before_its_flows_have_ended() {
+    let bed = Bed::new(Direct::refusing(Refusal::Busy));
+    let target: Target = "127.0.0.1:9".parse().unwrap();
+    let flows = async |flows| {
+        while bed.ingress.counts().udp_flows < flows {
+            tokio::task::yield_now().await;
+        }
+    };
+
+    let mut association = Association::new(&bed, "127.0.0.1").await;
+    let relay = association.socket.peer_addr().unwrap();
+    let datagram = [&[0; 3], &socks_address(&target)[..], b"a"].concat();
     association.socket.send(&datagram).await.unwrap();
-    let gone = within(association.socket.recv(&mut [0])).await.unwrap_err();
-    assert_eq!(gone.kind(), std::io::ErrorKind::ConnectionRefused);
+    within(flows(1)).await;
+    association.control.shutdown().await.unwrap();
+    assert_eq!(within(association.control.read(&mut [0])).await.unwrap(), 0);
+    UdpSocket::bind(relay).await.unwrap();
+
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let ingress = bed.ingress.clone();
+    let listener = tokio::spawn(async move { ingress.serve_udp(socket, target).await });
+    client(address).await.send(b"a").await.unwrap();
+    within(flows(2)).await;
+    listener.abort();
+    assert!(listener.await.unwrap_err().is_cancelled());
+    UdpSocket::bind(address).await.unwrap();
 }

@@ -29,10 +29,6 @@ pub(super) const fn mostly_gone(entries: usize, live: usize) -> bool {
     entries > FEW_ENTRIES && entries / 2 > live
 }
 
-/// Least part of the buffer of a writer among several, bytes: a write for fewer costs more than it
-/// carries.
-const LEAST_PART: u64 = 16 * 1024;
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct SendAccount {
@@ -209,7 +205,7 @@ impl SendAccount {
             if let Some(record) = records.get_mut(&id) {
                 record.in_waiting = false;
                 let weight = record.send.as_ref().map_or(1, SendPart::weight);
-                let part = part.map(|part| part.max(LEAST_PART).saturating_mul(weight));
+                let part = part.map(|part| part.max(STREAM_FLOOR).saturating_mul(weight));
                 record.allowance =
                     part.map_or(u32::MAX, |part| u32::try_from(part).unwrap_or(u32::MAX));
                 // One that waits for the peer's credit as well is woken by that.

@@ -74,7 +74,7 @@ fn an_eighth_of_the_buffer_wakes_the_writers_in_turn() {
 
 #[test]
 fn writers_that_are_woken_take_parts_by_weight() {
-    let mut account = SendAccount::new(64 * LEAST_PART);
+    let mut account = SendAccount::new(64 * STREAM_FLOOR);
     account.on_congestion_window(1 << 30);
     let limit = account.limit();
     let mut records = records(3, 1 << 30);

@@ -137,8 +137,8 @@ pub struct ReceiveWindow {
     earned: Lately,
     /// It was reading that earned most of it.
     by_reading: bool,
-    /// KiB that the application could read, and leaves.
-    left: u32,
+    /// Unread data that the application could read, KiB.
+    unread: u32,
     /// The peer reported that it waits: announce whatever there is.
     peer_waits: bool,
     rate: Rate,
@@ -160,7 +160,7 @@ impl ReceiveWindow {
             window: initial,
             max: max.max(initial),
             cap: u64::MAX,
-            left: 0,
+            unread: 0,
             wanted: 0,
             earned: Lately::default(),
             by_reading: false,
@@ -220,12 +220,12 @@ impl ReceiveWindow {
         self.window = self.max;
     }
 
-    /// Memory allows to promise no more than `cap` bytes beyond what was consumed. The application
-    /// could read `left` bytes; where these take more than half of the window, the rest is promised
-    /// in addition.
-    pub fn set_cap(&mut self, cap: u64, left: u64) {
+    /// Sets the bytes beyond the consumed ones that memory allows to promise, and the bytes that
+    /// the application could read. Those of the latter that exceed half of the window are promised
+    /// in addition to the window.
+    pub fn set_cap(&mut self, cap: u64, unread: u64) {
         self.cap = cap;
-        self.left = u32::try_from(left / 1024).unwrap_or(u32::MAX);
+        self.unread = u32::try_from(unread / 1024).unwrap_or(u32::MAX);
     }
 
     /// True while the rate asks for a larger window than the configuration or memory allows.
@@ -301,8 +301,9 @@ impl ReceiveWindow {
     }
 
     fn next_promise(&self) -> u64 {
-        let left = (u64::from(self.left) * 1024).saturating_sub(self.window / 2);
-        let window = self.window.saturating_add(left).min(self.cap);
+        let unread = u64::from(self.unread) * 1024;
+        let more = unread.saturating_sub(self.window / 2);
+        let window = self.window.saturating_add(more).min(self.cap);
         let limit = self.consumed.saturating_add(window);
         limit.min(varint::MAX).max(self.promised)
     }

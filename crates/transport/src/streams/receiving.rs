@@ -203,7 +203,7 @@ impl Receiving {
         let earned = self.window.earned();
         self.readable = (self.readable + after.readable).saturating_sub(before.readable);
         self.memory.change(before.memory, after.memory, earned);
-        // Data that the application leaves on some streams takes no credit from others.
+        // Unread data of some streams takes no credit from others.
         self.window
             .set_cap(self.memory.promise(earned), self.readable);
         if after.readable < before.readable {

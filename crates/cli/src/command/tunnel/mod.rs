@@ -138,12 +138,8 @@ fn check(path: &std::path::Path) -> Outcome {
     let shown = path.display();
     let checked = File::read(path).and_then(|file| {
         file.listeners().check()?;
-        let configured = file.uri.is_some() || file.uri_file.is_some();
-        // The environment that the tunnel will have may name the proxy.
-        let uri = environment().filter(|_| !configured).or(file.uri.clone());
-        if configured || uri.is_some() {
-            config::uri(uri.as_deref(), file.uri_file.as_deref())?;
-        }
+        // Arguments, or the environment that the tunnel will have, may name the proxy.
+        uri_without_arguments(&file).transpose()?;
         Ok(file)
     });
     let file = checked.map_err(Failure::usage)?;
@@ -177,9 +173,14 @@ fn readable(path: Option<&std::path::Path>) -> Option<String> {
     ))
 }
 
-/// The URI of the environment.
-fn environment() -> Option<String> {
-    std::env::var("PATHMARK_TUNNEL").ok()
+/// The URI of the configuration, or else of the environment.
+fn uri_without_arguments(file: &File) -> Option<anyhow::Result<ProxyUri>> {
+    let text = match file.uri_file {
+        Some(_) => None,
+        None => file.uri.clone().or(std::env::var("PATHMARK_TUNNEL").ok()),
+    };
+    let is_named = text.is_some() || file.uri_file.is_some();
+    is_named.then(|| config::uri(text.as_deref(), file.uri_file.as_deref()))
 }
 
 impl ProxyArgs {
@@ -193,12 +194,11 @@ impl ProxyArgs {
 
     /// The URI: of the arguments, of the configuration, of the environment.
     fn uri(&self, given: Option<&str>, file: &File) -> Result<ProxyUri, Failure> {
-        let named = given.is_some() || self.uri_file.is_some();
-        let configured = file.uri.is_some() || file.uri_file.is_some();
-        let uri = match (named, configured) {
-            (true, _) => config::uri(given, self.uri_file.as_deref()),
-            (false, true) => config::uri(file.uri.as_deref(), file.uri_file.as_deref()),
-            (false, false) => config::uri(environment().as_deref(), None),
+        let argument = || config::uri(given, self.uri_file.as_deref());
+        let uri = match given.is_some() || self.uri_file.is_some() {
+            true => argument(),
+            // That says how to name a proxy.
+            false => uri_without_arguments(file).unwrap_or_else(argument),
         };
         uri.map_err(Failure::usage)
     }
@@ -293,9 +293,17 @@ impl Wanted {
 
 /// `--own-cert` alone makes the certificate, and prints what the proxy's list of users needs.
 fn only_pin(given: Option<&str>, args: &RunArgs) -> Result<Option<tls::Pin>, Failure> {
-    let proxy = &args.proxy;
+    let RunArgs {
+        proxy,
+        forward,
+        socks,
+        http,
+        tproxy,
+        ..
+    } = args;
+    let listens = !(forward.is_empty() && socks.is_empty() && http.is_empty());
     let named = given.is_some() || proxy.uri_file.is_some() || proxy.config.is_some();
-    match named || environment().is_some() {
+    match named || listens || tproxy.is_some() {
         true => Ok(None),
         false => proxy.shown.own_pin(),
     }

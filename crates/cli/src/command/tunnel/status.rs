@@ -113,6 +113,11 @@ impl Shown for TunnelStatus {
                 "Flows that were not opened.",
                 counts.refused,
             ),
+            (
+                "unauthorized_total",
+                "Flows of a token or certificate that the proxy does not know.",
+                counts.unauthorized,
+            ),
             ("reset_total", "TCP flows that a reset ended.", counts.reset),
             (
                 "bad_requests_total",

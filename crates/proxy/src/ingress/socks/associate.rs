@@ -8,7 +8,7 @@ use pathmark_transport::Ecn;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-use super::super::udp::{Back, Flows, LONGEST, receive};
+use super::super::udp::{Back, Flows, LONGEST, Shared, receive};
 use super::super::{Ingress, count};
 use super::wire;
 use crate::marked;
@@ -19,7 +19,7 @@ const LONGEST_HEADER: usize = 3 + 2 + 255 + 2;
 
 /// A client that gets datagrams from one target.
 struct Client {
-    socket: Arc<UdpSocket>,
+    socket: Shared,
     address: SocketAddr,
     header: Vec<u8>,
 }
@@ -27,8 +27,7 @@ struct Client {
 impl Back for Client {
     async fn deliver(&self, payload: &[u8], ecn: Ecn) -> io::Result<()> {
         let datagram = [&self.header, payload].concat();
-        let sent = marked::send(&self.socket, &datagram, Some(self.address), ecn);
-        sent.await.map(drop)
+        self.socket.send(&datagram, self.address, ecn).await
     }
 }
 
@@ -77,7 +76,7 @@ impl<O: Outbound> Ingress<O> {
             flows.offer(self, target.clone(), way, (payload, ecn), || {
                 let header = wire::datagram_header(&target);
                 Ok(Client {
-                    socket: Arc::clone(&socket),
+                    socket: Shared::new(&socket),
                     address,
                     header,
                 })

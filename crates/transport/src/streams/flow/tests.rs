@@ -47,6 +47,26 @@ fn a_waiting_peer_gets_the_little_there_is() {
     assert!(!window.update_due());
 }
 
+/// Data that one stream's reader leaves takes no credit from other streams.
+#[test]
+fn unread_data_beyond_half_of_the_window_is_promised_in_addition() {
+    const KIB: u64 = 1024;
+    for (unread, cap, promised) in [
+        (0, u64::MAX, 100),
+        (50, u64::MAX, 100),
+        (51, u64::MAX, 101),
+        (100, u64::MAX, 150),
+        (100, 120, 120),
+        (100, 90, 100),
+    ] {
+        let mut window = ReceiveWindow::new(100 * KIB, 100 * KIB);
+        let now = Instant::ZERO;
+        window.on_received(now, None, unread * KIB).unwrap();
+        window.set_cap(cap.saturating_mul(KIB), unread * KIB);
+        assert_eq!(window.announce(now, None), promised * KIB, "{unread} {cap}");
+    }
+}
+
 /// RFC 9000 §16, §19.9: a limit is a varint, which holds 62 bits.
 #[test]
 fn a_promise_fits_a_varint() {
