@@ -205,7 +205,7 @@ fn a_proxy_that_restarts_and_moves_is_found_again() {
 /// The host of the proxy has two addresses of one network. The kernel sends to the second one from
 /// the first.
 #[test]
-fn no_address_of_the_proxys_host_is_reached() {
+fn the_proxy_reaches_no_address_of_its_own_host() {
     let bed = Bed::new();
     let proxy = bed.proxy(PROXIES[0], None);
     let addresses = [OUTSIDE, OUTSIDE_TOO].concat();
