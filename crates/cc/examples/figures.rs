@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p pathmark-cc --example figures`
 
-#[path = "../tests/sim/mod.rs"]
+#[path = "../tests/it/sim/mod.rs"]
 mod sim;
 
 use pathmark_cc::Duration;

@@ -3,16 +3,16 @@
 //!
 //! `cargo run -p pathmark-driver --example interop [-- CASE…]`
 
-#[path = "../tests/interop/cases.rs"]
+#[path = "../tests/it/interop/cases.rs"]
 mod cases;
-#[path = "../tests/interop/resumption.rs"]
+#[path = "../tests/it/interop/resumption.rs"]
 mod resumption;
-#[path = "../tests/interop/support/mod.rs"]
+#[path = "../tests/it/interop/support/mod.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod support;
-#[path = "../tests/interop/table.rs"]
+#[path = "shared/table.rs"]
 mod table;
-#[path = "../tests/interop/zero_rtt.rs"]
+#[path = "../tests/it/interop/zero_rtt.rs"]
 mod zero_rtt;
 
 use std::process::ExitCode;

@@ -7,11 +7,11 @@
 
 #[path = "../../transport/examples/shared/arguments.rs"]
 mod arguments;
-#[path = "../tests/soak/process.rs"]
+#[path = "../tests/it/soak/process.rs"]
 mod process;
-#[path = "../tests/soak/rounds.rs"]
+#[path = "../tests/it/soak/rounds.rs"]
 mod rounds;
-#[path = "../tests/soak/sys.rs"]
+#[path = "../tests/it/soak/sys.rs"]
 mod sys;
 
 use std::process::ExitCode;

@@ -8,7 +8,7 @@
 
 #[path = "shared/arguments.rs"]
 mod arguments;
-#[path = "../tests/faults/simulation.rs"]
+#[path = "../tests/it/faults/simulation.rs"]
 mod simulation;
 
 use std::fmt::Write as _;

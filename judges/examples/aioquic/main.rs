@@ -4,16 +4,16 @@
 //! `judges/aioquic/run.sh [CASE…]` installs aioquic below `target/` first. By itself this takes the
 //! Python that `AIOQUIC_PYTHON` names.
 
-#[path = "../../../crates/driver/tests/interop/cases.rs"]
+#[path = "../../../crates/driver/tests/it/interop/cases.rs"]
 mod cases;
-#[path = "../../../crates/driver/tests/interop/resumption.rs"]
+#[path = "../../../crates/driver/tests/it/interop/resumption.rs"]
 mod resumption;
 #[path = "../shared/roles.rs"]
 mod roles;
 mod support;
-#[path = "../../../crates/driver/tests/interop/table.rs"]
+#[path = "../../../crates/driver/examples/shared/table.rs"]
 mod table;
-#[path = "../../../crates/driver/tests/interop/zero_rtt.rs"]
+#[path = "../../../crates/driver/tests/it/interop/zero_rtt.rs"]
 mod zero_rtt;
 
 use std::process::ExitCode;

@@ -3,19 +3,19 @@
 //!
 //! `cargo run -p pathmark-judges --example s2n [-- CASE…]`. All cases are in the test command.
 
-#[path = "../../../crates/driver/tests/interop/cases.rs"]
+#[path = "../../../crates/driver/tests/it/interop/cases.rs"]
 mod cases;
 #[cfg(test)]
-#[path = "../../../crates/driver/tests/interop/judged.rs"]
+#[path = "../../../crates/driver/tests/it/interop/judged.rs"]
 mod judged;
-#[path = "../../../crates/driver/tests/interop/resumption.rs"]
+#[path = "../../../crates/driver/tests/it/interop/resumption.rs"]
 mod resumption;
 #[path = "../shared/roles.rs"]
 mod roles;
 mod support;
-#[path = "../../../crates/driver/tests/interop/table.rs"]
+#[path = "../../../crates/driver/examples/shared/table.rs"]
 mod table;
-#[path = "../../../crates/driver/tests/interop/zero_rtt.rs"]
+#[path = "../../../crates/driver/tests/it/interop/zero_rtt.rs"]
 mod zero_rtt;
 
 use std::process::ExitCode;

@@ -1,11 +1,11 @@
 //! Clients, servers and connections of this library and of another stack behind one face.
 
-#[path = "../../../crates/driver/tests/interop/support/peers/identity.rs"]
+#[path = "../../../crates/driver/tests/it/interop/support/peers/identity.rs"]
 mod identity;
-#[path = "../../../crates/driver/tests/interop/support/peers/options.rs"]
+#[path = "../../../crates/driver/tests/it/interop/support/peers/options.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod options;
-#[path = "../../../crates/driver/tests/interop/support/peers/pair.rs"]
+#[path = "../../../crates/driver/tests/it/interop/support/peers/pair.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod pair;
 

@@ -1,7 +1,7 @@
 //! What the cases of the interop runner need: this library and aioquic behind one face, and the
 //! proxy and the data of the transport's own tests.
 
-#[path = "../../../../crates/driver/tests/interop/support/data.rs"]
+#[path = "../../../../crates/driver/tests/it/interop/support/data.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 pub(crate) mod data;
 #[path = "../../shared/fault.rs"]
@@ -9,13 +9,13 @@ mod fault;
 #[path = "../../shared/peers.rs"]
 pub(crate) mod peers;
 mod process;
-#[path = "../../../../crates/driver/tests/interop/support/proxy.rs"]
+#[path = "../../../../crates/driver/tests/it/interop/support/proxy.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 pub(crate) mod proxy;
 #[path = "../../shared/streams.rs"]
 pub(crate) mod streams;
 pub(crate) mod theirs;
-#[path = "../../../../crates/driver/tests/interop/support/until.rs"]
+#[path = "../../../../crates/driver/tests/it/interop/support/until.rs"]
 mod until;
 
 pub(crate) use until::until;

@@ -1,0 +1,120 @@
+//! What a client says of a server that it cannot reach, within 2 s.
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pathmark_testbed::{ChildGuard, Node, Testbed, undisturbed};
+use tempfile::TempDir;
+
+use crate::common::{Process, pathmark};
+
+const SOON: Duration = Duration::from_secs(2);
+
+#[expect(clippy::disallowed_methods, reason = "a user's time is measured")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// A command of each kind that connects, with the address to connect to.
+fn commands(address: &str, here: &TempDir) -> Vec<Command> {
+    let file = here.path().join("f");
+    std::fs::write(&file, b"content").unwrap();
+    let (out, file) = (here.path().to_str().unwrap(), file.to_str().unwrap());
+    let get = ["get", &format!("{address}/f"), "-o", out];
+    let perf = ["perf", "client", address, "--time", "1s"];
+    let all = [&get[..], &["put", file, address], &["ls", address], &perf];
+    let with_trust = all.map(|command| pathmark(&[command, &["--insecure"]].concat()));
+    with_trust.into()
+}
+
+/// Runs a command on a host; what it says on stderr when it ends.
+fn said(host: &Node, mut command: Command) -> (String, Duration) {
+    let begun = now();
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut client = host.spawn(command, &[]).unwrap();
+    let stderr = BufReader::new(client.child().stderr.take().unwrap());
+    let lines: Vec<_> = stderr.lines().map(Result::unwrap).collect();
+    assert_eq!(client.wait().unwrap().code(), Some(1), "{lines:?}");
+    (lines.join("\n"), begun.elapsed())
+}
+
+fn run(host: &Node, program: &str, arguments: &str) {
+    let mut command = Command::new(program);
+    command.args(arguments.split(' '));
+    let mut running: ChildGuard = host.spawn(command, &[]).unwrap();
+    assert!(running.wait().unwrap().success(), "{program} {arguments}");
+}
+
+#[test]
+fn closed_ports_hosts_out_of_reach_and_wrong_names_are_reported() {
+    let bed = Testbed::new().unwrap();
+    let [client, router] = ["client", "router"].map(|name| bed.node(name).unwrap());
+    bed.veth((&client, "eth0"), (&router, "eth0"), 1500)
+        .unwrap();
+    let at = |address: &str| address.parse().unwrap();
+    client.add_address("eth0", at("10.0.1.1/24")).unwrap();
+    router.add_address("eth0", at("10.0.1.2/24")).unwrap();
+    router.forward().unwrap();
+    // One message of ICMP for each packet: the commands follow each other at once.
+    router.sysctl("net.ipv4.icmp_ratelimit", "0").unwrap();
+    let gateway = Some("10.0.1.2".parse().unwrap());
+    client
+        .add_route(at("10.0.0.0/16"), "eth0", gateway)
+        .unwrap();
+    for kind in ["unreachable 10.0.2.0/24", "prohibit 10.0.3.0/24"] {
+        run(&router, "ip", &format!("route add {kind}"));
+    }
+    let here = TempDir::new().unwrap();
+    undisturbed(|| {
+        for (address, word) in [
+            ("127.0.0.1:4433", "refuses"),
+            ("10.0.1.2:4433", "refuses"),
+            ("10.0.2.1:4433", "unreachable"),
+            ("10.0.3.1:4433", "unreachable"),
+            // There is no route.
+            ("192.0.2.1:4433", "unreachable"),
+            // The name servers cannot be reached from this host.
+            ("none.invalid:4433", "cannot find the host"),
+        ] {
+            for command in commands(address, &here) {
+                let (text, time) = said(&client, command);
+                println!("{time:?}: {text}");
+                assert!(text.contains(word), "{address}: {text}");
+                assert!(time < SOON, "{address}: {time:?}");
+            }
+        }
+    });
+}
+
+/// A host that drops packets looks like a path of 600 ms: the client says that it waits,
+/// and for how long.
+#[test]
+fn silence_is_reported_while_it_lasts() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let here = TempDir::new().unwrap();
+    undisturbed(|| {
+        for mut command in commands(&address, &here) {
+            command.args(["--connect-timeout", "2500ms"]);
+            command.stdout(Stdio::null()).stderr(Stdio::piped());
+            let begun = now();
+            let mut client = Process(command.spawn().unwrap());
+            let mut lines = BufReader::new(client.0.stderr.take().unwrap()).lines();
+            let first = lines.next().unwrap().unwrap();
+            assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+            let no_answer = format!("no answer yet from {address}");
+            assert!(
+                first.contains(&no_answer) && first.contains("2.5s"),
+                "{first}"
+            );
+            let last = lines.next().unwrap().unwrap();
+            assert!(last.contains("no answer within 2.5s"), "{last}");
+            assert_eq!(client.0.wait().unwrap().code(), Some(1));
+        }
+    });
+    let too_long = ["ls", &address, "--insecure", "--connect-timeout", "1m"];
+    let output = pathmark(&too_long).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -1,0 +1,403 @@
+//! Claims of built-in scenarios that no other test has. Runs are those of `docs/evidence/figures`,
+//! some of them shorter. A bound lies between what the page has and what would refute the claim.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use pathmark_emulator::Scenario;
+use pathmark_emulator::result::{LinkResult, RunResult};
+use pathmark_lab::sweep::{Case, cases};
+
+/// A run: its variant, the values that the sweep set, its result.
+struct Run {
+    variant: String,
+    /// Values in the order of the page's columns.
+    set: Vec<String>,
+    result: RunResult,
+}
+
+impl Run {
+    fn is(&self, variant: &str, set: &[&str]) -> bool {
+        self.variant == variant && self.set == set
+    }
+
+    fn bottleneck(&self) -> &LinkResult {
+        let known = ["bottleneck", "there"];
+        let mut links = self.result.links.iter();
+        let found = links.find(|link| known.contains(&link.name.as_str()));
+        found.unwrap_or_else(|| panic!("{} has no bottleneck", self.result.scenario))
+    }
+
+    fn jain(&self) -> f64 {
+        self.result.jain_windows.unwrap_or(self.result.jain)
+    }
+
+    fn goodput(&self) -> f64 {
+        self.result.flows.iter().map(|flow| flow.goodput_bps).sum()
+    }
+
+    fn utilization(&self) -> f64 {
+        self.bottleneck().utilization.unwrap()
+    }
+
+    fn queue(&self) -> f64 {
+        self.bottleneck().queue_packets.mean
+    }
+
+    /// Files that have arrived, and their mean time.
+    fn files(&self) -> (usize, f64) {
+        let times = self
+            .result
+            .flows
+            .iter()
+            .filter_map(|flow| flow.completion_s);
+        let times: Vec<f64> = times.collect();
+        (
+            times.len(),
+            times.iter().sum::<f64>() / times.len().max(1) as f64,
+        )
+    }
+}
+
+/// The runs of a scenario that are `wanted`, by variant and values.
+fn runs(name: &str, changes: &[&str], wanted: impl Fn(&str, &[String]) -> bool) -> Vec<Run> {
+    swept(name, changes, &[], wanted)
+}
+
+/// The same once for each value of the sweeps.
+fn swept(
+    name: &str,
+    changes: &[&str],
+    sweeps: &[&str],
+    wanted: impl Fn(&str, &[String]) -> bool,
+) -> Vec<Run> {
+    let scenario = Scenario::load(name).unwrap();
+    of(&scenario, changes, sweeps, wanted)
+}
+
+fn of(
+    scenario: &Scenario,
+    changes: &[&str],
+    sweeps: &[&str],
+    wanted: impl Fn(&str, &[String]) -> bool,
+) -> Vec<Run> {
+    let name = scenario.id();
+    let sweeps: Vec<_> = sweeps.iter().map(|text| text.parse().unwrap()).collect();
+    let changes: Vec<_> = changes.iter().map(|text| text.parse().unwrap()).collect();
+    let all = cases(scenario, &changes, &sweeps).unwrap();
+    let runs = all.into_iter().filter_map(|(case, scenario)| {
+        let Case { variant, set, .. } = case;
+        let variant = variant.unwrap_or_default();
+        let set: Vec<String> = set.values().cloned().collect();
+        wanted(&variant, &set).then(|| {
+            let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+            println!("{name} {variant} {set:?}: {} flows", result.flows.len());
+            Run {
+                variant,
+                set,
+                result,
+            }
+        })
+    });
+    let runs: Vec<Run> = runs.collect();
+    assert!(!runs.is_empty(), "{name} has no such run");
+    runs
+}
+
+/// The run of this variant and these values.
+fn the<'a>(runs: &'a [Run], variant: &str, set: &[&str]) -> &'a Run {
+    let found = runs.iter().find(|run| run.is(variant, set));
+    let all: Vec<_> = runs.iter().map(|run| (&run.variant, &run.set)).collect();
+    found.unwrap_or_else(|| panic!("no run of {variant} {set:?} in {all:?}"))
+}
+
+#[test]
+fn five_files_by_auto() {
+    let runs = runs("auto-files", &[], |_, _| true);
+    for run in &runs {
+        let (ended, mean) = run.files();
+        assert_eq!(ended, 5, "{}", run.variant);
+        // The wire alone takes 21.1 s.
+        assert!((21.0..24.0).contains(&mean), "{}: {mean} s", run.variant);
+        let drops = run.bottleneck().drops;
+        let fills = ["cubic", "bbr"].contains(&run.variant.as_str());
+        assert_eq!(drops > 0, fills, "{}: {drops}", run.variant);
+    }
+    assert!(the(&runs, "auto-at-xcp", &[]).files().1 <= 22.3);
+}
+
+#[test]
+fn short_files_next_to_downloads_are_faster_by_auto_than_by_cubic() {
+    let runs = runs("auto-mice", &[], |_, _| true);
+    for rtt in ["40ms", "600ms"] {
+        let (ended, cubic) = the(&runs, "cubic", &[rtt]).files();
+        assert_eq!(ended, 30);
+        for law in ["auto-at-xcp", "auto-at-vcp"] {
+            let run = the(&runs, law, &[rtt]);
+            let (ended, mean) = run.files();
+            assert_eq!((ended, run.bottleneck().drops), (30, 0), "{law} {rtt}");
+            assert!(mean < 0.85 * cubic, "{law} {rtt}: {mean} and {cubic} s");
+        }
+    }
+}
+
+#[test]
+fn random_loss_costs_auto_little_and_cubic_nearly_all() {
+    let paths = [("155M-100ms-1", 0.99), ("155M-200ms-2", 0.98)];
+    let short = ["duration=20s"];
+    let runs = runs("auto-loss", &short, |variant, set| {
+        let known = paths.iter().any(|(path, _)| set == [*path]);
+        known && ["auto-at-xcp", "auto-at-vcp", "cubic"].contains(&variant)
+    });
+    for (path, arrives) in paths {
+        for law in ["auto-at-xcp", "auto-at-vcp"] {
+            let goodput = the(&runs, law, &[path]).goodput();
+            assert!(goodput > 0.8 * 155e6 * arrives, "{law} {path}: {goodput}");
+        }
+        let cubic = the(&runs, "cubic", &[path]).goodput();
+        assert!(cubic < 0.1 * 155e6, "{path}: {cubic}");
+    }
+}
+
+/// Figure 4 of the VCP extensions paper.
+#[test]
+fn bise_starts_where_vcp_takes_minutes() {
+    let runs = runs("vcp-ext-fig4", &[], |_, _| true);
+    assert!(the(&runs, "vcp", &[]).utilization() < 0.05);
+    for law in ["vcp+bise", "defaults"] {
+        let link = the(&runs, law, &[]).bottleneck();
+        assert!(link.time_to_80_s.is_some_and(|time| time < 7.0), "{law}");
+        assert_eq!(link.drops, 0, "{law}");
+    }
+    let newreno = the(&runs, "newreno", &[]).bottleneck();
+    assert!(newreno.drops > newreno.queue_packets.max as u64);
+}
+
+#[test]
+fn ten_gigabits_take_one_more_interval() {
+    for run in runs("vcp-ext-fig5-10g", &["duration=10s"], |_, _| true) {
+        let link = run.bottleneck();
+        assert!(
+            link.time_to_80_s.is_some_and(|time| time < 9.0),
+            "{}",
+            run.variant
+        );
+        assert_eq!(link.drops, 0, "{}", run.variant);
+    }
+}
+
+#[test]
+fn a_larger_mi_parameter_starts_sooner_up_to_a_point() {
+    let runs = swept("vcp-ext-epsilon", &[], &["seed=1..4"], |variant, _| {
+        variant.starts_with("paper")
+    });
+    let mean = |variant: &str, rate: f64| {
+        let all = runs
+            .iter()
+            .filter(|run| run.variant == variant && run.bottleneck().rate_bps == Some(rate));
+        let times: Vec<_> = all.map(|run| run.bottleneck().time_to_80_s).collect();
+        assert_eq!(times.len(), 4, "{variant}");
+        let times: Option<Vec<f64>> = times.into_iter().collect();
+        times.map(|times| times.iter().sum::<f64>() / 4.0)
+    };
+    for rate in [1e7, 1e8] {
+        let (ten, thirty) = (mean("paper, 10", rate), mean("paper, 30", rate));
+        assert!(thirty.unwrap() < 0.95 * ten.unwrap(), "{thirty:?} {ten:?}");
+    }
+    let losses = runs.iter().filter(|run| run.variant == "paper, 100");
+    assert!(losses.map(|run| run.bottleneck().drops).sum::<u64>() > 0);
+}
+
+/// Figure 10 of the VCP Linux paper.
+#[test]
+fn antennas_make_a_fading_channel_usable() {
+    let runs = runs("vcp-linux-fig10", &[], |_, _| true);
+    for law in ["vcp", "newreno+red", "defaults"] {
+        let ended = |antennas, snr| the(&runs, law, &[antennas, snr]).files();
+        assert_eq!(ended("1x1", "15").0, 0, "{law}");
+        assert_eq!(ended("2x2", "25").0, 5, "{law}");
+        let (best, worse) = (ended("2x2", "45").1, ended("2x1", "35").1);
+        assert!(best < 1.02 * worse, "{law}: {best} and {worse} s");
+    }
+}
+
+/// Figure 11 of the VCP Linux paper.
+#[test]
+fn a_little_redundancy_makes_an_unusable_channel_usable() {
+    let runs = runs("vcp-linux-fig11", &[], |_, _| true);
+    for law in ["vcp", "newreno+red", "defaults"] {
+        for acks in ["as data", "protected"] {
+            let ended = |code| the(&runs, law, &[acks, code]).files();
+            assert_eq!(ended("1.0").0, 0, "{law} {acks}");
+            assert_eq!(ended("0.95").0, 5, "{law} {acks}");
+            assert!(ended("0.8").1 > ended("0.95").1, "{law} {acks}");
+        }
+    }
+}
+
+#[test]
+fn antennas_and_codes_together() {
+    let runs = runs("vcp-linux-fig11-antennas", &[], |variant, _| {
+        variant == "vcp"
+    });
+    let ended = |antennas, code| the(&runs, "vcp", &[antennas, code, "22"]).files().0;
+    assert_eq!((ended("1x1", "1.0"), ended("1x1", "0.95")), (0, 5));
+    assert_eq!((ended("2x2", "1.0"), ended("2x2", "0.95")), (5, 5));
+}
+
+#[test]
+fn vcp_and_tcp_share_a_port_with_two_queues() {
+    let runs = runs("vcp-beside-tcp", &[], |_, _| true);
+    let jain = |variant| the(&runs, variant, &[]).jain();
+    let (two, one) = (jain("two queues"), jain("one queue"));
+    assert!(two > 0.95 && one < 0.75, "{two} and {one}");
+}
+
+/// Figure 3 of the XCP Linux paper.
+#[test]
+fn feedback_in_whole_packets_leaves_the_link_partly_idle() {
+    let runs = runs("xcp-linux-fig3", &[], |_, _| true);
+    for count in ["1", "2", "4", "8"] {
+        let used = |variant| the(&runs, variant, &[count]).utilization();
+        let (fractions, whole) = (used("fractions"), used("whole-packets"));
+        assert!(fractions > 0.95, "{count}: {fractions}");
+        assert!(whole < 0.9, "{count}: {whole}");
+        assert_eq!(the(&runs, "fractions", &[count]).bottleneck().drops, 0);
+    }
+}
+
+/// Figure 6 of the XCP Linux paper.
+#[test]
+fn xcp_is_fair_to_late_flows_and_long_round_trips() {
+    let runs = runs("xcp-linux-fig6", &[], |variant, _| {
+        ["xcp", "newreno"].contains(&variant)
+    });
+    for case in ["starts", "round-trips"] {
+        let (xcp, newreno) = (the(&runs, "xcp", &[case]), the(&runs, "newreno", &[case]));
+        assert!(xcp.jain() > 0.95 && newreno.jain() < 0.85, "{case}");
+        assert!(xcp.queue() < 0.1 * newreno.queue(), "{case}");
+        assert_eq!(xcp.bottleneck().drops, 0, "{case}");
+        assert!(newreno.bottleneck().drops > 0, "{case}");
+    }
+}
+
+/// Figure 7 of the XCP Linux paper.
+#[test]
+fn a_wrong_overhead_costs_queue_or_rate() {
+    let runs = runs("xcp-linux-fig7", &[], |_, set| {
+        set.iter().all(|value| value != "600")
+    });
+    let run = |overhead| the(&runs, "", &[overhead, "1500"]);
+    let right = run("90");
+    assert!(run("30").queue() > 3.0 * right.queue());
+    assert!(run("60").queue() > 1.5 * right.queue());
+    assert!(run("150").utilization() < right.utilization() - 0.02);
+    assert!(run("auto").queue() < right.queue());
+}
+
+/// Figure 11 of the XCP Linux paper.
+#[test]
+fn random_loss_costs_xcp_what_it_takes() {
+    let runs = runs("xcp-linux-fig11", &[], |variant, set| {
+        variant == "xcp" && ["0", "0.01", "0.1"].contains(&set[0].as_str())
+    });
+    for place in ["before", "after", "acks"] {
+        let goodput = |per| the(&runs, "xcp", &[per, place]).goodput();
+        let clean = goodput("0");
+        assert!(goodput("0.01") > 0.98 * 0.99 * clean, "{place}");
+        assert!(goodput("0.1") > 0.97 * 0.9 * clean, "{place}");
+    }
+}
+
+/// Equations 5 and 6 of the XCP Linux paper: a queue of α/β · d · ε, α = 0.4, β = 0.226.
+#[test]
+fn a_wrong_capacity_has_a_steady_state() {
+    let runs = runs("xcp-linux-eq5", &[], |_, _| true);
+    let run = |setting| the(&runs, "", &[setting]);
+    assert!(run("right").queue() < 20.0);
+    // With the queue in d: 90 packets for a tenth too much, 228 for a fifth.
+    let (tenth, fifth) = (run("+10 %").queue(), run("+20 %").queue());
+    assert!((80.0..110.0).contains(&tenth), "{tenth}");
+    assert!((205.0..250.0).contains(&fifth), "{fifth}");
+    let low = run("-10 %").utilization();
+    assert!((0.87..0.91).contains(&low), "{low}");
+    assert_eq!(run("+20 %").bottleneck().drops, 0);
+}
+
+/// Figure 2 of the XCP/CUBIC paper.
+#[test]
+fn a_granted_start_is_sooner_than_a_slow_start() {
+    let known = ["cubic", "cubiq", "ada", "xcp"];
+    let runs = runs("xcp-cubic-fig2", &[], |variant, _| known.contains(&variant));
+    for path in ["60 ms", "180 ms", "360 ms", "720 ms"] {
+        let time = |law| {
+            let (ended, time) = the(&runs, law, &[path]).files();
+            assert_eq!(ended, 1, "{law} {path}");
+            time
+        };
+        for law in ["cubiq", "ada", "xcp"] {
+            let share = time(law) / time("cubic");
+            assert!(share < 0.65, "{law} {path}: {share}");
+        }
+        assert_eq!(the(&runs, "ada", &[path]).bottleneck().drops, 0, "{path}");
+    }
+}
+
+/// Figures 4 to 6 of the XCP/CUBIC paper, the first 30 s of 600: XCP shares evenly and loses
+/// nothing, whatever the round trips; CUBIC loses packets, and shares less evenly.
+#[test]
+fn a_second_flow_gets_its_share_by_xcp() {
+    for text in [
+        include_str!("../../../emulator/scenarios/xcp-cubic-fig4.toml"),
+        include_str!("../../../emulator/scenarios/xcp-cubic-fig5.toml"),
+        include_str!("../../../emulator/scenarios/xcp-cubic-fig6.toml"),
+    ] {
+        let short = text.replace("\"600s\"", "\"30s\"");
+        let scenario = Scenario::parse(Path::new("short.toml"), &short).unwrap();
+        let name = &scenario.name;
+        let runs = of(&scenario, &[], &[], |variant, _| {
+            ["xcp", "cubic"].contains(&variant)
+        });
+        let (xcp, cubic) = (the(&runs, "xcp", &[]), the(&runs, "cubic", &[]));
+        assert!(xcp.jain() > 0.99, "{name}: {}", xcp.jain());
+        assert!(cubic.jain() < xcp.jain(), "{name}: {}", cubic.jain());
+        assert_eq!(xcp.bottleneck().drops, 0, "{name}");
+        assert!(cubic.bottleneck().drops > 1_000, "{name}");
+    }
+}
+
+/// Figure 7 of the XCP/CUBIC paper, as far as paced senders go: small buffers cost CUBIC rate, and
+/// XCP none.
+#[test]
+fn small_buffers_cost_paced_xcp_nothing() {
+    let short = ["measure=[[\"10s\",\"30s\"]]", "duration=30s"];
+    let runs = runs("xcp-cubic-fig7", &short, |variant, set| {
+        let ends = set
+            .iter()
+            .any(|value| value == "0.2bdp" || value == "0.05bdp");
+        let short = set.iter().any(|value| value == "60 ms");
+        ["xcp", "cubic"].contains(&variant) && ends && short
+    });
+    let ratio = |law| {
+        let goodput = |limit| the(&runs, law, &[limit, "60 ms"]).goodput();
+        goodput("0.05bdp") / goodput("0.2bdp")
+    };
+    let (xcp, cubic) = (ratio("xcp"), ratio("cubic"));
+    assert!(xcp > 0.99 && cubic < 0.95, "{xcp} and {cubic}");
+}
+
+#[test]
+fn a_flow_over_three_bottlenecks_has_its_share() {
+    let runs = runs("parking-lot", &[], |_, _| true);
+    for run in &runs {
+        assert!(run.result.jain > 0.97, "{}", run.result.jain);
+        for link in run
+            .result
+            .links
+            .iter()
+            .filter(|link| link.rate_bps.is_some())
+        {
+            assert_eq!(link.drops, 0, "{}", link.name);
+        }
+    }
+}

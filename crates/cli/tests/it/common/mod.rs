@@ -1,0 +1,160 @@
+//! The `pathmark` command as a process.
+
+pub(crate) mod encapsulation;
+pub(crate) mod foreign;
+pub(crate) mod gate;
+pub(crate) mod gateway;
+pub(crate) mod long_path;
+pub(crate) mod mix;
+pub(crate) mod offered;
+pub(crate) mod on_node;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// Tests that measure rates or delays of real processes hold this lock: they run one at a time,
+/// because two of them would measure each other.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn pathmark(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
+    command
+        .args(arguments)
+        // No run knows of an earlier one.
+        .env("XDG_STATE_HOME", "/dev/null")
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null());
+    command
+}
+
+/// A process that ends with the test.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Process {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut command = pathmark(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(command.spawn().unwrap())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = nix::unistd::Pid::from_raw(self.0.id().try_into().unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    }
+
+    /// Waits for its end, and for what it printed.
+    pub(crate) fn finish(mut self) -> Output {
+        let stdout = self.0.stdout.take().unwrap();
+        let stderr = self.0.stderr.take().unwrap();
+        let [stdout, stderr] = std::thread::scope(|scope| {
+            let out = scope.spawn(|| read(stdout));
+            let err = scope.spawn(|| read(stderr));
+            [out.join().unwrap(), err.join().unwrap()]
+        });
+        let status = self.0.wait().unwrap();
+        Output {
+            status,
+            stdout,
+            stderr,
+        }
+    }
+}
+
+fn read(mut from: impl std::io::Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    from.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server that ends with the test, and the lines of its log.
+pub(crate) struct Server {
+    pub(crate) process: Process,
+    pub(crate) address: String,
+    pub(crate) pin: String,
+    pub(crate) log: std::sync::mpsc::Receiver<String>,
+}
+
+impl Server {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut command = pathmark(arguments);
+        command.args(["--listen", "127.0.0.1:0", "--json"]);
+        Self::of(command)
+    }
+
+    pub(crate) fn of(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = Process(command.spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(process.0.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap();
+        let stderr = process.0.stderr.take().unwrap();
+        let (lines, log) = std::sync::mpsc::channel();
+        // It ends with the server.
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if lines.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            process,
+            address: said["listening"].as_str().unwrap().to_owned(),
+            pin: said["pin"].as_str().unwrap().to_owned(),
+            log,
+        }
+    }
+
+    /// The next line of the log that has `word` in it, within `seconds`.
+    #[track_caller]
+    pub(crate) fn logged(&self, word: &str, seconds: u64) -> String {
+        let wait = std::time::Duration::from_secs(seconds);
+        loop {
+            match self.log.recv_timeout(wait) {
+                Ok(line) if line.contains(word) => return line,
+                Ok(_) => {}
+                Err(error) => panic!("no `{word}` in the log: {error}"),
+            }
+        }
+    }
+}
+
+#[track_caller]
+pub(crate) fn json(output: &Output) -> Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    object(output)
+}
+
+/// The one object that it printed.
+#[track_caller]
+pub(crate) fn object(output: &Output) -> Value {
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(stdout.lines().count(), 1, "{stdout}");
+    serde_json::from_str(&stdout).unwrap()
+}
+
+/// No byte of what it printed is a control character but the ends of lines.
+#[track_caller]
+pub(crate) fn no_control_characters(printed: &[u8]) {
+    let text = String::from_utf8_lossy(printed);
+    let bad = text.chars().find(|c| c.is_control() && *c != '\n');
+    assert_eq!(bad, None, "{text:?}");
+}

@@ -1,0 +1,348 @@
+//! Ways in which a command ends: its JSON says which, with the same keys each time.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::offered::{Offered, until, until_unfinished};
+use crate::common::{Process, Server, json, object, pathmark};
+
+/// Something that a test asks a server for, in each of the three ways.
+struct Jobs {
+    here: TempDir,
+}
+
+impl Jobs {
+    fn new() -> Self {
+        let here = TempDir::new().unwrap();
+        let file = fs::File::create(here.path().join("up")).unwrap();
+        // A sparse file of 10 GB: the transfer lasts long, and the disk stays empty.
+        file.set_len(10_000_000_000).unwrap();
+        fs::write(here.path().join("small"), b"small").unwrap();
+        Self { here }
+    }
+
+    /// `get` and `put` of a large file or a small one, and `perf client`, at `address`.
+    fn at(&self, address: &str, large: bool) -> Vec<Vec<String>> {
+        let path = |name: &str| self.here.path().join(name).to_str().unwrap().to_owned();
+        let (fetch, store, name) = if large {
+            ("down", "up", "c")
+        } else {
+            ("a", "small", "b")
+        };
+        let get = ["get", &format!("{address}/{fetch}"), "-o", &path("")].map(str::to_owned);
+        let put = ["put", &path(store), &format!("{address}/{name}")].map(str::to_owned);
+        vec![get.to_vec(), put.to_vec(), perf(address, large)]
+    }
+}
+
+fn perf(address: &str, large: bool) -> Vec<String> {
+    let bytes = if large { "1TB" } else { "10kB" };
+    ["perf", "client", address, "--download", bytes]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+fn start(arguments: &[String], more: &[&str]) -> Process {
+    let mut all: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    all.extend(more);
+    all.push("--json");
+    Process::start(&all)
+}
+
+/// The type of each key: a number stays one, what may be absent is null then.
+fn types(object: &Value) -> BTreeMap<String, &'static str> {
+    let keys = object.as_object().unwrap().iter();
+    keys.map(|(key, value)| {
+        let ty = match value {
+            Value::Number(_) => "number",
+            Value::Bool(_) => "bool",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+            // Names and reasons.
+            Value::String(_) | Value::Null => "string or null",
+        };
+        let optional = matches!(key.as_str(), "router_id" | "approved_bps");
+        (key.clone(), if optional { "number or null" } else { ty })
+    })
+    .collect()
+}
+
+/// It failed for the reason `word`, which it says in its object and on stderr.
+#[track_caller]
+fn failed(output: &Output, word: &str) -> Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(word), "{stderr}");
+    let said = object(output);
+    assert!(said["error"].as_str().unwrap().contains(word), "{said}");
+    said
+}
+
+/// A server of files, and one of measurements.
+fn servers(there: &Offered) -> [Server; 2] {
+    fs::write(there.path().join("a"), b"0123456789").unwrap();
+    let down = fs::File::create(there.path().join("down")).unwrap();
+    down.set_len(50_000_000_000).unwrap();
+    let directory = there.path().to_str().unwrap();
+    [
+        Server::start(&["serve", "--dir", directory, "--allow-put"]),
+        Server::start(&["perf", "server"]),
+    ]
+}
+
+/// The commands, each with the pin of its server.
+fn each(jobs: &Jobs, servers: &[Server; 2], large: bool) -> Vec<(Vec<String>, String)> {
+    let [files, perf_server] = servers;
+    let mut all = jobs.at(&files.address, large);
+    all[2] = perf(&perf_server.address, large);
+    let pins = [&files.pin, &files.pin, &perf_server.pin];
+    all.into_iter().zip(pins.map(Clone::clone)).collect()
+}
+
+/// Returns once a file has bytes.
+fn until_there(file: &Path) {
+    until(|| fs::metadata(file).is_ok_and(|metadata| metadata.len() > 0));
+}
+
+/// Returns once an unfinished file in a directory has bytes.
+fn until_begun(directory: &Path) {
+    until_unfinished(directory, 1);
+}
+
+#[test]
+fn keys_and_types_are_the_same_on_every_exit() {
+    let there = Offered::new();
+    let (jobs, servers) = (Jobs::new(), servers(&there));
+    let closed = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let silent_socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let silent = silent_socket.local_addr().unwrap().to_string();
+    let small = each(&jobs, &servers, false);
+    let large = each(&jobs, &servers, true);
+    let refused = jobs.at(&closed.to_string(), false);
+    let unanswered = jobs.at(&silent, false);
+    for (place, (done, pin)) in small.iter().enumerate() {
+        let pin = ["--pin", pin.as_str()];
+        let done = json(&start(done, &pin).finish());
+        assert_eq!(done["error"], Value::Null);
+
+        let refused = start(&refused[place], &["--insecure"]);
+        let refused = failed(&refused.finish(), "refuses");
+
+        let limit = ["--insecure", "--connect-timeout", "300ms"];
+        let unanswered_for = start(&unanswered[place], &limit).finish();
+        let unanswered_for = failed(&unanswered_for, "no answer within 300ms");
+
+        let (other, address) = ("00".repeat(32), &small[place].0);
+        let not_trusted = failed(&start(address, &["--pin", &other]).finish(), "certificate");
+
+        // What earlier attempts sent is read; then the first packet is this one's.
+        silent_socket.set_nonblocking(true).unwrap();
+        while silent_socket.recv(&mut [0; 2000]).is_ok() {}
+        silent_socket.set_nonblocking(false).unwrap();
+        let connecting = start(&unanswered[place], &["--insecure"]);
+        silent_socket.recv(&mut [0; 2000]).unwrap();
+        connecting.signal(Signal::SIGINT);
+        let connecting = failed(&connecting.finish(), "interrupted");
+
+        let under_way = start(&large[place].0, &pin);
+        match place {
+            0 => until_begun(jobs.here.path()),
+            1 => until_begun(there.path()),
+            // The line of the one before was the first.
+            _ => drop(servers[1].logged("gone", 10) + &servers[1].logged("connected", 10)),
+        }
+        under_way.signal(Signal::SIGTERM);
+        let under_way = failed(&under_way.finish(), "interrupted");
+
+        let all = [
+            &refused,
+            &unanswered_for,
+            &not_trusted,
+            &connecting,
+            &under_way,
+        ];
+        for said in all {
+            assert_eq!(types(said), types(&done), "{said}");
+            let files = |said: &Value| said["files"].as_array().cloned().unwrap_or_default();
+            for (file, whole) in files(said).iter().zip(files(&done)) {
+                assert_eq!(types(file), types(&whole), "{said}");
+            }
+        }
+    }
+}
+
+/// One of several files is there before the interrupt, and stays a success.
+#[test]
+fn files_done_before_an_interrupt_are_reported_as_done() {
+    let there = Offered::new();
+    let (jobs, servers) = (Jobs::new(), servers(&there));
+    let [files, _] = &servers;
+    let targets = ["a", "down"].map(|name| format!("{}/{name}", files.address));
+    let out = jobs.here.path().to_str().unwrap();
+    let [a, down] = &targets;
+    let get = ["get", a, down, "-o", out, "--pin", &files.pin, "--json"];
+    let get = Process::start(&get);
+    until_there(&jobs.here.path().join("a"));
+    // It is read back meanwhile, and counts then.
+    until_begun(jobs.here.path());
+    std::thread::park_timeout(Duration::from_millis(500));
+    get.signal(Signal::SIGINT);
+    let said = failed(&get.finish(), "interrupted");
+    assert_eq!(said["files"][0]["error"], Value::Null, "{said}");
+    assert!(said["files"][0]["sha256"].is_string());
+    assert_eq!(said["files"][1]["error"], "interrupted");
+}
+
+#[test]
+fn perf_tells_each_second_and_sums_up_when_it_is_stopped() {
+    let server = Server::start(&["perf", "server"]);
+    let client = [
+        "perf",
+        "client",
+        &server.address,
+        "--pin",
+        &server.pin,
+        "--time",
+        "60s",
+    ];
+    let client = Process::start(&client);
+    std::thread::park_timeout(Duration::from_millis(2500));
+    client.signal(Signal::SIGINT);
+    let output = client.finish();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let intervals = stderr.lines().filter(|line| line.contains(" s to "));
+    assert!((1..=2).contains(&intervals.count()), "{stderr}");
+    assert!(stderr.contains("bytes down in 2."), "{stderr}");
+    assert!(stderr.ends_with("pathmark: interrupted\n"), "{stderr}");
+    server.logged("bytes_sent", 10);
+}
+
+#[test]
+fn perf_opens_as_many_streams_as_it_was_asked_for() {
+    let server = Server::start(&["perf", "server"]);
+    let client = [
+        "perf",
+        "client",
+        &server.address,
+        "--pin",
+        &server.pin,
+        "--json",
+    ];
+    let run = |more: &[&str]| pathmark(&[&client[..], more].concat()).output().unwrap();
+    let said = json(&run(&[
+        "--streams",
+        "500",
+        "--download",
+        "20kB",
+        "--upload",
+        "1kB",
+    ]));
+    assert_eq!(said["streams"], 500);
+    assert_eq!(said["bytes_down"], 500 * 20_000);
+    assert_eq!(said["bytes_up"], 500 * 1000);
+    assert_eq!(
+        run(&["--streams", "1001", "--time", "1s"]).status.code(),
+        Some(2)
+    );
+}
+
+/// The clock of a handshake starts before its first packet leaves, which another thread sends.
+#[test]
+fn a_handshake_takes_a_round_trip_at_least() {
+    let server = Server::start(&["perf", "server"]);
+    let client = [
+        "perf",
+        "client",
+        &server.address,
+        "--pin",
+        &server.pin,
+        "--json",
+    ];
+    for _ in 0..10 {
+        let said = pathmark(&[&client[..], &["--download", "1"]].concat()).output();
+        let said = json(&said.unwrap());
+        let handshake = said["handshake_ms"].as_f64().unwrap();
+        assert!(
+            handshake >= said["rtt_ms"]["min"].as_f64().unwrap(),
+            "{said}"
+        );
+    }
+}
+
+/// 32 files at once need more descriptors than the soft limit has.
+#[test]
+fn the_limit_of_open_files_is_raised_and_named_where_it_is_hard() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    let files: Vec<String> = (0..64)
+        .map(|n| {
+            let path = here.path().join(n.to_string());
+            fs::write(&path, vec![7; 200_000]).unwrap();
+            path.to_str().unwrap().to_owned()
+        })
+        .collect();
+    for (limit, is_enough) in [("-Sn", true), ("-n", false)] {
+        let mut serve = std::process::Command::new("sh");
+        let line = format!("ulimit {limit} 28; exec \"$0\" \"$@\"");
+        serve.args([
+            "-c",
+            &line,
+            env!("CARGO_BIN_EXE_pathmark"),
+            "serve",
+            "--dir",
+        ]);
+        serve.arg(there.path().join(limit));
+        fs::create_dir(there.path().join(limit)).unwrap();
+        serve.args(["--allow-put", "--listen", "127.0.0.1:0", "--json"]);
+        let server = Server::of(serve);
+        let mut put = vec!["put"];
+        put.extend(files.iter().map(String::as_str));
+        put.extend([&server.address, "--pin", &server.pin]);
+        let output = pathmark(&put).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), is_enough, "{stderr}");
+        assert_eq!(
+            stderr.contains("raise the hard limit"),
+            !is_enough,
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
+fn a_port_alone_means_all_addresses() {
+    let there = Offered::new();
+    let directory = there.path().to_str().unwrap();
+    fs::write(there.path().join("a"), b"0123456789").unwrap();
+    for form in [":0", "0"] {
+        let arguments = ["serve", "--dir", directory, "--json", "--listen", form];
+        let server = Server::of(pathmark(&arguments));
+        let (_, port) = server.address.rsplit_once(':').unwrap();
+        for host in ["127.0.0.1", "[::1]"] {
+            let here = TempDir::new().unwrap();
+            let target = format!("{host}:{port}/a");
+            let out = here.path().to_str().unwrap();
+            let get = ["get", &target, "-o", out, "--pin", &server.pin, "--json"];
+            json(&pathmark(&get).output().unwrap());
+        }
+        let taken = pathmark(&["perf", "server", "--listen", &format!(":{port}")]).output();
+        let taken = taken.unwrap();
+        let stderr = String::from_utf8_lossy(&taken.stderr);
+        assert_eq!(taken.status.code(), Some(1), "{stderr}");
+        assert!(
+            stderr.contains(&format!("another process has UDP port {port}")),
+            "{stderr}"
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! A server that is 600 ms away: what a command waits for after its work is done.
+
+use std::collections::VecDeque;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use pathmark_testbed::undisturbed;
+use tempfile::TempDir;
+
+use crate::common::offered::Offered;
+use crate::common::{Server, json, pathmark};
+
+const ONE_WAY: Duration = Duration::from_millis(300);
+
+#[expect(clippy::disallowed_methods, reason = "a path in real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Passes on what arrives at `from`, [`ONE_WAY`] later, by `send`. Its threads end with the
+/// process: they hold nothing but sockets.
+fn pass(
+    from: UdpSocket,
+    mut note: impl FnMut(SocketAddr) + Send + 'static,
+    send: impl Fn(&[u8]) + Send + 'static,
+) {
+    let (arrivals, queue) = channel::<(Instant, Vec<u8>)>();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 65536];
+        loop {
+            // An ICMP error of an earlier packet shows here, once.
+            let Ok((length, sender)) = from.recv_from(&mut buffer) else {
+                continue;
+            };
+            note(sender);
+            let due = now() + ONE_WAY;
+            if arrivals.send((due, buffer[..length].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        let mut held: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+        loop {
+            let wait = held
+                .front()
+                .map(|(due, _)| due.saturating_duration_since(now()));
+            match queue.recv_timeout(wait.unwrap_or(Duration::from_secs(1))) {
+                Ok(arrived) => held.push_back(arrived),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            while let Some((_, bytes)) = held.pop_front_if(|(due, _)| *due <= now()) {
+                send(&bytes);
+            }
+        }
+    });
+}
+
+/// An address from which `server` is 600 ms away, for one client at a time.
+fn far(server: &str) -> SocketAddr {
+    let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let exit = UdpSocket::bind("127.0.0.1:0").unwrap();
+    exit.connect(server).unwrap();
+    let address = near.local_addr().unwrap();
+    let client = Arc::new(Mutex::new(None));
+    let known = Arc::clone(&client);
+    let (to_server, to_client) = (exit.try_clone().unwrap(), near.try_clone().unwrap());
+    let note = move |sender| *known.lock().unwrap() = Some(sender);
+    // A closed socket refuses datagrams; they are lost, as packets are.
+    pass(near, note, move |bytes| drop(to_server.send(bytes)));
+    let send = move |bytes: &[u8]| {
+        let to = *client.lock().unwrap();
+        let _ = to_client.send_to(bytes, to.unwrap());
+    };
+    pass(exit, |_| (), send);
+    address
+}
+
+/// Runs a command until it has ended.
+fn timed(arguments: &[&str]) -> (Duration, serde_json::Value) {
+    let begun = now();
+    let output = pathmark(arguments).output().unwrap();
+    (begun.elapsed(), json(&output))
+}
+
+/// A handshake and a request of one round trip each are 1.2 s.
+const WORK: Duration = Duration::from_millis(1200);
+/// Target: 0.1 s. A probe timeout, the least that a closed connection lingers, is 0.9 s.
+const REST: Duration = Duration::from_millis(300);
+
+#[test]
+fn get_and_put_end_when_their_work_is_done() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    std::fs::write(there.path().join("a"), [7; 100]).unwrap();
+    let source = here.path().join("b");
+    std::fs::write(&source, [7; 100]).unwrap();
+    let directory = there.path().to_str().unwrap();
+    let server = Server::start(&["serve", "--dir", directory, "--allow-put"]);
+    let (out, source) = (here.path().to_str().unwrap(), source.to_str().unwrap());
+    undisturbed(|| {
+        let address = far(&server.address);
+        let pin = ["--pin", &server.pin, "--json"];
+        let get = format!("{address}/a");
+        let get = ["get", &get, "-o", out];
+        let (time, said) = timed(&[&get[..], &pin].concat());
+        println!("get: {time:?}");
+        assert!((WORK..WORK + REST).contains(&time), "get: {time:?} {said}");
+        // The server knows of the end at once, and not by its idle timeout.
+        let sent = server.logged("sent", 5);
+        assert!(sent.contains("bytes=100"), "{sent}");
+        let address = far(&server.address).to_string();
+        let put = ["put", source, &address, "--force"];
+        let (time, said) = timed(&[&put[..], &pin].concat());
+        println!("put: {time:?}");
+        assert!((WORK..WORK + REST).contains(&time), "put: {time:?} {said}");
+    });
+}
+
+#[test]
+fn perf_ends_with_its_bytes_and_its_server_hears_of_it() {
+    let server = Server::start(&["perf", "server"]);
+    undisturbed(|| {
+        let address = far(&server.address).to_string();
+        let client = ["perf", "client", &address, "--pin", &server.pin, "--json"];
+        for work in ["--download", "--upload"] {
+            let (time, said) = timed(&[&client[..], &[work, "100"]].concat());
+            println!("perf {work}: {time:?}");
+            assert!(
+                (WORK..WORK + REST).contains(&time),
+                "{work}: {time:?} {said}"
+            );
+            server.logged("gone", 5);
+        }
+    });
+}
+
+/// A stream that has ended is replaced two round trips after it was opened.
+#[test]
+fn small_files_do_not_wait_for_streams() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    for n in 0..2500 {
+        std::fs::write(here.path().join(n.to_string()), [7; 10]).unwrap();
+    }
+    let directory = there.path().to_str().unwrap();
+    let server = Server::start(&["serve", "--dir", directory, "--allow-put"]);
+    let (address, source) = (far(&server.address), here.path().to_str().unwrap());
+    let target = format!("{address}/");
+    let put = ["put", "-r", source, &target, "--pin", &server.pin, "--json"];
+    let (time, said) = timed(&put);
+    println!("put -r: {time:?}, {}", said["bounded_by"]);
+    assert_eq!(said["streams"], 2500);
+    assert!(said["bounded_by"]["streams"].as_f64().unwrap() < 0.1);
+}

@@ -1,0 +1,97 @@
+//! What a server logs, and what a terminal gets of names from elsewhere.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+use crate::common;
+use crate::common::offered::Offered;
+use crate::common::{Server, pathmark};
+
+/// ESC, CR, DEL, and CSI in one character of the C1 set.
+const HOSTILE: &str = "a\u{1b}[2Jb\rc\u{7f}d\u{9b}31m";
+
+#[test]
+fn names_with_control_characters_reach_no_terminal() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    fs::write(there.path().join(HOSTILE), b"there").unwrap();
+    let directory = there.path().to_str().unwrap();
+    let server = Server::start(&["serve", "--dir", directory, "--allow-put"]);
+    let (out, pin) = (here.path().to_str().unwrap(), server.pin.as_str());
+    let at = |name: &str| format!("{}/{name}", server.address);
+    let (hostile, missing) = (at(HOSTILE), at(&format!("no {HOSTILE}")));
+    let own = here.path().join(HOSTILE);
+    let own = own.to_str().unwrap();
+    let commands: [&[&str]; 4] = [
+        &["get", &hostile, "-o", out],
+        &["get", &missing, "-o", out],
+        &["put", own, &server.address],
+        &["put", own, &server.address, "--force"],
+    ];
+    for command in commands {
+        for more in [&["--pin", pin][..], &["--pin", pin, "--json"]] {
+            let output = pathmark(&[command, more].concat()).output().unwrap();
+            common::no_control_characters(&output.stdout);
+            common::no_control_characters(&output.stderr);
+            let all = [output.stdout, output.stderr].concat();
+            let text = String::from_utf8(all).unwrap();
+            assert!(text.contains("1b"), "the name is there, escaped: {text}");
+        }
+    }
+    for word in ["sent", "refused", "stored"] {
+        // A name with a bracket is looked for in a listing first, which is sent as well.
+        let mut lines = std::iter::repeat_with(|| server.logged(word, 10));
+        let line = lines.find(|line| !line.contains(r#"name="""#)).unwrap();
+        common::no_control_characters(line.as_bytes());
+        assert!(line.contains("1b"), "{line}");
+    }
+}
+
+#[test]
+fn a_server_logs_transfers_and_refusals_and_what_rust_log_asks_for() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    fs::write(there.path().join("a"), b"0123456789").unwrap();
+    let out = here.path().to_str().unwrap();
+    let serve = |rust_log: Option<&str>| {
+        let directory = there.path().to_str().unwrap();
+        let arguments = [
+            "serve",
+            "--dir",
+            directory,
+            "--listen",
+            "127.0.0.1:0",
+            "--json",
+        ];
+        let mut command = pathmark(&arguments);
+        command.envs(rust_log.map(|filter| ("RUST_LOG", filter)));
+        Server::of(command)
+    };
+    let visit = |server: &Server| {
+        for name in ["a", "missing"] {
+            let target = format!("{}/{name}", server.address);
+            let get = ["get", &target, "-o", out, "--pin", &server.pin];
+            pathmark(&get).output().unwrap();
+        }
+    };
+    let server = serve(None);
+    visit(&server);
+    let sent = server.logged("sent", 10);
+    for word in ["INFO", "client=127.0.0.1:", "name=\"a\"", "bytes=10"] {
+        assert!(sent.contains(word), "{sent}");
+    }
+    let refused = server.logged("refused", 10);
+    assert!(
+        refused.contains("there is no file of this name"),
+        "{refused}"
+    );
+    assert!(refused.contains("name=\"missing\""), "{refused}");
+
+    let server = serve(Some("error"));
+    visit(&server);
+    server.process.signal(Signal::SIGTERM);
+    assert_eq!(server.log.iter().count(), 0);
+    let server = serve(Some("pathmark=trace"));
+    visit(&server);
+    server.logged("sent", 10);
+}

@@ -1,0 +1,294 @@
+//! A transfer of the file `f` through a relay that holds it midway, and what is there afterwards.
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use crate::common::gate::Gate;
+use crate::common::offered::{Offered, settle, until_unfinished};
+use crate::common::{Process, Server, json, pathmark};
+
+/// The direction of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Get,
+    Put,
+}
+
+/// Bytes that differ from place to place and from seed to seed.
+pub(crate) fn content(bytes: usize, seed: u64) -> Vec<u8> {
+    let words = (seed..).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    words.flatten().take(bytes).collect()
+}
+
+/// A file system of a few megabytes, in a mount namespace of its own.
+struct Disk {
+    holder: Child,
+    path: PathBuf,
+}
+
+/// Bytes of a [`Disk`].
+const DISK: usize = 3_000_000;
+
+impl Disk {
+    fn at(directory: &Path) -> Self {
+        let mount = format!("mount -t tmpfs -o size={DISK} none \"$0\" && echo ready && exec cat");
+        let mut holder = Command::new("unshare")
+            .args(["--map-root-user", "--mount", "sh", "-c", &mount])
+            .arg(directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let stdout = holder.stdout.as_mut().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        let root = PathBuf::from(format!("/proc/{}/root", holder.id()));
+        let path = root.join(directory.strip_prefix("/").unwrap());
+        Self { holder, path }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+/// What a [`Bed`] is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) way: Way,
+    /// Bytes of the file.
+    pub(crate) bytes: usize,
+    /// The destination has little more room than the file takes.
+    pub(crate) small_disk: bool,
+    /// The processes have no capabilities, so that permission bits hold for root, too.
+    pub(crate) unprivileged: bool,
+    /// Further arguments of the client.
+    pub(crate) more: &'static [&'static str],
+}
+
+pub(crate) struct Bed {
+    plan: Plan,
+    server: Option<Server>,
+    listen: String,
+    pin: String,
+    pub(crate) gate: Gate,
+    disk: Option<Disk>,
+    offered: Offered,
+    here: TempDir,
+    /// What the file at the destination has to be.
+    pub(crate) expected: Vec<u8>,
+}
+
+/// Passes the handshake and some of the file.
+const SOME: u64 = 500_000;
+
+/// A command. With `unprivileged` it runs in a user namespace of its own, without capabilities
+/// outside of it.
+fn command(plan: Plan, arguments: &[&str]) -> Command {
+    let command = pathmark(arguments);
+    if !plan.unprivileged {
+        return command;
+    }
+    let mut apart = Command::new("unshare");
+    apart.arg("--user").arg(command.get_program());
+    apart.args(command.get_args()).stdin(Stdio::null());
+    apart
+        .env("XDG_STATE_HOME", "/dev/null")
+        .env_remove("RUST_LOG");
+    apart
+}
+
+fn serve(plan: Plan, directory: &Path, listen: &str) -> Server {
+    let directory = directory.to_str().unwrap();
+    let serve = ["serve", "--dir", directory, "--listen", listen];
+    Server::of(command(
+        plan,
+        &[&serve[..], &["--allow-put", "--json"]].concat(),
+    ))
+}
+
+/// A file that no transfer changes.
+const OUTSIDE: &str = "outside";
+const KEPT: &[u8] = b"keep me";
+
+impl Bed {
+    pub(crate) fn new(plan: Plan) -> Self {
+        let (offered, here) = (Offered::new(), TempDir::new().unwrap());
+        let to = match plan.way {
+            Way::Get => here.path(),
+            Way::Put => offered.path(),
+        };
+        let disk = plan.small_disk.then(|| Disk::at(to));
+        let directory = match (&disk, plan.way) {
+            (Some(disk), Way::Put) => &disk.path,
+            _ => offered.path(),
+        };
+        let server = serve(plan, directory, "127.0.0.1:0");
+        let bed = Self {
+            plan,
+            listen: server.address.clone(),
+            pin: server.pin.clone(),
+            gate: Gate::new(&server.address, SOME),
+            server: Some(server),
+            disk,
+            offered,
+            here,
+            expected: content(plan.bytes, 0),
+        };
+        fs::write(bed.source(), &bed.expected).unwrap();
+        settle(&bed.source());
+        bed
+    }
+
+    pub(crate) fn source(&self) -> PathBuf {
+        match self.plan.way {
+            Way::Get => self.offered.path().join("f"),
+            Way::Put => self.here.path().join("f"),
+        }
+    }
+
+    /// The directory that the file goes to.
+    pub(crate) fn destination(&self) -> &Path {
+        match (&self.disk, self.plan.way) {
+            (Some(disk), _) => &disk.path,
+            (None, Way::Get) => self.here.path(),
+            (None, Way::Put) => self.offered.path(),
+        }
+    }
+
+    /// Starts the server, at the address of the one before it.
+    pub(crate) fn start_server(&mut self) {
+        let directory = match self.plan.way {
+            Way::Get => self.offered.path(),
+            Way::Put => self.destination(),
+        };
+        self.server = Some(serve(self.plan, directory, &self.listen));
+    }
+
+    /// Ends the server at once, as `kill -9` does.
+    pub(crate) fn kill_server(&mut self) {
+        self.server = None;
+    }
+
+    /// Starts a client that transfers from `source` through `address`.
+    fn start(&self, source: &Path, address: &str) -> Process {
+        let target = format!("{address}/f");
+        let mut arguments = match self.plan.way {
+            Way::Get => vec!["get", &target, "-o", self.destination().to_str().unwrap()],
+            Way::Put => vec!["put", source.to_str().unwrap(), &target],
+        };
+        arguments.extend(["--pin", &self.pin, "--json"]);
+        arguments.extend(self.plan.more);
+        let mut command = command(self.plan, &arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Process(command.spawn().unwrap())
+    }
+
+    /// Starts the transfer, and returns once it is held midway.
+    pub(crate) fn begin(&self) -> Process {
+        let client = self.start(&self.source(), &self.gate.address.to_string());
+        until_unfinished(self.destination(), 1);
+        client
+    }
+
+    /// Runs another transfer to the same name, past the relay: of `source`, where it is a `put`.
+    pub(crate) fn directly(&self, source: &Path) -> Output {
+        self.start(source, &self.listen).finish()
+    }
+
+    /// Runs a command that moves two files to the same name.
+    pub(crate) fn both(&self, one: &Path, two: &Path) -> Output {
+        let target = |path: &Path| format!("{}{}", self.listen, path.to_str().unwrap());
+        let (from_one, from_two) = (target(one), target(two));
+        let out = self.destination().to_str().unwrap();
+        let arguments = match self.plan.way {
+            Way::Get => ["get", &from_one, &from_two, "-o", out],
+            Way::Put => [
+                "put",
+                one.to_str().unwrap(),
+                two.to_str().unwrap(),
+                &self.listen,
+                "--force",
+            ],
+        };
+        pathmark(&arguments)
+            .args(["--pin", &self.pin])
+            .output()
+            .unwrap()
+    }
+
+    /// Runs the transfer once more: it succeeds, and leaves the file alone.
+    pub(crate) fn again(&self, resumes: bool) {
+        let said = json(
+            &self
+                .start(&self.source(), &self.gate.address.to_string())
+                .finish(),
+        );
+        let resumed = said["files"][0]["resumed_bytes"].as_u64().unwrap();
+        if self.plan.way == Way::Get {
+            assert_eq!(resumed > 0, resumes, "{said}");
+        }
+        self.is_whole();
+    }
+
+    /// The file is there with the right bytes. Unfinished files of uploads may be kept for later.
+    pub(crate) fn is_whole(&self) {
+        let path = self.destination().join("f");
+        assert!(!path.is_symlink() && fs::read(path).unwrap() == self.expected);
+        self.has_parts_alone(1);
+        if self.plan.way == Way::Get {
+            assert_eq!(self.names(), ["f"]);
+        }
+    }
+
+    /// In addition to `others` files the destination has nothing but the part of one transfer.
+    pub(crate) fn has_parts_alone(&self, others: usize) {
+        let names = self.names();
+        let is_part = |name: &&String| name.starts_with(".pathmark-") && name.ends_with(".part");
+        let parts = names.iter().filter(is_part).count();
+        assert!(parts <= 2 && names.len() == parts + others, "{names:?}");
+        if let Ok(outside) = fs::read(self.aside(OUTSIDE)) {
+            assert_eq!(outside, KEPT);
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = fs::read_dir(self.destination()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| name != "other").collect();
+        names.sort();
+        names
+    }
+
+    /// Gives the file's name at the destination to a symbolic link that leads out of it.
+    pub(crate) fn plant_link(&self) {
+        fs::write(self.aside(OUTSIDE), KEPT).unwrap();
+        symlink(self.aside(OUTSIDE), self.destination().join("f")).unwrap();
+    }
+
+    /// Takes all room that is left on a small disk.
+    pub(crate) fn fill_disk(&self) {
+        let full = fs::write(self.destination().join("other"), vec![1; DISK]);
+        assert_eq!(full.unwrap_err().kind(), ErrorKind::StorageFull);
+    }
+
+    /// Makes room on a small disk.
+    pub(crate) fn free_space(&self) {
+        fs::remove_file(self.destination().join("other")).unwrap();
+    }
+
+    /// A place for further files of a test.
+    pub(crate) fn aside(&self, name: &str) -> PathBuf {
+        self.offered.key().with_file_name(name)
+    }
+}

@@ -1,0 +1,179 @@
+//! Usual mistakes at the command line: nothing moves, and the message says what to do next.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::process::Output;
+
+use tempfile::TempDir;
+
+use crate::common::offered::Offered;
+use crate::common::{Server, json, pathmark};
+
+/// A server of `offered` that stores files.
+fn serve(offered: &Offered) -> Server {
+    let directory = offered.path().to_str().unwrap();
+    Server::start(&["serve", "--dir", directory, "--allow-put"])
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn mistakes_are_named() {
+    let (offered, here) = (Offered::new(), TempDir::new().unwrap());
+    fs::create_dir_all(offered.path().join("sub")).unwrap();
+    fs::write(offered.path().join("file"), "content").unwrap();
+    fs::create_dir(here.path().join("directory")).unwrap();
+    symlink("nothing", here.path().join("dangling")).unwrap();
+    let server = serve(&offered);
+    let at = |name: &str| format!("{}/{name}", server.address);
+    for (arguments, code, words) in [
+        (
+            &["get", &at("file"), "-o", "none/sub/name"][..],
+            2,
+            "none/sub is no directory",
+        ),
+        (
+            &["get", &at("file"), "-o", "none/"],
+            2,
+            "none/ is no directory",
+        ),
+        (&["get", &at("sub")], 1, "-r fetches"),
+        (&["get", "-r", &at("file")], 1, "without -r"),
+        (
+            &["get", "-r", &at(""), "--max-entries", "1"],
+            1,
+            "or raise --max-entries",
+        ),
+        (&["get", "-r", &at("*")], 2, "leave -r out"),
+        (&["get", &at("*"), "-o", "-"], 2, "may match several files"),
+        (
+            &["get", "-r", &at("sub"), "-o", "/dev/null"],
+            1,
+            "into /dev/null/sub",
+        ),
+        (
+            &["get", &at("file"), "-o", "/proc/none"],
+            1,
+            "cannot write /proc/none",
+        ),
+        (
+            &["get", &at("file"), "--limit=-1"],
+            2,
+            "is no number of bytes",
+        ),
+        (&["ls", &at("file")], 1, "no directory of this name"),
+        (&["get", "http://host/file"], 2, "over TCP"),
+        (&["get", "https://host/file?a=b"], 2, "%3F"),
+        (
+            &["put", "none", &at("")],
+            2,
+            "cannot read none: No such file",
+        ),
+        (
+            &["put", "dangling", &at("")],
+            2,
+            "cannot read dangling: No such file",
+        ),
+        (
+            &["put", "-r", "none", &at("")],
+            2,
+            "cannot read none: No such file",
+        ),
+        (&["put", "directory", &at("")], 2, "-r stores directories"),
+        (
+            &["put", "/dev/zero", &at("")],
+            2,
+            "- stores the standard input",
+        ),
+        (
+            &[
+                "serve",
+                "--listen",
+                ":0",
+                "--dir",
+                "directory",
+                "--access-log",
+                "none/log",
+            ],
+            2,
+            "none/log",
+        ),
+        (
+            &[
+                "serve",
+                "--listen",
+                ":0",
+                "--dir",
+                "directory",
+                "--access-log",
+                "directory",
+            ],
+            2,
+            "directory",
+        ),
+    ] {
+        let mut command = pathmark(arguments);
+        if arguments[0] != "serve" {
+            command.args(["--pin", &server.pin]);
+        }
+        let output = command.current_dir(here.path()).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+    assert_eq!(fs::read_dir(offered.path()).unwrap().count(), 2);
+}
+
+/// Names that are no text differ on the screen as they do on the disk, and can be typed.
+#[test]
+fn names_that_are_not_utf_8_differ() {
+    let (offered, here) = (Offered::new(), TempDir::new().unwrap());
+    let server = serve(&offered);
+    let names = [&b"a\xff"[..], b"a\xfe"];
+    let mut put = pathmark(&["put", "--pin", &server.pin, "--json"]);
+    for name in names {
+        let path = here.path().join(OsStr::from_bytes(name));
+        fs::write(&path, name).unwrap();
+        put.arg(path);
+    }
+    let odd = [server.address.as_bytes(), b"/\xe9/"].concat();
+    let stored = json(&put.arg(OsStr::from_bytes(&odd)).output().unwrap());
+    assert_eq!(stored["files"][0]["name"], "\\xe9/a\\xff");
+    assert_eq!(stored["files"][1]["name"], "\\xe9/a\\xfe");
+    let mut ls = pathmark(&["ls", "--pin", &server.pin]);
+    let listed = ls.arg(OsStr::from_bytes(&odd)).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(
+        listed.contains(" a\\xff\n") && listed.contains(" a\\xfe\n"),
+        "{listed}"
+    );
+    let source = [&odd[..], names[1]].concat();
+    let mut get = pathmark(&["get", "--pin", &server.pin, "-o", "-"]);
+    let fetched = get.arg(OsStr::from_bytes(&source)).output().unwrap();
+    assert_eq!(fetched.stdout, names[1], "{}", stderr(&fetched));
+}
+
+/// What is too deep for one run is a failure, in both directions.
+#[test]
+fn directories_that_are_too_deep_are_failures() {
+    let (offered, here) = (Offered::new(), TempDir::new().unwrap());
+    let deep = "d/".repeat(130);
+    fs::create_dir_all(offered.path().join("top").join(&deep)).unwrap();
+    fs::create_dir_all(here.path().join("own").join(&deep)).unwrap();
+    let server = serve(&offered);
+    for arguments in [
+        ["get", "-r", &format!("{}/top", server.address), "-o", "."],
+        ["put", "-r", "own", &server.address, "--force"],
+    ] {
+        let mut command = pathmark(&arguments);
+        command.args(["--quiet", "--pin", &server.pin]);
+        let output = command.current_dir(here.path()).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("beneath 128 others"), "{said}");
+    }
+}

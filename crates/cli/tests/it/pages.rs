@@ -1,0 +1,116 @@
+//! The pages of results are those of today: the quick ones are made again and compared.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// Built-in scenarios of few packets; together they have senders and ports of each kind.
+const QUICK: [&str; 4] = [
+    "five-files",
+    "parking-lot",
+    "vcp-linux-fig3",
+    "xcp-linux-fig5",
+];
+
+/// What fails here is mended by `pathmark emulate --results docs/evidence/figures`, and by reading
+/// `docs/evidence/reproduction.md`, which quotes the tables.
+#[test]
+fn pages_and_pictures_are_what_their_runs_give() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence/figures");
+    let directory = TempDir::new().unwrap();
+    let same = |file: &str| {
+        let read = |directory: &Path| {
+            let path = directory.join(file);
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        };
+        // A picture is many lines: the failure shows the first pair that differs.
+        let (new, old) = (read(directory.path()), read(&docs));
+        let differ = new.lines().zip(old.lines()).find(|(new, old)| new != old);
+        assert_eq!(differ, None, "{file}");
+        assert_eq!(new.len(), old.len(), "{file}");
+    };
+    for name in QUICK {
+        let output = Command::new(env!("CARGO_BIN_EXE_pathmark"))
+            .args(["emulate", "--results"])
+            .arg(directory.path())
+            .arg(name)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {stderr}");
+        same(&format!("{name}.md"));
+        same(&format!("{name}.svg"));
+    }
+    same("index.md");
+}
+
+/// Every page of a scenario stands for one that is built in, and each picture has its page.
+#[test]
+fn every_built_in_scenario_has_its_page() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence/figures");
+    let mut pages = Vec::new();
+    let mut pictures = Vec::new();
+    for entry in fs::read_dir(docs).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        match name.rsplit_once('.') {
+            Some((stem, "md")) => pages.push(stem.to_owned()),
+            Some((stem, "svg")) => pictures.push(stem.to_owned()),
+            _ => panic!("{name} is neither a page nor a picture"),
+        }
+    }
+    pages.retain(|page| !["index", "harm", "comparison"].contains(&page.as_str()));
+    pages.sort();
+    let mut scenarios: Vec<&str> = (pathmark_emulator::scenario::BUILT_IN.iter())
+        .map(|scenario| scenario.name)
+        .collect();
+    scenarios.sort_unstable();
+    assert_eq!(pages, scenarios);
+    let of_a_page = |picture: &String| picture.starts_with("compare") || pages.contains(picture);
+    assert!(pictures.iter().all(of_a_page), "{pictures:?}");
+}
+
+/// Numbers with a point or with commas between thousands, without the commas.
+fn figures(text: &str) -> Vec<String> {
+    let numbers = text.split(|c: char| !(c.is_ascii_digit() || c == '.' || c == ','));
+    let numbers = numbers.map(|number| number.trim_matches(['.', ',']));
+    let figures = numbers.filter(|number| number.contains(['.', ',']));
+    figures.map(|number| number.replace(',', "")).collect()
+}
+
+/// The pages that a piece of the summary links to, as one text.
+fn linked(text: &str) -> String {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/evidence/figures");
+    let links = text.split("](figures/").skip(1);
+    let names = links.map(|link| link.split(')').next().unwrap());
+    names
+        .map(|name| fs::read_to_string(docs.join(name)).unwrap())
+        .collect()
+}
+
+/// Each figure of a row of `reproduction.md` is on the page that the row links to, or the row above
+/// it; each figure of its prose is on a page that its section links to.
+#[test]
+fn the_summary_copies_its_figures() {
+    let summary = include_str!("../../../../docs/evidence/reproduction.md");
+    let mut checked = 0;
+    for section in summary.split("\n## ").skip(1) {
+        let all = linked(section);
+        let mut pages = String::new();
+        for line in section.lines() {
+            let cell = line.trim_end_matches('|').rsplit('|').next().unwrap();
+            let is_row = line.starts_with('|');
+            if line.contains("](figures/") {
+                pages = linked(line);
+            }
+            for figure in figures(cell) {
+                let page = if is_row { &pages } else { &all };
+                assert!(page.contains(&figure), "{figure}: {line}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 80, "{checked}");
+}

@@ -1,0 +1,298 @@
+//! `pathmark proxy` as a process, with a client of the library. Real sockets.
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nix::sys::signal::Signal;
+use pathmark::tls::{TlsClientConfig, Trust};
+use pathmark_http3::wire::ALPN;
+use pathmark_proxy::outbound::{Datagrams, Outbound};
+use pathmark_proxy::target::Target;
+use pathmark_proxy::tunnel::{Dialer, Tunnel, TunnelTimes};
+use pathmark_proxy::uri::ProxyUri;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, UdpSocket};
+
+use crate::common::{Process, Server, pathmark};
+
+const TOKEN: &str = "0123456789abcdef";
+
+fn tunnel(uri: &str) -> Tunnel {
+    let uri: ProxyUri = uri.parse().unwrap();
+    let tls = TlsClientConfig::new(Trust::Pin(uri.pin.unwrap()), &[ALPN]).unwrap();
+    let transport = Arc::new(pathmark::transport_config(&"auto".parse().unwrap()));
+    let config = pathmark::ClientConfig::new(Arc::new(tls), transport);
+    let dialer = Dialer::new(uri.server, config);
+    Tunnel::new(dialer, uri.token.as_ref(), TunnelTimes::default())
+}
+
+fn target(address: SocketAddr) -> Target {
+    address.to_string().parse().unwrap()
+}
+
+/// A target that echoes connections.
+async fn echo() -> Target {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = target(listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let (mut read, mut write) = stream.split();
+                let _ = tokio::io::copy(&mut read, &mut write).await;
+            });
+        }
+    });
+    target
+}
+
+/// A place with tokens.
+fn place(tokens: &str) -> TempDir {
+    let place = TempDir::new().unwrap();
+    write(&place.path().join("tokens"), tokens);
+    place
+}
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+}
+
+async fn bounded<T>(test: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, test).await.expect("in time")
+}
+
+/// Starts a proxy of these arguments, and returns the object that it prints.
+fn start(arguments: &[&str]) -> (Server, serde_json::Value) {
+    let mut command = pathmark(&[&["proxy"], arguments, &["--json", "--show-uri"]].concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = Process(command.spawn().unwrap());
+    let mut line = String::new();
+    let stdout = process.0.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let stderr = process.0.stderr.take().unwrap();
+    let (lines, log) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if lines.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let server = Server {
+        process,
+        address: said["listening"].as_str().unwrap().to_owned(),
+        pin: said["pin"].as_str().unwrap().to_owned(),
+        log,
+    };
+    (server, said)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pasted_uri_is_all_that_a_client_needs() {
+    bounded(async {
+        let place = TempDir::new().unwrap();
+        let tokens = place.path().join("tokens");
+        let (server, said) = start(&[
+            "--listen",
+            "127.0.0.1:0",
+            "--token-file",
+            tokens.to_str().unwrap(),
+            "--allow",
+            "127.0.0.0/8",
+        ]);
+        assert_eq!(
+            fs::metadata(&tokens).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        let uri = said["uris"][0]["uri"].as_str().unwrap();
+        let tunnel = tunnel(uri);
+        let (mut read, mut write) = tunnel.tcp(&echo().await).await.unwrap();
+        write.write_all(b"hello").await.unwrap();
+        write.shutdown().await.unwrap();
+        let mut back = String::new();
+        read.read_to_string(&mut back).await.unwrap();
+        assert_eq!(back, "hello");
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let flow = tunnel
+            .udp(&target(socket.local_addr().unwrap()))
+            .await
+            .unwrap();
+        flow.send(Bytes::from_static(b"ping")).await.unwrap();
+        let (_, from) = socket.recv_from(&mut [0; 10]).await.unwrap();
+        socket.send_to(b"pong", from).await.unwrap();
+        assert_eq!(flow.receive().await.unwrap(), "pong");
+        server.process.signal(Signal::SIGTERM);
+        server.logged("stopped", 20);
+        let mut process = server.process;
+        assert!(process.0.wait().unwrap().success());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_keeps_flows_and_revokes_tokens() {
+    bounded(async {
+        let place = place(&format!("a {TOKEN}a\nb {TOKEN}b\n"));
+        let config = place.path().join("proxy.toml");
+        let text = "listen = '127.0.0.1:0'\ntokens = 'tokens'\nallow = ['127.0.0.1']\n";
+        fs::write(&config, text).unwrap();
+        let (server, said) = start(&["--config", config.to_str().unwrap()]);
+        let uri = |user: usize| said["uris"][user]["uri"].as_str().unwrap();
+        let to = echo().await;
+        let (mut kept_read, mut kept_write) = tunnel(uri(0)).tcp(&to).await.unwrap();
+        let (mut gone_read, _gone_write) = tunnel(uri(1)).tcp(&to).await.unwrap();
+        // What is wrong changes nothing.
+        write(&place.path().join("tokens"), "a\n");
+        server.process.signal(Signal::SIGHUP);
+        let line = server.logged("stays as it was", 20);
+        assert!(line.contains("tokens:1: a line has a name"), "{line}");
+        write(&place.path().join("tokens"), &format!("a {TOKEN}a\n"));
+        server.process.signal(Signal::SIGHUP);
+        server.logged("read again", 20);
+        assert!(gone_read.read_u8().await.is_err());
+        kept_write.write_all(b"x").await.unwrap();
+        assert_eq!(kept_read.read_u8().await.unwrap(), b'x');
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_state_has_clients_and_flows() {
+    bounded(async {
+        let place = place(&format!("first {TOKEN}\n"));
+        let config = place.path().join("proxy.toml");
+        let text = "listen = '127.0.0.1:0'\ntokens = 'tokens'\nallow = ['127.0.0.0/8']\n\
+                    control = 'control.sock'\n";
+        write(&config, text);
+        let config = config.to_str().unwrap();
+        let (_server, said) = start(&["--config", config]);
+        let tunnel = tunnel(said["uris"][0]["uri"].as_str().unwrap());
+        let to = echo().await;
+        let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
+        write.write_all(b"abcd").await.unwrap();
+        let mut got = [0; 4];
+        read.read_exact(&mut got).await.unwrap();
+        let show = |format: &str| {
+            let output = pathmark(&["proxy", "show", format, "--config", config]).output();
+            String::from_utf8(output.unwrap().stdout).unwrap()
+        };
+        let shown: serde_json::Value = serde_json::from_str(&show("--json")).unwrap();
+        let flow = &shown["flows"][0];
+        assert_eq!(
+            (&flow["kind"], &flow["by"]),
+            (&"tcp".into(), &"first".into())
+        );
+        assert_eq!(
+            (&flow["bytes_up"], &flow["bytes_down"]),
+            (&4.into(), &4.into())
+        );
+        assert_eq!(flow["target"], to.to_string());
+        assert_eq!(shown["connections"].as_array().unwrap().len(), 1);
+        assert!(shown["connections"][0]["path_report"]["algorithm"].is_string());
+        let metrics = show("--metrics");
+        for part in [
+            "pathmark_proxy_connections 1\n",
+            "pathmark_proxy_flows{kind=\"tcp\"} 1\n",
+            "pathmark_proxy_down_bytes_total 4\n",
+        ] {
+            assert!(metrics.contains(part), "{part}: {metrics}");
+        }
+    })
+    .await;
+}
+
+#[test]
+fn a_token_is_shown_to_no_pipe_and_wrong_files_have_a_line() {
+    let place = place(&format!("a {TOKEN}\n"));
+    let tokens = place.path().join("tokens");
+    let listen = [
+        "--listen",
+        "127.0.0.1:0",
+        "--token-file",
+        tokens.to_str().unwrap(),
+    ];
+    let process = Process::start(&[&["proxy"], &listen[..]].concat());
+    let mut process = process;
+    let mut line = String::new();
+    let mut stdout = BufReader::new(process.0.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    assert!(line.starts_with("listening on 127.0.0.1:"), "{line}");
+    process.signal(Signal::SIGINT);
+    let mut rest = String::new();
+    stdout.read_line(&mut rest).unwrap();
+    assert_eq!(rest, "");
+
+    let check = |text: &str| {
+        let config = place.path().join("proxy.toml");
+        fs::write(&config, text).unwrap();
+        let output = pathmark(&["proxy", "check", config.to_str().unwrap()]).output();
+        let output = output.unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let (code, said) = check("listen = ':1'\ntokens = 'tokens'\n");
+    assert!(
+        code == Some(0) && said.contains("correct, 1 users"),
+        "{said}"
+    );
+    let config = place.path().join("proxy.toml");
+    let uris = |more: &[&str]| {
+        let arguments = [&["proxy", "uris", config.to_str().unwrap()], more].concat();
+        let output = pathmark(&arguments).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let (all, one) = (uris(&[]), uris(&["a"]));
+    assert_eq!(all.1, format!("for a: {}", one.1));
+    assert!(
+        one.0 == Some(0) && one.1.starts_with("pathmark://"),
+        "{one:?}"
+    );
+    let (code, said) = uris(&["b"]);
+    assert!(code == Some(2) && said.contains("has no user b"), "{said}");
+    for (text, expected) in [
+        (
+            "listen = ':1'\ntokens = 'tokens'\nports = 1\n",
+            "proxy.toml:3: unknown field",
+        ),
+        (
+            "listen = ':1'\ntokens = 'tokens'\ncert = 'none.pem'\nkey = 'none.key'\n",
+            "none.pem",
+        ),
+        (
+            "listen = ':1'\ntokens = 'tokens'\n[[class]]\nports = [80]\nweight = 0\n",
+            "proxy.toml:5: ",
+        ),
+        ("tokens = 'tokens'\nlisten = 'x'\n", "proxy.toml:2: "),
+        (
+            "tokens = 'tokens'\nlisten = ':1'\ncc = 'x'\n",
+            "proxy.toml:3: ",
+        ),
+    ] {
+        let (code, said) = check(text);
+        assert!(code == Some(2) && said.contains(expected), "{said}");
+    }
+    fs::set_permissions(&tokens, Permissions::from_mode(0o644)).unwrap();
+    let (code, said) = check("listen = ':1'\ntokens = 'tokens'\n");
+    assert!(
+        code == Some(2) && said.contains("set its mode to 600"),
+        "{said}"
+    );
+    let without = pathmark(&["proxy", "--listen", "127.0.0.1:0"])
+        .output()
+        .unwrap();
+    assert_eq!(without.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&without.stderr);
+    assert!(said.contains("PATHMARK_PROXY_TOKENS"), "{said}");
+}

@@ -1,0 +1,277 @@
+//! Granted starts for real: files through `vcp-router` on TUN interfaces, between processes of
+//! their own.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use pathmark_testbed::chain::{Chain, Hop, RouterProgram, SENDER};
+use pathmark_testbed::{ChildGuard, undisturbed};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::offered::Offered;
+
+fn program() -> RouterProgram {
+    RouterProgram {
+        program: env!("CARGO_BIN_EXE_pathmark").into(),
+        prefix: vec!["vcp-router".to_owned()],
+    }
+}
+
+/// 20 Mbit/s and 50 ms each way.
+fn hop(controller: &str) -> Hop {
+    let port = |controller: &str| {
+        format!(
+            "rate = \"20Mbit\"\ndelay = \"50ms\"\ncontroller = \"{controller}\"\n\
+             queue = {{ kind = \"droptail\", limit = \"1bdp\", rtt = \"200ms\" }}\n"
+        )
+    };
+    Hop {
+        forward: port(controller),
+        reverse: port("none"),
+    }
+}
+
+fn pathmark(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
+    command
+        .args(arguments)
+        // No run knows of an earlier one.
+        .env("XDG_STATE_HOME", "/dev/null")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// What a server says once it accepts connections.
+fn said(process: &mut ChildGuard) -> Value {
+    let mut line = String::new();
+    BufReader::new(process.child().stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    serde_json::from_str(&line).unwrap()
+}
+
+/// A server of a file of 1 MB.
+struct Served<'a> {
+    chain: &'a Chain,
+    _process: ChildGuard,
+    _directory: Offered,
+    pin: String,
+}
+
+impl<'a> Served<'a> {
+    /// It sends by the first of these laws unless it is asked for another one of them.
+    fn by(chain: &'a Chain, laws: &str) -> Self {
+        let directory = Offered::new();
+        std::fs::write(directory.path().join("file"), vec![7; 1_000_000]).unwrap();
+        let listen = format!("{SENDER}:4433");
+        let there = directory.path().to_str().unwrap();
+        let serve = pathmark(&[
+            "serve", "--listen", &listen, "--dir", there, "--cc", laws, "--json",
+        ]);
+        let mut process = chain.sender.spawn(serve, &[]).unwrap();
+        let said = said(&mut process);
+        Self {
+            chain,
+            _process: process,
+            _directory: directory,
+            pin: said["pin"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    /// Figures of the file as `get --cc` fetched it, with this directory for state.
+    fn get(&self, cc: &str, state: &Path) -> Value {
+        let here = TempDir::new().unwrap();
+        let target = format!("{SENDER}:4433/file");
+        let out = here.path().to_str().unwrap();
+        let mut get = pathmark(&[
+            "get", &target, "-o", out, "--pin", &self.pin, "--cc", cc, "--json",
+        ]);
+        get.env("XDG_STATE_HOME", state);
+        let mut client = self.chain.receiver.spawn(get, &[]).unwrap();
+        let output = client.child().stdout.take().unwrap();
+        let figures: Value = serde_json::from_reader(output).unwrap();
+        assert!(client.wait().unwrap().success());
+        assert_eq!(
+            std::fs::read(here.path().join("file")).unwrap(),
+            vec![7; 1_000_000]
+        );
+        figures
+    }
+}
+
+/// Figures of a file of 1 MB that `get --cc` fetched.
+fn fetch(chain: &Chain, cc: &str) -> Value {
+    let served = Served::by(chain, "vcp+bise+wlte,cubiq,ada,auto,cubic");
+    served.get(cc, Path::new("/dev/null"))
+}
+
+fn grants(chain: &Chain, router: usize) -> Value {
+    let query = pathmark_router::daemon::Query::Json;
+    let state = pathmark_router::daemon::ask(&chain.control(router), &query).unwrap();
+    let state: Value = serde_json::from_str(&state).unwrap();
+    state["links"][0]["controller"]["grants"].clone()
+}
+
+/// 1 MB takes 0.42 s of the wire and 0.2 s of the question; slow start from ten packets over 200 ms
+/// takes five round trips more.
+#[test]
+fn two_routers_grant_a_file_its_rate() {
+    undisturbed(|| {
+        // Each law has routers of its own: what counts as in use is the busiest 200 ms of the last
+        // second, and a file that ended within it lowers the next grant.
+        let fresh = |cc: &str| {
+            let hops = [hop("quick-start"), hop("quick-start")];
+            let chain = Chain::new(program(), 1500, &hops).unwrap();
+            chain.hide_wires().unwrap();
+            let figures = fetch(&chain, cc);
+            (chain, figures)
+        };
+        let plain = fresh("cubic").1["seconds"].as_f64().unwrap();
+        for cc in ["cubiq", "ada"] {
+            let (chain, figures) = fresh(cc);
+            println!("{cc}: {figures}");
+            assert_eq!(figures["feedback"], "quick-start", "{cc}");
+            assert_eq!(figures["packets_lost"], 0, "{cc}");
+            let seconds = figures["seconds"].as_f64().unwrap();
+            assert!(seconds < 0.75 * plain, "{cc}: {seconds} s, cubic {plain} s");
+            for router in 0..2 {
+                assert!(once_or_twice(&grants(&chain, router)), "{cc}");
+            }
+        }
+    });
+}
+
+/// A first download is granted nearly all of an idle link. A second one right after would get
+/// less: what counts as in use is the busiest 200 ms of the last second.
+#[test]
+fn two_routers_grant_auto_its_rate() {
+    undisturbed(|| {
+        // 0.6 of CUBIC's time on an idle machine; on a busy one hosts and routers run late.
+        const SHARE: f64 = 0.9;
+        for controller in ["vcp+bise", "xcp", "quick-start"] {
+            let chain = Chain::new(program(), 1500, &[hop(controller), hop(controller)]).unwrap();
+            chain.hide_wires().unwrap();
+            let figures = fetch(&chain, "auto");
+            let plain = fetch(&chain, "cubic");
+            println!("{controller}: {figures}, CUBIC {plain}");
+            assert_eq!(figures["start"], "used", "{controller}");
+            assert_eq!(figures["packets_lost"], 0, "{controller}");
+            let approved = figures["approved_bps"].as_f64().unwrap();
+            // 85 % of 20 Mbit/s, less what the handshake took of one sample.
+            assert!(
+                (14e6..17.1e6).contains(&approved),
+                "{controller}: {approved}"
+            );
+            let seconds = |figures: &Value| figures["seconds"].as_f64().unwrap();
+            assert!(
+                seconds(&figures) < SHARE * seconds(&plain),
+                "{controller}: {figures} {plain}"
+            );
+            for router in 0..2 {
+                assert!(once_or_twice(&grants(&chain, router)), "{controller}");
+            }
+        }
+    });
+}
+
+/// A request was granted. It is repeated where a machine under load holds the answer up for more
+/// than two round trips.
+fn once_or_twice(grants: &Value) -> bool {
+    matches!(grants["granted"].as_u64(), Some(1 | 2))
+}
+
+/// A kernel between the routers takes 1 off the IP TTL and knows nothing of Quick-Start.
+#[test]
+fn with_a_plain_router_between_nothing_is_approved_and_nothing_stalls() {
+    undisturbed(|| {
+        for (controller, cc) in [
+            ("quick-start", "cubiq"),
+            ("quick-start", "auto"),
+            ("xcp", "auto"),
+            ("vcp+bise", "auto"),
+        ] {
+            let chain = Chain::new(program(), 1500, &[hop(controller), hop(controller)]).unwrap();
+            let plain = fetch(&chain, "cubic");
+            let figures = fetch(&chain, cc);
+            println!("{controller}, {cc}: {figures}");
+            let seconds = |figures: &Value| figures["seconds"].as_f64().unwrap();
+            assert_eq!(figures["packets_lost"], 0, "{controller}, {cc}");
+            assert_eq!(figures["approved_bps"], Value::Null, "{controller}, {cc}");
+            assert_eq!(figures["start"], "partial", "{controller}, {cc}");
+            // Laws that routers steer may be faster than CUBIC without a grant; none is slower.
+            let ratio = seconds(&figures) / seconds(&plain);
+            let least = if controller == "quick-start" {
+                0.8
+            } else {
+                0.3
+            };
+            assert!(
+                (least..1.3).contains(&ratio),
+                "{controller}, {cc}: {plain} {figures}"
+            );
+            // Both granted: that they are not alone shows at the sender.
+            assert!(once_or_twice(&grants(&chain, 0)), "{controller}, {cc}");
+            assert!(once_or_twice(&grants(&chain, 1)), "{controller}, {cc}");
+        }
+    });
+}
+
+/// A port counts as in use what the busiest 200 ms of the last second brought. A router reports no
+/// end of that time, so the test waits for a second and such a period, and 300 ms for timers.
+#[expect(clippy::disallowed_methods, reason = "real time passes at the routers")]
+fn until_ports_are_idle() {
+    std::thread::sleep(Duration::from_millis(1500));
+}
+
+/// Figures of the first and of a second process that fetches from a server, of one user.
+fn fetch_twice(chain: &Chain, cc: &str) -> [Value; 2] {
+    let state = TempDir::new().unwrap();
+    let served = Served::by(chain, cc);
+    let first = served.get(cc, state.path());
+    until_ports_are_idle();
+    let second = served.get(cc, state.path());
+    println!("{cc}: {first} {second}");
+    for (figures, known) in [(&first, false), (&second, true)] {
+        assert_eq!(figures["known_path"], known, "{figures}");
+        assert_eq!(figures["packets_lost"], 0, "{figures}");
+    }
+    [first, second]
+}
+
+/// The second begins with the granted flight, and saves the round trip of 200 ms that the first one
+/// asked in.
+#[test]
+fn a_second_get_of_a_server_begins_with_its_granted_flight() {
+    undisturbed(|| {
+        for (port, cc) in [("quick-start", "cubiq"), ("xcp", "auto")] {
+            let chain = Chain::new(program(), 1500, &[hop(port), hop(port)]).unwrap();
+            chain.hide_wires().unwrap();
+            let both = fetch_twice(&chain, cc);
+            let [first, second] = both.each_ref().map(|figures| {
+                assert_eq!(figures["start"], "used", "{port}, {cc}");
+                figures["seconds"].as_f64().unwrap()
+            });
+            assert!(first - second > 0.1, "{port}, {cc}: {both:?}");
+        }
+    });
+}
+
+/// What arrived through a path on which a router does not take part is known as well. That router
+/// approves nothing, and the question costs nothing.
+#[test]
+fn a_second_get_behind_a_plain_router_takes_as_long_as_the_first() {
+    undisturbed(|| {
+        let chain = Chain::new(program(), 1500, &[hop("quick-start"), hop("quick-start")]).unwrap();
+        let both = fetch_twice(&chain, "cubiq");
+        let [first, second] = both.each_ref().map(|figures| {
+            assert_eq!(figures["start"], "partial");
+            assert_eq!(figures["approved_bps"], Value::Null);
+            figures["seconds"].as_f64().unwrap()
+        });
+        assert!(second < 1.2 * first, "{both:?}");
+    });
+}

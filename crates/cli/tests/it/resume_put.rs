@@ -1,0 +1,146 @@
+//! Uploads that were interrupted: `put` goes on with them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+use crate::common;
+use crate::common::offered::{Offered, until};
+use crate::common::{Process, Server, json, pathmark};
+
+const BYTES: usize = 40_000_000;
+
+struct Scene {
+    offered: Offered,
+    here: TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let (offered, here) = (Offered::new(), TempDir::new().unwrap());
+        let content: Vec<u8> = (0..BYTES as u32).map(|n| (n / 7 % 251) as u8).collect();
+        fs::write(here.path().join("source"), content).unwrap();
+        Self { offered, here }
+    }
+
+    fn source(&self) -> PathBuf {
+        self.here.path().join("source")
+    }
+
+    fn serve(&self, listen: &str) -> Server {
+        let directory = self.offered.path().to_str().unwrap();
+        let serve = ["serve", "--dir", directory, "--allow-put", "--json"];
+        Server::of(pathmark(&[&serve[..], &["--listen", listen]].concat()))
+    }
+
+    fn put(&self, server: &Server, more: &[&str]) -> Command {
+        let (source, target) = (self.source(), format!("{}/stored", server.address));
+        let put = [
+            "put",
+            source.to_str().unwrap(),
+            &target,
+            "--pin",
+            &server.pin,
+        ];
+        let mut command = pathmark(&[&put[..], &["--json"], more].concat());
+        command.env("XDG_STATE_HOME", self.here.path());
+        command
+    }
+
+    /// Bytes of the unfinished file on the server.
+    fn arrived(&self) -> u64 {
+        let entries = fs::read_dir(self.offered.path()).unwrap();
+        let sizes = entries.filter_map(|entry| entry.unwrap().metadata().ok());
+        sizes.map(|metadata| metadata.len()).max().unwrap_or(0)
+    }
+
+    fn is_kept(&self) -> bool {
+        let uploads = self.here.path().join("pathmark/uploads");
+        fs::read_dir(uploads).is_ok_and(|entries| entries.count() == 1)
+    }
+
+    fn is_stored(&self) {
+        let stored = fs::read(self.offered.path().join("stored")).unwrap();
+        assert!(stored == fs::read(self.source()).unwrap());
+        let names = fs::read_dir(self.offered.path()).unwrap();
+        assert_eq!(names.count(), 1, "nothing else is left");
+        assert!(!self.is_kept());
+    }
+}
+
+fn start(mut command: Command) -> Process {
+    use std::process::Stdio;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Process(command.spawn().unwrap())
+}
+
+fn resumed(output: &std::process::Output) -> u64 {
+    json(output)["files"][0]["resumed_bytes"].as_u64().unwrap()
+}
+
+#[test]
+fn a_client_that_was_killed_goes_on() {
+    let scene = Scene::new();
+    let server = scene.serve("127.0.0.1:0");
+    for (signal, bytes) in [(Signal::SIGKILL, 2_000_000), (Signal::SIGINT, 4_000_000)] {
+        let client = start(scene.put(&server, &["--limit", "10MB"]));
+        until(|| scene.arrived() >= bytes && scene.is_kept());
+        client.signal(signal);
+        let ended = client.finish();
+        if signal == Signal::SIGINT {
+            let moved = common::object(&ended)["bytes_up"].as_u64().unwrap();
+            assert!(moved > 1_000_000, "{moved} bytes");
+        }
+    }
+    let output = scene.put(&server, &[]).output().unwrap();
+    assert!(resumed(&output) >= 4_000_000, "{output:?}");
+    scene.is_stored();
+    // The log has the name of the file, not that of the upload's resource.
+    server.logged("stored client=127.0.0.1", 30);
+}
+
+#[test]
+fn a_server_that_was_killed_takes_the_rest() {
+    let scene = Scene::new();
+    let server = scene.serve("127.0.0.1:0");
+    let address = server.address.clone();
+    let client = start(scene.put(
+        &server,
+        &["--limit", "10MB", "--reconnect=60s", "--no-state"],
+    ));
+    until(|| scene.arrived() >= 4_000_000);
+    server.process.signal(Signal::SIGKILL);
+    drop(server);
+    let server = scene.serve(&address);
+    let output = client.finish();
+    assert!(resumed(&output) >= 4_000_000, "{output:?}");
+    scene.is_stored();
+    drop(server);
+}
+
+/// A source with the size and time of another one is sent whole.
+#[test]
+fn a_source_that_was_replaced_is_sent_whole() {
+    let scene = Scene::new();
+    let server = scene.serve("127.0.0.1:0");
+    let client = start(scene.put(&server, &["--limit", "10MB"]));
+    until(|| scene.arrived() >= 2_000_000 && scene.is_kept());
+    client.signal(Signal::SIGKILL);
+    drop(client.finish());
+    rewrite(&scene.source());
+    let output = scene.put(&server, &[]).output().unwrap();
+    assert_eq!(resumed(&output), 0);
+    scene.is_stored();
+}
+
+/// Writes other content into a file, whose size and time stay.
+fn rewrite(path: &Path) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    let content = fs::read(path).unwrap();
+    fs::write(path, content.into_iter().rev().collect::<Vec<_>>()).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(modified).unwrap();
+}

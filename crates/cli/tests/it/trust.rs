@@ -1,0 +1,196 @@
+//! Whom a client of files believes, and what a server is known by. Real sockets and processes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::common::offered::{Offered, until_unfinished};
+use crate::common::{Process, Server, json, pathmark};
+
+fn offered() -> Offered {
+    let there = Offered::new();
+    fs::write(there.path().join("a"), b"0123456789").unwrap();
+    there
+}
+
+fn serve(there: &Offered, listen: &str, more: &[&str]) -> Server {
+    let directory = there.path().to_str().unwrap();
+    let serve = ["serve", "--dir", directory, "--listen", listen, "--json"];
+    Server::of(pathmark(&[&serve[..], more].concat()))
+}
+
+/// Ends a server as `kill -9` does.
+fn kill(mut server: Server) {
+    server.process.0.kill().unwrap();
+    server.process.0.wait().unwrap();
+}
+
+/// A user, with a place for what is kept.
+struct User {
+    state: TempDir,
+    out: TempDir,
+}
+
+impl User {
+    fn new() -> Self {
+        Self {
+            state: TempDir::new().unwrap(),
+            out: TempDir::new().unwrap(),
+        }
+    }
+
+    fn get(&self, target: &str, more: &[&str]) -> Output {
+        let get = ["get", target, "-o", self.out.path().to_str().unwrap()];
+        let mut get = pathmark(&[&get[..], more].concat());
+        get.env("XDG_STATE_HOME", self.state.path());
+        get.output().unwrap()
+    }
+
+    fn known_hosts(&self) -> PathBuf {
+        self.state.path().join("pathmark/known_hosts")
+    }
+}
+
+#[track_caller]
+fn refused(output: &Output, words: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for word in words {
+        assert!(text.contains(word), "no `{word}` in: {text}");
+    }
+}
+
+#[test]
+fn a_new_server_is_believed_once_and_a_changed_key_is_refused() {
+    let (there, user) = (offered(), User::new());
+    let server = serve(&there, "127.0.0.1:0", &[]);
+    let (address, pin) = (server.address.clone(), server.pin.clone());
+    let target = format!("{address}/a");
+    // Without a terminal an unknown server is refused, and nothing is kept.
+    refused(
+        &user.get(&target, &[]),
+        &["is not known", &pin, "--trust-new"],
+    );
+    assert!(!user.known_hosts().exists());
+    assert!(user.get(&target, &["--trust-new"]).status.success());
+    let line = format!("{address} {pin}\n");
+    assert_eq!(fs::read_to_string(user.known_hosts()).unwrap(), line);
+    let mode = fs::metadata(user.known_hosts())
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(user.get(&target, &[]).status.success());
+
+    // The key is kept next to the directory: the server that was started again is the same one.
+    let mode = fs::metadata(there.key()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    kill(server);
+    let server = serve(&there, &address, &[]);
+    assert_eq!(server.pin, pin);
+    assert!(user.get(&target, &[]).status.success());
+
+    // Another key at the same address is refused, with what to do; `--trust-new` is no way around.
+    kill(server);
+    fs::remove_file(there.key()).unwrap();
+    let server = serve(&there, &address, &[]);
+    let file = user.known_hosts();
+    let words = [
+        "has changed",
+        file.to_str().unwrap(),
+        &pin,
+        &server.pin,
+        "remove the line",
+    ];
+    for more in [&[][..], &["--trust-new"]] {
+        refused(&user.get(&target, more), &words);
+    }
+    // Who gives the pin knows better.
+    assert!(user.get(&target, &["--pin", &server.pin]).status.success());
+    let other = "00".repeat(32);
+    refused(&user.get(&target, &["--pin", &other]), &["certificate"]);
+    fs::remove_file(&file).unwrap();
+    assert!(user.get(&target, &["--trust-new"]).status.success());
+    assert!(user.get(&target, &[]).status.success());
+}
+
+#[test]
+fn where_no_key_can_be_kept_it_is_said() {
+    let (there, user) = (offered(), User::new());
+    let server = serve(&there, "127.0.0.1:0", &[]);
+    let target = format!("{}/a", server.address);
+    let mut user = user;
+    user.state = TempDir::new().unwrap();
+    fs::write(user.state.path().join("pathmark"), "a file").unwrap();
+    let output = user.get(&target, &["--trust-new"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("is not kept"), "{text}");
+}
+
+/// A certificate of an authority of the system needs no pin, and none is kept.
+#[test]
+fn an_authority_of_the_system_vouches_for_names() {
+    let (there, user) = (offered(), User::new());
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let file = |name: &str, pem: String| {
+        let path = user.state.path().join(name);
+        fs::write(&path, pem).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let cert = file("cert.pem", made.cert.pem());
+    let key = file("key.pem", made.signing_key.serialize_pem());
+    let server = serve(&there, "127.0.0.1:0", &["--cert", &cert, "--key", &key]);
+    assert!(!there.key().exists());
+    let (_, port) = server.address.rsplit_once(':').unwrap();
+    let get = |host: &str, roots: &Path| {
+        let target = format!("{host}:{port}/a");
+        let out = user.out.path().to_str().unwrap();
+        let mut get = pathmark(&["get", &target, "-o", out]);
+        get.env("XDG_STATE_HOME", user.state.path());
+        get.env("SSL_CERT_FILE", roots).env_remove("SSL_CERT_DIR");
+        get.output().unwrap()
+    };
+    let output = get("localhost", cert.as_ref());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert!(!user.known_hosts().exists());
+    // The certificate is not one of this address.
+    refused(&get("127.0.0.1", cert.as_ref()), &["is not known"]);
+}
+
+/// The key of stateless resets is kept with the certificate.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a time limit, far below the idle timeout"
+)]
+fn a_server_that_was_started_again_ends_old_connections_at_once() {
+    let (there, user) = (offered(), User::new());
+    // A sparse file of 50 GB: the transfer lasts long, and the disk stays empty.
+    let large = fs::File::create(there.path().join("large")).unwrap();
+    large.set_len(50_000_000_000).unwrap();
+    let server = serve(&there, "127.0.0.1:0", &[]);
+    let (address, pin) = (server.address.clone(), server.pin.clone());
+    let target = format!("{address}/large");
+    let out = user.out.path().to_str().unwrap();
+    let client = Process::start(&["get", &target, "-o", out, "--pin", &pin, "--json"]);
+    until_unfinished(user.out.path(), 1_000_000);
+    kill(server);
+    let server = serve(&there, &address, &[]);
+    let begun = std::time::Instant::now();
+    let output = client.finish();
+    assert_eq!(output.status.code(), Some(1));
+    // The client's probes are a round trip and some milliseconds apart.
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    let target = format!("{}/a", server.address);
+    json(&user.get(&target, &["--pin", &pin, "--json"]));
+}

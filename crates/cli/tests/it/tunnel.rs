@@ -1,0 +1,564 @@
+//! `pathmark tunnel` as users run it, with a proxy in this process.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::common::{Process, pathmark};
+use crate::support::{Served, access, token};
+
+/// A proxy, and the file with the URI of its user.
+struct Bed {
+    directory: tempfile::TempDir,
+    uri: String,
+    _served: Served,
+    _runtime: Runtime,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let runtime = Runtime::new().unwrap();
+        let served = {
+            let _entered = runtime.enter();
+            Served::new(access(&["a"]))
+        };
+        let token = token("a");
+        let uri = format!(
+            "pathmark://{}@{}?pin={}",
+            token.secret(),
+            served.address,
+            served.pin
+        );
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("proxy.uri"), format!("{uri}\n")).unwrap();
+        Self {
+            directory,
+            uri,
+            _served: served,
+            _runtime: runtime,
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    /// Starts a tunnel; the addresses of its listeners, IPv4 only.
+    fn start(&self, arguments: &[&str]) -> (Process, Vec<(String, SocketAddr)>) {
+        let mut command = pathmark(&["tunnel", "--json"]);
+        command.args(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = Process(command.spawn().unwrap());
+        let mut line = String::new();
+        let stdout = process.0.stdout.as_mut().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let started: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
+            let mut stderr = String::new();
+            let piped = process.0.stderr.as_mut().unwrap();
+            piped.read_to_string(&mut stderr).unwrap();
+            panic!("{line}{stderr}")
+        });
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let listeners = started["listeners"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|listener| {
+                let address: SocketAddr = text(&listener["address"]).parse().unwrap();
+                (text(&listener["kind"]), address)
+            });
+        let listeners = listeners.filter(|(_, address)| address.is_ipv4());
+        (process, listeners.collect())
+    }
+}
+
+/// A TCP target that reads to the end, and returns all of it with a text in front.
+fn target() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let mut got = b"you wrote ".to_vec();
+                if stream.read_to_end(&mut got).is_ok() {
+                    stream.write_all(&got).unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    stream
+}
+
+/// Writes, ends, and reads to the end.
+fn ask(mut stream: TcpStream) -> String {
+    stream.write_all(b"this").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut got = String::new();
+    stream.read_to_string(&mut got).unwrap();
+    got
+}
+
+#[test]
+fn each_listener_of_a_file_and_of_arguments_serves() {
+    let bed = Bed::new();
+    let (target, echo) = (target(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let datagrams = echo.local_addr().unwrap();
+    let text =
+        format!("uri_file = \"proxy.uri\"\nforward = [\"0:{datagrams}/udp\"]\nhttp = [\"0\"]");
+    std::fs::write(bed.path("tunnel.toml"), text).unwrap();
+    let config = bed.path("tunnel.toml");
+    let forward = format!("0:{target}");
+    let (tunnel, listeners) = bed.start(&["--config", &config, "-L", &forward, "-D", "0"]);
+    let of = |kind: &str| listeners.iter().find(|(known, _)| known == kind).unwrap().1;
+
+    assert_eq!(ask(connect(of("forward"))), "you wrote this");
+
+    let mut socks = connect(of("socks"));
+    socks
+        .write_all(b"\x05\x01\0\x05\x01\0\x01\x7f\0\0\x01")
+        .unwrap();
+    socks.write_all(&target.port().to_be_bytes()).unwrap();
+    let mut reply = [9; 12];
+    socks.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..4], [5, 0, 5, 0]);
+    assert_eq!(ask(socks), "you wrote this");
+
+    let mut http = connect(of("http"));
+    http.write_all(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes())
+        .unwrap();
+    let mut answer = [0; 19];
+    http.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK\r\n\r\n");
+    assert_eq!(ask(http), "you wrote this");
+
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    echo.set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    client.send_to(b"datagram", of("udp forward")).unwrap();
+    let mut got = [0; 20];
+    let (length, from) = echo.recv_from(&mut got).unwrap();
+    echo.send_to(&got[..length], from).unwrap();
+    assert_eq!(client.recv(&mut got).unwrap(), 8);
+    assert_eq!(&got[..8], b"datagram");
+
+    tunnel.signal(Signal::SIGTERM);
+    assert_eq!(tunnel.finish().status.code(), Some(0));
+}
+
+#[test]
+fn connect_joins_stdin_and_stdout_with_a_target() {
+    let bed = Bed::new();
+    let target = target();
+    let port = target.port().to_string();
+    let mut command = pathmark(&["tunnel", "connect", "127.0.0.1", &port]);
+    command.env("PATHMARK_TUNNEL", &bed.uri);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut process = Process(command.spawn().unwrap());
+    let mut stdin = process.0.stdin.take().unwrap();
+    // More than pipes and windows hold at first.
+    let sent = vec![b'a'; 3 << 20];
+    stdin.write_all(&sent).unwrap();
+    drop(stdin);
+    let output = process.finish();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout == [b"you wrote ", &sent[..]].concat());
+    assert_eq!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .matches("cannot")
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn connect_says_why_there_is_no_connection() {
+    let bed = Bed::new();
+    let file = bed.path("proxy.uri");
+    let refused = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    refused
+        .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+        .unwrap();
+    let port = refused
+        .local_addr()
+        .unwrap()
+        .as_socket()
+        .unwrap()
+        .port()
+        .to_string();
+    for (host, port, says) in [
+        (
+            "127.0.0.1",
+            port.as_str(),
+            "the target refused the connection",
+        ),
+        ("127.0.0.66", "80", "the proxy does not allow this target"),
+        (
+            "missing.invalid",
+            "80",
+            "the name of the target has no address",
+        ),
+    ] {
+        let mut command = pathmark(&["tunnel", "connect", "--uri-file", &file, host, port]);
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains(says), "{stderr}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+/// A socket that takes datagrams and answers none, as behind a firewall.
+#[test]
+fn a_network_that_blocks_udp_is_reported_within_3_s() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let uri = format!(
+        "pathmark://0123456789abcdef@{}",
+        silent.local_addr().unwrap()
+    );
+    let mut command = pathmark(&["tunnel", "-D", "0"]);
+    command.env("PATHMARK_TUNNEL", uri).stderr(Stdio::piped());
+    let mut tunnel = Process(command.stdout(Stdio::null()).spawn().unwrap());
+    let stderr = tunnel.0.stderr.take().unwrap();
+    let (tell, log) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+        let reported = lines.find(|line| line.contains("the network may block UDP"));
+        let _ = tell.send(reported);
+    });
+    silent
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    silent.recv(&mut [0; 2000]).unwrap();
+    let reported = log.recv_timeout(Duration::from_millis(3_500));
+    assert!(reported.unwrap().is_some());
+}
+
+/// Flows go on; listeners that stay accept; others come and go. A
+/// file with a fault changes nothing.
+#[test]
+fn a_reload_keeps_flows() {
+    let bed = Bed::new();
+    let target = target();
+    let config = bed.path("tunnel.toml");
+    let control = bed.path("control.sock");
+    let write = |listeners: &str| {
+        let text = format!(
+            "uri_file = \"proxy.uri\"\ncontrol = \"control.sock\"\n{listeners}\n\
+             [limits]\nhandshake = \"1m\""
+        );
+        std::fs::write(&config, text).unwrap();
+    };
+    let shown = || {
+        let show = ["tunnel", "show", "--json", "--socket", &control];
+        let output = pathmark(&show).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let address = |shown: &Value, kind: &str| {
+        let listeners = shown["listeners"].as_array().unwrap().clone();
+        let of = |listener: &Value| -> SocketAddr {
+            listener["address"].as_str().unwrap().parse().unwrap()
+        };
+        let mut matching = listeners.iter().filter(|listener| listener["kind"] == kind);
+        matching.find(|listener| of(listener).is_ipv4()).map(of)
+    };
+    write(&format!("forward = [\"0:{target}\"]\nsocks = [\"0\"]"));
+    let (mut tunnel, listeners) = bed.start(&["--config", &config]);
+    let log = lines(tunnel.0.stderr.take().unwrap());
+    let forward = listeners
+        .iter()
+        .find(|(kind, _)| kind == "forward")
+        .unwrap()
+        .1;
+    let mut flow = connect(forward);
+    flow.write_all(b"before ").unwrap();
+    // The flow is open.
+    while shown()["flows"][0]["bytes_up"] != 7 {
+        std::thread::yield_now();
+    }
+    let socks = address(&shown(), "socks").unwrap();
+
+    write("forward = 5");
+    tunnel.signal(Signal::SIGHUP);
+    logged(&log, "the configuration stays as it was");
+    write(&format!("forward = [\"0:{target}\"]\nhttp = [\"0\"]"));
+    tunnel.signal(Signal::SIGHUP);
+    logged(&log, "the configuration was read again");
+    let now = shown();
+    assert_eq!(address(&now, "forward"), Some(forward));
+    assert_eq!(address(&now, "socks"), None);
+    assert!(TcpStream::connect(socks).is_err());
+    let mut http = connect(address(&now, "http").unwrap());
+    http.write_all(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes())
+        .unwrap();
+    http.read_exact(&mut [0; 19]).unwrap();
+    assert_eq!(ask(http), "you wrote this");
+    assert_eq!(ask(connect(forward)), "you wrote this");
+    assert_eq!(ask(flow), "you wrote before this");
+
+    // Another token: new flows have it.
+    let other = bed.uri.replace(token("a").secret(), token("b").secret());
+    std::fs::write(bed.path("proxy.uri"), other).unwrap();
+    tunnel.signal(Signal::SIGHUP);
+    logged(&log, "the configuration was read again");
+    let mut refused = connect(forward);
+    assert!(refused.read_exact(&mut [0]).is_err());
+    tunnel.signal(Signal::SIGTERM);
+    assert_eq!(tunnel.0.wait().unwrap().code(), Some(0));
+}
+
+/// What comes from a pipe, line by line.
+fn lines(pipe: impl Read + Send + 'static) -> std::sync::mpsc::Receiver<String> {
+    let (tell, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+#[track_caller]
+fn logged(log: &std::sync::mpsc::Receiver<String>, words: &str) {
+    let mut before = Vec::new();
+    loop {
+        match log.recv_timeout(Duration::from_secs(30)) {
+            Ok(line) if line.contains(words) => return,
+            Ok(line) => before.push(line),
+            Err(error) => panic!("{error}: no `{words}` in {before:#?}"),
+        }
+    }
+}
+
+#[test]
+fn the_state_has_flows_and_the_path() {
+    let bed = Bed::new();
+    let target = target();
+    let (config, control) = (bed.path("tunnel.toml"), bed.path("control.sock"));
+    let text = format!(
+        "uri_file = \"proxy.uri\"\ncontrol = \"control.sock\"\nmetrics = \"127.0.0.1:0\"\n\
+         forward = [\"127.0.0.1:0:{target}\"]"
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut command = pathmark(&["tunnel", "--json", "--config", &config]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tunnel = Process(command.spawn().unwrap());
+    let mut line = String::new();
+    let stdout = tunnel.0.stdout.as_mut().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let started: Value = serde_json::from_str(&line).unwrap();
+    let address = |value: &Value| -> SocketAddr { value.as_str().unwrap().parse().unwrap() };
+    let mut flow = connect(address(&started["listeners"][0]["address"]));
+    flow.write_all(b"abc").unwrap();
+    let show = |more: &[&str]| {
+        let output = pathmark(&[&["tunnel", "show"], more].concat())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let shown = loop {
+        let shown: Value = serde_json::from_str(&show(&["--json", "--config", &config])).unwrap();
+        if shown["flows"][0]["bytes_up"] == 3 {
+            break shown;
+        }
+    };
+    assert_eq!(shown["connected"], true);
+    assert_eq!(shown["flows"][0]["kind"], "tcp");
+    assert_eq!(shown["flows"][0]["by"], "forward");
+    assert_eq!(shown["flows"][0]["target"], target.to_string());
+    assert_eq!(
+        address(&shown["flows"][0]["client"]),
+        flow.local_addr().unwrap()
+    );
+    assert!(shown["path_report"]["rtt_ms"]["p50"].as_f64().unwrap() > 0.0);
+    assert_eq!(shown["counts"]["accepted"], 1);
+
+    for bound in ["bounded_by_up", "bounded_by_down"] {
+        let bound = &shown["flows"][0][bound];
+        assert!(bound == "application" || bound == "path", "{bound}");
+    }
+    assert!(shown["flows"][0]["rate_up_bps"].is_f64());
+    let looks = ["top", &control, "--count", "2", "--interval", "10ms"];
+    let top = pathmark(&looks).output().unwrap();
+    assert!(top.status.success(), "{top:?}");
+    let top = String::from_utf8(top.stdout).unwrap();
+    assert_eq!(top.matches("Mbit/s up").count(), 2, "{top}");
+    assert_eq!(top.matches(&target.to_string()).count(), 4, "{top}");
+
+    let people = show(&["--socket", &control]);
+    for part in [
+        "connected to",
+        "listener   forward on",
+        "law ",
+        &target.to_string(),
+    ] {
+        assert!(people.contains(part), "{part}: {people}");
+    }
+    let metrics = show(&["--metrics", "--socket", &control]);
+    let mut scrape = connect(address(&started["metrics"]));
+    scrape
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
+    let mut scraped = String::new();
+    scrape.read_to_string(&mut scraped).unwrap();
+    for part in [
+        "pathmark_tunnel_connected 1\n",
+        "pathmark_tunnel_flows{kind=\"tcp\"} 1\n",
+        "# TYPE pathmark_tunnel_accepted_total counter\n",
+        "pathmark_tunnel_rtt_seconds ",
+    ] {
+        assert!(metrics.contains(part), "{part}: {metrics}");
+        assert!(scraped.contains(part), "{part}: {scraped}");
+    }
+    let mut other = connect(address(&started["metrics"]));
+    other.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    other.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    tunnel.signal(Signal::SIGTERM);
+    tunnel.finish();
+    assert!(!std::path::Path::new(&control).exists());
+    let gone = pathmark(&["tunnel", "show", "--socket", &control])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(gone.stderr).unwrap();
+    assert!(stderr.contains("nothing answers on"), "{stderr}");
+    assert_eq!(gone.status.code(), Some(1));
+}
+
+#[test]
+fn a_token_is_in_no_message() {
+    let bed = Bed::new();
+    let secret = token("a").secret().to_owned();
+    for (uri, code) in [
+        (format!("{}&x", bed.uri), 2),
+        (bed.uri.replace("pathmark", "http"), 2),
+    ] {
+        let output = pathmark(&["tunnel", &uri, "-D", "0"]).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(!stderr.contains(&secret), "{stderr}");
+    }
+    let none = pathmark(&["tunnel", "-D", "0"])
+        .env_remove("PATHMARK_TUNNEL")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(none.stderr).unwrap();
+    assert!(stderr.contains("--uri-file FILE"), "{stderr}");
+}
+
+/// Bytes of a flow are not complete where the tunnel is stopped or killed.
+#[test]
+fn a_tunnel_that_ends_resets_its_flows_and_leaves_none_at_the_proxy() {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let bed = Bed::new();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let forward = format!("127.0.0.1:0:{}", listener.local_addr().unwrap());
+        let uri = bed.path("proxy.uri");
+        let (mut tunnel, said) = bed.start(&["--uri-file", &uri, "-L", &forward]);
+        let mut client = connect(said[0].1);
+        let (mut target, _) = listener.accept().unwrap();
+        target.write_all(b"some of it").unwrap();
+        client.read_exact(&mut [0; 10]).unwrap();
+        tunnel.signal(signal);
+        let _ = tunnel.0.wait();
+        let ended = client.read(&mut [0]).unwrap_err();
+        assert_eq!(ended.kind(), ErrorKind::ConnectionReset, "{signal}");
+        if signal == Signal::SIGTERM {
+            // The proxy knows at once.
+            target
+                .set_read_timeout(Some(Duration::from_secs(5)))
+                .unwrap();
+            let ended = target.read(&mut [0]).unwrap_err();
+            assert_eq!(ended.kind(), ErrorKind::ConnectionReset);
+        }
+    }
+}
+
+/// The own certificate alone is made, and its pin printed, as the proxy's list of users has it.
+#[test]
+fn the_pin_of_the_own_certificate_is_printed_without_a_proxy() {
+    let state = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| {
+        let mut command = pathmark(&[&["tunnel", "--own-cert"], more].concat());
+        command.env("XDG_STATE_HOME", state.path());
+        command.env_remove("PATHMARK_TUNNEL").output().unwrap()
+    };
+    let [first, second] = [run(&[]), run(&[])];
+    let pin = String::from_utf8(first.stdout).unwrap();
+    assert!(pin.starts_with("sha256:") && pin.len() == 72, "{pin}");
+    assert_eq!(second.stdout, pin.as_bytes());
+    // A tunnel needs a proxy, and a time that lets its flows live.
+    for (more, says) in [
+        (&["-D", "0"][..], "no proxy is named"),
+        (&["--udp-idle", "0s"], "ends each flow at once"),
+    ] {
+        let wrong = run(more);
+        let stderr = String::from_utf8(wrong.stderr).unwrap();
+        assert!(stderr.contains(says), "{stderr}");
+        assert_eq!(wrong.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn check_reports_faults() {
+    let bed = Bed::new();
+    let file = bed.path("tunnel.toml");
+    for (text, code, says) in [
+        (
+            "uri_file = \"proxy.uri\"\nsocks = [\"1080\"]",
+            0,
+            "no faults",
+        ),
+        (
+            "uri_file = \"proxy.uri\"\nsocks = [\":1080\"]",
+            0,
+            "without a password",
+        ),
+        (
+            "uri_file = \"other.uri\"\nsocks = [\"1080\"]",
+            2,
+            "other.uri",
+        ),
+        ("socks = [\"1080\"]\nhttp = [\"1080\"]", 2, "two listeners"),
+        ("\n\nsocks = [\"a:1080\"]", 2, "line 3: `a` is no address"),
+        ("uri_file = \"proxy.uri\"", 2, "no listener"),
+        (
+            "cert = 'a.pem'\nkey = 'a.key'\nsocks = ['1080']",
+            2,
+            "a.pem",
+        ),
+        ("[limits]\nflows = 0", 2, "from 1 to 1000000"),
+        ("[limits]\nudp_flows = 4294967295", 2, "from 1 to 1000000"),
+        ("[limits]\nudp_idle = '0s'", 2, "ends each flow at once"),
+        ("[[class]]\nports = [0]", 2, "line 2: "),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let output = pathmark(&["tunnel", "check", &file]).output().unwrap();
+        let all = [output.stdout, output.stderr].concat();
+        let all = String::from_utf8(all).unwrap();
+        assert!(all.contains(says), "{text}: {all}");
+        assert_eq!(output.status.code(), Some(code), "{text}: {all}");
+    }
+}

@@ -1,0 +1,143 @@
+//! The packaged units of `pathmark proxy` and `pathmark tunnel`, and their messages to the service
+//! manager.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::common::{Process, pathmark};
+
+const UNITS: [&str; 3] = [
+    "pathmark-proxy.service",
+    "pathmark-tunnel.service",
+    "pathmark-tunnel-rules.service",
+];
+
+/// systemd finds nothing wrong with the units, where it is installed.
+#[test]
+fn the_units_hold_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no"]);
+    for unit in UNITS {
+        let text = std::fs::read_to_string(format!("packaging/{unit}")).unwrap();
+        let text = text.replace("/usr/bin/pathmark", env!("CARGO_BIN_EXE_pathmark"));
+        std::fs::write(directory.path().join(unit), text).unwrap();
+        verify.arg(directory.path().join(unit));
+    }
+    match verify.output() {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let faults: Vec<_> = said.lines().collect();
+            assert!(output.status.success() && faults.is_empty(), "{said}");
+        }
+        Err(error) => {
+            let ci = std::env::var_os("CI").is_some();
+            assert!(!ci, "systemd-analyze cannot be run: {error}");
+            eprintln!("systemd-analyze cannot be run ({error}): the units are not verified");
+        }
+    }
+}
+
+/// A file of tokens, which its owner alone may read.
+fn tokens(directory: &Path, token: &str) {
+    let path = directory.join("tokens");
+    std::fs::write(&path, format!("a {token}\n")).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+}
+
+/// The commands take the packaged configurations, with files of the test's own.
+#[test]
+fn the_packaged_configurations_have_no_faults() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let token = "0123456789abcdef";
+    tokens(directory.path(), token);
+    std::fs::write(
+        path("proxy.uri"),
+        format!("pathmark://{token}@192.0.2.1:4433"),
+    )
+    .unwrap();
+    for (command, file, packaged) in [
+        ("proxy", "tokens", "/var/lib/pathmark-proxy/tokens"),
+        ("tunnel", "proxy.uri", "/etc/pathmark/proxy.uri"),
+    ] {
+        let text = std::fs::read_to_string(format!("packaging/{command}.toml")).unwrap();
+        let config = path(&format!("{command}.toml"));
+        std::fs::write(&config, text.replace(packaged, &path(file))).unwrap();
+        let output = pathmark(&[command, "check", &config]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {stderr}");
+    }
+    let uris = pathmark(&["proxy", "uris", &path("proxy.toml")]).output();
+    let uris = String::from_utf8(uris.unwrap().stdout).unwrap();
+    assert!(
+        uris.starts_with(&format!("for a: pathmark://{token}@")),
+        "{uris}"
+    );
+    assert!(uris.contains(":4433?pin="), "{uris}");
+}
+
+/// A socket in the place of the service manager's.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    fn new(path: &Path) -> Self {
+        let socket = UnixDatagram::bind(path).unwrap();
+        let wait = Some(Duration::from_secs(30));
+        socket.set_read_timeout(wait).unwrap();
+        Self(socket)
+    }
+
+    #[track_caller]
+    fn hears(&self, words: &str) {
+        let mut buffer = [0; 1000];
+        loop {
+            let length = self.0.recv(&mut buffer).expect(words);
+            if String::from_utf8_lossy(&buffer[..length]).contains(words) {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn both_say_that_they_are_ready_and_that_they_live() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let token = "0123456789abcdef";
+    tokens(directory.path(), token);
+    let uri = format!("pathmark://{token}@127.0.0.1:9");
+    for (name, command) in [
+        (
+            "proxy",
+            vec![
+                "proxy",
+                "--listen",
+                "127.0.0.1:0",
+                "--token-file",
+                &path("tokens"),
+            ],
+        ),
+        ("tunnel", vec!["tunnel", &uri, "-D", "0"]),
+    ] {
+        let place = path(name);
+        let manager = Manager::new(Path::new(&place));
+        let mut command = pathmark(&command);
+        command
+            .env("NOTIFY_SOCKET", &place)
+            .env("WATCHDOG_USEC", "100000");
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let process = Process(command.spawn().unwrap());
+        manager.hears("READY=1");
+        for _ in 0..3 {
+            manager.hears("WATCHDOG=1");
+        }
+        process.signal(Signal::SIGTERM);
+    }
+}

@@ -1,0 +1,188 @@
+//! Hosts and routers on TUN interfaces, with XCP-i between them.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use pathmark_testbed::chain::{Addresses, Chain, Hop, RouterProgram};
+use pathmark_testbed::{ChildGuard, Node};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::offered::Offered;
+
+/// What the narrow link of each chain carries, in bits per second.
+pub(crate) const NARROW: f64 = 30e6;
+
+fn program() -> RouterProgram {
+    RouterProgram {
+        program: env!("CARGO_BIN_EXE_pathmark").into(),
+        prefix: vec!["vcp-router".to_owned()],
+    }
+}
+
+fn pathmark(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pathmark"));
+    command
+        .args(arguments)
+        // No run knows of an earlier one.
+        .env("XDG_STATE_HOME", "/dev/null")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// Keys of a port of `rate` with 10 ms behind it.
+fn port(rate: &str, controller: &str) -> String {
+    format!(
+        "rate = \"{rate}\"\ndelay = \"10ms\"\ncontroller = \"{controller}\"\n\
+         queue = {{ kind = \"droptail\", limit = \"1bdp\", rtt = \"60ms\" }}\n"
+    )
+}
+
+/// A port that looks for clouds, and one that measures them.
+pub(crate) const LOOKS: &str = "xcp-i";
+pub(crate) const MEASURES: &str = "xcp-i[estimate=real]";
+
+const SECRET: &str = "known to both ends of the cloud";
+
+/// A file with the secret that hosts and routers share.
+pub(crate) fn secret_file(directory: &TempDir) -> String {
+    let file = directory.path().join("secret");
+    std::fs::write(&file, format!("{SECRET}\n")).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+/// Routers in a row from the sender to the receiver, each by the rate and the law of its port.
+pub(crate) struct Bed {
+    pub(crate) chain: Chain,
+    addresses: Addresses,
+    /// The law that senders follow.
+    law: &'static str,
+}
+
+impl Bed {
+    pub(crate) fn new(addresses: Addresses, routers: &[(&str, &str)]) -> Self {
+        let last = u8::try_from(routers.len()).unwrap();
+        let hops = (0..).zip(routers).map(|(own, (rate, law))| {
+            let routes = (0..last).filter(|other| *other != own).map(|other| {
+                let side = if other < own { "reverse" } else { "forward" };
+                let to = addresses.router(other);
+                let bits = if to.is_ipv4() { 32 } else { 128 };
+                format!("\n[[route]]\nprefix = \"{to}/{bits}\"\nport = \"{side}\"\n")
+            });
+            let routes: String = routes.collect();
+            let messages = match *law {
+                "none" => String::new(),
+                _ => format!("[xcp_i]\nsecret = \"{SECRET}\"\n"),
+            };
+            let address = addresses.router(own);
+            Hop {
+                forward: format!("{}addresses = [\"{address}\"]\n", port(rate, law)),
+                reverse: format!("{}{routes}\n{messages}", port("80Mbit", "none")),
+            }
+        });
+        let hops: Vec<Hop> = hops.collect();
+        let chain = Chain::with(program(), 1500, &hops, addresses, 1).unwrap();
+        Self {
+            chain,
+            addresses,
+            law: "xcp-i",
+        }
+    }
+
+    /// The same with senders that follow another law.
+    pub(crate) fn by(self, law: &'static str) -> Self {
+        Self { law, ..self }
+    }
+
+    /// What a router says of itself.
+    pub(crate) fn show(&self, router: usize) -> Value {
+        let query = pathmark_router::daemon::Query::Json;
+        let answer = pathmark_router::daemon::ask(&self.chain.control(router), &query).unwrap();
+        serde_json::from_str(&answer).unwrap()
+    }
+
+    /// Packets that a router's queue towards the receiver dropped.
+    pub(crate) fn drops(&self, router: usize) -> u64 {
+        self.show(router)["links"][0]["drops"].as_u64().unwrap()
+    }
+
+    /// Fetches a file of this size; the client's figures.
+    pub(crate) fn get(&self, bytes: usize) -> Value {
+        self.get_with(bytes, &[], &[])
+    }
+
+    /// The same with further arguments of server and client.
+    pub(crate) fn get_with(&self, bytes: usize, of_server: &[&str], of_client: &[&str]) -> Value {
+        let directory = Offered::new();
+        write_file(directory.path(), bytes);
+        let listen = SocketAddr::new(self.addresses.sender(), 4433).to_string();
+        let of_server = [&["--cc", self.law], of_server].concat();
+        let (_server, said) = serve(&self.chain.sender, &listen, &directory, &of_server);
+        let (out, target) = (TempDir::new().unwrap(), format!("{listen}/file"));
+        let get = [
+            "get",
+            &target,
+            "-o",
+            out.path().to_str().unwrap(),
+            "--pin",
+            said["pin"].as_str().unwrap(),
+            "--cc",
+            self.law,
+            "--json",
+        ];
+        figures_of(&self.chain.receiver, &[&get, of_client].concat())
+    }
+
+    /// Stores a file of this size from the sending host; the client's figures.
+    pub(crate) fn put_with(&self, bytes: usize, of_client: &[&str]) -> Value {
+        let (from, into) = (TempDir::new().unwrap(), Offered::new());
+        let file = write_file(from.path(), bytes);
+        let listen = SocketAddr::new(self.addresses.receiver(), 4433).to_string();
+        let (_server, said) = serve(
+            &self.chain.receiver,
+            &listen,
+            &into,
+            &["--cc", self.law, "--allow-put"],
+        );
+        let pin = said["pin"].as_str().unwrap();
+        let put = [
+            "put", &file, &listen, "--pin", pin, "--cc", self.law, "--json",
+        ];
+        figures_of(&self.chain.sender, &[&put, of_client].concat())
+    }
+}
+
+/// Writes a file of this size and returns its path.
+fn write_file(directory: &Path, bytes: usize) -> String {
+    let content: Vec<u8> = (0..bytes as u64 / 8)
+        .flat_map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+        .collect();
+    let file = directory.join("file");
+    std::fs::write(&file, content).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+/// A server, and what it says of itself.
+fn serve(node: &Node, listen: &str, directory: &Offered, more: &[&str]) -> (ChildGuard, Value) {
+    let path = directory.path().to_str().unwrap();
+    let serve = ["serve", "--listen", listen, "--dir", path, "--json"];
+    let serve = [&serve, more].concat();
+    let mut server = node.spawn(pathmark(&serve), &[]).unwrap();
+    let mut line = String::new();
+    BufReader::new(server.child().stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    (server, serde_json::from_str(&line).unwrap())
+}
+
+/// The figures of a client that did what it was to do.
+fn figures_of(node: &Node, arguments: &[&str]) -> Value {
+    let mut client = node.spawn(pathmark(arguments), &[]).unwrap();
+    let output = client.child().stdout.take().unwrap();
+    let figures = serde_json::from_reader(output).unwrap();
+    assert!(client.wait().unwrap().success());
+    figures
+}

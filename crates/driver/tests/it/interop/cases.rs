@@ -1,0 +1,363 @@
+//! The cases of the public interop runner, as far as they apply, over a proxy that behaves like its
+//! networks. Each is what its name says at <https://interop.seemann.io>.
+
+use std::future::Future;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pathmark_transport::path::{EcnFailure, EcnState};
+use pathmark_transport::wire::{PacketType, PartialDecode};
+
+use super::resumption;
+use super::support::data;
+use super::support::peers::{Client, Connection, Identity, Options, Pair, Server, Stack};
+use super::support::proxy::{Passed, Proxy, Weather};
+use super::support::until;
+use super::zero_rtt;
+
+/// Client and server.
+pub(crate) type Stacks = (Stack, Stack);
+
+/// All cases that apply, in the runner's order.
+pub(crate) const NAMES: [&str; 20] = [
+    "handshake",
+    "transfer",
+    "longrtt",
+    "chacha20",
+    "multiplexing",
+    "retry",
+    "resumption",
+    "zerortt",
+    "blackhole",
+    "keyupdate",
+    "ecn",
+    "amplificationlimit",
+    "handshakeloss",
+    "transferloss",
+    "handshakecorruption",
+    "transfercorruption",
+    "ipv6",
+    "rebind-port",
+    "rebind-addr",
+    "connectionmigration",
+];
+
+/// Handshakes of the cases with much loss or corruption.
+const HANDSHAKES: u64 = 20;
+const MIB: u64 = 1 << 20;
+
+/// Runs one case. It panics where the case fails.
+pub(crate) async fn run(name: &str, stacks: Stacks) {
+    let fair = Weather {
+        delay: Duration::from_millis(15),
+        ..Weather::FAIR
+    };
+    match name {
+        "handshake" => over(stacks, fair, 1, &[1024]).await,
+        "transfer" => over(stacks, fair, 2, &[2 * MIB, 3 * MIB, 5 * MIB]).await,
+        "longrtt" => {
+            let weather = Weather {
+                delay: Duration::from_millis(750),
+                ..Weather::FAIR
+            };
+            over(stacks, weather, 3, &[1024]).await;
+        }
+        "chacha20" => chacha20(stacks).await,
+        "multiplexing" => over(stacks, fair, 4, &[32; 2000]).await,
+        "retry" => retry(stacks).await,
+        "resumption" => resumption::resumes(stacks).await,
+        "zerortt" => zero_rtt::asks_early(stacks).await,
+        "blackhole" => blackhole(stacks).await,
+        "keyupdate" => key_update(stacks).await,
+        "ecn" => ecn(stacks).await,
+        "amplificationlimit" => amplification_limit(stacks).await,
+        "handshakeloss" => {
+            let drop = Weather { drop: 300, ..fair };
+            handshakes(stacks, drop).await;
+        }
+        "handshakecorruption" => {
+            let corrupt = Weather {
+                corrupt: 300,
+                ..fair
+            };
+            handshakes(stacks, corrupt).await;
+        }
+        "transferloss" => {
+            let drop = Weather { drop: 20, ..fair };
+            over(stacks, drop, 5, &[2 * MIB]).await;
+        }
+        "transfercorruption" => {
+            let corrupt = Weather {
+                corrupt: 20,
+                ..fair
+            };
+            over(stacks, corrupt, 6, &[2 * MIB]).await;
+        }
+        "ipv6" => ipv6(stacks).await,
+        "rebind-port" => rebind(stacks, Ipv4Addr::LOCALHOST).await,
+        "rebind-addr" => rebind(stacks, Ipv4Addr::new(127, 0, 0, 3)).await,
+        "connectionmigration" => migration(stacks).await,
+        other => panic!("no case {other}"),
+    }
+}
+
+/// The client asks for files of these lengths, each on a stream of its own, and gets them whole.
+async fn download(client: &Connection, server: &Connection, lengths: &[u64]) {
+    let serving = async {
+        let mut tasks = Vec::new();
+        for _ in lengths {
+            let (mut sender, mut receiver) = server.accept_bi().await.unwrap();
+            tasks.push(tokio::spawn(async move {
+                let asked = receiver.read_to_end().await.unwrap();
+                let number = |at: usize| u64::from_be_bytes(*asked[at..].first_chunk().unwrap());
+                let sent = data::send(&mut sender, number(0), number(8)).await.unwrap();
+                // That its last acknowledgement is lost is the client's end's business.
+                let _ = sender.stopped().await;
+                (number(0), sent)
+            }));
+        }
+        let mut sent = Vec::new();
+        for task in tasks {
+            sent.push(task.await.unwrap());
+        }
+        sent.sort_unstable_by_key(|(seed, _)| *seed);
+        sent
+    };
+    let asking = async {
+        let tasks: Vec<_> = (0..)
+            .zip(lengths.iter().copied())
+            .map(|(seed, length): (u64, u64)| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    let (mut sender, mut receiver) = client.open_bi().await.unwrap();
+                    let ask = [seed.to_be_bytes(), length.to_be_bytes()].concat();
+                    sender.write_all(&ask).await.unwrap();
+                    sender.finish().unwrap();
+                    (seed, data::receive(&mut receiver).await.unwrap())
+                })
+            })
+            .collect();
+        let mut received = Vec::new();
+        for task in tasks {
+            received.push(task.await.unwrap());
+        }
+        received
+    };
+    let (sent, received) = tokio::join!(serving, asking);
+    assert!(sent == received, "files differ");
+    let lengths_received = received.iter().map(|(_, file)| file.length);
+    assert!(lengths_received.eq(lengths.iter().copied()));
+}
+
+/// Two ends with a proxy between them.
+async fn pair(stacks: Stacks, options: &Options, weather: Weather, seed: u64) -> (Proxy, Pair) {
+    let server = Server::start(stacks.1, options);
+    let proxy = Proxy::start(server.address(), weather, seed).await;
+    let pair = Pair::to(stacks.0, server, proxy.address(), options).await;
+    (proxy, pair)
+}
+
+async fn over(stacks: Stacks, weather: Weather, seed: u64, lengths: &[u64]) {
+    let (_proxy, pair) = pair(stacks, &Options::default(), weather, seed).await;
+    download(&pair.client, &pair.server, lengths).await;
+}
+
+async fn chacha20(stacks: Stacks) {
+    let options = Options {
+        chacha20: true,
+        ..Options::default()
+    };
+    let pair = Pair::new(stacks, &options).await;
+    download(&pair.client, &pair.server, &[MIB]).await;
+}
+
+async fn retry(stacks: Stacks) {
+    let options = Options {
+        retry: true,
+        ..Options::default()
+    };
+    let server = Server::start(stacks.1, &options);
+    let proxy = Proxy::start(server.address(), Weather::FAIR, 1).await;
+    proxy.record();
+    let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
+    download(&pair.client, &pair.server, &[1024]).await;
+    let is_retry = |passed: &Passed| {
+        !passed.from_client
+            && matches!(
+                PartialDecode::new(&passed.bytes, 8),
+                Ok(PartialDecode::Retry(_))
+            )
+    };
+    assert!(proxy.take_record().iter().any(is_retry), "no Retry");
+}
+
+/// Once a quarter of a file has come, `then` is called.
+async fn midway(pair: &Pair, length: u64, then: impl Future<Output = ()>) {
+    let reached = AtomicBool::new(false);
+    let transfer = async {
+        let (sending, receiving) = tokio::join!(
+            async {
+                let mut sender = pair.server.open_uni().await.unwrap();
+                data::send(&mut sender, 7, length).await.unwrap()
+            },
+            async {
+                let mut receiver = pair.client.accept_uni().await.unwrap();
+                let note = |come| reached.store(come >= length / 4, Ordering::Relaxed);
+                data::receive_and(&mut receiver, note).await.unwrap()
+            }
+        );
+        assert!(sending == receiving, "files differ");
+    };
+    let meanwhile = async {
+        until(|| reached.load(Ordering::Relaxed)).await;
+        then.await;
+    };
+    tokio::join!(transfer, meanwhile);
+}
+
+async fn blackhole(stacks: Stacks) {
+    let fair = Weather {
+        delay: Duration::from_millis(15),
+        ..Weather::FAIR
+    };
+    let (proxy, pair) = pair(stacks, &Options::default(), fair, 1).await;
+    midway(&pair, 20 * MIB, async {
+        proxy.set_weather(Weather { drop: 1000, ..fair });
+        // The case itself: the public runner's blackhole lasts two seconds.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        proxy.set_weather(fair);
+    })
+    .await;
+    assert!(proxy.toll().dropped > 0, "nothing was lost");
+}
+
+async fn key_update(stacks: Stacks) {
+    let (_proxy, pair) = pair(stacks, &Options::default(), Weather::FAIR, 1).await;
+    midway(&pair, 8 * MIB, async { pair.client.update_keys() }).await;
+    for side in [&pair.client, &pair.server] {
+        if let Some(ours) = side.ours() {
+            assert!(ours.stats().key_updates >= 1);
+        }
+    }
+}
+
+/// Loopback keeps marks; no proxy in between, which would not.
+async fn ecn(stacks: Stacks) {
+    let pair = Pair::new(stacks, &Options::default()).await;
+    midway(&pair, 4 * MIB, async {}).await;
+    download(&pair.client, &pair.server, &[MIB]).await;
+    for side in [&pair.client, &pair.server] {
+        if let Some(ours) = side.ours() {
+            until(|| match ours.path_report().ecn {
+                EcnState::Capable => true,
+                // RFC 9000 §13.4.2.1: then nothing is marked any more.
+                EcnState::Failed(EcnFailure::Bleached) => stacks.0.misses_marks(),
+                _ => false,
+            })
+            .await;
+        }
+    }
+}
+
+/// The server's certificates do not fit into three times what the client sends at first.
+async fn amplification_limit(stacks: Stacks) {
+    let options = Options {
+        identity: Identity::long(),
+        ..Options::default()
+    };
+    let weather = Weather {
+        delay: Duration::from_millis(15),
+        ..Weather::FAIR
+    };
+    let server = Server::start(stacks.1, &options);
+    let proxy = Proxy::start(server.address(), weather, 1).await;
+    proxy.record();
+    let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
+    download(&pair.client, &pair.server, &[1024]).await;
+    let (mut asked, mut answered) = (0, 0);
+    let mut limited = false;
+    for passed in proxy.take_record() {
+        if !passed.from_client {
+            answered += passed.bytes.len();
+            assert!(answered <= 3 * asked, "{answered} bytes for {asked}");
+            limited |= answered + 1200 > 3 * asked;
+        } else if has_handshake(&passed.bytes) {
+            break;
+        } else {
+            asked += passed.bytes.len();
+        }
+    }
+    assert!(limited, "the limit was never near: {answered} for {asked}");
+}
+
+/// True if one of the datagram's packets is a Handshake packet: it proves the client's address.
+fn has_handshake(mut datagram: &[u8]) -> bool {
+    while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
+        match found.ty {
+            PacketType::Handshake => return true,
+            PacketType::OneRtt => return false,
+            PacketType::Initial | PacketType::ZeroRtt => {}
+        }
+        datagram = datagram.get(found.len..).unwrap_or(&[]);
+        if datagram.is_empty() {
+            return false;
+        }
+    }
+    false
+}
+
+/// Many handshakes, each followed by a short file, over paths of their own.
+async fn handshakes(stacks: Stacks, weather: Weather) {
+    let tasks: Vec<_> = (0..HANDSHAKES)
+        .map(|seed| tokio::spawn(over(stacks, weather, seed, &[1024])))
+        .collect();
+    let mut failed = 0;
+    for task in tasks {
+        failed += u32::from(task.await.is_err());
+    }
+    let theirs = weather.corrupt > 0 && stacks.1.ends_what_begins_damaged();
+    let allowed = if theirs { HANDSHAKES as u32 / 2 } else { 0 };
+    assert!(failed <= allowed, "{failed} of {HANDSHAKES} failed");
+}
+
+async fn ipv6(stacks: Stacks) {
+    let options = Options::default();
+    let loopback = "[::1]:0".parse().unwrap();
+    let server = Server::start_at(stacks.1, &options, loopback);
+    let client = Client::start_at(stacks.0, loopback);
+    let (ours, theirs) =
+        tokio::try_join!(client.connect(server.address(), &options), server.accept()).unwrap();
+    download(&ours, &theirs, &[MIB]).await;
+}
+
+/// The client's NAT gives it another port, and another address perhaps.
+async fn rebind(stacks: Stacks, to: Ipv4Addr) {
+    let fair = Weather {
+        delay: Duration::from_millis(5),
+        ..Weather::FAIR
+    };
+    let (proxy, pair) = pair(stacks, &Options::default(), fair, 1).await;
+    let before = pair.server.remote_address();
+    midway(&pair, 20 * MIB, async { proxy.rebind_at(to) }).await;
+    let after = pair.server.remote_address();
+    assert!(before != after && after.ip() == to, "{before} {after}");
+}
+
+/// The client moves to another socket.
+async fn migration(stacks: Stacks) {
+    let pair = Pair::new(stacks, &Options::default()).await;
+    let before = pair.server.remote_address();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = socket.local_addr().unwrap();
+    midway(&pair, 20 * MIB, async {
+        pair.client_endpoint.rebind(socket);
+    })
+    .await;
+    until(|| pair.server.remote_address() == to).await;
+    assert_ne!(before, to);
+    let ours = pair.client.ours().or(pair.server.ours()).cloned();
+    let ours = Arc::new(ours.unwrap());
+    until(|| ours.stats().migrations >= 1).await;
+}

@@ -1,0 +1,153 @@
+//! Unreliable datagrams (RFC 9221), both ways and over a path that loses some.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pathmark_driver::SendDatagramError;
+
+use super::support::bounded;
+use super::support::peers::{Client, Connection, Options, PAIRINGS, Pair, STRANGERS, Server};
+use super::support::proxy::{Proxy, Weather};
+
+const COUNT: u32 = 300;
+
+impl Connection {
+    fn send_datagram(&self, data: Bytes) {
+        match self {
+            Self::Ours(connection) => connection.send_datagram(data).unwrap(),
+            Self::Quinn(connection) => connection.send_datagram(data).unwrap(),
+        }
+    }
+
+    async fn read_datagram(&self) -> Option<Bytes> {
+        match self {
+            Self::Ours(connection) => connection.read_datagram().await.ok(),
+            Self::Quinn(connection) => connection.read_datagram().await.ok(),
+        }
+    }
+
+    fn max_datagram_size(&self) -> Option<usize> {
+        match self {
+            Self::Ours(connection) => connection.max_datagram_size(),
+            Self::Quinn(connection) => connection.max_datagram_size(),
+        }
+    }
+}
+
+/// Sends numbered datagrams, the longest that can be; how many arrived, each as it was sent and
+/// once.
+async fn pass(from: &Connection, to: &Connection) -> usize {
+    let sending = async {
+        for n in 0..COUNT {
+            let length = from.max_datagram_size().unwrap();
+            let mut data = vec![n as u8; length];
+            data[..4].copy_from_slice(&n.to_be_bytes());
+            from.send_datagram(data.into());
+            // A pace, so that no queue of either stack is full: full ones drop datagrams.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // The stream's end shows that no more come, however much of them was lost.
+        let mut stream = from.open_uni().await.unwrap();
+        stream.write_all(b"all sent").await.unwrap();
+        stream.finish().unwrap();
+        stream.stopped().await.unwrap();
+    };
+    let ended = async {
+        let mut stream = to.accept_uni().await.unwrap();
+        stream.read_to_end().await.unwrap();
+    };
+    let mut seen = vec![false; COUNT as usize];
+    let receiving = async {
+        tokio::pin!(ended);
+        loop {
+            let data = tokio::select! {
+                data = to.read_datagram() => data.unwrap(),
+                () = &mut ended => return,
+            };
+            let n = u32::from_be_bytes(*data.first_chunk().unwrap());
+            assert!(data[4..].iter().all(|byte| *byte == n as u8));
+            assert!(!std::mem::replace(&mut seen[n as usize], true), "twice");
+        }
+    };
+    tokio::join!(sending, receiving);
+    seen.into_iter().filter(|seen| *seen).count()
+}
+
+fn options() -> Options {
+    Options {
+        datagrams: true,
+        ..Options::default()
+    }
+}
+
+#[tokio::test]
+async fn they_arrive_both_ways() {
+    bounded(async {
+        for stacks in PAIRINGS {
+            let pair = Pair::new(stacks, &options()).await;
+            for (from, to) in [(&pair.client, &pair.server), (&pair.server, &pair.client)] {
+                let arrived = pass(from, to).await;
+                // A busy machine's sockets may overflow.
+                assert!(arrived > COUNT as usize / 2, "{stacks:?} {arrived}");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_path_loses_is_lost() {
+    bounded(async {
+        for stacks in STRANGERS {
+            let server = Server::start(stacks.1, &options());
+            let proxy = Proxy::start(server.address(), Weather::FAIR, 3).await;
+            let pair = Pair::to(stacks.0, server, proxy.address(), &options()).await;
+            proxy.set_weather(Weather {
+                drop: 200,
+                duplicate: 100,
+                ..Weather::FAIR
+            });
+            let arrived = pass(&pair.client, &pair.server).await;
+            assert!((100..290).contains(&arrived), "{stacks:?} {arrived}");
+        }
+    })
+    .await;
+}
+
+/// Ours returns an error when the other side takes none, and each of two readers gets its own.
+#[tokio::test]
+async fn two_may_read_and_one_may_give_up() {
+    bounded(async {
+        let pair = Pair::new(PAIRINGS[2], &Options::default()).await;
+        let none = pair.client.ours().unwrap();
+        let refused = none.send_datagram(Bytes::new()).unwrap_err();
+        assert!(matches!(refused, SendDatagramError::Unsupported));
+
+        let pair = Pair::new(PAIRINGS[2], &options()).await;
+        let (client, server) = (pair.client.ours().unwrap(), pair.server.ours().unwrap());
+        let server = Arc::new(server.clone());
+        let readers: Vec<_> = (0..3)
+            .map(|_| {
+                let server = Arc::clone(&server);
+                tokio::spawn(async move { server.read_datagram().await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        readers[0].abort();
+        for n in 0..2 {
+            client.send_datagram(Bytes::from(vec![n; 10])).unwrap();
+        }
+        let mut seen = Vec::new();
+        for reader in readers.into_iter().skip(1) {
+            seen.push(reader.await.unwrap().unwrap()[0]);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1]);
+        client.close(3, b"enough");
+        server.read_datagram().await.unwrap_err();
+        client.send_datagram(Bytes::new()).unwrap_err();
+        assert!(matches!(pair.client_endpoint, Client::Ours(_)));
+    })
+    .await;
+}

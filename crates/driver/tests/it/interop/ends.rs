@@ -1,0 +1,469 @@
+//! Every way in which a half of a stream ends, and what each call on it then returns: one table,
+//! for quinn and this library. Where the two differ on purpose, the table has both results.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+
+use super::support::bounded;
+use super::support::peers::{Connection, End, Options, Pair, STRANGERS, Stack};
+use super::support::streams::{Fault, Receiver, Sender};
+
+/// A call that takes longer on a half that has ended waits for good.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// The outcome of one call, in words.
+async fn outcome(call: impl Future<Output = String>) -> String {
+    let outcome = tokio::time::timeout(LIMIT, call).await;
+    outcome.unwrap_or_else(|_| "waits".to_owned())
+}
+
+fn fault(fault: &Fault) -> String {
+    match fault {
+        Fault::Stopped(code) => format!("stopped {code}"),
+        Fault::Reset(code) => format!("reset {code}"),
+        Fault::Closed => "closed".to_owned(),
+        Fault::Lost(End::Application { code, .. }) => format!("lost {code}"),
+        Fault::Lost(End::Local) => "lost here".to_owned(),
+        Fault::Lost(end) => format!("{end:?}"),
+    }
+}
+
+fn describe<T>(result: Result<T, Fault>, ok: impl FnOnce(T) -> String) -> String {
+    result.map_or_else(|error| fault(&error), ok)
+}
+
+fn describe_io(result: io::Result<usize>) -> String {
+    match result {
+        Ok(bytes) => format!("{bytes} bytes"),
+        Err(error) => format!("{:?}", error.kind()),
+    }
+}
+
+fn code(code: Option<u64>) -> String {
+    code.map_or_else(|| "none".to_owned(), |code| format!("code {code}"))
+}
+
+/// Calls on a sending half.
+const SENDING: [&str; 7] = [
+    "write",
+    "write of nothing",
+    "finish",
+    "reset",
+    "stopped",
+    "AsyncWrite",
+    "shutdown",
+];
+
+async fn send(call: &str, half: &mut Sender) -> String {
+    match call {
+        "write" => describe(half.write(b"more").await, |n| format!("{n} bytes")),
+        "write of nothing" => describe(half.write(b"").await, |n| format!("{n} bytes")),
+        "finish" => describe(half.finish(), |()| "ok".to_owned()),
+        "reset" => describe(half.reset(9), |()| "ok".to_owned()),
+        "stopped" => describe(half.stopped().await, code),
+        "AsyncWrite" => describe_io(match half {
+            Sender::Ours(half) => AsyncWriteExt::write(half, b"more").await,
+            Sender::Quinn(half) => AsyncWriteExt::write(half, b"more").await,
+        }),
+        _ => describe_io(
+            match half {
+                Sender::Ours(half) => half.shutdown().await,
+                Sender::Quinn(half) => half.shutdown().await,
+            }
+            .map(|()| 0),
+        ),
+    }
+}
+
+/// States of a sending half, with what the calls of [`SENDING`] return in each.
+const SENT: [(&str, [&str; 7]); 8] = [
+    (
+        "finished",
+        [
+            "closed",
+            "closed",
+            "closed",
+            "ok",
+            "none",
+            "NotConnected",
+            "NotConnected",
+        ],
+    ),
+    (
+        "finished and acknowledged",
+        [
+            "closed",
+            "closed",
+            "closed",
+            "closed",
+            "none",
+            "NotConnected",
+            "NotConnected",
+        ],
+    ),
+    (
+        "reset",
+        [
+            "closed",
+            "closed",
+            "closed",
+            "closed",
+            "none",
+            "NotConnected",
+            "NotConnected",
+        ],
+    ),
+    (
+        "finished and reset",
+        [
+            "closed",
+            "closed",
+            "closed",
+            "closed",
+            "none",
+            "NotConnected",
+            "NotConnected",
+        ],
+    ),
+    (
+        "reset and acknowledged",
+        [
+            "closed",
+            "closed",
+            "closed",
+            "closed",
+            "none",
+            "NotConnected",
+            "NotConnected",
+        ],
+    ),
+    (
+        "stopped by the peer",
+        [
+            "stopped 7",
+            "stopped 7",
+            "stopped 7",
+            "closed",
+            "code 7",
+            "ConnectionReset",
+            "ConnectionReset",
+        ],
+    ),
+    (
+        "closed by the peer",
+        [
+            "lost 3",
+            "lost 3",
+            "lost 3",
+            "ok",
+            "lost 3",
+            "NotConnected",
+            "NotConnected",
+        ],
+    ),
+    (
+        "closed here",
+        [
+            "lost here",
+            "lost here",
+            "lost here",
+            "ok",
+            "lost here",
+            "NotConnected",
+            "NotConnected",
+        ],
+    ),
+];
+
+/// A sending half of `subject`'s in this state.
+async fn sender(state: &str, subject: &Connection, peer: &Connection) -> (Sender, Receiver) {
+    let mut half = subject.open_uni().await.unwrap();
+    half.write_all(b"begun").await.unwrap();
+    let mut other = peer.accept_uni().await.unwrap();
+    match state {
+        "finished" => half.finish().unwrap(),
+        "finished and acknowledged" => {
+            half.finish().unwrap();
+            assert_eq!(half.stopped().await, Ok(None));
+        }
+        "reset" => half.reset(8).unwrap(),
+        "finished and reset" => {
+            half.finish().unwrap();
+            half.reset(8).unwrap();
+        }
+        "reset and acknowledged" => {
+            half.reset(8).unwrap();
+            while other.read_chunk().await != Err(Fault::Reset(8)) {}
+            // What the peer sends next comes with the acknowledgement.
+            let mut next = peer.open_uni().await.unwrap();
+            next.write_all(b"next").await.unwrap();
+            let mut next = subject.accept_uni().await.unwrap();
+            assert_eq!(next.read_chunk().await.unwrap().unwrap(), "next");
+        }
+        "stopped by the peer" => {
+            other.stop(7).unwrap();
+            assert_eq!(half.stopped().await, Ok(Some(7)));
+        }
+        "closed by the peer" => {
+            peer.close(3, b"");
+            subject.closed().await;
+        }
+        _ => subject.close(3, b""),
+    }
+    (half, other)
+}
+
+/// Calls on a receiving half.
+const RECEIVING: [&str; 8] = [
+    "read",
+    "read of nothing",
+    "read_chunk",
+    "read_to_end",
+    "stop",
+    "received_reset",
+    "AsyncRead",
+    "AsyncRead of nothing",
+];
+
+async fn receive(call: &str, half: &mut Receiver) -> String {
+    let bytes = |read: Option<usize>| read.map_or("end".to_owned(), |n| format!("{n} bytes"));
+    match call {
+        "read" => describe(half.read(&mut [0; 10]).await, bytes),
+        "read of nothing" => describe(half.read(&mut []).await, bytes),
+        "read_chunk" => {
+            let chunk = half.read_chunk().await;
+            describe(chunk, |chunk| bytes(chunk.map(|chunk| chunk.len())))
+        }
+        "read_to_end" => describe(half.read_to_end().await, |all| {
+            format!("{} bytes", all.len())
+        }),
+        "stop" => describe(half.stop(9), |()| "ok".to_owned()),
+        "received_reset" => describe(half.received_reset().await, code),
+        "AsyncRead" => describe_io(half.read_io(&mut [0; 10]).await),
+        _ => describe_io(half.read_io(&mut []).await),
+    }
+}
+
+/// States of a receiving half, with what the calls of [`RECEIVING`] return in each.
+const RECEIVED: [(&str, [&str; 8]); 8] = [
+    (
+        "read to the end",
+        [
+            "end", "0 bytes", "end", "0 bytes", "closed", "none", "0 bytes", "0 bytes",
+        ],
+    ),
+    (
+        "complete and unread",
+        [
+            "5 bytes", "0 bytes", "5 bytes", "5 bytes", "ok", "none", "5 bytes", "0 bytes",
+        ],
+    ),
+    (
+        "reset and read",
+        [
+            "reset 8",
+            "0 bytes",
+            "reset 8",
+            "reset 8",
+            "closed",
+            "code 8",
+            "ConnectionReset",
+            "0 bytes",
+        ],
+    ),
+    (
+        "reset and reported",
+        [
+            "reset 8",
+            "0 bytes",
+            "reset 8",
+            "reset 8",
+            "closed",
+            "code 8",
+            "ConnectionReset",
+            "0 bytes",
+        ],
+    ),
+    (
+        "stopped here",
+        [
+            "closed",
+            "0 bytes",
+            "closed",
+            "closed",
+            "closed",
+            "none",
+            "NotConnected",
+            "0 bytes",
+        ],
+    ),
+    (
+        "stopped here and ended",
+        [
+            "closed",
+            "0 bytes",
+            "closed",
+            "closed",
+            "closed",
+            "none",
+            "NotConnected",
+            "0 bytes",
+        ],
+    ),
+    (
+        "read to the end, then closed",
+        [
+            "end", "0 bytes", "end", "0 bytes", "closed", "none", "0 bytes", "0 bytes",
+        ],
+    ),
+    (
+        "closed by the peer",
+        [
+            "lost 3",
+            "0 bytes",
+            "lost 3",
+            "lost 3",
+            "ok",
+            "lost 3",
+            "NotConnected",
+            "0 bytes",
+        ],
+    ),
+];
+
+/// A receiving half of `subject`'s in this state.
+async fn receiver(state: &str, subject: &Connection, peer: &Connection) -> (Receiver, Sender) {
+    let mut other = peer.open_uni().await.unwrap();
+    other.write_all(b"begun").await.unwrap();
+    let mut half = subject.accept_uni().await.unwrap();
+    match state {
+        "read to the end" | "read to the end, then closed" => {
+            other.finish().unwrap();
+            assert_eq!(half.read_to_end().await.unwrap(), b"begun");
+            if state.ends_with("closed") {
+                peer.close(3, b"");
+                subject.closed().await;
+            }
+        }
+        "complete and unread" => {
+            other.finish().unwrap();
+            // Its acknowledgement shows that all has arrived.
+            assert_eq!(other.stopped().await, Ok(None));
+        }
+        "reset and read" => {
+            other.reset(8).unwrap();
+            while half.read_chunk().await != Err(Fault::Reset(8)) {}
+        }
+        "reset and reported" => {
+            other.reset(8).unwrap();
+            assert_eq!(half.received_reset().await, Ok(Some(8)));
+        }
+        "stopped here" => half.stop(7).unwrap(),
+        "stopped here and ended" => {
+            half.stop(7).unwrap();
+            assert_eq!(other.stopped().await, Ok(Some(7)));
+        }
+        _ => {
+            assert_eq!(half.read_chunk().await.unwrap().unwrap(), "begun");
+            peer.close(3, b"");
+            subject.closed().await;
+        }
+    }
+    (half, other)
+}
+
+/// Where quinn 0.11 returns something else: state, call, and what it returns.
+const OTHERWISE: [(&str, &str, &str); 27] = [
+    // Its future of the end misses an acknowledgement that comes later.
+    ("reset", "stopped", "waits"),
+    ("finished and reset", "stopped", "waits"),
+    // A part that the peer stopped may be finished or reset, which changes nothing.
+    ("stopped by the peer", "finish", "ok"),
+    ("stopped by the peer", "reset", "ok"),
+    ("stopped by the peer", "shutdown", "0 bytes"),
+    // The same for parts of a connection that is over.
+    ("closed by the peer", "finish", "ok"),
+    ("closed by the peer", "shutdown", "0 bytes"),
+    ("closed here", "finish", "ok"),
+    ("closed here", "shutdown", "0 bytes"),
+    // It waits until the data is read.
+    ("complete and unread", "received_reset", "waits"),
+    // After the error a reset looks like a clean end: truncation that a wrapper may miss.
+    ("reset and read", "read", "end"),
+    ("reset and read", "read_chunk", "end"),
+    ("reset and read", "read_to_end", "0 bytes"),
+    ("reset and read", "AsyncRead", "0 bytes"),
+    // The code is reported once.
+    ("reset and reported", "read", "closed"),
+    ("reset and reported", "read_chunk", "closed"),
+    ("reset and reported", "read_to_end", "closed"),
+    ("reset and reported", "received_reset", "none"),
+    ("reset and reported", "AsyncRead", "NotConnected"),
+    // Its own stop looks like a clean end, too.
+    ("stopped here", "read", "end"),
+    ("stopped here", "read_chunk", "end"),
+    ("stopped here", "read_to_end", "0 bytes"),
+    ("stopped here", "AsyncRead", "0 bytes"),
+    ("stopped here and ended", "read", "end"),
+    ("stopped here and ended", "read_chunk", "end"),
+    ("stopped here and ended", "read_to_end", "0 bytes"),
+    ("stopped here and ended", "AsyncRead", "0 bytes"),
+];
+
+fn expected<'a>(stack: Stack, state: &str, call: &str, ours: &'a str) -> &'a str {
+    let is_this = |entry: &&(&str, &str, &str)| entry.0 == state && entry.1 == call;
+    match stack {
+        Stack::Quinn => OTHERWISE.iter().find(is_this).map_or(ours, |entry| entry.2),
+        Stack::Ours => ours,
+    }
+}
+
+#[tokio::test]
+async fn each_end_of_a_half_answers_each_call() {
+    bounded(async {
+        let mut wrong = Vec::new();
+        for stacks in STRANGERS {
+            let mut check = |state: &str, call: &str, got: String, ours: &str| {
+                let want = expected(stacks.0, state, call, ours);
+                if got != want {
+                    let stack = stacks.0;
+                    wrong.push(format!("{stack:?}: {state}, {call}: {got}, not {want}"));
+                }
+            };
+            let mut pair = Pair::new(stacks, &Options::default()).await;
+            for (state, outcomes) in SENT {
+                for (call, ours) in SENDING.into_iter().zip(outcomes) {
+                    if pair.client.close_reason().is_some() {
+                        pair = Pair::new(stacks, &Options::default()).await;
+                    }
+                    let (mut half, _other) = sender(state, &pair.client, &pair.server).await;
+                    let got = outcome(send(call, &mut half)).await;
+                    check(state, call, got, ours);
+                }
+            }
+            for (state, outcomes) in RECEIVED {
+                for (call, ours) in RECEIVING.into_iter().zip(outcomes) {
+                    if pair.client.close_reason().is_some() {
+                        pair = Pair::new(stacks, &Options::default()).await;
+                    }
+                    let (mut half, _other) = receiver(state, &pair.client, &pair.server).await;
+                    let got = outcome(receive(call, &mut half)).await;
+                    check(state, call, got, ours);
+                    // A second time, for the ends that are to stay.
+                    let got = outcome(receive(call, &mut half)).await;
+                    let again = match (state, call) {
+                        ("complete and unread", "read" | "read_chunk") => "end",
+                        ("complete and unread", "read_to_end" | "AsyncRead") => "0 bytes",
+                        (_, "stop") => "closed",
+                        _ => ours,
+                    };
+                    check(state, call, got, again);
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    })
+    .await;
+}

@@ -1,0 +1,74 @@
+//! Silence: timeouts and what prevents them (RFC 9000 §10.1).
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::support::bounded;
+use super::support::peers::{Client, End, Options, STRANGERS, Server};
+
+const SHORT: Duration = Duration::from_millis(400);
+
+fn with(idle: Option<Duration>, keep_alive: Option<Duration>) -> Options {
+    Options {
+        idle,
+        keep_alive,
+        ..Options::default()
+    }
+}
+
+/// Both ends notice, by the lesser of both rules, without a word to each other.
+#[tokio::test]
+async fn silence_ends_the_connection_at_both_ends() {
+    bounded(async {
+        for stacks in STRANGERS {
+            let rules = [
+                (with(Some(SHORT), None), with(None, None)),
+                (Options::default(), with(Some(SHORT), None)),
+            ];
+            for (client, server) in rules {
+                let listening = Server::start(stacks.1, &server);
+                let connecting = Client::start(stacks.0);
+                let began = Instant::now();
+                let (ours, theirs) = tokio::join!(
+                    connecting.connect(listening.address(), &client),
+                    listening.accept()
+                );
+                let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+                let ends = tokio::join!(ours.closed(), theirs.closed());
+                assert_eq!(ends, (End::TimedOut, End::TimedOut), "{stacks:?}");
+                let took = began.elapsed();
+                assert!(took >= SHORT, "{took:?} {stacks:?}");
+                assert!(took < Duration::from_secs(5), "{took:?} {stacks:?}");
+            }
+        }
+    })
+    .await;
+}
+
+/// Either side alone can keep the connection alive.
+#[tokio::test]
+async fn keep_alive_outlives_the_timeout() {
+    bounded(async {
+        for stacks in STRANGERS {
+            let quiet = with(Some(SHORT), None);
+            let awake = with(Some(SHORT), Some(SHORT / 4));
+            for (client, server) in [(&awake, &quiet), (&quiet, &awake)] {
+                let listening = Server::start(stacks.1, server);
+                let connecting = Client::start(stacks.0);
+                let (ours, theirs) = tokio::join!(
+                    connecting.connect(listening.address(), client),
+                    listening.accept()
+                );
+                let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+                // Over when one of the two ends, or this time has passed.
+                let ended = async { tokio::join!(ours.closed(), theirs.closed()) };
+                let ended = tokio::time::timeout(3 * SHORT, ended).await;
+                assert!(ended.is_err(), "{ended:?} {stacks:?}");
+                assert_eq!(ours.close_reason(), None, "{stacks:?}");
+                assert_eq!(theirs.close_reason(), None, "{stacks:?}");
+            }
+        }
+    })
+    .await;
+}

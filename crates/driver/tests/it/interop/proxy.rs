@@ -1,0 +1,224 @@
+//! Transfers over paths that drop, reorder, duplicate, corrupt and delay.
+
+use std::time::Duration;
+
+use super::support::bounded;
+use super::support::data;
+use super::support::peers::{Connection, Options, PAIRINGS, Pair, STRANGERS, Server, Stack};
+use super::support::proxy::{Proxy, Toll, Weather};
+
+const SEEDS: [u64; 3] = [1, 2, 3];
+
+/// All at once.
+const STORM: Weather = Weather {
+    drop: 20,
+    duplicate: 20,
+    corrupt: 10,
+    reorder: 50,
+    delay: Duration::from_millis(2),
+    ..Weather::FAIR
+};
+
+/// Data both ways on `streams` streams each; what came is what was sent.
+async fn exchange(pair: &Pair, seed: u64, streams: u64, length: u64) {
+    let one_way = |from: Connection, to: Connection, seed: u64| async move {
+        let sending = async {
+            let mut sending = Vec::new();
+            for n in 0..streams {
+                let mut sender = from.open_uni().await.unwrap();
+                sending.push(tokio::spawn(async move {
+                    // The first bytes tell which stream this is.
+                    sender.write_all(&[n as u8]).await.unwrap();
+                    let sent = data::send(&mut sender, seed + n, length).await.unwrap();
+                    assert_eq!(sender.stopped().await, Ok(None));
+                    (n as u8, sent)
+                }));
+            }
+            sending
+        };
+        let receiving = async {
+            let mut receiving = Vec::new();
+            for _ in 0..streams {
+                let mut receiver = to.accept_uni().await.unwrap();
+                receiving.push(tokio::spawn(async move {
+                    data::receive_numbered(&mut receiver).await.unwrap()
+                }));
+            }
+            receiving
+        };
+        let (sending, receiving) = tokio::join!(sending, receiving);
+        let (mut sent, mut received) = (Vec::new(), Vec::new());
+        for task in sending {
+            sent.push(task.await.unwrap());
+        }
+        for task in receiving {
+            received.push(task.await.unwrap());
+        }
+        received.sort_by_key(|(n, _)| *n);
+        assert_eq!(sent, received);
+    };
+    tokio::join!(
+        one_way(pair.client.clone(), pair.server.clone(), seed),
+        one_way(pair.server.clone(), pair.client.clone(), seed + 1000)
+    );
+}
+
+/// A transfer between `stacks` through `weather`; returns what the path did.
+async fn through(stacks: (Stack, Stack), weather: Weather, seed: u64) -> Toll {
+    let options = Options::default();
+    let server = Server::start(stacks.1, &options);
+    let proxy = Proxy::start(server.address(), weather, seed).await;
+    let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
+    exchange(&pair, seed, 4, 512 << 10).await;
+    proxy.end().await
+}
+
+/// The same for every pairing and seed, at once; what each path did.
+async fn everyone_through(weather: Weather, seeds: &[u64]) -> Vec<Toll> {
+    let mut running = Vec::new();
+    for stacks in PAIRINGS {
+        for seed in seeds.iter().copied() {
+            println!("{stacks:?} seed {seed}");
+            running.push(tokio::spawn(through(stacks, weather, seed)));
+        }
+    }
+    let mut tolls = Vec::new();
+    for task in running {
+        tolls.push(task.await.unwrap());
+    }
+    tolls
+}
+
+#[tokio::test]
+async fn everything_arrives_whole_through_a_storm() {
+    bounded(async {
+        for toll in everyone_through(STORM, &SEEDS).await {
+            assert!(toll.passed > 2000, "{toll:?}");
+            let all = [
+                toll.dropped,
+                toll.duplicated,
+                toll.corrupted,
+                toll.reordered,
+            ];
+            assert!(all.iter().all(|&n| n > 10), "{toll:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn everything_arrives_with_a_tenth_of_all_datagrams_lost() {
+    bounded(async {
+        let weather = Weather {
+            drop: 100,
+            ..Weather::FAIR
+        };
+        for toll in everyone_through(weather, &SEEDS).await {
+            assert!(toll.dropped > 100, "{toll:?}");
+        }
+    })
+    .await;
+}
+
+/// Everything twice, and half of it late.
+#[tokio::test]
+async fn everything_arrives_with_echoes_and_overtaking() {
+    bounded(async {
+        let weather = Weather {
+            duplicate: 1000,
+            reorder: 500,
+            ..Weather::FAIR
+        };
+        for toll in everyone_through(weather, &SEEDS[..1]).await {
+            assert_eq!(toll.duplicated, toll.passed);
+        }
+    })
+    .await;
+}
+
+/// A handshake alone, through loss that hits each of its flights under some seed.
+#[tokio::test]
+async fn handshakes_survive_loss_and_corruption() {
+    bounded(async {
+        let weather = |server| Weather {
+            drop: 200,
+            duplicate: 100,
+            // Quinn's server ends a connection whose first packet does not open.
+            corrupt: if server == Stack::Quinn { 0 } else { 100 },
+            reorder: 100,
+            ..Weather::FAIR
+        };
+        let mut running = Vec::new();
+        for stacks in PAIRINGS {
+            for (seed, retry) in (0..8).flat_map(|seed| [(seed, false), (seed, true)]) {
+                running.push(tokio::spawn(async move {
+                    println!("{stacks:?} seed {seed} retry {retry}");
+                    let options = Options {
+                        retry,
+                        ..Options::default()
+                    };
+                    let server = Server::start(stacks.1, &options);
+                    let proxy = Proxy::start(server.address(), weather(stacks.1), seed).await;
+                    let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
+                    exchange(&pair, seed, 1, 10_000).await;
+                }));
+            }
+        }
+        for task in running {
+            task.await.unwrap();
+        }
+    })
+    .await;
+}
+
+/// The path stops carrying the size that was found: our side goes back and finds what fits.
+#[tokio::test]
+async fn a_path_that_shrinks_is_noticed() {
+    bounded(async {
+        for stacks in STRANGERS {
+            let options = Options::default();
+            let server = Server::start(stacks.1, &options);
+            let proxy = Proxy::start(server.address(), Weather::FAIR, 1).await;
+            let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
+            exchange(&pair, 1, 2, 1 << 20).await;
+            for side in [&pair.client, &pair.server] {
+                assert!(side.mtu() > 1400, "{} {stacks:?}", side.mtu());
+            }
+            proxy.set_weather(Weather {
+                mtu: 1300,
+                ..Weather::FAIR
+            });
+            exchange(&pair, 2, 2, 1 << 20).await;
+            for side in [&pair.client, &pair.server] {
+                assert!(side.mtu() <= 1300, "{} {stacks:?}", side.mtu());
+            }
+            assert!(proxy.toll().too_large > 0);
+        }
+    })
+    .await;
+}
+
+/// Random loss, however much, is not mistaken for a path that shrank.
+#[tokio::test]
+async fn loss_is_not_mistaken_for_a_smaller_path() {
+    bounded(async {
+        let weather = Weather {
+            drop: 50,
+            ..Weather::FAIR
+        };
+        for stacks in STRANGERS {
+            let options = Options::default();
+            let server = Server::start(stacks.1, &options);
+            let proxy = Proxy::start(server.address(), weather, 4).await;
+            let pair = Pair::to(stacks.0, server, proxy.address(), &options).await;
+            exchange(&pair, 4, 2, 2 << 20).await;
+            for side in [&pair.client, &pair.server] {
+                if let Some(ours) = side.ours() {
+                    assert_eq!(ours.stats().mtu_black_holes, 0, "{stacks:?}");
+                    assert!(side.mtu() > 1400, "{} {stacks:?}", side.mtu());
+                }
+            }
+        }
+    })
+    .await;
+}

@@ -1,0 +1,50 @@
+//! Servers that lost their memory: stateless reset (RFC 9000 §10.3).
+
+use std::sync::Arc;
+
+use aws_lc_rs::hmac;
+use pathmark_transport::crypto::tls::EndpointSecret;
+
+use super::support::bounded;
+use super::support::peers::options::EndpointKeys;
+use super::support::peers::{End, Options, PAIRINGS, Pair, Server};
+use super::support::proxy::{Proxy, Weather};
+
+fn keyed() -> Options {
+    let secret = [0x42; 32];
+    Options {
+        key: Some(EndpointKeys {
+            ours: Arc::new(EndpointSecret::new(&secret).unwrap()),
+            quinn: Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &secret)),
+        }),
+        ..Options::default()
+    }
+}
+
+/// The path leads to another server with the same key, as after a restart; the client hears at its
+/// next word that its connection is gone.
+#[tokio::test]
+async fn a_server_that_forgot_resets_the_connection() {
+    bounded(async {
+        for stacks in PAIRINGS {
+            let options = keyed();
+            let first = Server::start(stacks.1, &options);
+            let proxy = Proxy::start(first.address(), Weather::FAIR, 1).await;
+            let pair = Pair::to(stacks.0, first, proxy.address(), &options).await;
+            let mut sender = pair.client.open_uni().await.unwrap();
+            sender.write_all(&[1; 5000]).await.unwrap();
+            let mut receiver = pair.server.accept_uni().await.unwrap();
+            assert!(receiver.read_chunk().await.unwrap().is_some());
+
+            let second = Server::start(stacks.1, &options);
+            proxy.set_server(second.address());
+            // Its success proves nothing: the reset may be quicker.
+            let _ = sender.write_all(&[2; 5000]).await;
+            assert_eq!(pair.client.closed().await, End::Reset, "{stacks:?}");
+            if let Server::Ours(endpoint) = &second {
+                assert!(endpoint.stats().resets_sent >= 1);
+            }
+        }
+    })
+    .await;
+}

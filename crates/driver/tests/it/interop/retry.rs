@@ -1,0 +1,88 @@
+//! Retry: clients that prove their address first (RFC 9000 §8.1).
+
+use super::support::bounded;
+use super::support::data;
+use super::support::peers::{Client, Connection, Options, Pair, STRANGERS, Server, Stack};
+
+fn proving() -> Options {
+    Options {
+        retry: true,
+        ..Options::default()
+    }
+}
+
+/// Something goes through a stream and arrives.
+async fn talk(from: &Connection, to: &Connection) {
+    let sending = async {
+        let mut sender = from.open_uni().await.unwrap();
+        let sent = data::send(&mut sender, 3, 100_000).await.unwrap();
+        assert_eq!(sender.stopped().await, Ok(None));
+        sent
+    };
+    let receiving = async {
+        let mut receiver = to.accept_uni().await.unwrap();
+        data::receive(&mut receiver).await.unwrap()
+    };
+    let (sent, received) = tokio::join!(sending, receiving);
+    assert_eq!(sent, received);
+}
+
+#[tokio::test]
+async fn clients_prove_their_address_and_go_on() {
+    bounded(async {
+        for stacks in STRANGERS {
+            let pair = Pair::new(stacks, &proving()).await;
+            talk(&pair.client, &pair.server).await;
+            talk(&pair.server, &pair.client).await;
+            match &pair.server_endpoint {
+                Server::Ours(endpoint) => {
+                    let stats = endpoint.stats();
+                    assert_eq!((stats.retries_sent, stats.incoming), (1, 1), "{stats:?}");
+                }
+                // Its own loop accepts no client without a token.
+                Server::Quinn { .. } => {}
+            }
+        }
+    })
+    .await;
+}
+
+/// Tokens that a server gave in the first connection spare the second one the Retry, once each.
+#[tokio::test]
+async fn a_token_from_before_spares_the_retry() {
+    bounded(async {
+        let options = proving();
+        let server = Server::start(Stack::Ours, &options);
+        let Server::Ours(endpoint) = &server else {
+            unreachable!("it was asked for");
+        };
+        for client in [Stack::Quinn, Stack::Ours] {
+            let before = endpoint.stats();
+            let client = Client::start(client);
+            // One configuration, which keeps what servers gave.
+            let config = options.quinn_client();
+            let connect = || async {
+                match &client {
+                    Client::Ours(_) => client.connect(server.address(), &options).await.unwrap(),
+                    Client::Quinn(endpoint) => {
+                        let connecting =
+                            endpoint.connect_with(config.clone(), server.address(), options.name);
+                        Connection::Quinn(connecting.unwrap().await.unwrap())
+                    }
+                }
+            };
+            for _ in 0..2 {
+                let (ours, theirs) = tokio::join!(connect(), server.accept());
+                let (ours, theirs) = (ours, theirs.unwrap());
+                // The token comes after the handshake; data sent after it show that it is there.
+                talk(&theirs, &ours).await;
+                talk(&ours, &theirs).await;
+            }
+            let after = endpoint.stats();
+            assert_eq!(after.incoming - before.incoming, 2);
+            assert_eq!(after.retries_sent - before.retries_sent, 1, "{after:?}");
+            assert_eq!(after.tokens_refused, 0, "{after:?}");
+        }
+    })
+    .await;
+}

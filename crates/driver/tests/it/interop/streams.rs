@@ -1,0 +1,138 @@
+//! Many streams, and streams that end early.
+
+use super::support::bounded;
+use super::support::data;
+use super::support::peers::{Connection, Options, Pair, STRANGERS};
+use super::support::streams::{Fault, Receiver, Sender};
+
+const STREAMS: u64 = 1000;
+/// Opened at a time: more than either side allows, so that limits are met and raised.
+const AT_ONCE: u64 = 250;
+
+async fn echo((mut sender, mut receiver): (Sender, Receiver)) {
+    while let Some(chunk) = receiver.read_chunk().await.unwrap() {
+        sender.write_all(&chunk).await.unwrap();
+    }
+    sender.finish().unwrap();
+    assert_eq!(sender.stopped().await, Ok(None));
+}
+
+/// One side opens them all, the other sends back what comes; lengths differ, and some are empty.
+async fn thousand(opener: &Connection, other: &Connection) {
+    let serving = {
+        let other = other.clone();
+        tokio::spawn(async move {
+            let mut echoes = Vec::new();
+            for _ in 0..STREAMS {
+                echoes.push(tokio::spawn(echo(other.accept_bi().await.unwrap())));
+            }
+            for echo in echoes {
+                echo.await.unwrap();
+            }
+        })
+    };
+    for first in (0..STREAMS).step_by(AT_ONCE as usize) {
+        let mut asking = Vec::new();
+        for n in first..first + AT_ONCE {
+            let opener = opener.clone();
+            asking.push(tokio::spawn(async move {
+                let (mut sender, mut receiver) = opener.open_bi().await.unwrap();
+                let length = (n % 50) * (n % 7) * 60;
+                let (sent, back) = tokio::join!(
+                    data::send(&mut sender, n, length),
+                    data::receive(&mut receiver)
+                );
+                assert_eq!(sent.unwrap(), back.unwrap(), "stream {n}");
+            }));
+        }
+        for asking in asking {
+            asking.await.unwrap();
+        }
+    }
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_thousand_streams_from_either_side() {
+    bounded(async {
+        for stacks in STRANGERS {
+            let pair = Pair::new(stacks, &Options::default()).await;
+            tokio::join!(
+                thousand(&pair.client, &pair.server),
+                thousand(&pair.server, &pair.client)
+            );
+        }
+    })
+    .await;
+}
+
+/// `from` opens a stream and gets as far as its first bytes at `to`.
+async fn begun(from: &Connection, to: &Connection) -> (Sender, Receiver) {
+    let mut sender = from.open_uni().await.unwrap();
+    sender.write_all(b"begun").await.unwrap();
+    let mut receiver = to.accept_uni().await.unwrap();
+    assert_eq!(receiver.read_chunk().await.unwrap().unwrap(), "begun");
+    (sender, receiver)
+}
+
+#[tokio::test]
+async fn resets_and_stops_carry_their_codes() {
+    bounded(async {
+        for stacks in STRANGERS {
+            let pair = Pair::new(stacks, &Options::default()).await;
+            for (from, to) in [(&pair.client, &pair.server), (&pair.server, &pair.client)] {
+                let (mut sender, mut receiver) = begun(from, to).await;
+                sender.reset(0x1234_5678).unwrap();
+                let end = receiver.read_chunk().await;
+                assert_eq!(end, Err(Fault::Reset(0x1234_5678)), "{stacks:?}");
+
+                let (mut sender, mut receiver) = begun(from, to).await;
+                receiver.stop(0x2345_6789).unwrap();
+                assert_eq!(sender.stopped().await, Ok(Some(0x2345_6789)), "{stacks:?}");
+                let end = sender.write_all(b"more").await;
+                assert_eq!(end, Err(Fault::Stopped(0x2345_6789)), "{stacks:?}");
+
+                // One direction ends early, the other lives on.
+                let (mut sender, mut receiver) = from.open_bi().await.unwrap();
+                sender.write_all(b"ask").await.unwrap();
+                let (mut back, mut asked) = to.accept_bi().await.unwrap();
+                sender.reset(7).unwrap();
+                while let Ok(Some(_)) = asked.read_chunk().await {}
+                back.write_all(b"answer").await.unwrap();
+                back.finish().unwrap();
+                assert_eq!(receiver.read_to_end().await.unwrap(), b"answer");
+            }
+        }
+    })
+    .await;
+}
+
+/// A stream that is abandoned with megabytes under way gives its credit back: the connection does
+/// not run dry.
+#[tokio::test]
+async fn abandoned_streams_give_their_credit_back() {
+    bounded(async {
+        for stacks in STRANGERS {
+            let pair = Pair::new(stacks, &Options::default()).await;
+            for (from, to) in [(&pair.client, &pair.server), (&pair.server, &pair.client)] {
+                for n in 0..40 {
+                    let (mut sender, mut receiver) = begun(from, to).await;
+                    let writing = tokio::spawn(async move {
+                        while sender.write_all(&[7; 60_000]).await.is_ok() {}
+                    });
+                    receiver.read_chunk().await.unwrap();
+                    receiver.stop(n).unwrap();
+                    writing.await.unwrap();
+                }
+                let mut sender = from.open_uni().await.unwrap();
+                let receiving = async {
+                    let mut receiver = to.accept_uni().await.unwrap();
+                    data::receive(&mut receiver).await
+                };
+                let (sent, received) = tokio::join!(data::send(&mut sender, 1, 8 << 20), receiving);
+                assert_eq!(sent.unwrap(), received.unwrap(), "{stacks:?}");
+            }
+        }
+    })
+    .await;
+}

@@ -1,0 +1,194 @@
+//! What Wireshark's dissector makes of our packets, given the keys.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::support::bounded;
+use super::support::capture;
+use super::support::data;
+use super::support::peers::{Options, Pair, Server, Stack};
+use super::support::proxy::{Proxy, Weather};
+
+/// This test's name, to run it again by.
+const NAME: &str = "interop::tshark::a_handshake_and_a_transfer_dissect_without_errors";
+const KEY_LOG: &str = "SSLKEYLOGFILE";
+const LENGTH: u64 = 1 << 20;
+
+/// Where the capture and the keys go.
+fn scratch(name: &str) -> PathBuf {
+    let file = format!("{name}-{}", std::process::id());
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(file)
+}
+
+/// The transport writes its keys where the environment says at the start of a process. So the test
+/// runs a second time, with the environment set.
+#[test]
+fn a_handshake_and_a_transfer_dissect_without_errors() {
+    if let Err(error) = Command::new("tshark").arg("--version").output() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "tshark judges our packets and is missing here ({error}): install it, or run .ci/run, \
+             which does"
+        );
+        println!("not judged: tshark is not installed ({error})");
+        return;
+    }
+    if let Some(keys) = std::env::var_os(KEY_LOG) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let capture = scratch("interop.pcapng");
+        std::fs::write(&capture, runtime.block_on(bounded(transfer()))).unwrap();
+        judge(&capture, &keys);
+        std::fs::remove_file(capture).unwrap();
+        return;
+    }
+    let keys = scratch("interop.keys");
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", NAME, "--nocapture"])
+        .env(KEY_LOG, &keys)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    println!("{said}");
+    assert!(output.status.success() && said.contains("1 passed"));
+    std::fs::remove_file(keys).unwrap();
+}
+
+/// A connection with streams, resets, updates of keys and an end; returns it as a capture.
+async fn transfer() -> Vec<u8> {
+    let options = Options {
+        retry: true,
+        ..Options::default()
+    };
+    let server = Server::start(Stack::Ours, &options);
+    let proxy = Proxy::start(server.address(), Weather::FAIR, 1).await;
+    proxy.record();
+    let pair = Pair::to(Stack::Ours, server, proxy.address(), &options).await;
+    for round in 0..2 {
+        let sending = async {
+            let mut sender = pair.client.open_uni().await.unwrap();
+            let sent = data::send(&mut sender, round, LENGTH / 2).await.unwrap();
+            assert_eq!(sender.stopped().await, Ok(None));
+            sent
+        };
+        let receiving = async {
+            let mut receiver = pair.server.accept_uni().await.unwrap();
+            data::receive(&mut receiver).await.unwrap()
+        };
+        let (sent, received) = tokio::join!(sending, receiving);
+        assert_eq!(sent, received);
+        pair.client.update_keys();
+    }
+    let mut abandoned = pair.server.open_uni().await.unwrap();
+    abandoned.write_all(b"nothing").await.unwrap();
+    let mut receiver = pair.client.accept_uni().await.unwrap();
+    receiver.read_chunk().await.unwrap();
+    receiver.stop(3).unwrap();
+    assert_eq!(abandoned.stopped().await, Ok(Some(3)));
+    pair.client.close(7, b"done");
+    pair.server.closed().await;
+    capture::pcapng(&proxy.take_record())
+}
+
+/// Lines of what tshark finds: the `fields` of packets that pass `filter`, separated by tabs.
+fn tshark(capture: &Path, keys: &OsStr, filter: &str, fields: &[&str]) -> Vec<String> {
+    let mut key_log = std::ffi::OsString::from("tls.keylog_file:");
+    key_log.push(keys);
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(capture).arg("-o").arg(key_log);
+    command.args(["-n", "-Y", filter, "-T", "fields"]);
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn judge(capture: &Path, keys: &OsStr) {
+    let find = |filter: &str, fields: &[&str]| tshark(capture, keys, filter, fields);
+    let all = find("udp", &["frame.number"]).len();
+    let quic = find("quic", &["frame.number"]).len();
+    assert_eq!(quic, all, "every datagram is QUIC");
+    // Notes apart, the dissector objects to nothing: neither to form nor to protection.
+    let objections = find(
+        // Warnings and errors.
+        "_ws.malformed || _ws.expert.severity >= 0x600000",
+        &["frame.number", "_ws.expert.message", "_ws.col.Info"],
+    );
+    assert!(objections.is_empty(), "{objections:#?}");
+
+    // It has read every packet's frames.
+    let mut frames = BTreeMap::<u64, usize>::new();
+    for line in find("quic.frame_type", &["quic.frame_type"]) {
+        for frame in line.split(',') {
+            *frames.entry(number(frame)).or_default() += 1;
+        }
+    }
+    let seen = |types: std::ops::RangeInclusive<u64>| -> usize {
+        frames.range(types).map(|(_, count)| count).sum()
+    };
+    let expected = [
+        ("ACK", 0x02..=0x03),
+        ("CRYPTO", 0x06..=0x06),
+        ("NEW_TOKEN", 0x07..=0x07),
+        ("STREAM", 0x08..=0x0f),
+        ("STOP_SENDING", 0x05..=0x05),
+        ("RESET_STREAM", 0x04..=0x04),
+        ("NEW_CONNECTION_ID", 0x18..=0x18),
+        ("CONNECTION_CLOSE", 0x1d..=0x1d),
+        ("HANDSHAKE_DONE", 0x1e..=0x1e),
+    ];
+    for (name, types) in expected {
+        assert!(seen(types) > 0, "no {name} among {frames:?}");
+    }
+    let fin = "quic.stream.fin == 1";
+    assert!(!find(fin, &["frame.number"]).is_empty());
+
+    // Long headers by type: Initial, Handshake, Retry.
+    let mut types = BTreeMap::<u64, usize>::new();
+    for line in find("quic.long.packet_type", &["quic.long.packet_type"]) {
+        for ty in line.split(',') {
+            *types.entry(number(ty)).or_default() += 1;
+        }
+    }
+    assert!(
+        [0, 2, 3].iter().all(|ty| types.contains_key(ty)),
+        "{types:?}"
+    );
+
+    // Both key phases were read.
+    for phase in ["0", "1"] {
+        let filter = format!("quic.key_phase == {phase} && quic.frame_type");
+        assert!(
+            !find(&filter, &["frame.number"]).is_empty(),
+            "phase {phase}"
+        );
+    }
+
+    // And the data are all there, in hexadecimal digits.
+    let digits: usize = find("quic.stream_data", &["quic.stream_data"])
+        .iter()
+        .flat_map(|line| line.split(','))
+        .map(|data| data.chars().filter(char::is_ascii_hexdigit).count())
+        .sum();
+    assert!(digits as u64 / 2 >= LENGTH, "{} bytes", digits / 2);
+    println!(
+        "{all} datagrams, frames by type {frames:?}, {} bytes of data",
+        digits / 2
+    );
+}
+
+/// A number as tshark prints it.
+fn number(text: &str) -> u64 {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.unwrap_or_else(|_| panic!("{text} is no number"))
+}

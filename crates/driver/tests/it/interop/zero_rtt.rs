@@ -1,0 +1,100 @@
+//! Early data (0-RTT, RFC 9001 §4.6), by either stack's client at either stack's server.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pathmark_transport::wire::{PacketType, PartialDecode};
+
+use super::resumption::visit;
+use super::support::data;
+use super::support::peers::{Options, Returning, Server, Stack};
+use super::support::proxy::{Proxy, Weather};
+
+/// Files that a client asks for, and their bytes.
+const FILES: u64 = 40;
+const LENGTH: u64 = 10_000;
+
+pub(crate) fn options() -> Options {
+    Options {
+        early_data: true,
+        ..Options::default()
+    }
+}
+
+/// The client asks for files before the handshake is complete and gets them whole. True if the
+/// server took the questions then.
+pub(crate) async fn fetch(client: &Returning, server: &Server, address: SocketAddr) -> bool {
+    let serving = async {
+        let accepted = server.accept().await.unwrap();
+        let mut tasks = Vec::new();
+        for _ in 0..FILES {
+            let (mut sender, mut receiver) = accepted.accept_bi().await.unwrap();
+            tasks.push(tokio::spawn(async move {
+                let asked = receiver.read_to_end().await.unwrap();
+                let seed = u64::from_be_bytes(asked.try_into().unwrap());
+                let sent = data::send(&mut sender, seed, LENGTH).await.unwrap();
+                // That its last acknowledgement is lost is the client's end's business.
+                let _ = sender.stopped().await;
+                (seed, sent)
+            }));
+        }
+        let mut sent = Vec::new();
+        for task in tasks {
+            sent.push(task.await.unwrap());
+        }
+        sent.sort_unstable_by_key(|(seed, _)| *seed);
+        sent
+    };
+    let asking = async {
+        let (connection, accepted) = client.connect_early(address);
+        let mut receivers = Vec::new();
+        for seed in 0..FILES {
+            let (mut sender, receiver) = connection.open_bi().await.unwrap();
+            sender.write_all(&seed.to_be_bytes()).await.unwrap();
+            sender.finish().unwrap();
+            receivers.push((seed, receiver));
+        }
+        let mut received = Vec::new();
+        for (seed, mut receiver) in receivers {
+            received.push((seed, data::receive(&mut receiver).await.unwrap()));
+        }
+        (received, accepted.await)
+    };
+    let (sent, (received, accepted)) = tokio::join!(serving, asking);
+    assert!(sent == received, "files differ");
+    accepted
+}
+
+/// Bytes of a datagram that are 0-RTT packets.
+fn early_bytes(mut datagram: &[u8]) -> usize {
+    let mut bytes = 0;
+    while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
+        if found.ty == PacketType::ZeroRtt {
+            bytes += found.len;
+        }
+        datagram = datagram.get(found.len..).unwrap_or(&[]);
+    }
+    bytes
+}
+
+/// The runner's case: all questions of the second connection are early data.
+pub(crate) async fn asks_early(stacks: (Stack, Stack)) {
+    let server = Server::start(stacks.1, &options());
+    // Long enough to ask before the server's first answer, also on a busy machine.
+    let weather = Weather {
+        delay: Duration::from_millis(100),
+        ..Weather::FAIR
+    };
+    let client = Returning::new(stacks.0, &options());
+    assert!(!visit(&client, &server).await);
+    for seed in 0..3 {
+        // A proxy has one client: some clients have a socket for each connection.
+        let proxy = Proxy::start(server.address(), weather, seed).await;
+        proxy.record();
+        assert!(fetch(&client, &server, proxy.address()).await, "refused");
+        let record = proxy.take_record();
+        let passed = record.iter().filter(|passed| passed.from_client);
+        let early: usize = passed.map(|passed| early_bytes(&passed.bytes)).sum();
+        assert!(early >= FILES as usize * 8, "{early} bytes");
+    }
+}

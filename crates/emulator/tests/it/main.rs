@@ -1,0 +1,19 @@
+//! Scenarios under a virtual clock.
+
+mod auto;
+mod churn;
+mod company;
+mod engine;
+mod events;
+mod floods;
+mod fuzz_scenario;
+mod kit;
+mod memory;
+mod outages;
+mod outputs;
+mod plain_paths;
+mod quick_start;
+mod stalls;
+mod varying;
+mod xcp;
+mod xcp_i;

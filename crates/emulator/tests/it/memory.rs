@@ -1,0 +1,59 @@
+//! Memory of a run depends on what is under way, not on how long it is.
+#![cfg(target_os = "linux")]
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use pathmark_emulator::Scenario;
+use pathmark_testbed::own_process;
+
+/// At full rate from the start.
+const SCENARIO: &str = r#"
+duration = "2s"
+[[link]]
+name = "l"
+from = "A"
+to = "B"
+duplex = true
+rate = "100Mbit"
+delay = "20ms"
+controller = "vcp"
+[[flow]]
+name = "f"
+from = "A"
+to = "B"
+algorithm = "vcp[iw=300]"
+"#;
+
+/// The most memory that this process ever had, KiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.unwrap().split_whitespace().next();
+    number.unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_long_run_takes_no_more_memory_than_a_short_one() {
+    own_process(
+        "memory::a_long_run_takes_no_more_memory_than_a_short_one",
+        || {
+            let packets = |duration: &str| {
+                let mut scenario = Scenario::parse(Path::new("memory.toml"), SCENARIO).unwrap();
+                scenario.set("duration", duration).unwrap();
+                let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+                assert!(result.links[0].utilization.unwrap() > 0.7);
+                result.packets
+            };
+            let few = packets("4s");
+            let short = peak();
+            let many = packets("60s");
+            let long = peak();
+            assert!(many > 12 * few, "{many} packets against {few}");
+            assert!(
+                long - short < 1024,
+                "{long} KiB after {many} packets, {short} KiB after {few}"
+            );
+        },
+    );
+}

@@ -1,0 +1,234 @@
+//! Clients that take time and memory, and files that change: the origin keeps its limits, and other
+//! clients get their responses.
+
+use std::time::Duration;
+
+use pathmark_http3::origin::Limits;
+use pathmark_http3::plan::{PutRights, Rules};
+use pathmark_http3::wire::{ALPN, ClientLink, LinkError};
+
+use crate::support::{Served, ask, bounded, connect, connect_from, content, request};
+
+#[tokio::test]
+async fn requests_without_progress_are_reset() {
+    bounded(async {
+        let limits = Limits {
+            requests: 5,
+            head_time: Duration::from_millis(300),
+            stall: Duration::from_millis(300),
+            ..Limits::default()
+        };
+        let rules = Rules {
+            put: PutRights::New,
+            ..Rules::default()
+        };
+        let served = Served::with(rules, limits);
+        served.write("large", &content(20_000_000)).await;
+        served.write("small", b"small").await;
+        // Streams without a request.
+        let connection = connect(&served.identity, served.address).await;
+        assert_eq!(connection.handshake_data().protocol.as_deref(), Some(ALPN));
+        let mut silent = Vec::new();
+        for _ in 0..4 {
+            let mut stream = connection.open_bi().await.unwrap();
+            stream.0.write_all(&[1]).await.unwrap();
+            silent.push(stream);
+        }
+        for (_, mut recv) in silent {
+            assert!(recv.read_chunk().await.is_err());
+        }
+        // A PUT that stops, one that brings a byte at a time, and a GET that is not read.
+        let link = served.link().await;
+        let mut put = link.request(request("PUT", "/x", &[])).await.unwrap();
+        put.send(b"begin"[..].into()).await.unwrap();
+        let mut drip = link.request(request("PUT", "/y", &[])).await.unwrap();
+        let dripping = tokio::spawn(async move {
+            while drip.send(b"y"[..].into()).await.is_ok() {
+                // The client's pace is the attack: 20 bytes per second.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
+        let mut get = link.request(request("GET", "/large", &[])).await.unwrap();
+        get.finish(None).await.unwrap();
+        assert!(matches!(put.response().await, Err(LinkError::Reset { .. })));
+        let fine = ask(&link, request("GET", "/small", &[]), b"").await;
+        assert_eq!(fine.content, b"small");
+        dripping.await.unwrap();
+        // The origin counts and reports no event, so the count is sampled.
+        while served.origin.counts().timed_out < 7 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(served.names(), ["large", "small"]);
+    })
+    .await;
+}
+
+/// A file that changes during its response: the client must not take the response for whole.
+#[tokio::test]
+async fn a_file_that_changes_meanwhile_breaks_its_response() {
+    bounded(async {
+        let served = Served::new(PutRights::None);
+        served.write("file", &content(30_000_000)).await;
+        let link = served.link().await;
+        let mut exchange = link.request(request("GET", "/file", &[])).await.unwrap();
+        exchange.finish(None).await.unwrap();
+        exchange.response().await.unwrap();
+        let file = std::fs::File::options();
+        let file = file
+            .clone()
+            .write(true)
+            .open(served.directory.path().join("file"))
+            .unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"changed", 29_000_000).unwrap();
+        let end = loop {
+            match exchange.data().await {
+                Ok(Some(_)) => {}
+                end => break end,
+            }
+        };
+        assert!(matches!(end, Err(LinkError::Reset { .. })), "{end:?}");
+        assert_eq!(served.origin.counts().broken_off, 1);
+    })
+    .await;
+}
+
+/// A header section above the limit gets a status, and a frame far above it a reset; the origin
+/// goes on.
+#[tokio::test]
+async fn large_heads_are_refused() {
+    bounded(async {
+        let limits = Limits {
+            head_bytes: 4096,
+            ..Limits::default()
+        };
+        let served = Served::with(Rules::default(), limits);
+        served.write("small", b"small").await;
+        let link = served.link().await;
+        let fine = ask(&link, request("GET", "/small", &[]), b"").await;
+        assert_eq!(fine.content, b"small");
+        // HEADERS of 2^62 - 1 bytes.
+        let connection = connect(&served.identity, served.address).await;
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(b"\x01\xff\xff\xff\xff\xff\xff\xff\xff")
+            .await
+            .unwrap();
+        assert!(recv.read_chunk().await.is_err());
+        assert!(connection.close_reason().is_none());
+        let fine = ask(&link, request("GET", "/small", &[]), b"").await;
+        assert_eq!(fine.content, b"small");
+    })
+    .await;
+}
+
+/// A thousand requests without an end, on ten connections: each is reset in time, and a client that
+/// asks properly meanwhile gets its file.
+#[tokio::test]
+async fn a_thousand_slow_requests_stop_no_other() {
+    bounded(async {
+        let limits = Limits {
+            head_time: Duration::from_secs(1),
+            ..Limits::default()
+        };
+        let served = Served::with(Rules::default(), limits);
+        let file = content(1_000_000);
+        served.write("file", &file).await;
+        let mut silent = Vec::new();
+        for _ in 0..10 {
+            let connection = connect(&served.identity, served.address).await;
+            for _ in 0..100 {
+                let (mut send, recv) = connection.open_bi().await.unwrap();
+                // A frame header and a half.
+                send.write_all(b"\x01\x40\x80\x00").await.unwrap();
+                silent.push((connection.clone(), send, recv));
+            }
+        }
+        let link = served.link().await;
+        let fine = ask(&link, request("GET", "/file", &[]), b"").await;
+        assert!(fine.content == file);
+        for (_, _, recv) in &mut silent {
+            assert!(recv.read_chunk().await.is_err());
+        }
+        assert_eq!(served.origin.counts().timed_out, 1000);
+    })
+    .await;
+}
+
+/// A client that holds all places: others get a status that tells them to come back.
+#[tokio::test]
+async fn requests_above_the_limit_of_all_connections_are_refused() {
+    bounded(async {
+        let limits = Limits {
+            transfers: 1,
+            stall: Duration::from_millis(300),
+            ..Limits::default()
+        };
+        let rules = Rules {
+            put: PutRights::New,
+            ..Rules::default()
+        };
+        let served = Served::with(rules, limits);
+        served.write("small", b"small").await;
+        let link = served.link().await;
+        let mut put = link.request(request("PUT", "/x", &[])).await.unwrap();
+        put.send(content(2000).into()).await.unwrap();
+        // The file system reports no event to this test, so the directory is sampled.
+        while served.names() == ["small"] {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let other = served.link().await;
+        let asking = ask(&other, request("GET", "/small", &[]), b"");
+        let holding = async {
+            for _ in 0..10 {
+                put.send(content(2000).into()).await.unwrap();
+                // The client's pace: a transfer of a second, which never stalls for 300 ms.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            put.finish(None).await.unwrap();
+            put.response().await.unwrap().status()
+        };
+        let (refused, stored) = tokio::join!(asking, holding);
+        assert_eq!(refused.status().as_u16(), 503);
+        assert_eq!(refused.field("retry-after"), "5");
+        assert_eq!(stored.as_u16(), 201);
+        let fine = ask(&other, request("GET", "/small", &[]), b"").await;
+        assert_eq!(fine.content, b"small");
+    })
+    .await;
+}
+
+/// A host that holds its places with content that never ends: another host gets its file at once.
+#[tokio::test]
+async fn no_host_holds_the_places_of_others() {
+    bounded(async {
+        let limits = Limits {
+            transfers: 8,
+            ..Limits::default()
+        };
+        let rules = Rules {
+            put: PutRights::New,
+            ..Rules::default()
+        };
+        let served = Served::with(rules, limits);
+        served.write("small", b"small").await;
+        let mut held = Vec::new();
+        for number in 0..20 {
+            let link = served.link().await;
+            let path = format!("/{number}");
+            let mut put = link.request(request("PUT", &path, &[])).await.unwrap();
+            put.send(content(2000).into()).await.unwrap();
+            held.push((link, put));
+        }
+        // The file system reports no event to this test, so the directory is sampled.
+        while served.names().len() < 8 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let from = "127.0.0.2:0".parse().unwrap();
+        let connection = connect_from(from, &served.identity, served.address).await;
+        let link = ClientLink::new(connection, 64 * 1024).await.unwrap();
+        let asking = ask(&link, request("GET", "/small", &[]), b"");
+        // Less than a stall, after which the places are free.
+        let answer = tokio::time::timeout(Duration::from_secs(10), asking).await;
+        assert_eq!(answer.expect("a place").content, b"small");
+    })
+    .await;
+}

@@ -1,0 +1,209 @@
+//! Devices, sockets and pipes in the served directory, and a directory that changes while it is
+//! read.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use pathmark_http3::client::{Client, Ended, GetTree, Outcome, TreeLimits};
+use pathmark_http3::origin::{Limits, Origin};
+use pathmark_http3::plan::{PutRights, Rules};
+use pathmark_http3::resource::Kind;
+use pathmark_http3::root::Root;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use tempfile::TempDir;
+
+use crate::support;
+use crate::support::{Identity, Served, ask, bounded, client, path, request, serve};
+
+/// Fetches all of the server; each entry with what became of it.
+async fn fetch_all(client: &Client, target: &Path) -> Vec<(String, Result<&'static str, String>)> {
+    let how = GetTree {
+        headers: HeaderMap::new(),
+        checksum: false,
+        limits: TreeLimits::default(),
+        arrived: Arc::new(AtomicU64::new(0)),
+    };
+    let (mut all, top) = (Vec::new(), path("/"));
+    let fetching = client.get_tree(&top, target, how, |Ended { path, outcome }| {
+        let outcome = match outcome {
+            Ok(Outcome::Moved(_)) => Ok("fetched"),
+            Ok(Outcome::Unchanged(_)) => Ok("unchanged"),
+            Ok(Outcome::Skipped(_)) => Ok("skipped"),
+            Err(error) => Err(error.to_string()),
+        };
+        all.push((path.encode(), outcome));
+    });
+    if let Err(error) = fetching.await {
+        all.push(("/".to_owned(), Err(error.to_string())));
+    }
+    all.sort();
+    all
+}
+
+#[tokio::test]
+async fn sockets_and_pipes_are_named_and_neither_sent_nor_replaced() {
+    bounded(async {
+        let served = Served::new(PutRights::Replace);
+        let top = served.directory.path();
+        let _socket = UnixListener::bind(top.join("socket")).unwrap();
+        mknodat(CWD, top.join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        symlink("pipe", top.join("link")).unwrap();
+        served.write("file", b"content").await;
+        let link = served.link().await;
+        for name in ["/socket", "/pipe", "/link"] {
+            for method in ["GET", "HEAD", "PUT"] {
+                let answer = ask(&link, request(method, name, &[]), b"").await;
+                let status = answer.status();
+                assert!(status.is_client_error(), "{method} {name}: {status}");
+            }
+        }
+        let client = served.client().await;
+        let listed = client.list(&path("/")).await.unwrap();
+        let kinds: Vec<_> = listed.iter().map(|entry| entry.kind).collect();
+        let special = [Kind::Special; 2];
+        assert_eq!(kinds, [&[Kind::File, Kind::Symlink][..], &special].concat());
+        let here = TempDir::new().unwrap();
+        let ended = fetch_all(&client, here.path()).await;
+        let fetched = [
+            ("/file", "fetched"),
+            ("/pipe", "skipped"),
+            ("/socket", "skipped"),
+        ];
+        let fetched = fetched.map(|(name, end)| (name.to_owned(), Ok(end)));
+        assert_eq!(&ended[..], fetched);
+        assert_eq!(support::names(here.path()), ["file", "link"]);
+    })
+    .await;
+}
+
+/// No device is opened: a tape would rewind, and a terminal would wait.
+#[tokio::test]
+async fn devices_are_not_served() {
+    bounded(async {
+        let rules = Rules {
+            put: PutRights::Replace,
+            ..Rules::default()
+        };
+        let root = Root::open(Path::new("/dev")).unwrap();
+        let identity = Identity::new();
+        let address = serve(&identity, Origin::new(root, rules, Limits::default()));
+        let connection = support::connect(&identity, address).await;
+        let link = pathmark_http3::wire::ClientLink::new(connection, 64 * 1024);
+        let link = link.await.unwrap();
+        for device in ["/null", "/zero", "/full", "/random"] {
+            let got = ask(&link, request("GET", device, &[]), b"").await;
+            assert_eq!(got.status(), StatusCode::FORBIDDEN, "{device}");
+            let put = ask(&link, request("PUT", device, &[]), b"x").await;
+            assert!(put.status().is_client_error(), "{device}: {put:?}");
+        }
+        let listed = client(&identity, address).await.list(&path("/")).await;
+        let listed = listed.unwrap();
+        let null = listed.iter().find(|entry| entry.name == b"null").unwrap();
+        assert_eq!((null.kind, null.size), (Kind::Special, 0));
+    })
+    .await;
+}
+
+const INSIDE: &[u8] = b"inside";
+const SECRET: &[u8] = b"secret";
+
+/// Repeats `make` until it succeeds, and removes what has the name in between: the server makes
+/// directories.
+fn place(name: &Path, make: impl Fn() -> std::io::Result<()>) {
+    while make().is_err() {
+        // One of them fails; the other one may, while the server stores a file there.
+        let _ = fs::remove_file(name);
+        let _ = fs::remove_dir_all(name);
+    }
+}
+
+/// Moves files and directories about until `over`: each name is that of a file, of a directory, of
+/// a link out of the root and of nothing, in turn.
+fn churn(top: &Path, outside: &Path, over: &AtomicBool) {
+    let (directory, file) = (top.join("d"), top.join("d/f"));
+    let (away, spare) = (top.join("away"), top.join("d/spare"));
+    while !over.load(Ordering::Relaxed) {
+        fs::rename(&directory, &away).unwrap();
+        place(&directory, || symlink(outside, &directory));
+        fs::remove_file(&directory).unwrap();
+        place(&directory, || fs::write(&directory, INSIDE));
+        fs::remove_file(&directory).unwrap();
+        place(&directory, || fs::rename(&away, &directory));
+        fs::remove_file(&file).unwrap();
+        symlink(outside.join("f"), &spare).unwrap();
+        fs::rename(&spare, &file).unwrap();
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        fs::remove_dir(&file).unwrap();
+        fs::write(&spare, INSIDE).unwrap();
+        fs::rename(&spare, &file).unwrap();
+    }
+}
+
+/// No file beneath a directory, links left out, has bytes of the secret.
+fn assert_clean(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            assert_clean(&entry.path());
+        } else if kind.is_file() {
+            let bytes = fs::read(entry.path()).unwrap();
+            assert!(bytes == INSIDE || bytes.is_empty(), "{entry:?}: {bytes:?}");
+        }
+    }
+}
+
+/// What is fetched lies beneath the root, whatever takes the place of names meanwhile; what is
+/// stored does, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_changes_during_the_walk_leads_nowhere() {
+    bounded(async {
+        let served = Served::new(PutRights::Replace);
+        let outside = TempDir::new().unwrap();
+        fs::write(outside.path().join("f"), SECRET).unwrap();
+        let top = served.directory.path().to_owned();
+        fs::create_dir(top.join("d")).unwrap();
+        fs::write(top.join("d/f"), INSIDE).unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let (stop, other) = (Arc::clone(&over), outside.path().to_owned());
+        let churning = std::thread::spawn(move || churn(&top, &other, &stop));
+        let (client, link) = (served.client().await, served.link().await);
+        let (mut fetched, mut refused) = (0, 0);
+        for _ in 0..20 {
+            let here = TempDir::new().unwrap();
+            for (_, end) in fetch_all(&client, here.path()).await {
+                match end {
+                    Ok(_) => fetched += 1,
+                    Err(_) => refused += 1,
+                }
+            }
+            assert_clean(here.path());
+            for _ in 0..20 {
+                let answer = ask(&link, request("GET", "/d/f", &[]), b"").await;
+                match answer.status() {
+                    StatusCode::OK => assert!(SECRET != answer.content),
+                    status => assert!(status.is_client_error() || status == 308, "{status}"),
+                }
+                let put = ask(&link, request("PUT", "/d/new", &[]), INSIDE).await;
+                assert!(put.status() != StatusCode::INTERNAL_SERVER_ERROR, "{put:?}");
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        while !churning.is_finished() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        churning.join().unwrap();
+        println!("{fetched} entries fetched, {refused} failed");
+        assert!(fetched > 0);
+        assert_eq!(support::names(outside.path()), ["f"]);
+        assert_eq!(fs::read(outside.path().join("f")).unwrap(), SECRET);
+    })
+    .await;
+}

@@ -1,0 +1,201 @@
+//! The room that uploads and files have: quotas, disks, budgets and time.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use pathmark_http3::origin::UploadLimits;
+use pathmark_http3::plan::PutRights;
+
+use crate::support::house::{house, house_with};
+use crate::support::{Served, ask, bounded, content, names, request};
+
+const VERSION: (&str, &str) = ("upload-draft-interop-version", "8");
+
+async fn until(reached: impl Fn() -> bool) {
+    while !reached() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_upload_is_of_one_client_and_has_its_time() {
+    bounded(async {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = UploadLimits {
+            age: Duration::from_secs(2),
+            ..UploadLimits::default()
+        };
+        let house = house(directory.path(), limits, 10);
+        let link = house.link().await;
+        let begin = [VERSION, ("upload-complete", "?0")];
+        let begun = ask(&link, request("PUT", "/name", &begin), b"123456").await;
+        assert_eq!(begun.status(), StatusCode::CREATED);
+        let at = begun.field("location").to_owned();
+        let other = [("client", "other")];
+        assert_eq!(
+            ask(&link, request("HEAD", &at, &other), b"").await.status(),
+            404
+        );
+        assert_eq!(
+            ask(&link, request("DELETE", &at, &other), b"")
+                .await
+                .status(),
+            404
+        );
+        assert_eq!(
+            ask(&link, request("HEAD", &at, &[]), b"").await.status(),
+            204
+        );
+        // What lies there is of the quota.
+        let put = ask(&link, request("PUT", "/more", &[]), b"12345").await;
+        assert_eq!(put.status(), StatusCode::INSUFFICIENT_STORAGE);
+        until(|| names(directory.path()).is_empty()).await;
+        assert_eq!(
+            ask(&link, request("HEAD", &at, &[]), b"").await.status(),
+            404
+        );
+        let put = ask(&link, request("PUT", "/more", &[]), b"1234567890").await;
+        assert_eq!(put.status(), StatusCode::CREATED);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_an_earlier_process_left_is_removed_in_time() {
+    bounded(async {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("sub")).unwrap();
+        let limits = UploadLimits {
+            age: Duration::from_secs(3600),
+            ..UploadLimits::default()
+        };
+        let first = house(directory.path(), limits, 100);
+        let begin = [VERSION, ("upload-complete", "?0")];
+        let link = first.link().await;
+        let begun = ask(&link, request("PUT", "/sub/name", &begin), b"123456").await;
+        assert_eq!(begun.status(), StatusCode::CREATED);
+        let limits = UploadLimits {
+            age: Duration::from_millis(10),
+            ..limits
+        };
+        // The quota has six bytes of the upload.
+        let second = house_with(directory.path(), limits, (10, 6));
+        until(|| names(&directory.path().join("sub")).is_empty()).await;
+        let put = request("PUT", "/more", &[]);
+        let stored = ask(&second.link().await, put, b"1234567890").await;
+        assert_eq!(stored.status(), StatusCode::CREATED);
+    })
+    .await;
+}
+
+/// Two clients that each announce more than half of the quota: one of them is refused before its
+/// content is read, and one that breaks off frees what it reserved.
+#[tokio::test]
+async fn concurrent_puts_share_a_quota() {
+    bounded(async {
+        let directory = tempfile::tempdir().unwrap();
+        let house = house(directory.path(), UploadLimits::default(), 1000);
+        let link = house.link().await;
+        let announced = [("content-length", "600")];
+        let mut first = link
+            .request(request("PUT", "/first", &announced))
+            .await
+            .unwrap();
+        first.send(content(1).into()).await.unwrap();
+        until(|| !names(directory.path()).is_empty()).await;
+        let second = ask(&link, request("PUT", "/second", &announced), b"").await;
+        assert_eq!(second.status(), StatusCode::INSUFFICIENT_STORAGE);
+        // It is killed midway.
+        drop(first);
+        until(|| names(directory.path()).is_empty()).await;
+        let second = ask(&link, request("PUT", "/second", &announced), &content(600)).await;
+        assert_eq!(second.status(), StatusCode::CREATED);
+
+        // Of 20 at once, as many are stored as there is room for, with and without a length.
+        let put = async |n: usize| {
+            let fields = [("content-length", "100")];
+            let fields = if n.is_multiple_of(2) {
+                &fields[..]
+            } else {
+                &[]
+            };
+            let target = format!("/many-{n}");
+            let put = ask(&link, request("PUT", &target, fields), &content(100)).await;
+            put.status().as_u16()
+        };
+        let many = (0..20).map(put);
+        let mut statuses = futures_util::future::join_all(many).await;
+        statuses.sort_unstable();
+        let stored = statuses.iter().filter(|status| **status == 201).count();
+        assert!((1..=4).contains(&stored), "{statuses:?}");
+        assert!(statuses.iter().all(|status| [201, 507].contains(status)));
+        let sizes = names(directory.path()).into_iter();
+        let sizes = sizes.map(|name| directory.path().join(name).metadata().unwrap().len());
+        assert_eq!(sizes.sum::<u64>(), 600 + 100 * stored as u64);
+        // What the refused ones had reserved is free.
+        for n in 100..104 - stored {
+            assert_eq!(put(n).await, 201);
+        }
+        assert_eq!(put(200).await, 507);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_length_that_the_disk_cannot_hold_is_refused_before_the_content() {
+    bounded(async {
+        let served = Served::new(PutRights::New);
+        let link = served.link().await;
+        let most = u64::MAX.to_string();
+        let huge = [
+            ("content-length", most.as_str()),
+            ("expect", "100-continue"),
+        ];
+        for path in ["/huge", "/new/below/huge"] {
+            let mut exchange = link.request(request("PUT", path, &huge)).await.unwrap();
+            // Nothing is sent.
+            let answer = exchange.response().await.unwrap();
+            assert_eq!(answer.status(), StatusCode::INSUFFICIENT_STORAGE);
+        }
+        let condition = request("PUT", "/new/name", &[("if-match", "\"version\"")]);
+        let answer = ask(&link, condition, b"content").await;
+        assert_eq!(answer.status(), StatusCode::PRECONDITION_FAILED);
+        // No directory is made, either.
+        assert!(served.names().is_empty());
+        let fine = ask(&link, request("PUT", "/new/name", &[]), b"content").await;
+        assert_eq!(fine.status(), StatusCode::CREATED);
+    })
+    .await;
+}
+
+/// A file with holes needs the room of its data alone, also when it comes in parts.
+#[tokio::test]
+async fn holes_need_no_room() {
+    bounded(async {
+        let served = Served::new(PutRights::New);
+        let link = served.link().await;
+        let most = "999999999999999";
+        let begin = [VERSION, ("upload-complete", "?0"), ("upload-length", most)];
+        let full = ask(&link, request("PUT", "/full", &begin), b"12").await;
+        assert_eq!(full.status(), StatusCode::INSUFFICIENT_STORAGE);
+        let sparse = ("pathmark-attributes", "data=4096");
+        let begin = [begin[0], begin[1], begin[2], sparse];
+        let begun = ask(&link, request("PUT", "/sparse", &begin), b"12").await;
+        assert_eq!(begun.status(), StatusCode::CREATED);
+        let at = begun.field("location").to_owned();
+        let more = [
+            VERSION,
+            ("upload-complete", "?0"),
+            ("upload-offset", "2"),
+            ("content-type", "application/partial-upload"),
+        ];
+        let more = ask(&link, request("PATCH", &at, &more), b"34").await;
+        assert_eq!(more.status(), StatusCode::NO_CONTENT);
+        assert_eq!(more.field("upload-offset"), "4");
+        // A client that has less than it says gets what there is.
+        let wrong = [("pathmark-attributes", "data=0")];
+        let put = ask(&link, request("PUT", "/wrong", &wrong), b"data").await;
+        assert_eq!(put.status(), StatusCode::CREATED);
+    })
+    .await;
+}

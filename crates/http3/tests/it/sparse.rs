@@ -1,0 +1,66 @@
+//! Runs of zeros are holes on the other side, also of a file that comes in two parts.
+
+use std::path::Path;
+use std::time::Duration;
+
+use pathmark_http3::plan::PutRights;
+use pathmark_http3::root::Existing;
+
+use crate::support::{Served, bounded, content, names, path};
+
+/// Returns once an unfinished file has bytes.
+async fn arrives(directory: &Path) {
+    let has_bytes = |name: &String| {
+        let part = directory.join(name).metadata();
+        name.starts_with(".pathmark-") && part.is_ok_and(|part| part.len() > 1_000_000)
+    };
+    while !names(directory).iter().any(has_bytes) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sparse_files_stay_sparse() {
+    use std::os::unix::fs::MetadataExt;
+    bounded(async {
+        const LENGTH: u64 = 200_000_000;
+        let served = Served::new(PutRights::New);
+        let here = tempfile::tempdir().unwrap();
+        let source = here.path().join("source");
+        let file = std::fs::File::create(&source).unwrap();
+        file.set_len(LENGTH).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &content(10_000), 100_000_001).unwrap();
+        let has_holes = |path: &std::path::Path| path.metadata().unwrap().blocks() < 10_000;
+        if !has_holes(&source) {
+            // The file system has none.
+            return;
+        }
+        let client = served.client().await;
+        client
+            .put(&source, &path("/file"), Existing::Keep)
+            .await
+            .unwrap();
+        let stored = served.directory.path().join("file");
+        assert!(has_holes(&stored), "{:?}", stored.metadata());
+        // Its tag is strong by then.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let target = here.path().join("target");
+        let wanted = path("/file");
+        tokio::select! {
+            got = client.get(&wanted, &target, Existing::Keep) => {
+                panic!("it should take longer: {got:?}")
+            }
+            () = arrives(here.path()) => {}
+        }
+        // A piece that is being written then is written to its end.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let fetched = client
+            .get(&path("/file"), &target, Existing::Keep)
+            .await
+            .unwrap();
+        assert!(fetched.verified && fetched.resumed > 0, "{fetched:?}");
+        assert!(has_holes(&target), "{:?}", target.metadata());
+        assert!(std::fs::read(&target).unwrap() == std::fs::read(&source).unwrap());
+    })
+    .await;
+}

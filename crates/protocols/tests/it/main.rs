@@ -1,0 +1,4 @@
+//! Protocols side by side.
+
+mod own;
+mod tunnel;

@@ -1,0 +1,117 @@
+//! Users, tokens, limits and addresses of a proxy.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use pathmark_proxy::outbound::{Outbound, Refusal};
+use pathmark_proxy::server::Access;
+use pathmark_proxy::target::Target;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{Served, access, bounded, echo, listener};
+
+/// A connection that has used its streams gets more once the limit is raised.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_raised_limit_holds_for_connections_that_are_there() {
+    bounded(async {
+        let limited = |flows_per_user| Access {
+            flows_per_user,
+            ..access(&["a"])
+        };
+        let served = Served::new(limited(1));
+        let (_listener, to) = listener().await;
+        let tunnel = served.tunnel("a");
+        let _first = tunnel.tcp(&to).await.unwrap();
+        assert_eq!(tunnel.tcp(&to).await.map(drop), Err(Refusal::Busy));
+        served.proxy.change(limited(100));
+        let mut flows = Vec::new();
+        for _ in 0..99 {
+            flows.push(tunnel.tcp(&to).await.unwrap());
+        }
+        assert_eq!(tunnel.tcp(&to).await.map(drop), Err(Refusal::Busy));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_token_opens_nothing() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let (_listener, to) = listener().await;
+        let tunnel = served.tunnel("b");
+        let refused = tunnel.tcp(&to).await.map(drop);
+        assert_eq!(refused, Err(Refusal::Unauthorized));
+        assert_eq!(served.proxy.counts().unauthorized, 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_above_the_limit_disturbs_no_other() {
+    bounded(async {
+        let mut access = access(&["a", "b"]);
+        access.flows_per_user = 10;
+        let served = Served::new(access);
+        let (listener, to) = listener().await;
+        tokio::spawn(echo(listener));
+        let greedy = served.tunnel("a");
+        let mut held = Vec::new();
+        for _ in 0..10 {
+            held.push(greedy.tcp(&to).await.unwrap());
+        }
+        for _ in 0..30 {
+            assert_eq!(greedy.tcp(&to).await.map(drop), Err(Refusal::Busy));
+        }
+        let (mut read, mut write) = served.tunnel("b").tcp(&to).await.unwrap();
+        write.write_all(b"hello").await.unwrap();
+        let mut answer = [0; 5];
+        read.read_exact(&mut answer).await.unwrap();
+        assert_eq!(served.proxy.counts().busy, 30);
+        // A place is free again once a flow has ended.
+        held.clear();
+        while served.proxy.flows() > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert!(greedy.tcp(&to).await.is_ok());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_user_loses_flows_and_others_keep_them() {
+    bounded(async {
+        let served = Served::new(access(&["a", "b"]));
+        let (listener, to) = listener().await;
+        tokio::spawn(echo(listener));
+        let (kept, gone) = (served.tunnel("a"), served.tunnel("b"));
+        let (mut kept_read, mut kept_write) = kept.tcp(&to).await.unwrap();
+        let (mut gone_read, _gone_write) = gone.tcp(&to).await.unwrap();
+        served.proxy.change(access(&["a"]));
+        let error = gone_read.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        let refused = gone.tcp(&to).await.map(drop);
+        assert_eq!(refused, Err(Refusal::Unauthorized));
+        kept_write.write_all(b"x").await.unwrap();
+        assert_eq!(kept_read.read_u8().await.unwrap(), b'x');
+        assert_eq!(served.proxy.counts().revoked, 1);
+    })
+    .await;
+}
+
+/// `localhost` is an address of the host, whichever name leads to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_leads_to_a_denied_address_is_denied() {
+    bounded(async {
+        let mut access = access(&["a"]);
+        access.policy.allow.clear();
+        let served = Served::new(access);
+        let (listener, to) = listener().await;
+        let tunnel = served.tunnel("a");
+        let named = Target::new("localhost", to.port).unwrap();
+        assert_eq!(tunnel.tcp(&named).await.map(drop), Err(Refusal::Denied));
+        assert_eq!(tunnel.tcp(&to).await.map(drop), Err(Refusal::Denied));
+        let accepted = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
+        assert!(accepted.is_err());
+    })
+    .await;
+}

@@ -1,0 +1,316 @@
+//! Ends, resets and refusals of flows, by each way.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+
+use pathmark_proxy::ingress::Service;
+use pathmark_proxy::outbound::{Outbound, Refusal};
+use pathmark_proxy::target::Target;
+use socket2::{Domain, Socket, Type};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::bed::{Bed, WAYS, Way, reset, target, within};
+use super::direct::Direct;
+
+/// Both ends of a flow by some way.
+async fn pair(bed: &Bed<impl Outbound>, way: Way) -> (TcpStream, TcpStream) {
+    let (listener, target) = target().await;
+    let (client, served) =
+        within(async { tokio::join!(bed.connect(way, &target), listener.accept()) }).await;
+    (client.unwrap(), served.unwrap().0)
+}
+
+async fn a_clients_end_leaves_the_other_direction_open(bed: &Bed<impl Outbound>) {
+    for way in WAYS {
+        let (mut client, mut served) = pair(bed, way).await;
+        client.write_all(b"request").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut request = String::new();
+        within(served.read_to_string(&mut request)).await.unwrap();
+        assert_eq!(request, "request", "{way:?}");
+        // More than the buffers on the way hold.
+        let answer = vec![7; 8 << 20];
+        let sent = async {
+            served.write_all(&answer).await.unwrap();
+            drop(served);
+        };
+        let mut got = Vec::new();
+        let (read, ()) = within(async { tokio::join!(client.read_to_end(&mut got), sent) }).await;
+        assert_eq!(
+            (read.unwrap(), got == answer),
+            (answer.len(), true),
+            "{way:?}"
+        );
+    }
+}
+
+async fn a_targets_end_leaves_the_other_direction_open(bed: &Bed<impl Outbound>) {
+    for way in WAYS {
+        let (mut client, mut served) = pair(bed, way).await;
+        served.write_all(b"greeting").await.unwrap();
+        served.shutdown().await.unwrap();
+        let mut greeting = String::new();
+        within(client.read_to_string(&mut greeting)).await.unwrap();
+        assert_eq!(greeting, "greeting", "{way:?}");
+        client.write_all(b"late").await.unwrap();
+        drop(client);
+        let mut late = String::new();
+        within(served.read_to_string(&mut late)).await.unwrap();
+        assert_eq!(late, "late", "{way:?}");
+    }
+}
+
+async fn a_reset_reaches_the_other_side_as_a_reset(bed: &Bed<impl Outbound>) {
+    for way in WAYS {
+        let (client, mut served) = pair(bed, way).await;
+        reset(client);
+        let error = within(served.read_u8()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{way:?}: client");
+
+        let (mut client, served) = pair(bed, way).await;
+        reset(served);
+        let error = within(client.read_u8()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{way:?}: target");
+    }
+}
+
+/// The splice reads nothing from the client while the target takes no bytes.
+async fn a_reset_passes_a_direction_that_is_full(bed: &Bed<impl Outbound>) {
+    for way in WAYS {
+        let (client, mut served) = pair(bed, way).await;
+        let mut sent = 0;
+        // What fits into the kernel's buffers on the way is known when no more is taken for long.
+        while let Ok(wrote) = tokio::time::timeout(std::time::Duration::from_millis(200), async {
+            client.writable().await.unwrap();
+            client.try_write(&[0; 65_536])
+        })
+        .await
+        {
+            sent += wrote.unwrap_or(0);
+        }
+        assert!(sent > 65_536, "{way:?}");
+        reset(client);
+        let read = within(async {
+            let mut all = Vec::new();
+            served.read_to_end(&mut all).await
+        });
+        assert_eq!(
+            read.await.unwrap_err().kind(),
+            ErrorKind::ConnectionReset,
+            "{way:?}"
+        );
+    }
+}
+
+/// After FIN the other direction is silent, and the client is reset then.
+async fn a_reset_after_an_end_ends_the_silent_direction(bed: &Bed<impl Outbound>) {
+    for way in WAYS {
+        let (mut client, mut served) = pair(bed, way).await;
+        client.shutdown().await.unwrap();
+        assert_eq!(within(served.read(&mut [0])).await.unwrap(), 0);
+        reset(client);
+        // The kernel reports it to a writer.
+        within(async { while served.write_all(&[0; 1024]).await.is_ok() {} }).await;
+    }
+}
+
+/// With Nagle's algorithm on any side, the second segment of each pair waits for an acknowledgement
+/// that its receiver delays by 40 ms.
+async fn small_segments_do_not_wait_for_acknowledgements(bed: &Bed<impl Outbound>) {
+    const PAIRS: u32 = 50;
+    for way in WAYS {
+        let (mut client, mut served) = pair(bed, way).await;
+        client.set_nodelay(true).unwrap();
+        served.set_nodelay(true).unwrap();
+        let began = tokio::time::Instant::now();
+        for _ in 0..PAIRS {
+            for (from, to) in [(&mut client, &mut served)] {
+                from.write_all(b"a").await.unwrap();
+                from.write_all(b"b").await.unwrap();
+                within(to.read_exact(&mut [0; 2])).await.unwrap();
+                to.write_all(b"c").await.unwrap();
+                to.write_all(b"d").await.unwrap();
+                within(from.read_exact(&mut [0; 2])).await.unwrap();
+            }
+        }
+        let took = began.elapsed();
+        assert!(
+            took < PAIRS * std::time::Duration::from_millis(40),
+            "{way:?}: {took:?}"
+        );
+    }
+}
+
+/// A listener whose queue is full: SYNs get no answer.
+fn silent() -> (Socket, Vec<Socket>, Target) {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    listener.bind(&any.into()).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let waiting = (0..4).map(|_| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let _ = socket.connect(&address);
+        socket
+    });
+    let waiting = waiting.collect();
+    let target = address.as_socket().unwrap().to_string().parse().unwrap();
+    (listener, waiting, target)
+}
+
+/// A port without a listener: bound, so that no other test gets it.
+fn closed() -> (Socket, Target) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    socket.bind(&any.into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    (socket, address.to_string().parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_has_its_cause() {
+    let (_bound, refused) = closed();
+    let (_listener, _waiting, silent) = silent();
+    let name = "missing.invalid:80".parse().unwrap();
+    // TCP has no broadcast, so no route leads there (tcp(7): ENETUNREACH).
+    let unreachable = "255.255.255.255:80".parse().unwrap();
+    let bed = Bed::new(Direct::default());
+    for (target, socks, http) in [
+        (&refused, 5, 502),
+        (&silent, 6, 504),
+        (&unreachable, 3, 502),
+        (&name, 4, 502),
+    ] {
+        let got = within(bed.connect(Way::Socks, target)).await.unwrap_err();
+        assert_eq!(got, socks, "{target}");
+        let got = within(bed.connect(Way::Http, target)).await.unwrap_err();
+        assert_eq!(got, http, "{target}");
+        let address = bed.listen(Service::Forward(target.clone()));
+        let reset = async { TcpStream::connect(address).await?.read_u8().await };
+        let error = within(reset).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{target}");
+    }
+    assert_eq!(bed.ingress.counts().refused, 12);
+}
+
+async fn refusals_have_their_causes(bed: &Bed<impl Outbound>) {
+    let (_bound, refused) = closed();
+    for (way, expected) in [(Way::Socks, 5), (Way::Http, 502)] {
+        let got = within(bed.connect(way, &refused)).await.unwrap_err();
+        assert_eq!(got, expected, "{way:?}");
+    }
+    let address = bed.listen(Service::Forward(refused));
+    let reset = async { TcpStream::connect(address).await?.read_u8().await };
+    let error = within(reset).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_of_the_proxy_has_its_cause() {
+    let target = "192.0.2.1:80".parse().unwrap();
+    for (refusal, socks, http) in [
+        (Refusal::Denied, 2, 403),
+        (Refusal::Busy, 1, 503),
+        (Refusal::Proxy("it was stopped".into()), 1, 502),
+    ] {
+        let bed = Bed::new(Direct::refusing(refusal.clone()));
+        let got = within(bed.connect(Way::Socks, &target)).await.unwrap_err();
+        assert_eq!(got, socks, "{refusal}");
+        let got = within(bed.connect(Way::Http, &target)).await.unwrap_err();
+        assert_eq!(got, http, "{refusal}");
+    }
+}
+
+/// Each of these for flows that leave directly, and for flows through a proxy.
+macro_rules! by_both {
+    ($($name:ident),* $(,)?) => {
+        mod directly {
+            use super::{Bed, Direct};
+
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $name() {
+                    super::$name(&Bed::new(Direct::default())).await;
+                }
+            )*
+        }
+
+        mod through_a_proxy {
+            use super::Bed;
+            use crate::support::{Served, access};
+
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $name() {
+                    let served = Served::new(access(&["a"]));
+                    super::$name(&Bed::new(served.tunnel("a"))).await;
+                }
+            )*
+        }
+    };
+}
+
+by_both!(
+    a_clients_end_leaves_the_other_direction_open,
+    a_targets_end_leaves_the_other_direction_open,
+    a_reset_reaches_the_other_side_as_a_reset,
+    a_reset_passes_a_direction_that_is_full,
+    a_reset_after_an_end_ends_the_silent_direction,
+    a_flow_that_is_killed_does_not_disturb_others,
+    small_segments_do_not_wait_for_acknowledgements,
+    refusals_have_their_causes,
+);
+
+/// The proxy resolves: this machine, which does not know the name, is not asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_travel_to_the_proxy() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let target: Target = format!("far.invalid:{port}").parse().unwrap();
+    for way in [Way::Forward, Way::Socks, Way::Http] {
+        let direct = Direct::with_names(&[("far.invalid", "127.0.0.1")]);
+        let bed = Bed::new(direct.clone());
+        let connected = async { tokio::join!(bed.connect(way, &target), listener.accept()) };
+        let (client, served) = within(connected).await;
+        let (mut client, mut served) = (client.unwrap(), served.unwrap().0);
+        served.write_all(b"a").await.unwrap();
+        assert_eq!(within(client.read_u8()).await.unwrap(), b'a');
+        assert_eq!(direct.asked(), std::slice::from_ref(&target), "{way:?}");
+    }
+}
+
+async fn a_flow_that_is_killed_does_not_disturb_others(bed: &Bed<impl Outbound>) {
+    for way in [Way::Forward, Way::Socks, Way::Http] {
+        let (mut first, mut first_served) = pair(bed, way).await;
+        let (mut killed, killed_served) = pair(bed, way).await;
+        first.write_all(b"a").await.unwrap();
+        killed.write_all(b"b").await.unwrap();
+        reset(killed_served);
+        assert!(within(killed.read_u8()).await.is_err(), "{way:?}");
+        first.write_all(b"c").await.unwrap();
+        let mut got = [0; 2];
+        within(first_served.read_exact(&mut got)).await.unwrap();
+        assert_eq!(&got, b"ac", "{way:?}");
+        first_served.write_all(b"d").await.unwrap();
+        assert_eq!(within(first.read_u8()).await.unwrap(), b'd', "{way:?}");
+    }
+}
+
+/// A client that goes before the target answers ends the attempt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_early_opens_no_flow() {
+    let (_listener, _waiting, silent) = silent();
+    let bed = Bed::new(Direct::default());
+    let client = bed.connect(Way::Forward, &silent).await.unwrap();
+    reset(client);
+    within(async {
+        while bed.ingress.counts().ended == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    let counts = bed.ingress.counts();
+    assert_eq!((counts.accepted, counts.reset, counts.refused), (1, 1, 0));
+}

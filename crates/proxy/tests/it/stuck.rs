@@ -1,0 +1,83 @@
+//! Flows whose receivers read nothing, next to others.
+
+use std::time::Duration;
+
+use pathmark_proxy::outbound::{Datagrams, Outbound};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::UdpSocket;
+use tokio::time::{Instant, timeout};
+
+use crate::support::{Served, access, bounded, echo, listener, loopback, target};
+
+/// Bytes that each other flow carries.
+const SOME: usize = 1 << 20;
+
+async fn write_on(mut to: impl AsyncWrite + Unpin) {
+    while to.write_all(&[7; 1 << 16]).await.is_ok() {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn receivers_that_read_nothing_hold_up_no_other_flow() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let tunnel = served.tunnel("a");
+        let (stuck, at_stuck) = listener().await;
+        let (echoing, at_echo) = listener().await;
+        tokio::spawn(echo(echoing));
+        let udp = UdpSocket::bind(loopback()).await.unwrap();
+        let at_udp = target(udp.local_addr().unwrap());
+        tokio::spawn(async move {
+            let mut datagram = [0; 100];
+            while let Ok((length, from)) = udp.recv_from(&mut datagram).await {
+                udp.send_to(&datagram[..length], from).await.unwrap();
+            }
+        });
+        let mut kept = Vec::new();
+        for number in 1..4 {
+            // Both ends send, and read nothing.
+            let (read, write) = tunnel.tcp(&at_stuck).await.unwrap();
+            let (far, _) = stuck.accept().await.unwrap();
+            let (far_read, far_write) = far.into_split();
+            let writing = [
+                tokio::spawn(write_on(write)),
+                tokio::spawn(write_on(far_write)),
+            ];
+            kept.push((read, far_read, writing));
+            // No event reports that both directions are full: the counters stop, or a second ends.
+            let until = Instant::now() + Duration::from_secs(1);
+            let mut before = None;
+            while Instant::now() < until && before != Some(served.proxy.counts()) {
+                before = Some(served.proxy.counts());
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            let begun = Instant::now();
+            let other = async {
+                let (mut read, mut write) = tunnel.tcp(&at_echo).await.unwrap();
+                let sending = async {
+                    write.write_all(&vec![3; SOME]).await.unwrap();
+                    write.shutdown().await.unwrap();
+                };
+                let mut got = Vec::new();
+                let ((), read) = tokio::join!(sending, read.read_to_end(&mut got));
+                assert_eq!((read.unwrap(), got.len()), (SOME, SOME));
+                let flow = tunnel.udp(&at_udp).await.unwrap();
+                flow.send(b"a"[..].into()).await.unwrap();
+                assert_eq!(flow.receive().await.unwrap(), &b"a"[..]);
+            };
+            let ended = timeout(Duration::from_secs(10), other).await;
+            println!(
+                "{number} flows are not read; another took {:?}",
+                begun.elapsed()
+            );
+            assert!(
+                ended.is_ok(),
+                "{number} flows are not read: {:?}",
+                served.proxy.counts()
+            );
+        }
+        for (_, _, writing) in kept {
+            writing.iter().for_each(tokio::task::JoinHandle::abort);
+        }
+    })
+    .await;
+}

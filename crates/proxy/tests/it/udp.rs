@@ -1,0 +1,211 @@
+//! UDP flows through a proxy to real targets.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use pathmark_proxy::outbound::{Datagrams, Outbound, Refusal};
+use pathmark_proxy::server::Times;
+use pathmark_proxy::target::Target;
+use tokio::net::UdpSocket;
+
+use crate::support::{Served, access, bounded, loopback, target};
+
+/// A target that echoes datagrams.
+async fn echo() -> Target {
+    let socket = UdpSocket::bind(loopback()).await.unwrap();
+    let target = target(socket.local_addr().unwrap());
+    tokio::spawn(async move {
+        let mut buffer = vec![0; 65_535];
+        loop {
+            let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+            let _ = socket.send_to(&buffer[..length], from).await;
+        }
+    });
+    target
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn datagrams_of_every_size_come_back() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let to = echo().await;
+        let flow = served.tunnel("a").udp(&to).await.unwrap();
+        for length in [0, 1, 1000, 1200, 1500, 9000, 65_507] {
+            let payload = Bytes::from(vec![7; length]);
+            flow.send(payload.clone()).await.unwrap();
+            assert_eq!(flow.receive().await.unwrap(), payload, "{length}");
+        }
+        let counts = served.proxy.counts();
+        assert_eq!((counts.udp_flows, counts.datagrams_down), (1, 7));
+        // 65,507 bytes fit in no packet; 1,000 fit in each.
+        assert!((1..=4).contains(&counts.capsules_down), "{counts:?}");
+        let too_long = flow.send(Bytes::from(vec![0; 65_528])).await.unwrap_err();
+        assert_eq!(too_long.kind(), std::io::ErrorKind::InvalidInput);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flows_do_not_mix() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let to = echo().await;
+        let tunnel = served.tunnel("a");
+        let mut flows = tokio::task::JoinSet::new();
+        for number in 0..20_u8 {
+            let (tunnel, to) = (tunnel.clone(), to.clone());
+            flows.spawn(async move {
+                let flow = tunnel.udp(&to).await.unwrap();
+                for round in 0..50_u8 {
+                    let payload = Bytes::from(vec![number, round]);
+                    flow.send(payload.clone()).await.unwrap();
+                    assert_eq!(flow.receive().await.unwrap(), payload);
+                }
+            });
+        }
+        while let Some(ended) = flows.join_next().await {
+            ended.unwrap();
+        }
+        assert_eq!(served.proxy.counts().datagrams_up, 1000);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn datagrams_of_other_senders_do_not_enter_a_flow() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let socket = UdpSocket::bind(loopback()).await.unwrap();
+        let to = target(socket.local_addr().unwrap());
+        let flow = served.tunnel("a").udp(&to).await.unwrap();
+        flow.send(Bytes::from_static(b"hello")).await.unwrap();
+        let (_, proxy) = socket.recv_from(&mut [0; 10]).await.unwrap();
+        let stranger = UdpSocket::bind(loopback()).await.unwrap();
+        stranger.send_to(b"stranger", proxy).await.unwrap();
+        socket.send_to(b"target", proxy).await.unwrap();
+        assert_eq!(flow.receive().await.unwrap(), "target");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_is_not_there_ends_no_flow() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let socket = UdpSocket::bind(loopback()).await.unwrap();
+        let address = socket.local_addr().unwrap();
+        drop(socket);
+        let flow = served.tunnel("a").udp(&target(address)).await.unwrap();
+        // ICMP says that no one listens.
+        flow.send(Bytes::from_static(b"1")).await.unwrap();
+        flow.send(Bytes::from_static(b"2")).await.unwrap();
+        while served.proxy.counts().datagrams_up + served.proxy.counts().datagrams_dropped < 2 {
+            tokio::task::yield_now().await;
+        }
+        let socket = UdpSocket::bind(address).await.unwrap();
+        let mut buffer = [0; 10];
+        // An error of the datagram before may take the place of this one.
+        let arrived = async {
+            loop {
+                flow.send(Bytes::from_static(b"3")).await.unwrap();
+                let wait = Duration::from_millis(100);
+                if let Ok(received) =
+                    tokio::time::timeout(wait, socket.recv_from(&mut buffer)).await
+                {
+                    return received.unwrap();
+                }
+            }
+        };
+        let (_, proxy) = arrived.await;
+        socket.send_to(b"here", proxy).await.unwrap();
+        assert_eq!(flow.receive().await.unwrap(), "here");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_flow_ends_and_its_place_is_free() {
+    bounded(async {
+        let times = Times {
+            udp_idle: Duration::from_millis(300),
+            ..Times::default()
+        };
+        let served = Served::with(access(&["a"]), times);
+        let to = echo().await;
+        let flow = served.tunnel("a").udp(&to).await.unwrap();
+        flow.send(Bytes::from_static(b"x")).await.unwrap();
+        flow.receive().await.unwrap();
+        let ended = flow.receive().await.unwrap_err();
+        assert_eq!(ended.kind(), std::io::ErrorKind::UnexpectedEof);
+        while served.proxy.flows() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(served.proxy.counts().udp_idle, 1);
+    })
+    .await;
+}
+
+/// A flow of which one direction alone is used, for several times that of an idle one.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_direction_in_use_keeps_the_flow() {
+    bounded(async {
+        let times = Times {
+            udp_idle: Duration::from_millis(400),
+            ..Times::default()
+        };
+        let served = Served::with(access(&["a"]), times);
+        let socket = UdpSocket::bind(loopback()).await.unwrap();
+        let to = target(socket.local_addr().unwrap());
+        let flow = served.tunnel("a").udp(&to).await.unwrap();
+        flow.send(Bytes::from_static(b"begin")).await.unwrap();
+        let (_, proxy) = socket.recv_from(&mut [0; 10]).await.unwrap();
+        let mut ticks = tokio::time::interval(Duration::from_millis(40));
+        for number in 0..50_u8 {
+            ticks.tick().await;
+            socket.send_to(&[number], proxy).await.unwrap();
+            assert_eq!(flow.receive().await.unwrap(), [number][..]);
+        }
+        for number in 0..50_u8 {
+            ticks.tick().await;
+            flow.send(Bytes::from(vec![number])).await.unwrap();
+            let mut got = [0; 10];
+            assert_eq!(socket.recv_from(&mut got).await.unwrap(), (1, proxy));
+            assert_eq!(got[0], number);
+        }
+        assert_eq!(served.proxy.counts().udp_idle, 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_flow_leaves_nothing_at_the_proxy() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let to = echo().await;
+        let tunnel = served.tunnel("a");
+        let flow = tunnel.udp(&to).await.unwrap();
+        drop(flow);
+        while served.proxy.flows() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn denied_and_unknown_targets_have_their_reason() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let tunnel = served.tunnel("a");
+        for (text, expected) in [
+            ("10.0.0.1:53", Refusal::Denied),
+            ("[fe80::1]:53", Refusal::Denied),
+            ("224.0.0.251:5353", Refusal::Denied),
+            ("no-such-host.invalid:53", Refusal::Name),
+        ] {
+            let refused = tunnel.udp(&text.parse().unwrap()).await.map(drop);
+            assert_eq!(refused, Err(expected), "{text}");
+        }
+    })
+    .await;
+}

@@ -1,0 +1,28 @@
+//! `vcp-router` as a process and as a library.
+
+#![expect(clippy::disallowed_methods, reason = "these tests run in real time")]
+
+mod background;
+mod bed;
+mod card_rates;
+mod cards;
+mod deploy;
+mod floods;
+mod fuzz_control;
+mod fuzz_router;
+mod memory;
+mod networkd;
+mod seen;
+mod setup;
+mod status;
+mod steering;
+mod systemd;
+mod trust;
+mod tun;
+mod want;
+mod watched;
+
+/// The program under test.
+fn vcp_router() -> std::process::Command {
+    std::process::Command::new(env!("CARGO_BIN_EXE_vcp-router"))
+}

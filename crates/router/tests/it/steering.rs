@@ -1,0 +1,464 @@
+//! What other programs do to rules, routes and links while a router runs: it is seen within a
+//! second, nothing passes by a closed port, and set-up mends it.
+
+use std::time::{Duration, Instant};
+
+use pathmark_testbed::undisturbed;
+
+use crate::cards::{Cards, Said, run, shell};
+use crate::vcp_router;
+use crate::watched::{PATIENCE, Watched, has_nft};
+
+/// Time within which a loss is to be seen.
+const WITHIN: Duration = Duration::from_secs(1);
+/// Something that another program does, what is said of it, and what undoes what set-up does not.
+struct Loss {
+    name: &'static str,
+    does: &'static str,
+    port: &'static str,
+    reason: &'static str,
+    undoes: &'static str,
+}
+
+/// What systemd-networkd 252 was seen to do when it configures a link: "Removing foreign route …
+/// table: 11800, proto: 118, type: unreachable", "Removing foreign routing policy rule".
+const NETWORKD: &str = "for v in -4 -6; do \
+     ip $v rule delete priority 11800; ip $v rule delete priority 11801; \
+     ip $v route delete unreachable default table 11800 metric 10000; \
+     ip $v route delete unreachable default table 11801 metric 10000; done";
+
+const LOSSES: [Loss; 6] = [
+    Loss {
+        name: "networkd",
+        does: NETWORKD,
+        port: "lan",
+        reason: "missing: ip -4 rule add priority 11800 iif lan0 lookup 11801",
+        undoes: ":",
+    },
+    Loss {
+        name: "ip rule flush",
+        does: "ip -4 rule flush; ip -6 rule flush; \
+               for v in -4 -6; do ip $v rule add priority 32766 lookup main; done",
+        port: "wan",
+        reason: "missing: ip -4 rule add priority 11801 iif wan0 lookup 11800",
+        undoes: ":",
+    },
+    Loss {
+        name: "renamed card",
+        does: "ip link set lan0 down; ip link set lan0 name other0; ip link set other0 up",
+        port: "lan",
+        reason: "there is no interface lan0: mend `from`",
+        undoes: "ip link set other0 down; ip link set other0 name lan0; ip link set lan0 up; \
+                 ip address add fd00:1::1/64 dev lan0 nodad",
+    },
+    Loss {
+        name: "shadowing rule",
+        does: "ip -4 rule add priority 100 lookup main; ip -6 rule add priority 100 lookup main",
+        port: "lan",
+        reason: "rule 100 (lookup main) takes packets before rule 11800",
+        undoes: "ip -4 rule delete priority 100; ip -6 rule delete priority 100",
+    },
+    Loss {
+        name: "interface down and up",
+        does: "ip link set vcp-wan down; ip link set vcp-wan up",
+        port: "wan",
+        reason: "missing: ip -4 route replace default dev vcp-wan table 11800",
+        undoes: ":",
+    },
+    Loss {
+        name: "deleted backstop",
+        does: "ip -6 route delete unreachable default table 11801 metric 10000",
+        port: "lan",
+        reason: "missing: ip -6 route replace unreachable default table 11801",
+        undoes: ":",
+    },
+];
+
+#[test]
+fn every_loss_is_reported_within_a_second_and_nothing_passes_by() {
+    undisturbed(|| {
+        let nft = has_nft();
+        for loss in &LOSSES {
+            let cards = Cards::new();
+            cards.configure("on_stop = \"closed\"", "rate = \"10Mbit\"");
+            let watched = Watched::new(cards);
+            let udp = [false, true].map(|v6| watched.cards.udp(v6));
+            udp.iter().for_each(|udp| _ = udp.until_it_passes());
+            udp.iter().for_each(|udp| _ = udp.count());
+            let lost = || {
+                let state = watched.cards.link(loss.port)["steering"].clone();
+                udp.iter().for_each(|udp| udp.probe());
+                state["ok"] == false && state["reason"].to_string().contains(loss.reason)
+            };
+            watched.does(loss.does);
+            let start = Instant::now();
+            while !lost() {
+                assert!(start.elapsed() < PATIENCE, "{}: not shown", loss.name);
+            }
+            let shown = start.elapsed();
+            let said = format!("steering of port {} is missing: {}", loss.port, loss.reason);
+            let (at, _) = watched.line(&said);
+            let logged = at.saturating_duration_since(start);
+            println!(
+                "{}: shown after {shown:?}, logged after {logged:?}",
+                loss.name
+            );
+            assert!(shown < WITHIN && logged < WITHIN, "{}", loss.name);
+            let metric = format!("vcp_router_steering_ok{{port=\"{}\"}} 0", loss.port);
+            assert!(watched.show(&["--metrics"]).contains(&metric));
+            let table = watched.show(&[]);
+            let said = format!("steering of {} is missing: {}", loss.port, loss.reason);
+            assert!(table.contains(&said), "{table}");
+            // As long as it lasts.
+            let end = Instant::now() + Duration::from_millis(300);
+            let mut past = 0;
+            while Instant::now() < end {
+                for udp in &udp {
+                    udp.probe();
+                    past += udp.count().1;
+                }
+            }
+            assert!(!nft || past == 0, "{}: {past} packets pass by", loss.name);
+
+            watched.does(loss.undoes);
+            watched.cards.setup();
+            watched.line(&format!("steering of port {} is back", loss.port));
+            watched.until("\"ok\":true");
+            udp.iter().for_each(|udp| _ = udp.until_it_passes());
+        }
+    });
+}
+
+/// Rules of all kinds are known again as the kernel lists them, and the loss of each is seen.
+#[test]
+fn marks_and_destinations_are_watched_too() {
+    let cards = Cards::new();
+    cards.configure("", "rate = \"10Mbit\"");
+    let file = cards.path("router.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let more = "[[steer]]\nmark = 7\nport = \"wan\"\n\
+                [[steer]]\nfrom = \"wan0\"\nmark = 4096\nport = \"lan\"\n\
+                to = [\"10.0.0.0/8\", \"0.0.0.0/0\", \"2001:db8::/32\", \"fd00:7::1/128\"]\n";
+    std::fs::write(&file, format!("{text}{more}")).unwrap();
+    let watched = Watched::new(cards);
+    assert_eq!(watched.cards.setup(), "");
+    for (family, rule) in [
+        ("-6", "priority 11802 fwmark 7 lookup 11800"),
+        ("-4", "priority 11803 iif wan0 fwmark 4096 lookup 11801"),
+        (
+            "-6",
+            "priority 11803 iif wan0 fwmark 4096 to fd00:7::1/128 lookup 11801",
+        ),
+    ] {
+        watched.does(&format!("ip {family} rule delete {rule}"));
+        let (_, line) = watched.line("is missing: ");
+        assert!(
+            line.contains(&format!("ip {family} rule add {rule}")),
+            "{line}"
+        );
+        watched.cards.setup();
+        watched.line("is back");
+    }
+}
+
+/// A unit is asked for set-up by a file: at once, and after a reload.
+#[test]
+fn a_repair_is_asked_for() {
+    let cards = Cards::new();
+    cards.configure("", "rate = \"10Mbit\"");
+    let mut watched = Watched::new(cards);
+    let request = watched.cards.path("run/setup-wanted");
+    assert!(!request.exists());
+    watched.does("ip -4 rule delete priority 11800");
+    watched.line("steering of port lan is missing");
+    let wanted = |part: &str| {
+        let start = Instant::now();
+        while !std::fs::read_to_string(&request).is_ok_and(|text| text.contains(part)) {
+            assert!(start.elapsed() < PATIENCE, "no request: {part}");
+        }
+    };
+    wanted("ip -4 rule add priority 11800");
+    watched.cards.setup();
+    watched.line("steering of port lan is back");
+    // A shadowing rule is not mended by set-up, so that none is asked for.
+    std::fs::remove_file(&request).unwrap();
+    watched.does("ip -4 rule add priority 100 lookup main");
+    watched.line("steering of port lan is missing");
+    assert!(!request.exists());
+    watched.cards.router().hang_up().unwrap();
+    watched.line("reloaded");
+    wanted("reloaded");
+}
+
+fn fails(said: &Said, parts: &[&str]) {
+    assert!(said.code.is_some_and(|code| code > 0), "{said:?}");
+    for part in parts {
+        assert!(said.err.contains(part), "{part}: {said:?}");
+    }
+}
+
+/// A card that does not exist and a rule that comes first fail `check` and `setup`, which name them
+/// and the remedy; `--offline` and `--boot` are for other machines and for the time before cards
+/// are there.
+#[test]
+fn what_takes_packets_past_a_port_is_refused() {
+    let cards = Cards::new();
+    cards.configure("", "rate = \"10Mbit\"");
+    let file = cards.path("router.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(cards.tool("check", &[]).code, Some(0));
+
+    std::fs::write(&file, text.replace("\"lan0\"", "\"lan00\"")).unwrap();
+    let absent = "port lan: steering: there is no interface lan00: mend `from`, or make the \
+                  interface; did you mean lan0?";
+    fails(&cards.tool("check", &[]), &[absent]);
+    assert_eq!(cards.tool("check", &["--offline"]).code, Some(0));
+    fails(&cards.tool("setup", &["--dry-run"]), &[absent]);
+    fails(&cards.tool("setup", &[]), &[absent]);
+    let said = cards.tool("setup", &["--boot"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains(absent), "{said:?}");
+    cards.tool("teardown", &[]);
+
+    std::fs::write(&file, &text).unwrap();
+    shell(&cards.kernel, "ip rule add priority 5270 lookup 52");
+    let shadow = [
+        "port lan: steering: rule 5270 (lookup 52) takes packets before rule 11800",
+        "iif lan0 lookup 11801",
+        "give it a priority above 12055, or choose a `table` below 5270",
+    ];
+    fails(&cards.tool("check", &[]), &shadow);
+    fails(&cards.tool("setup", &[]), &shadow);
+    // All is made nevertheless.
+    assert_eq!(cards.tool("setup", &["--boot"]).out, "");
+    shell(
+        &cards.kernel,
+        "ip rule delete priority 5270; ip rule add priority 9 to 10.9.0.0/16 lookup main",
+    );
+    let said = cards.tool("check", &[]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(
+        said.err
+            .contains("rule 9 (lookup main) takes some packets before"),
+        "{said:?}"
+    );
+    shell(&cards.kernel, "ip rule delete priority 9");
+
+    // An address that the kernel has, and a rule that is not there although all was set up.
+    std::fs::write(&file, text.replace("192.0.2.1", "10.0.1.1")).unwrap();
+    fails(
+        &cards.tool("check", &[]),
+        &["addresses: 10.0.1.1 is an address of the interface lan0"],
+    );
+    std::fs::write(&file, &text).unwrap();
+    shell(&cards.kernel, "ip rule delete priority 11801");
+    let said = cards.tool("check", &[]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(
+        said.err.contains("missing: ip -4 rule add priority 11801"),
+        "{said:?}"
+    );
+}
+
+/// Another file with the same `table`, and a teardown of everything, leave a running router alone.
+#[test]
+fn a_second_file_takes_nothing_from_a_running_router() {
+    let cards = Cards::new();
+    cards.configure("", "rate = \"10Mbit\"");
+    let mut watched = Watched::new(cards);
+    let state = "ip -o link | cut -d: -f2; ip rule; ip -6 rule; ip route show table all; \
+                 nft list ruleset || true";
+    let before = shell(&watched.cards.kernel, state).out;
+    let first = watched.cards.path("router.toml");
+    let second = watched.cards.path("test.toml");
+    let text = std::fs::read_to_string(&first).unwrap();
+    std::fs::write(&second, text.replace("vcp-", "two-")).unwrap();
+    let tool = |cards: &Cards, command: &str, more: &[&str]| {
+        let mut program = vcp_router();
+        program.arg(command).args(more);
+        run(&cards.kernel, program)
+    };
+    let with = ["--config", second.to_str().unwrap()];
+    let owner = format!("belongs to {} (`table = 11800`)", first.display());
+    fails(
+        &tool(&watched.cards, "setup", &with),
+        &[&owner, "another `table`", "--force"],
+    );
+    fails(&tool(&watched.cards, "teardown", &with), &[&owner]);
+    fails(
+        &tool(&watched.cards, "teardown", &[]),
+        &["in use by a program", "--force"],
+    );
+    fails(
+        &tool(&watched.cards, "teardown", &["--table", "11800"]),
+        &["in use by a program"],
+    );
+    fails(
+        &watched.cards.tool("teardown", &[]),
+        &["in use by a program"],
+    );
+    assert_eq!(shell(&watched.cards.kernel, state).out, before);
+    watched.cards.udp(false).until_it_passes();
+    // Stopped, it may be taken away, or over.
+    watched.cards.kill();
+    fails(&tool(&watched.cards, "setup", &with), &[&owner]);
+    let said = tool(&watched.cards, "setup", &[with[0], with[1], "--force"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("ip link delete dev vcp-wan"), "{said:?}");
+    fails(
+        &watched.cards.tool("setup", &[]),
+        &["belongs to", "test.toml"],
+    );
+    // A file that is gone owns nothing.
+    std::fs::remove_file(&second).unwrap();
+    watched.cards.setup();
+    let said = tool(&watched.cards, "teardown", &[]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let left = shell(&watched.cards.kernel, "ip link; nft list ruleset || true").out;
+    assert!(!left.contains("vcp") && !left.contains("two-"), "{left}");
+}
+
+/// As docs/router/deploy.md has it: check, setup, reload. The reload lets a removed port go,
+/// and its interface goes with the next set-up.
+#[test]
+fn a_port_can_be_taken_out_under_load() {
+    let cards = Cards::new();
+    cards.configure("", "rate = \"10Mbit\"");
+    let file = cards.path("router.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let more = "[[port]]\nname = \"dmz\"\ntun = \"vcp-dmz\"\n";
+    std::fs::write(&file, format!("{text}{more}")).unwrap();
+    let mut watched = Watched::started(cards);
+    assert!(watched.cards.link("dmz")["steering"].is_null());
+    let udp = watched.cards.udp(false);
+    udp.until_it_passes();
+    std::fs::write(&file, &text).unwrap();
+    assert_eq!(watched.cards.tool("check", &[]).code, Some(0));
+    let said = watched.cards.tool("setup", &[]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(
+        said.err
+            .contains("vcp-dmz stays, for a program has it open"),
+        "{said:?}"
+    );
+    watched.cards.router().hang_up().unwrap();
+    watched.line("reloaded, generation 2");
+    // Longer than the router waits for an interface that is gone.
+    let end = Instant::now() + Duration::from_millis(1_500);
+    while Instant::now() < end {
+        udp.until_it_passes();
+    }
+    assert_eq!(watched.cards.setup(), "ip link delete dev vcp-dmz\n");
+    udp.until_it_passes();
+    assert!(
+        watched.cards.show()["links"]
+            .as_array()
+            .is_some_and(|links| links.len() == 2)
+    );
+}
+
+/// The MTU of a set-up falls below that of IPv6: nothing of it is left to be deleted.
+#[test]
+fn a_small_mtu_can_be_set_up_afterwards() {
+    let cards = Cards::new();
+    cards.configure("host_addresses = [\"fd00:77::1/64\"]", "rate = \"10Mbit\"");
+    cards.setup();
+    cards.configure(
+        "host_addresses = [\"fd00:77::1/64\"]\nmtu = 1200",
+        "rate = \"10Mbit\"",
+    );
+    let said = cards.tool("setup", &[]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(cards.setup(), "");
+    cards.configure("", "rate = \"10Mbit\"");
+    cards.setup();
+    assert_eq!(cards.setup(), "");
+}
+
+/// `from = "lan*"`: a card that comes later is missing until the next set-up, and is steered then.
+#[test]
+fn a_card_that_comes_later_is_seen() {
+    let cards = Cards::new();
+    cards.configure("", "rate = \"10Mbit\"");
+    let file = cards.path("router.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("\"lan0\"", "\"lan*\"")).unwrap();
+    let watched = Watched::new(cards);
+    watched.cards.udp(false).until_it_passes();
+    watched.does("ip link add lan7 type dummy || ip link add lan7 type bridge");
+    let (_, line) = watched.line("steering of port lan is missing");
+    assert!(
+        line.contains("rule add priority 11800 iif lan7 lookup 11801"),
+        "{line}"
+    );
+    let script = watched.cards.setup();
+    assert!(
+        script.contains("ip -4 rule add priority 11800 iif lan7 lookup 11801"),
+        "{script}"
+    );
+    watched.line("steering of port lan is back");
+    // Gone again, its rules are stale.
+    watched.does("ip link delete lan7");
+    assert!(
+        watched
+            .cards
+            .setup()
+            .contains("ip -4 rule delete priority 11800 iif lan7")
+    );
+    assert_eq!(watched.cards.setup(), "");
+    watched.cards.udp(false).until_it_passes();
+}
+
+/// MTU and name of a port change at a reload, which says how it ended. The interface's MTU is
+/// `setup`'s to change.
+#[test]
+fn a_reload_changes_mtu_and_name_of_a_port() {
+    let cards = Cards::new();
+    cards.configure("", "rate = \"10Mbit\"");
+    let file = cards.path("router.toml");
+    let watched = Watched::started(cards);
+    let udp = watched.cards.udp(false);
+    udp.until_it_passes();
+    let sent = watched.cards.link("wan")["sent_packets"].as_u64();
+    let reload = || {
+        let mut command = vcp_router();
+        command.args(["reload", "--wait", "--socket"]);
+        command.arg(watched.cards.control());
+        run(&watched.cards.kernel, command)
+    };
+    let text = std::fs::read_to_string(&file).unwrap();
+    let renamed = text.replace("\"wan\"", "\"uplink\"");
+    assert_ne!(renamed, text);
+    std::fs::write(&file, &renamed).unwrap();
+    let said = reload();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("reloaded, generation 2"), "{said:?}");
+    let after = watched.cards.link("uplink")["sent_packets"].as_u64();
+    assert!(after >= sent && sent > Some(0), "{sent:?} {after:?}");
+    udp.until_it_passes();
+
+    let narrow = renamed.replacen("[[port]]", "[[port]]\nmtu = 1400", 1);
+    std::fs::write(&file, &narrow).unwrap();
+    let said = reload();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let remedy = "port uplink: the TUN interface vcp-wan has an MTU of 1500, the configuration \
+                  says 1400: run `vcp-router setup`";
+    assert!(said.err.contains(remedy), "{said:?}");
+    watched.cards.setup();
+    let said = reload();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("reloaded, generation 3"), "{said:?}");
+    watched.does("ip link show vcp-wan | grep -q 'mtu 1400'");
+    udp.until_it_passes();
+
+    std::fs::write(&file, "nonsense").unwrap();
+    let said = reload();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let reason = "not reloaded, still running as before: ";
+    assert!(
+        said.err.contains(reason) && said.err.contains("router.toml:1: "),
+        "{said:?}"
+    );
+    assert_eq!(watched.cards.show()["reload"]["generation"], 3);
+    udp.until_it_passes();
+}

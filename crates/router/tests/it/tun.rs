@@ -1,0 +1,512 @@
+//! `vcp-router` between two hosts on real TUN interfaces, rootless.
+
+use std::io::{self, Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::bed;
+use crate::bed::{Bed, bytes, transfer, vcp_router};
+
+#[test]
+fn tcp_crosses_a_fast_router_in_super_packets() {
+    let bed = Bed::with("", "");
+    let data = bytes(30_000_000);
+    for v6 in [false, true] {
+        let (a, b) = bed.tcp(v6);
+        transfer(a, b, &data);
+    }
+    let state = bed.show();
+    let counter = |name: &str| state["counters"][name].as_u64().unwrap();
+    assert!(
+        counter("forwarded") > 10 * counter("received"),
+        "super-packets: {} read, {} packets",
+        counter("received"),
+        counter("forwarded")
+    );
+    for bad in [
+        "malformed",
+        "bad_checksum",
+        "bad_offload",
+        "no_buffer",
+        "write_errors",
+    ] {
+        assert_eq!(counter(bad), 0, "{bad}");
+    }
+    // Of IP packets, none is counted twice or left out.
+    let (mut moved, mut offered) = (0, 0);
+    for link in state["links"].as_array().unwrap() {
+        let packets = &link["packets"];
+        let of = |key: &str| packets[key].as_u64().unwrap();
+        let dropped = |key: &str| -> u64 {
+            let reasons = packets[key].as_object().unwrap().values();
+            reasons.map(|count| count.as_u64().unwrap()).sum()
+        };
+        assert_eq!(
+            of("received"),
+            of("forwarded") + dropped("dropped_in"),
+            "{link}"
+        );
+        assert_eq!(
+            of("offered"),
+            dropped("dropped_out") + of("held") + of("written"),
+            "{link}"
+        );
+        moved += of("forwarded") + of("generated");
+        offered += of("offered");
+    }
+    assert_eq!(moved, offered, "{state}");
+    assert_eq!(counter("forwarded"), offered);
+}
+
+#[test]
+fn a_slow_link_keeps_its_rate_and_sends_no_bursts() {
+    let shape =
+        "rate = \"40Mbit\"\ndelay = \"5ms\"\nqueue = { limit = \"100KiB\" }\ncontroller = \"vcp\"";
+    let bed = Bed::with("delay = \"5ms\"", shape);
+    for v6 in [false, true] {
+        let (a, b) = bed.tcp(v6);
+        let start = Instant::now();
+        transfer(a, b, &bytes(4_000_000));
+        let least = Duration::from_millis(4_000_000 * 8 / 40_000);
+        assert!(
+            start.elapsed() >= least,
+            "{:?}: faster than the link",
+            start.elapsed()
+        );
+    }
+    let link = bed.link("right");
+    // Cut into segments: 4 MB are at least 2 × 2740 packets of 1500 bytes.
+    assert!(link["sent_packets"].as_u64().unwrap() >= 5_400, "{link}");
+    assert!(link["queue_packets"]["max"].as_f64().unwrap() > 1.0);
+    assert_eq!(
+        link["controller"]["law"]
+            .as_str()
+            .map(|law| law.starts_with("vcp")),
+        Some(true)
+    );
+}
+
+#[test]
+fn losses_jitter_and_reordering_are_survived() {
+    let bed = Bed::with(
+        "jitter = \"1ms\"",
+        "rate = \"100Mbit\"\nloss = { kind = \"gilbert-elliott\", p_good_bad = 0.01, p_bad_good = \
+         0.5 }\n\
+         jitter = { max = \"2ms\", reorder = true }",
+    );
+    let (a, b) = bed.tcp(false);
+    transfer(a, b, &bytes(500_000));
+    assert!(bed.link("right")["random_losses"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn udp_passes_both_ways_with_its_length_and_content() {
+    let bed = Bed::with("", "rate = \"1Gbit\"\ncontroller = \"vcp+bise\"");
+    for v6 in [false, true] {
+        let (a, b) = bed.udp(v6);
+        for socket in [&a, &b] {
+            socket
+                .set_read_timeout(Some(Duration::from_secs(10)))
+                .unwrap();
+        }
+        for len in [0, 1, 15, 16, 17, 500, 1452, 3000] {
+            let data = bytes(len);
+            let mut buffer = [0; 4000];
+            a.send(&data).unwrap();
+            assert_eq!(b.recv(&mut buffer).unwrap(), len);
+            assert_eq!(buffer[..len], data);
+            b.send(&data).unwrap();
+            assert_eq!(a.recv(&mut buffer).unwrap(), len);
+            assert_eq!(buffer[..len], data);
+        }
+    }
+}
+
+#[test]
+fn packet_too_big_teaches_tcp_the_smaller_mtu() {
+    let bed = Bed::with("", "mtu = 1280");
+    for v6 in [false, true] {
+        let (a, b) = bed.tcp(v6);
+        transfer(a, b, &bytes(300_000));
+    }
+    let state = bed.show();
+    assert!(
+        state["counters"]["too_big"].as_u64().unwrap() >= 2,
+        "{state}"
+    );
+    assert!(
+        state["counters"]["icmp_sent"].as_u64().unwrap() >= 2,
+        "{state}"
+    );
+}
+
+#[test]
+fn no_route_is_reported_at_once() {
+    let bed = Bed::with("", "");
+    for unknown in ["192.0.2.9:80", "[2001:db8::9]:80"] {
+        let to: std::net::SocketAddr = unknown.parse().unwrap();
+        let start = Instant::now();
+        let error = bed
+            .unconnected(to.is_ipv6())
+            .connect(&to.into())
+            .unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NetworkUnreachable, "{unknown}");
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+}
+
+/// The host cuts what is larger than its link; the router puts it together, answers, and cuts the
+/// answer.
+#[test]
+fn pings_of_every_size_are_answered() {
+    let bed = Bed::with("", "");
+    let mut pinger = bed::Pinger::new(&bed.left, "10.0.1.1");
+    for len in [0, 56, 1_472, 1_473, 3_000, 20_000, 65_507] {
+        assert!(pinger.ping(len).is_some(), "{len} bytes");
+    }
+    let (a, _) = bed.udp(false);
+    a.connect("10.0.1.1:9").unwrap();
+    a.send(b"x").unwrap();
+    a.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let error = a.recv(&mut [0; 10]).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn reload_changes_what_it_names_or_nothing() {
+    let mut bed = Bed::with("", "rate = \"2Mbit\"\nqueue = { limit = \"1MB\" }");
+    let (mut a, mut b) = bed.tcp(false);
+    let reader = thread::spawn(move || io::copy(&mut b, &mut io::sink()).unwrap());
+    a.write_all(&bytes(200_000)).unwrap();
+    // A file that does not hold together changes nothing.
+    bed.configure("", "rate = \"2Gbit\"\nqueue = { limit = \"1bdp\" }");
+    assert!(bed.reload().contains("still running as before"));
+    assert_eq!(bed.link("right")["rate_bps"].as_f64(), Some(2e6));
+    // At 2 Mbit/s the rest would take far longer than this test may.
+    bed.configure(
+        "",
+        "rate = \"2Gbit\"\nqueue = { limit = \"1MB\" }\ncontroller = \"vcp\"\n",
+    );
+    bed.reload();
+    let before = bed.link("right");
+    assert_eq!(before["rate_bps"].as_f64(), Some(2e9));
+    bed.configure(
+        "",
+        "rate = \"1Gbit\"\nqueue = { limit = \"2MB\" }\ncontroller = \"vcp\"\n",
+    );
+    assert!(bed.reload().contains("reloaded"));
+    let after = bed.link("right");
+    assert!(
+        after["sent_packets"].as_u64() >= before["sent_packets"].as_u64(),
+        "counters stay"
+    );
+    a.write_all(&bytes(20_000_000)).unwrap();
+    drop(a);
+    assert_eq!(reader.join().unwrap(), 20_200_000);
+}
+
+#[test]
+fn a_router_that_is_killed_and_started_again_loses_no_connection() {
+    let mut bed = Bed::with("", "rate = \"50Mbit\"");
+    let (mut a, mut b) = bed.tcp(false);
+    let data = bytes(2_000_000);
+    let expected = data.clone();
+    let reader = thread::spawn(move || {
+        let mut got = vec![0; 500_000];
+        b.read_exact(&mut got).unwrap();
+        (b, got, expected)
+    });
+    let writer = thread::spawn(move || a.write_all(&data).unwrap());
+    let (mut b, mut got, expected) = reader.join().unwrap();
+    bed.router().kill().unwrap();
+    bed.start();
+    b.read_to_end(&mut got).unwrap();
+    writer.join().unwrap();
+    assert!(got == expected);
+}
+
+#[test]
+fn sigterm_ends_it_cleanly_and_the_record_is_whole() {
+    let mut bed = Bed::with("", "rate = \"100Mbit\"");
+    let (a, b) = bed.tcp(false);
+    transfer(a, b, &bytes(1_000_000));
+    let sent = bed.link("right")["sent_bytes"].as_u64().unwrap();
+    bed.router().terminate().unwrap();
+    assert!(bed.router().wait().unwrap().success());
+    assert!(!bed.path("control.sock").exists());
+    let record = std::fs::read_to_string(bed.path("record.csv")).unwrap();
+    let mut lines = record.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let column = header
+        .iter()
+        .position(|name| *name == "sent_bytes")
+        .unwrap();
+    let last = lines.rfind(|line| line.contains(",right,")).unwrap();
+    let fields: Vec<&str> = last.split(',').collect();
+    assert_eq!(fields.len(), header.len());
+    assert!(fields[column].parse::<u64>().unwrap() >= sent);
+}
+
+#[test]
+fn a_log_that_takes_nothing_does_not_end_it() {
+    let mut bed = Bed::with("", "rate = \"2Mbit\"");
+    drop(bed.router().child().stderr.take());
+    bed.configure("", "rate = \"1Mbit\"");
+    bed.router().hang_up().unwrap();
+    while bed.link("right")["rate_bps"].as_f64() != Some(1e6) {
+        thread::yield_now();
+    }
+    // A client that asks for the state and cannot get it gets an error.
+    let socket = bed.path("control.sock");
+    let socket = socket.to_str().unwrap();
+    for form in [&[][..], &["--json"], &["--metrics"]] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_vcp-router"))
+            .args(["show", "--socket", socket])
+            .args(form)
+            .stdout(std::fs::File::create("/dev/full").unwrap())
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{form:?}: {text}");
+        assert!(text.contains("standard output"), "{form:?}: {text}");
+    }
+    bed.router().terminate().unwrap();
+    assert!(bed.router().wait().unwrap().success());
+}
+
+#[test]
+fn status_has_three_formats() {
+    let bed = Bed::with("", "rate = \"10Mbit\"\ncontroller = \"vcp\"");
+    let (a, b) = bed.udp(false);
+    b.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    a.send(b"x").unwrap();
+    b.recv(&mut [0; 10]).unwrap();
+    let link = bed.link("right");
+    for key in [
+        "name",
+        "rate_bps",
+        "utilization",
+        "queue_packets",
+        "drops",
+        "random_losses",
+        "controller",
+    ] {
+        assert!(!link[key].is_null(), "{key}");
+    }
+    let socket = bed.path("control.sock");
+    let socket = socket.to_str().unwrap();
+    let table = vcp_router(&["show", "--socket", socket]);
+    assert!(String::from_utf8(table.stdout).unwrap().contains("10Mbit"));
+    let metrics = vcp_router(&["show", "--metrics", "--socket", socket]);
+    let metrics = String::from_utf8(metrics.stdout).unwrap();
+    assert!(
+        metrics.contains("vcp_router_link_sent_packets_total{link=\"right\"} 1"),
+        "{metrics}"
+    );
+}
+
+/// HTTP serves the same text to any client, and nothing else.
+#[test]
+fn prometheus_is_answered_over_tcp() {
+    let bed = Bed::with("", "rate = \"10Mbit\"\ncontroller = \"vcp\"");
+    let (a, b) = bed.udp(false);
+    b.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    a.send(b"x").unwrap();
+    b.recv(&mut [0; 10]).unwrap();
+    let ask = |request: &str| {
+        let mut stream = bed.metrics();
+        stream.write_all(request.as_bytes()).unwrap();
+        io::read_to_string(stream).unwrap()
+    };
+    let answer = ask("GET /metrics HTTP/1.1\r\nHost: router\r\n\r\n");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let mut lines = head.lines();
+    assert_eq!(lines.next(), Some("HTTP/1.1 200 OK"));
+    let header = |name: &str| {
+        let value = lines.clone().find_map(|line| line.strip_prefix(name));
+        value.unwrap_or_else(|| panic!("no {name} in {head}"))
+    };
+    assert!(header("Content-Type: ").starts_with("text/plain; version=0.0.4"));
+    assert_eq!(header("Content-Length: "), body.len().to_string());
+    let sample = "vcp_router_link_sent_packets_total{link=\"right\"} 1\n";
+    assert!(body.contains(sample), "{body}");
+    // Each sample belongs to a family that was described before it.
+    for line in body.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        // Buckets, sums and counts are of the histogram that is declared.
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix))
+            .filter(|family| body.contains(&format!("# TYPE {family} histogram")))
+            .unwrap_or(name);
+        assert!(body.contains(&format!("# TYPE {family} ")), "{line}");
+        assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok());
+    }
+    assert!(ask("GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+}
+
+/// Once interfaces are open, neither the forwarding thread nor those that serve clients have a
+/// privilege.
+#[test]
+fn no_thread_keeps_a_privilege() {
+    let mut bed = Bed::with("", "");
+    let tasks = format!("/proc/{}/task", bed.router().child().id());
+    let mut threads = 0;
+    for task in std::fs::read_dir(tasks).unwrap() {
+        threads += 1;
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            u64::from_str_radix(line.unwrap().trim(), 16).unwrap()
+        };
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+            assert_eq!(field(set), 0, "{set} of {status}");
+        }
+        assert_eq!(field("NoNewPrivs:"), 1, "{status}");
+    }
+    assert_eq!(threads, 5, "packets, clients, interfaces, steering, record");
+}
+
+#[test]
+fn a_port_without_a_rate_uses_the_capacity_that_is_set() {
+    let bed = Bed::with("", "capacity = \"20Mbit\"\ncontroller = \"xcp\"");
+    let socket = bed.path("control.sock");
+    let socket = socket.to_str().unwrap();
+    let set = |arguments: &[&str]| {
+        let arguments = [&["capacity", "--socket", socket], arguments].concat();
+        vcp_router(&arguments)
+    };
+    let reckons = || bed.link("right")["controller"]["capacity_bps"].clone();
+    assert_eq!(reckons(), 20e6);
+    assert!(set(&["right", "8Mbit"]).status.success());
+    assert_eq!(reckons(), 8e6);
+    assert!(set(&["right", "none"]).status.success());
+    assert_eq!(reckons(), 20e6);
+    for (arguments, code, part) in [
+        (["middle", "8Mbit"], 1, "no port is called `middle`"),
+        (["right", "8parsec"], 2, "8parsec"),
+        (["right", "1bit"], 2, "at least 8bit"),
+    ] {
+        let output = set(&arguments);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(reckons(), 20e6);
+
+    let table = vcp_router(&["show", "--socket", socket]);
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(
+        table.contains("MEAN RTT") && table.contains("20Mbit"),
+        "{table}"
+    );
+    let metrics = vcp_router(&["show", "--metrics", "--socket", socket]);
+    let metrics = String::from_utf8(metrics.stdout).unwrap();
+    let line = "vcp_router_link_xcp_capacity_bits_per_second{link=\"right\"} 20000000";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("router.toml");
+    let path = file.to_str().unwrap();
+    let says = |arguments: &[&str], code: i32, part: &str| {
+        let output = vcp_router(arguments);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(text.contains(part), "{text}");
+        assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+    };
+    std::fs::write(&file, "[[port]]\nname = \"a\"\ntun = \"a0\"\nmtuu = 1500\n").unwrap();
+    says(&["check", "--config", path], 2, "did you mean `mtu`?");
+    says(&["run", "--config", path], 2, "router.toml:4:");
+    let checked = vcp_router(&["check", "--json", "--config", path]);
+    assert_eq!(checked.status.code(), Some(2));
+    let checked: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert_eq!(checked["ok"], false);
+    std::fs::write(&file, "[[port]]\nname = \"a\"\nfd = 77\n").unwrap();
+    says(
+        &["run", "--config", path],
+        1,
+        "port a: cannot use descriptor 77",
+    );
+    says(
+        &["run", "--config", "/nonexistent.toml"],
+        2,
+        "/nonexistent.toml",
+    );
+    says(
+        &["show", "--socket", "/nonexistent.sock"],
+        1,
+        "no router answers",
+    );
+    // Not sent anywhere, for it is no line.
+    for name in ["a\nb", "", " ", "a ", "a\u{1b}[2J"] {
+        says(&["capacity", name, "8Mbit"], 2, "a port's name is one line");
+    }
+    let with = |keys: &str| {
+        let text = format!("{keys}\n[[port]]\nname = \"a\"\nfd = 77\n");
+        std::fs::write(&file, text).unwrap();
+    };
+    with("user = \"no-such-user\"\ngroup = \"root\"");
+    for command in ["run", "check", "setup"] {
+        let part = "user: there is no user `no-such-user`: create it";
+        says(&[command, "--config", path], 2, part);
+    }
+    // A name cannot break the line of its error.
+    with("user = \"a\\nb\"");
+    says(&["run", "--config", path], 2, "no user `a\\nb`");
+    with("user = \"root\"\ngroup = \"no-such-user\"");
+    for command in ["run", "check"] {
+        let part = "group: there is no group `no-such-user`: create it";
+        says(&[command, "--config", path], 2, part);
+    }
+    assert_eq!(vcp_router(&["frobnicate"]).status.code(), Some(2));
+}
+
+/// A forged shim, first of all and then ten times a second, claims an RTT of 88 s and of 100 µs in
+/// turn: the interval stays that of the honest packets, which are nearly all bytes.
+#[test]
+fn forged_shims_do_not_move_the_interval() {
+    let bed = Bed::with("", "rate = \"20Mbit\"\ncontroller = \"vcp+bise\"");
+    let (a, b) = bed.udp(false);
+    b.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let packet = |rtt: Duration, len: usize| {
+        let mut request = pathmark_cc::Request::default();
+        request.bise = true;
+        request.min_rtt = Some(rtt);
+        let mut packet = vcp_proto::Repr::initial(&request, true).emit().to_vec();
+        packet.resize(len, 0);
+        packet
+    };
+    let honest = packet(Duration::from_millis(80), 1400);
+    let forged = [Duration::from_secs(88), Duration::from_micros(100)].map(|rtt| packet(rtt, 56));
+    let mut marks = Vec::new();
+    let mut buffer = [0; 2000];
+    let mut exchange = |packet: &[u8]| {
+        a.send(packet).unwrap();
+        let len = b.recv(&mut buffer).unwrap();
+        assert_eq!(len, packet.len());
+        let shim = vcp_proto::Packet::parse(&buffer).unwrap();
+        assert_eq!(shim.hops(), 1);
+        shim.t_rho_ms()
+    };
+    let start = Instant::now();
+    let mut next = start;
+    for second in 0..20u32 {
+        let _ = exchange(&forged[second as usize % 2]);
+        while start.elapsed() < Duration::from_millis(100) * (second + 1) {
+            marks.push(exchange(&honest));
+            // Some 5.6 Mbit/s.
+            next += Duration::from_millis(2);
+            thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+    }
+    // 2.293 × 86.1 ms, the upper end of the class of 80 ms.
+    marks.drain(..marks.len() / 2);
+    assert!(marks.iter().all(|t_rho| *t_rho == marks[0]), "{marks:?}");
+    assert_eq!(marks[0], 198);
+}

@@ -1,0 +1,3 @@
+//! The shim on bytes of any kind.
+
+mod fuzz_shim;

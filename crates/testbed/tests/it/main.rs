@@ -1,0 +1,3 @@
+//! Namespaces of the test bed.
+
+mod nodes;

@@ -1,0 +1,6 @@
+//! Estimation and messages of XCP-i against their document.
+
+mod estimator;
+mod fuzz_edge;
+mod passive;
+mod wire_doc;
