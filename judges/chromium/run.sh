@@ -13,7 +13,7 @@ if [ -z "$chromium" ]; then
 fi
 
 # With the whole workspace, so that what the tests' build made serves here too.
-cargo build --quiet --locked --workspace --bin pathmark
+cargo build --quiet --locked --workspace --bin pathmark --example files
 target=${CARGO_TARGET_DIR:-target}
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

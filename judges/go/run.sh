@@ -18,7 +18,7 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
   go build -o "$target/go-judge" .
 )
 # With the whole workspace, so that what the tests' build made serves here too.
-cargo build --quiet --locked --workspace --bin pathmark
+cargo build --quiet --locked --workspace --bin pathmark --example files
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 "$target/go-judge" "$target/debug/pathmark" "$place"
