@@ -6,90 +6,13 @@
 //!
 //! The data goes from left to right: through the client's ingress, or the proxy's.
 
-use std::io::{Read, Write};
-use std::net::SocketAddr;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use pathmark_testbed::chain::{RECEIVER, SENDER};
 use pathmark_testbed::undisturbed;
 use serde_json::Value;
 
 use crate::common::alone;
-use crate::common::mix::{
-    Arrived, Bed, Bulk, CE, ECT_0, NOT_ECT, PAYLOAD, Pace, Side, Udp, connect, target_tcp,
-};
-
-/// Figures of a UDP flow after a warm-up.
-#[derive(Clone, Copy, Debug)]
-#[expect(dead_code, reason = "some are printed alone")]
-struct Figures {
-    /// Bits of payload each second.
-    rate: f64,
-    lost: f64,
-    marked: f64,
-    /// Delays at the median, at 99 % and at most, milliseconds.
-    p50: f64,
-    p99: f64,
-    most: f64,
-}
-
-fn figures(arrived: &[Arrived], (from, to): (Duration, Duration)) -> Figures {
-    let in_time = |arrived: &&Arrived| (from..to).contains(&arrived.sent);
-    let some: Vec<_> = arrived.iter().filter(in_time).collect();
-    assert!(some.len() > 100, "{} datagrams arrived", some.len());
-    let mut delays: Vec<_> = some.iter().map(|a| a.delay.as_secs_f64() * 1e3).collect();
-    delays.sort_by(f64::total_cmp);
-    let (first, last) = (
-        some.iter().map(|a| a.number).min(),
-        some.iter().map(|a| a.number).max(),
-    );
-    let sent = (last.unwrap() - first.unwrap() + 1) as f64;
-    let count = some.len() as f64;
-    Figures {
-        rate: count * PAYLOAD as f64 * 8.0 / (to - from).as_secs_f64(),
-        lost: 1.0 - count / sent,
-        marked: some.iter().filter(|a| a.ecn == CE).count() as f64 / count,
-        p50: delays[delays.len() / 2],
-        p99: delays[delays.len() * 99 / 100],
-        most: delays[delays.len() - 1],
-    }
-}
-
-/// Flows by the places of their forwards: UDP flows, and bulk TCP flows.
-type Flows<'a> = (&'a [(usize, Pace)], &'a [usize]);
-
-/// Runs flows: figures of the UDP flows, and rates of the TCP flows.
-fn run(bed: &Bed, (udp, tcp): Flows<'_>, time: Duration) -> (Vec<Figures>, Vec<f64>, Value) {
-    let warm = time / 3;
-    let start = Instant::now();
-    let targets = [0, 3].map(|place| (place, target_tcp(bed, place)));
-    let target = |place| &targets.iter().find(|(at, _)| *at == place).unwrap().1;
-    let bulks = tcp
-        .iter()
-        .map(|place| Bulk::new(bed, *place, target(*place)));
-    let bulks: Vec<_> = bulks.collect();
-    let flows = udp
-        .iter()
-        .map(|(place, pace)| Udp::new(bed, *place, *pace, (start, time)));
-    let flows: Vec<_> = flows.collect();
-    thread::sleep(warm.saturating_sub(start.elapsed()));
-    let (before, since): (Vec<_>, _) = (bulks.iter().map(Bulk::bytes).collect(), start.elapsed());
-    // Waits are those since the last look.
-    bed.shown();
-    thread::sleep(time.saturating_sub(start.elapsed()));
-    let spent = (start.elapsed() - since).as_secs_f64();
-    let rates = bulks
-        .iter()
-        .zip(before)
-        .map(|(bulk, before)| (bulk.bytes() - before) as f64 * 8.0 / spent);
-    let rates = rates.collect();
-    let shown = bed.shown();
-    let figures = flows
-        .into_iter()
-        .map(|flow| figures(&flow.finish().1, (warm, time)));
-    (figures.collect(), rates, shown)
-}
+use crate::common::mix::{Bed, ECT_0, Figures, Flows, NOT_ECT, Pace, Side, run};
 
 /// Runs `flows` through each ingress.
 fn through_each_ingress(flows: Flows<'_>, check: impl Fn(&[Figures], &[f64], &Value)) {
@@ -170,78 +93,5 @@ fn flows_share_by_weight() {
                 assert!((0.8..1.25).contains(&share), "{all:?}");
             }
         });
-    }
-}
-
-/// How long bytes of a bulk TCP flow are under way, past the tunnel and through it.
-#[test]
-#[ignore = "figures: delays inside a TCP flow"]
-fn delays_inside_a_tcp_flow() {
-    let time = Duration::from_secs(10);
-    for controller in ["none", "vcp"] {
-        let bed = Bed::new(Side::Client, controller, 0.0, "auto");
-        let listener = target_tcp(&bed, 0);
-        for (way, to) in [("direct", bed.targets[0]), ("tunnel", bed.forwards[0])] {
-            let mut from = connect(&bed.chain.sender, to);
-            // A small buffer of the kernel blocks writes that the path does not carry yet.
-            socket2::SockRef::from(&from)
-                .set_send_buffer_size(16 * 1024)
-                .unwrap();
-            let (mut to, _) = listener.accept().unwrap();
-            let start = Instant::now();
-            let sending = thread::spawn(move || {
-                while start.elapsed() < time {
-                    let now = start.elapsed().as_nanos() as u64;
-                    let stamps = now.to_be_bytes().repeat(100);
-                    from.write_all(&stamps).unwrap();
-                }
-            });
-            let (mut delays, mut stamp, mut got) = (Vec::new(), [0; 800], 0_u64);
-            while to.read_exact(&mut stamp).is_ok() {
-                got += 800;
-                let sent = u64::from_be_bytes(*stamp.first_chunk().unwrap());
-                let now = start.elapsed();
-                if now > time / 3 {
-                    delays.push((now - Duration::from_nanos(sent)).as_secs_f64() * 1e3);
-                }
-            }
-            sending.join().unwrap();
-            delays.sort_by(f64::total_cmp);
-            let at = |percent: usize| delays[(delays.len() - 1) * percent / 100];
-            println!(
-                "port {controller}, {way}: {:.1} Mbit/s, p50 {:.0} ms, p99 {:.0} ms",
-                got as f64 * 8e-6 / time.as_secs_f64(),
-                at(50),
-                at(99)
-            );
-        }
-    }
-}
-
-/// Video at a constant rate, past the tunnel and through it.
-#[test]
-#[ignore = "figures: a constant rate over a path that loses 5 %"]
-fn a_constant_rate_over_a_lossy_path() {
-    let time = Duration::from_secs(15);
-    let pace = Pace::Constant(2.5e6, NOT_ECT);
-    for (controller, law) in [
-        ("none", "cubic"),
-        ("none", "bbr"),
-        ("none", "auto[fallback=bbr]"),
-        ("vcp", "auto"),
-    ] {
-        let bed = Bed::new(Side::Client, controller, 0.05, law);
-        let start = Instant::now();
-        let (sender, receiver) = (&bed.chain.sender, &bed.chain.receiver);
-        let from = sender.udp(SocketAddr::new(SENDER, 7010)).unwrap();
-        let to = receiver.udp(SocketAddr::new(RECEIVER, 7010)).unwrap();
-        from.connect(to.local_addr().unwrap()).unwrap();
-        to.connect(from.local_addr().unwrap()).unwrap();
-        let (_, direct) = Udp::between(from, to, pace, (start, time)).finish();
-        let all = (time / 3, time);
-        println!("port {controller}, direct: {:?}", figures(&direct, all));
-        let (tunnel, _, shown) = run(&bed, (&[(1, pace)], &[]), time);
-        println!("port {controller}, tunnel with {law}: {:?}", tunnel[0]);
-        println!("{}", shown["flows"][0]["queue"]);
     }
 }

@@ -355,3 +355,78 @@ pub(crate) fn target_tcp(bed: &Bed, place: usize) -> TcpListener {
     let [_, far] = bed.nodes();
     far.tcp_listener(bed.targets[place]).unwrap()
 }
+
+/// Figures of a UDP flow after a warm-up.
+#[derive(Clone, Copy, Debug)]
+#[expect(dead_code, reason = "some are printed alone")]
+pub(crate) struct Figures {
+    /// Bits of payload each second.
+    pub(crate) rate: f64,
+    pub(crate) lost: f64,
+    pub(crate) marked: f64,
+    /// Delays at the median, at 99 % and at most, milliseconds.
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) most: f64,
+}
+
+pub(crate) fn figures(arrived: &[Arrived], (from, to): (Duration, Duration)) -> Figures {
+    let in_time = |arrived: &&Arrived| (from..to).contains(&arrived.sent);
+    let some: Vec<_> = arrived.iter().filter(in_time).collect();
+    assert!(some.len() > 100, "{} datagrams arrived", some.len());
+    let mut delays: Vec<_> = some.iter().map(|a| a.delay.as_secs_f64() * 1e3).collect();
+    delays.sort_by(f64::total_cmp);
+    let (first, last) = (
+        some.iter().map(|a| a.number).min(),
+        some.iter().map(|a| a.number).max(),
+    );
+    let sent = (last.unwrap() - first.unwrap() + 1) as f64;
+    let count = some.len() as f64;
+    Figures {
+        rate: count * PAYLOAD as f64 * 8.0 / (to - from).as_secs_f64(),
+        lost: 1.0 - count / sent,
+        marked: some.iter().filter(|a| a.ecn == CE).count() as f64 / count,
+        p50: delays[delays.len() / 2],
+        p99: delays[delays.len() * 99 / 100],
+        most: delays[delays.len() - 1],
+    }
+}
+
+/// Flows by the places of their forwards: UDP flows, and bulk TCP flows.
+pub(crate) type Flows<'a> = (&'a [(usize, Pace)], &'a [usize]);
+
+/// Runs flows: figures of the UDP flows, and rates of the TCP flows.
+pub(crate) fn run(
+    bed: &Bed,
+    (udp, tcp): Flows<'_>,
+    time: Duration,
+) -> (Vec<Figures>, Vec<f64>, Value) {
+    let warm = time / 3;
+    let start = Instant::now();
+    let targets = [0, 3].map(|place| (place, target_tcp(bed, place)));
+    let target = |place| &targets.iter().find(|(at, _)| *at == place).unwrap().1;
+    let bulks = tcp
+        .iter()
+        .map(|place| Bulk::new(bed, *place, target(*place)));
+    let bulks: Vec<_> = bulks.collect();
+    let flows = udp
+        .iter()
+        .map(|(place, pace)| Udp::new(bed, *place, *pace, (start, time)));
+    let flows: Vec<_> = flows.collect();
+    thread::sleep(warm.saturating_sub(start.elapsed()));
+    let (before, since): (Vec<_>, _) = (bulks.iter().map(Bulk::bytes).collect(), start.elapsed());
+    // Waits are those since the last look.
+    bed.shown();
+    thread::sleep(time.saturating_sub(start.elapsed()));
+    let spent = (start.elapsed() - since).as_secs_f64();
+    let rates = bulks
+        .iter()
+        .zip(before)
+        .map(|(bulk, before)| (bulk.bytes() - before) as f64 * 8.0 / spent);
+    let rates = rates.collect();
+    let shown = bed.shown();
+    let figures = flows
+        .into_iter()
+        .map(|flow| figures(&flow.finish().1, (warm, time)));
+    (figures.collect(), rates, shown)
+}

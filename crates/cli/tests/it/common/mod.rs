@@ -8,6 +8,7 @@ pub(crate) mod long_path;
 pub(crate) mod mix;
 pub(crate) mod offered;
 pub(crate) mod on_node;
+pub(crate) mod pair;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};

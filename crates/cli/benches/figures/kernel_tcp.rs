@@ -1,7 +1,5 @@
 //! This library's CUBIC and BBR compared with the kernel's, each alone on the same path of real TUN
 //! interfaces: 100 Mbit/s, 250 ms, a DropTail queue of one bandwidth-delay product.
-//!
-//! Figures in real time scatter: the assertions are loose, and the whole is run by hand.
 
 use std::time::Duration;
 
@@ -37,9 +35,7 @@ fn download(loss: f64, stack: Stack) -> Measured {
     runtime.block_on(run.measure(&mode, TIME)).unwrap()
 }
 
-#[test]
-#[ignore = "six minutes of an idle machine: run it alone, with --release and --nocapture"]
-fn cubic_and_bbr_compared_with_the_kernels() {
+pub(crate) fn cubic_and_bbr_compared_with_the_kernels() {
     let known = kernel::available();
     println!("loss    stack           Mbit/s   dropped   mean queue, ms   greatest");
     for loss in [0.0, 0.001, 0.01] {

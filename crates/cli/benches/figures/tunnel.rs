@@ -1,150 +1,19 @@
-//! Figures of `pathmark proxy` and `pathmark tunnel`, printed with their conditions. Each is a run
-//! of its own on an idle machine:
-//!
-//! ```sh
-//! cargo test --release -p pathmark-cli --test it tunnel_figures::NAME -- --ignored --nocapture
-//! ```
+//! Figures of `pathmark proxy` and `pathmark tunnel`, printed with their conditions.
 
-use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use pathmark_cli::demo::bed::{CLIENT, SERVER};
-use pathmark_testbed::{ChildGuard, Node, Testbed};
+use pathmark_testbed::Node;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::common::long_path::path;
-use crate::common::on_node::start;
+use crate::common::pair::{Pair, connect, listener, one_node, source};
 
-/// A proxy and a tunnel, each on a node, with one forward to a target on the proxy's node.
-struct Pair {
-    proxy: ChildGuard,
-    tunnel: ChildGuard,
-    forward: SocketAddr,
-    _directory: tempfile::TempDir,
-}
-
-impl Pair {
-    fn new(far: (&Node, IpAddr), near: &Node, target: SocketAddr) -> Self {
-        Self::with(far, near, target, &[])
-    }
-
-    /// With more arguments of the tunnel.
-    fn with(
-        (far, address): (&Node, IpAddr),
-        near: &Node,
-        target: SocketAddr,
-        more: &[&str],
-    ) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let path = |name: &str| directory.path().join(name).display().to_string();
-        let tokens = path("tokens");
-        std::fs::write(&tokens, "a 0123456789abcdef\n").unwrap();
-        std::fs::set_permissions(&tokens, PermissionsExt::from_mode(0o600)).unwrap();
-        let listen = SocketAddr::new(address, 4433);
-        let text = format!(
-            "listen = '{listen}'\ntokens = 'tokens'\nallow = ['0.0.0.0/0']\n\
-             [limits]\nflows = 30000\nflows_per_user = 30000\n"
-        );
-        std::fs::write(path("proxy.toml"), text).unwrap();
-        let config = path("proxy.toml");
-        let (proxy, said) = start(far, &["proxy", "--show-uri", "--config", &config]);
-        std::fs::write(path("uri"), said["uris"][0]["uri"].as_str().unwrap()).unwrap();
-        let (uri, forward) = (path("uri"), format!("127.0.0.1:0:{target}"));
-        let arguments = [&["tunnel", "--uri-file", &uri, "-L", &forward], more].concat();
-        let (tunnel, said) = start(near, &arguments);
-        let forward = said["listeners"][0]["address"].as_str().unwrap();
-        Self {
-            proxy,
-            tunnel,
-            forward: forward.parse().unwrap(),
-            _directory: directory,
-        }
-    }
-
-    /// Descriptors and resident memory in MiB of the proxy and of the tunnel.
-    fn taken(&self) -> String {
-        let of = |guard: &ChildGuard| {
-            let process = format!("/proc/{}", guard.id());
-            let files = std::fs::read_dir(format!("{process}/fd")).unwrap().count();
-            let status = std::fs::read_to_string(format!("{process}/status")).unwrap();
-            let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-            let kib = line.and_then(|line| line.split_whitespace().nth(1));
-            let kib: u64 = kib.unwrap().parse().unwrap();
-            format!("{files} descriptors, {} MiB", kib / 1024)
-        };
-        format!("proxy {}; tunnel {}", of(&self.proxy), of(&self.tunnel))
-    }
-}
-
-/// A listener of a node.
-fn listener(node: &Node, address: SocketAddr) -> TcpListener {
-    let listener = node.tcp_listener(address).unwrap();
-    SockRef::from(&listener).listen(4096).unwrap();
-    listener.set_nonblocking(true).unwrap();
-    TcpListener::from_std(listener).unwrap()
-}
-
-/// Connects from a node.
-async fn connect(node: &Node, to: SocketAddr) -> std::io::Result<TcpStream> {
-    let socket = node.socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
-    let socket = std::net::TcpStream::from(socket);
-    socket.set_nonblocking(true)?;
-    TcpSocket::from_std_stream(socket).connect(to).await
-}
-
-/// Answers each byte with one, until the client ends.
-async fn echo(listener: TcpListener) {
-    loop {
-        let Ok((mut stream, _)) = listener.accept().await else {
-            continue;
-        };
-        tokio::spawn(async move {
-            while let Ok(byte) = stream.read_u8().await {
-                if stream.write_u8(byte).await.is_err() {
-                    return;
-                }
-            }
-        });
-    }
-}
-
-/// Sends this many bytes to each client, then the end.
-async fn source(listener: TcpListener, bytes: usize) {
-    let chunk = vec![7; 256 * 1024];
-    loop {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        let chunk = chunk.clone();
-        tokio::spawn(async move {
-            let mut left = bytes;
-            while left > 0 {
-                let piece = left.min(chunk.len());
-                if stream.write_all(&chunk[..piece]).await.is_err() {
-                    return;
-                }
-                left -= piece;
-            }
-        });
-    }
-}
-
-/// One node, on whose loopback all is.
-async fn one_node() -> (Testbed, Node, Pair) {
-    let bed = Testbed::new().unwrap();
-    let node = bed.node("all").unwrap();
-    let target = listener(&node, "127.0.0.1:7000".parse().unwrap());
-    let address = target.local_addr().unwrap();
-    tokio::spawn(echo(target));
-    let pair = Pair::new((&node, [127, 0, 0, 1].into()), &node, address);
-    (bed, node, pair)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a figure: 9,000 flows at once"]
-async fn flows_at_once() {
+#[tokio::main]
+pub(crate) async fn flows_at_once() {
     // The hard limit of descriptors is 20,000 on many machines, and this process has two for each.
     const FLOWS: usize = 9_000;
     let limit = nix::sys::resource::Resource::RLIMIT_NOFILE;
@@ -178,9 +47,8 @@ async fn flows_at_once() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a figure: new flows per second, twice for PATHMARK_SECONDS"]
-async fn new_flows() {
+#[tokio::main]
+pub(crate) async fn new_flows() {
     let seconds = std::env::var("PATHMARK_SECONDS").map_or(10, |text| text.parse().unwrap());
     let each = Duration::from_secs(seconds);
     let (_bed, node, pair) = one_node().await;
@@ -215,9 +83,8 @@ async fn new_flows() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a figure: throughput on loopback"]
-async fn loopback() {
+#[tokio::main]
+pub(crate) async fn loopback() {
     const BYTES: usize = 2 << 30;
     let bed = Testbed::new().unwrap();
     let node = bed.node("all").unwrap();
@@ -257,35 +124,8 @@ async fn read(node: &Node, from: SocketAddr) -> usize {
     }
 }
 
-/// Round trips until the first byte of a new flow has come back.
-async fn first_byte(node: &Node, through: SocketAddr) -> f64 {
-    let began = Instant::now();
-    let mut flow = connect(node, through).await.unwrap();
-    flow.write_u8(1).await.unwrap();
-    assert_eq!(flow.read_u8().await.unwrap(), 1);
-    began.elapsed().as_secs_f64() / 0.6
-}
-
-/// A request and its answer take one round trip, and two where the request waits for the target.
-#[tokio::test(flavor = "multi_thread")]
-async fn first_bytes_go_with_the_request() {
-    let bed = path(100_000_000, 0.0, "cubic");
-    let target = listener(bed.server(), SocketAddr::new(SERVER, 7000));
-    let to = target.local_addr().unwrap();
-    tokio::spawn(echo(target));
-    let far = (bed.server(), SERVER);
-    let pair = Pair::with(far, bed.client(), to, &["--fast-open"]);
-    // The tunnel has its connection then.
-    first_byte(bed.client(), pair.forward).await;
-    let early = first_byte(bed.client(), pair.forward).await;
-    let direct = first_byte(bed.client(), to).await;
-    println!("{early:.2} round trips, directly {direct:.2}");
-    assert!(early < 1.5 && direct >= 2.0, "{early} {direct}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a figure: 100 flows of 10 kB over 600 ms"]
-async fn short_flows_over_a_long_path() {
+#[tokio::main]
+pub(crate) async fn short_flows_over_a_long_path() {
     for law in ["cubic", "vcp+bise+wlte", "xcp"] {
         short_flows(law).await;
     }
@@ -319,9 +159,8 @@ async fn short_flows(law: &str) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a figure: one flow over 100 Mbit/s, 600 ms and 1 % loss, next to the kernel's"]
-async fn one_flow_over_a_lossy_path() {
+#[tokio::main]
+pub(crate) async fn one_flow_over_a_lossy_path() {
     const TIME: Duration = Duration::from_secs(30);
     for law in ["vcp+bise+wlte", "cubic", "bbr"] {
         let bed = path(100_000_000, 0.01, law);

@@ -2,9 +2,6 @@
 //! path: on loopback, and through routers on TUN interfaces of a test bed. Tools that are not
 //! installed are left out, and named. TCP has the kernel's congestion controller and buffers
 //! (`sysctl net.ipv4.tcp_congestion_control`). Tools other than pathmark run as root.
-//!
-//! `cargo test --release -p pathmark-cli --test it rates::NAME -- --ignored --nocapture`, alone on
-//! an idle machine.
 
 mod other;
 
@@ -247,9 +244,7 @@ fn pathmark_moves(bed: &Bed, files: &Files, put: bool, law: &str, most: Duration
 }
 
 /// The rate alone takes 8 s for the content.
-#[test]
-#[ignore = "a measurement"]
-fn ten_thousand_small_files_over_10_mbit_and_400_ms() {
+pub(crate) fn ten_thousand_small_files_over_10_mbit_and_400_ms() {
     let files = Files::new(10_000, 1000);
     for (controller, law) in [
         ("vcp+bise", "vcp+bise+wlte"),
@@ -273,9 +268,7 @@ fn megabytes(usual: usize) -> usize {
     std::env::var("PATHMARK_RATES_MB").map_or(usual, |text| text.parse().unwrap())
 }
 
-#[test]
-#[ignore = "a measurement"]
-fn a_gigabyte_over_200_mbit_250_ms_and_two_routers() {
+pub(crate) fn a_gigabyte_over_200_mbit_250_ms_and_two_routers() {
     let files = Files::new(1, megabytes(1000) * 1_000_000);
     let most = Duration::from_secs(120);
     for (controller, law) in [
@@ -290,9 +283,7 @@ fn a_gigabyte_over_200_mbit_250_ms_and_two_routers() {
 }
 
 /// Each for 40 s at most.
-#[test]
-#[ignore = "a measurement"]
-fn tcp_in_comparison_over_200_mbit_and_250_ms() {
+pub(crate) fn tcp_in_comparison_over_200_mbit_and_250_ms() {
     let files = Files::new(1, megabytes(400) * 1_000_000);
     let most = Duration::from_secs(40);
     for loss in [0.0, 0.001, 0.01] {
@@ -304,9 +295,7 @@ fn tcp_in_comparison_over_200_mbit_and_250_ms() {
     }
 }
 
-#[test]
-#[ignore = "a measurement"]
-fn two_gigabytes_on_loopback() {
+pub(crate) fn two_gigabytes_on_loopback() {
     let files = Files::new(1, megabytes(2000) * 1_000_000);
     let most = Duration::from_secs(300);
     for _ in 0..3 {
