@@ -1,4 +1,13 @@
-//! Protocols side by side.
+//! The protocols' headers against their document, on bytes of any kind, and side by side.
 
+mod counters;
+mod fuzz_qs;
+mod fuzz_vcp;
+mod fuzz_xcp;
 mod own;
 mod tunnel;
+mod vectors;
+mod wire_edge;
+mod wire_quick_start;
+mod wire_vcp;
+mod wire_xcp;

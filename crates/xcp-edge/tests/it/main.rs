@@ -3,4 +3,3 @@
 mod estimator;
 mod fuzz_edge;
 mod passive;
-mod wire_doc;

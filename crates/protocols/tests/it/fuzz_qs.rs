@@ -1,8 +1,8 @@
 //! Fuzz targets of the answering rule and of the counters.
 //!
 //! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
-//! fuzzer drives the same functions for as long as one likes: `cargo bolero test -p qs-proto shims`
-//! (libFuzzer).
+//! fuzzer drives the same functions for as long as one likes:
+//! `cargo bolero test -p pathmark-protocols fuzz_qs::shims` (libFuzzer).
 
 use pathmark_cc::{Carried, Countable, QuickStartAnswer};
 use pathmark_shim::quick_start::{Function, Rate, Repr};
@@ -10,6 +10,8 @@ use pathmark_shim::{Kind, frame};
 use qs_proto::answer::{Outcome, answer_payload};
 use qs_proto::carried;
 use qs_proto::counters::Totals;
+
+use crate::counters;
 
 /// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 200_000;
@@ -66,27 +68,21 @@ fn answer_one(answer: &QuickStartAnswer, datagram: &[u8]) {
     }
 }
 
-/// What was sent at most, then two sets of counters: what is accepted adds up.
+/// What is accepted of two sets of counters adds up.
 fn feedback(input: &[u8]) {
-    let (numbers, _) = input.as_chunks::<8>();
-    let numbers: Vec<u64> = numbers
-        .iter()
-        .map(|&bytes| u64::from_be_bytes(bytes))
-        .collect();
-    let Some((&[packets, bytes, longest], counters)) = numbers.split_first_chunk() else {
+    let Some((sent, older, newer)) = counters::read(input) else {
         return;
     };
-    let sent = Countable {
+    let Countable {
         packets,
         bytes,
         longest,
-    };
-    let (older, newer) = counters.split_at(counters.len() / 2);
-    let Ok(newer) = Totals::decode(newer) else {
+    } = sent;
+    let Ok(newer) = Totals::decode(&newer) else {
         return;
     };
     assert_eq!(Totals::decode(&newer.encode()), Ok(newer));
-    let older = Totals::decode(older).unwrap_or_default();
+    let older = Totals::decode(&older).unwrap_or_default();
     if let Ok(feedback) = newer.since(&older, &sent) {
         assert!(feedback.packets <= packets && feedback.bytes <= bytes);
         assert!(feedback.bytes <= feedback.packets.saturating_mul(longest));

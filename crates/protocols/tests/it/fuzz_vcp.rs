@@ -2,7 +2,7 @@
 //!
 //! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
 //! fuzzer drives the same functions for as long as one likes:
-//! `cargo bolero test -p vcp-proto shims` (libFuzzer).
+//! `cargo bolero test -p pathmark-protocols fuzz_vcp::shims` (libFuzzer).
 
 use pathmark_cc::{Carried, Countable, Feedback, VcpAnswer, VcpCode};
 use pathmark_shim::{Kind, frame};
@@ -11,6 +11,8 @@ use vcp_proto::{
     counters::Totals,
     mark::{self, Outcome},
 };
+
+use crate::counters;
 
 /// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 200_000;
@@ -71,26 +73,20 @@ fn mark_one(&[code, with_r, r0, r1, t0, t1, corruption, load_128]: &[u8; 8], dat
     );
 }
 
-/// What was sent at most, then two sets of counters: what is accepted adds up.
+/// What is accepted of two sets of counters adds up.
 fn feedback(input: &[u8]) {
-    let (numbers, _) = input.as_chunks::<8>();
-    let numbers: Vec<u64> = numbers
-        .iter()
-        .map(|&bytes| u64::from_be_bytes(bytes))
-        .collect();
-    let Some((&[packets, bytes, longest], counters)) = numbers.split_first_chunk() else {
+    let Some((sent, older, newer)) = counters::read(input) else {
         return;
     };
-    let sent = Countable {
+    let Countable {
         packets,
         bytes,
         longest,
-    };
-    let (older, newer) = counters.split_at(counters.len() / 2);
-    let Ok(newer) = Totals::decode(newer) else {
+    } = sent;
+    let Ok(newer) = Totals::decode(&newer) else {
         return;
     };
-    let older = Totals::decode(older).unwrap_or_default();
+    let older = Totals::decode(&older).unwrap_or_default();
     if let Ok(feedback) = newer.since(&older, &sent, Some(64)) {
         let (counted, their_bytes) = Feedback::Vcp(feedback).counted();
         assert!(counted <= packets && their_bytes <= bytes);

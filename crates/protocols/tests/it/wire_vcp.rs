@@ -1,8 +1,6 @@
 //! Holds the code to the test vectors of `docs/wire.md`, and that file to the code.
 
-#![cfg(feature = "transport")]
-
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use pathmark_cc::{Countable, Request, VcpAnswer, VcpCode};
 use pathmark_shim::{Framed, crc16, ip::Layout, udp};
@@ -16,35 +14,7 @@ use vcp_proto::{
     mark::{self, Outcome},
 };
 
-/// The vectors of the document by name.
-fn vectors() -> BTreeMap<String, Vec<u8>> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut vectors = BTreeMap::new();
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        let Some(name) = line.strip_prefix("```hex ") else {
-            continue;
-        };
-        let bytes = lines
-            .by_ref()
-            .take_while(|line| *line != "```")
-            .flat_map(|line| line.split('#').next().unwrap_or("").split_whitespace())
-            .map(|byte| u8::from_str_radix(byte, 16).unwrap())
-            .collect();
-        assert!(
-            vectors.insert(name.to_owned(), bytes).is_none(),
-            "{name} twice"
-        );
-    }
-    vectors
-}
-
-fn vector(name: &str) -> Vec<u8> {
-    vectors()
-        .remove(name)
-        .unwrap_or_else(|| panic!("no vector {name}"))
-}
+use crate::vectors::vector;
 
 fn first_mark() -> VcpAnswer {
     VcpAnswer {
@@ -63,34 +33,6 @@ fn sent(packets: u64) -> Countable {
         bytes: packets * 1500,
         longest: 1500,
     }
-}
-
-#[test]
-fn every_vector_is_used() {
-    // Those of XCP are held to by the crate that knows XCP.
-    let names: Vec<String> = vectors()
-        .into_keys()
-        .filter(|name| {
-            !["xcp-", "quick-start", "edge-"]
-                .iter()
-                .any(|other| name.starts_with(other))
-        })
-        .collect();
-    let used = [
-        "check",
-        "feedback",
-        "fresh",
-        "ipv4-after",
-        "ipv4-before",
-        "marked",
-        "marked-declared",
-        "marked-declared-twice",
-        "marked-translated",
-        "marked-twice",
-        "parameter",
-        "unknown",
-    ];
-    assert_eq!(names, used);
 }
 
 #[test]

@@ -1,40 +1,50 @@
-//! A connection that carries VCP's signal and no other one, built from the transport, the laws and
-//! this crate alone: `cargo run -p vcp-proto --example connection`.
+//! A connection that carries one signal and no other one, built from the transport, a law and the
+//! protocol's crate alone: `cargo run -p pathmark-protocols --example connection -- vcp`, or `xcp`.
 //!
-//! Both ends offer the signal during the handshake. From then on each packet of data has VCP's
-//! header in front, which routers on the path answer in. On a path without such routers, as here,
-//! the sender falls back to CUBIC.
+//! Both ends offer the signal during the handshake. From then on each packet of data has its header
+//! in front, which routers on the path answer in. On a path without such routers, as here, the
+//! sender falls back to CUBIC.
 
 use std::error::Error;
 use std::sync::Arc;
 
 use pathmark_cc::Algorithm;
 use pathmark_driver::{ClientConfig, Endpoint, ServerConfig};
-use pathmark_transport::TransportConfig;
 use pathmark_transport::connection::PathReport;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
+use pathmark_transport::{Signal, TransportConfig};
 use vcp_proto::VcpSignal;
+use xcp_proto::XcpSignal;
 
 /// The application protocol's name in TLS (ALPN).
 const PROTOCOL: &[u8] = b"one-signal";
 const BYTES: usize = 1_000_000;
 
-/// The law `vcp`, and the one signal that it listens to.
-fn transport() -> Result<Arc<TransportConfig>, Box<dyn Error>> {
-    let law: Algorithm = "vcp".parse()?;
+/// The one signal that the law of this name listens to.
+fn signal(law: &str) -> Result<Arc<dyn Signal>, Box<dyn Error>> {
+    match law {
+        "vcp" => Ok(Arc::new(VcpSignal::default())),
+        "xcp" => Ok(Arc::new(XcpSignal::default())),
+        _ => Err("usage: connection vcp|xcp".into()),
+    }
+}
+
+fn transport(law: &str) -> Result<Arc<TransportConfig>, Box<dyn Error>> {
+    let signal = signal(law)?;
+    let law: Algorithm = law.parse()?;
     let mut config = TransportConfig::new(Arc::new(move |now, mtu| law.controller(now, mtu)));
-    config.signals = vec![Arc::new(VcpSignal::default())];
+    config.signals = vec![signal];
     Ok(Arc::new(config))
 }
 
 /// Sends [`BYTES`] to a server in this process. Returns how many arrived, and what the client's
 /// connection reports of its path.
-async fn transfer() -> Result<(usize, PathReport), Box<dyn Error>> {
+async fn transfer(law: &str) -> Result<(usize, PathReport), Box<dyn Error>> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let key = made.signing_key.serialize_der().try_into()?;
     let certificate = TlsServerConfig::new(vec![made.cert.der().clone()], key, &[PROTOCOL])?;
     let trust = Trust::Pin(certificate.pin().ok_or("the server has no certificate")?);
-    let config = ServerConfig::new(Arc::new(certificate), transport()?);
+    let config = ServerConfig::new(Arc::new(certificate), transport(law)?);
     let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
     let address = server.local_address();
     let received = tokio::spawn(async move {
@@ -47,7 +57,7 @@ async fn transfer() -> Result<(usize, PathReport), Box<dyn Error>> {
 
     let client = Endpoint::client("127.0.0.1:0".parse()?)?;
     let tls = TlsClientConfig::new(trust, &[PROTOCOL])?;
-    let config = ClientConfig::new(Arc::new(tls), transport()?);
+    let config = ClientConfig::new(Arc::new(tls), transport(law)?);
     let connection = client.connect_with(config, address, "localhost")?.await?;
     let mut stream = connection.open_uni().await?;
     stream.write_all(&vec![7; BYTES]).await?;
@@ -60,7 +70,8 @@ async fn transfer() -> Result<(usize, PathReport), Box<dyn Error>> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let (bytes, report) = transfer().await?;
+    let law = std::env::args().nth(1).unwrap_or_default();
+    let (bytes, report) = transfer(&law).await?;
     println!(
         "{bytes} bytes arrived; signal in front of data: {:?}",
         report.signal
@@ -71,8 +82,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 #[tokio::test]
 async fn data_travel_behind_the_one_signal() {
-    let (bytes, report) = transfer().await.unwrap();
-    assert_eq!(bytes, BYTES);
-    let own = pathmark_transport::Signal::kind(&VcpSignal::default());
-    assert_eq!(report.signal, Some(own));
+    for law in ["vcp", "xcp"] {
+        let (bytes, report) = transfer(law).await.unwrap();
+        assert_eq!(bytes, BYTES);
+        assert_eq!(report.signal, Some(signal(law).unwrap().kind()));
+    }
 }

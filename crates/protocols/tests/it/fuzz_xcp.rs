@@ -2,7 +2,7 @@
 //!
 //! `cargo test` runs each over its corpus in `__fuzz__` and a bounded number of random inputs; a
 //! fuzzer drives the same functions for as long as one likes:
-//! `cargo bolero test -p xcp-proto shims` (libFuzzer).
+//! `cargo bolero test -p pathmark-protocols fuzz_xcp::shims` (libFuzzer).
 
 use pathmark_cc::{Carried, CloudAnswer, Countable, XcpAnswer};
 use pathmark_shim::{Kind, frame};
@@ -10,6 +10,8 @@ use xcp_proto::counters::{MOST, Totals};
 use xcp_proto::header::{Body, Format};
 use xcp_proto::stamp::{self, Outcome};
 use xcp_proto::{Form, Identity, Packet, Repr, carried, h_feedback};
+
+use crate::counters;
 
 /// Random inputs per target in `cargo test`, in addition to the corpus.
 const ITERATIONS: usize = 200_000;
@@ -132,28 +134,22 @@ fn word(input: &[u8]) {
     }
 }
 
-/// What was sent at most, then two sets of counters: what is accepted adds up.
+/// What is accepted of two sets of counters adds up.
 fn feedback(input: &[u8]) {
-    let (numbers, _) = input.as_chunks::<8>();
-    let numbers: Vec<u64> = numbers
-        .iter()
-        .map(|&bytes| u64::from_be_bytes(bytes))
-        .collect();
-    let Some((&[packets, bytes, longest], counters)) = numbers.split_first_chunk() else {
+    let Some((sent, older, newer)) = counters::read(input) else {
         return;
     };
-    let sent = Countable {
+    let Countable {
         packets,
         bytes,
         longest,
-    };
-    let (older, newer) = counters.split_at(counters.len() / 2);
-    let Ok(newer) = Totals::decode(newer) else {
+    } = sent;
+    let Ok(newer) = Totals::decode(&newer) else {
         return;
     };
     let again: Vec<u64> = newer.encode().collect();
     assert_eq!(Totals::decode(&again), Ok(newer));
-    let older = Totals::decode(older).unwrap_or_default();
+    let older = Totals::decode(&older).unwrap_or_default();
     if let Ok(feedback) = newer.since(&older, &sent, Some(64)) {
         assert!(feedback.stamped <= feedback.packets && feedback.packets <= packets);
         assert!(feedback.bytes <= bytes);

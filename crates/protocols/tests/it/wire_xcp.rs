@@ -1,9 +1,5 @@
 //! Holds the code to XCP's test vectors of `docs/wire.md`, and that file to the code.
 
-#![cfg(feature = "transport")]
-
-use std::collections::BTreeMap;
-
 use pathmark_cc::{Countable, Request, XcpAnswer, XcpRequest};
 use pathmark_transport::{
     Counters, Signal,
@@ -14,52 +10,7 @@ use xcp_proto::header::{Body, Format, LastRouter};
 use xcp_proto::stamp::{Outcome, stamp_payload};
 use xcp_proto::{Form, Identity, Packet, XcpSignal, h_feedback};
 
-/// XCP's vectors of the document by name.
-fn vectors() -> BTreeMap<String, Vec<u8>> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut vectors = BTreeMap::new();
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        let Some(name) = line.strip_prefix("```hex xcp-") else {
-            continue;
-        };
-        let bytes = lines
-            .by_ref()
-            .take_while(|line| *line != "```")
-            .flat_map(|line| line.split('#').next().unwrap_or("").split_whitespace())
-            .map(|byte| u8::from_str_radix(byte, 16).unwrap())
-            .collect();
-        assert!(
-            vectors.insert(name.to_owned(), bytes).is_none(),
-            "{name} twice"
-        );
-    }
-    vectors
-}
-
-fn vector(name: &str) -> Vec<u8> {
-    vectors()
-        .remove(name)
-        .unwrap_or_else(|| panic!("no vector {name}"))
-}
-
-#[test]
-fn every_vector_is_used() {
-    let names: Vec<String> = vectors().into_keys().collect();
-    let used = [
-        "compact",
-        "compact-stamped",
-        "feedback",
-        "fresh",
-        "stamped",
-        "stamped-declared",
-        "stamped-ipv6",
-        "stamped-translated",
-        "stamped-twice",
-    ];
-    assert_eq!(names, used);
-}
+use crate::vectors::vector;
 
 fn request() -> Request {
     let mut request = Request::default();
@@ -99,26 +50,26 @@ const GRANT: XcpAnswer = XcpAnswer {
 #[test]
 fn a_full_shim_and_two_routers() {
     let mut shim = fresh(Form::V4);
-    assert_eq!(shim, vector("fresh"));
+    assert_eq!(shim, vector("xcp-fresh"));
     assert_eq!(
         stamp_payload(&mut shim, &GRANT, 1528, &router(11, 11)),
         Outcome::Stamped
     );
-    assert_eq!(shim, vector("stamped"));
+    assert_eq!(shim, vector("xcp-stamped"));
     let mut declared = fresh(Form::V4);
     let grant = XcpAnswer {
         corruption_ppm: 50_000,
         ..GRANT
     };
     let _ = stamp_payload(&mut declared, &grant, 1528, &router(11, 11));
-    assert_eq!(declared, vector("stamped-declared"));
+    assert_eq!(declared, vector("xcp-stamped-declared"));
     let mut translated = fresh(Form::V4);
     let grant = XcpAnswer {
         translated: true,
         ..GRANT
     };
     let _ = stamp_payload(&mut translated, &grant, 1528, &router(11, 11));
-    assert_eq!(translated, vector("stamped-translated"));
+    assert_eq!(translated, vector("xcp-stamped-translated"));
     // 1097.5 B/s.
     let take = XcpAnswer {
         delta: -(1097 << 16) - (1 << 15),
@@ -129,7 +80,7 @@ fn a_full_shim_and_two_routers() {
         stamp_payload(&mut shim, &take, 1528, &router(22, 22)),
         Outcome::Stamped
     );
-    assert_eq!(shim, vector("stamped-twice"));
+    assert_eq!(shim, vector("xcp-stamped-twice"));
 
     let read = Packet::parse(&shim).unwrap().repr();
     assert_eq!((read.format, read.stamped), (Format::Standard, true));
@@ -145,20 +96,20 @@ fn a_full_shim_and_two_routers() {
 
     let mut v6 = fresh(Form::V6);
     let _ = stamp_payload(&mut v6, &GRANT, 1528, &router(11, 11));
-    assert_eq!(v6, vector("stamped-ipv6"));
+    assert_eq!(v6, vector("xcp-stamped-ipv6"));
 }
 
 #[test]
 fn a_compact_shim_and_a_router() {
     let mut shim = fresh(Form::Compact);
-    assert_eq!(shim, vector("compact"));
+    assert_eq!(shim, vector("xcp-compact"));
     let nothing = XcpAnswer {
         delta: 0,
         bounding: true,
         ..XcpAnswer::default()
     };
     let _ = stamp_payload(&mut shim, &nothing, 1528, &router(11, 11));
-    assert_eq!(shim, vector("compact-stamped"));
+    assert_eq!(shim, vector("xcp-compact-stamped"));
 }
 
 /// The values that the text names.
@@ -180,7 +131,7 @@ fn feedback_words() {
 
 #[test]
 fn feedback_frame() {
-    let bytes = vector("feedback");
+    let bytes = vector("xcp-feedback");
     let mut frames = Frames::new(&bytes);
     let Some(Ok(Frame::Feedback(frame))) = frames.next() else {
         panic!("no FEEDBACK frame");

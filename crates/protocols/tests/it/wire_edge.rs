@@ -1,30 +1,10 @@
 //! Holds the code to the test vectors of messages in `docs/wire.md`, and that file to the code.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use xcp_edge::{Body, Key, Message, Probe, Route, Token, Train};
 
-/// The document's vectors of messages by name.
-fn vectors() -> BTreeMap<String, Vec<u8>> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut vectors = BTreeMap::new();
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        let Some(name) = line.strip_prefix("```hex edge-") else {
-            continue;
-        };
-        let bytes = lines
-            .by_ref()
-            .take_while(|line| *line != "```")
-            .flat_map(|line| line.split('#').next().unwrap_or("").split_whitespace())
-            .map(|byte| u8::from_str_radix(byte, 16).unwrap())
-            .collect();
-        assert!(vectors.insert(name.to_owned(), bytes).is_none(), "{name}");
-    }
-    vectors
-}
+use crate::vectors::vector;
 
 #[test]
 fn messages_are_those_of_the_document() {
@@ -51,7 +31,6 @@ fn messages_are_those_of_the_document() {
         number: 2,
         body,
     };
-    let mut all = vectors();
     for (name, body, from, to) in [
         ("request", Body::Request(token, train), k, before),
         ("request-ipv6", Body::Request(token, train), k_v6, before_v6),
@@ -66,9 +45,8 @@ fn messages_are_those_of_the_document() {
         let route = Route { from, to };
         let mut out = [0; 64];
         let len = message(body).write(&key, &route, 48, &mut out).unwrap();
-        let documented = all.remove(name).unwrap_or_default();
+        let documented = vector(&format!("edge-{name}"));
         assert_eq!(documented, out[..len], "{name}: {:02x?}", &out[..len]);
         assert_eq!(Message::read(&key, &route, &documented), Ok(message(body)));
     }
-    assert!(all.is_empty(), "{all:?}");
 }

@@ -1,0 +1,17 @@
+//! Counters of bytes of any kind.
+
+use pathmark_cc::Countable;
+
+/// What was sent at most, then two sets of counters, the older one first.
+pub(crate) fn read(input: &[u8]) -> Option<(Countable, Vec<u64>, Vec<u64>)> {
+    let (numbers, _) = input.as_chunks::<8>();
+    let mut numbers = numbers.iter().map(|&bytes| u64::from_be_bytes(bytes));
+    let sent = Countable {
+        packets: numbers.next()?,
+        bytes: numbers.next()?,
+        longest: numbers.next()?,
+    };
+    let mut older: Vec<u64> = numbers.collect();
+    let newer = older.split_off(older.len() / 2);
+    Some((sent, older, newer))
+}
