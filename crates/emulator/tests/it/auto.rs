@@ -1,10 +1,8 @@
 //! `auto` with real endpoints: whatever the routers speak, and while they change.
 
-use std::ops::ControlFlow;
-use std::path::Path;
-
-use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
+
+use crate::support::{built_in, changed, drops};
 
 /// One download over two links of 20 and 20 Mbit/s, 100 ms in all, one bandwidth-delay product
 /// each.
@@ -37,11 +35,7 @@ algorithm = "auto"
 
 /// `FILE` with keys changed.
 fn run(changes: &[(&str, &str)]) -> RunResult {
-    let mut scenario = Scenario::parse(Path::new("auto.toml"), FILE).unwrap();
-    for (key, value) in changes {
-        scenario.set(key, value).unwrap();
-    }
-    scenario.run(|_| ControlFlow::Continue(())).unwrap()
+    changed(FILE, changes)
 }
 
 /// The same with controllers and an algorithm.
@@ -57,10 +51,6 @@ fn path(first: &str, second: &str, algorithm: &str, more: &[(&str, &str)]) -> Ru
 
 fn goodput(result: &RunResult) -> f64 {
     result.flows[0].goodput_bps / 1e6
-}
-
-fn drops(result: &RunResult) -> u64 {
-    result.links.iter().map(|link| link.drops).sum()
 }
 
 /// Goodput in a measuring window, Mbit/s.
@@ -195,18 +185,15 @@ fn at_a_port_that_only_grants_an_idle_link_is_full_soon_and_its_queue_is_not() {
         ("10Gbit", "50ms", 0.1, "1s"),
     ] {
         for buffer in ["1bdp", "0.2bdp"] {
-            let mut scenario = Scenario::load("auto-start").unwrap();
-            for (key, value) in [
+            let changes = [
                 ("duration", duration),
                 ("link.bottleneck.rate", rate),
                 ("link.bottleneck.delay", delay),
                 ("link.bottleneck.queue.limit", buffer),
                 ("link.bottleneck.controller", "quick-start"),
                 ("flow.f.algorithm", "auto"),
-            ] {
-                scenario.set(key, value).unwrap();
-            }
-            let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+            ];
+            let result = built_in("auto-start", &changes);
             let link = &result.links[0];
             let rounds = link.time_to_80_s.unwrap() / rtt - 1.0;
             assert!(rounds <= 4.0, "{rate}, {buffer}: {rounds}");
@@ -248,8 +235,7 @@ algorithm = "auto"
 start = "5s"
 "#
         );
-        let scenario = Scenario::parse(Path::new("test.toml"), &text).unwrap();
-        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        let result = changed(&text, &[]);
         let flows = &result.windows[0].flows;
         let (old, new) = (flows[0].goodput_bps, flows[1].goodput_bps);
         assert!(old >= 47.5e6 && new >= 40e6, "{delay}: {old} {new}");

@@ -1,62 +1,34 @@
 //! Flows of several kinds at one port that keeps them apart.
 
-use std::ops::ControlFlow;
-use std::path::Path;
-
-use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
+
+use crate::support::{flow, goodputs, link, mean, run};
+
+const ENDS: [&str; 2] = ["A", "B"];
 
 /// Names, laws and numbers of flows that begin within a second, as scenarios have them.
 fn flows(flows: &[(&str, &str, u32)]) -> String {
     let spread = |(name, algorithm, count): &(&str, &str, u32)| {
-        format!(
-            "[[flow]]\nname = \"{name}\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"{algorithm}\"\n\
-             count = {count}\nstart_spread = \"1s\"\n"
-        )
+        let more = format!("count = {count}\nstart_spread = \"1s\"");
+        flow(name, ENDS, algorithm, &more)
     };
     flows.iter().map(spread).collect()
 }
 
 /// A port of 20 Mbit/s with a round trip of 40 ms for 40 s, the last 20 of which are measured.
-fn run(port: &str, of: &[(&str, &str, u32)], seed: u64) -> RunResult {
-    run_with(port, ("20s", "40s"), &flows(of), seed)
+fn at_port(port: &str, of: &[(&str, &str, u32)], seed: u64) -> RunResult {
+    let more = format!("controller = \"{port}\"\n{QUEUE}");
+    let link = link("port", ENDS, "20Mbit", "20ms", &more);
+    over(&link, ("20s", "40s"), &flows(of), seed)
 }
 
-/// The same for flows as scenarios have them, measured over `(from, to)`.
-fn run_with(port: &str, over: (&str, &str), flows: &str, seed: u64) -> RunResult {
-    let link = "rate = \"20Mbit\"\ndelay = \"20ms\"\nqueue = { limit = \"1bdp\", rtt = \"200ms\" }";
-    run_over(link, port, over, flows, seed)
-}
+const QUEUE: &str = "queue = { limit = \"1bdp\", rtt = \"200ms\" }";
 
-/// The same at a port of another link.
-fn run_over(link: &str, port: &str, over: (&str, &str), flows: &str, seed: u64) -> RunResult {
-    let (from, to) = over;
-    let text = format!(
-        r#"duration = "{to}"
-seed = {seed}
-measure = [["{from}", "{to}"]]
-[[link]]
-name = "port"
-from = "A"
-to = "B"
-duplex = true
-controller = "{port}"
-{link}
-{flows}"#
-    );
-    let scenario = Scenario::parse(Path::new("test.toml"), &text).unwrap();
-    scenario.run(|_| ControlFlow::Continue(())).unwrap()
-}
-
-/// Goodputs in the last window of flows whose names begin so, in Mbit/s.
-fn goodputs(result: &RunResult, name: &str) -> Vec<f64> {
-    let flows = result.windows.last().unwrap().flows.iter();
-    let own = flows.filter(|flow| flow.name.starts_with(name));
-    own.map(|flow| flow.goodput_bps / 1e6).collect()
-}
-
-fn mean(of: &[f64]) -> f64 {
-    of.iter().sum::<f64>() / of.len() as f64
+/// Flows over a link, measured from one time to another.
+fn over(link: &str, (from, to): (&str, &str), flows: &str, seed: u64) -> RunResult {
+    run(&format!(
+        "duration = \"{to}\"\nseed = {seed}\nmeasure = [[\"{from}\", \"{to}\"]]\n{link}{flows}"
+    ))
 }
 
 #[test]
@@ -68,7 +40,7 @@ fn a_flow_has_its_share_whatever_kind_it_is_of() {
             "vcp+bise+wlte"
         };
         for (own, tcp) in [(1, 1), (1, 20), (20, 1), (5, 5)] {
-            let result = run(port, &[("ours", ours, own), ("tcp", "cubic", tcp)], 1);
+            let result = at_port(port, &[("ours", ours, own), ("tcp", "cubic", tcp)], 1);
             let (a, b) = (
                 mean(&goodputs(&result, "ours")),
                 mean(&goodputs(&result, "tcp")),
@@ -83,14 +55,11 @@ fn a_flow_has_its_share_whatever_kind_it_is_of() {
 
 #[test]
 fn an_xcp_flow_that_joins_a_vcp_flow_at_its_port_gets_to_its_share() {
-    let flow = |name: &str, law: &str, start: &str| {
-        format!(
-            "[[flow]]\nname = \"{name}\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"{law}\"\n\
-             start = \"{start}\"\n"
-        )
-    };
-    let flows = flow("guest", "vcp+bise+wlte", "0s") + &flow("ours", "xcp", "5s");
-    let result = run_with("xcp", ("6s", "9s"), &flows, 1);
+    let flows =
+        flow("guest", ENDS, "vcp+bise+wlte", "") + &flow("ours", ENDS, "xcp", "start = \"5s\"");
+    let more = format!("controller = \"xcp\"\n{QUEUE}");
+    let link = link("port", ENDS, "20Mbit", "20ms", &more);
+    let result = over(&link, ("6s", "9s"), &flows, 1);
     let own = mean(&goodputs(&result, "ours"));
     // Half of 18.5. It was 6.0 while the first headers of a flow held its own later ones down.
     assert!(own >= 8.0, "{own} of 20 Mbit/s");
@@ -102,8 +71,8 @@ fn an_xcp_flow_that_joins_a_vcp_flow_at_its_port_gets_to_its_share() {
 fn a_vcp_flow_at_an_xcp_port_does_not_grow_unseen() {
     let flows = flows(&[("guest", "vcp+bise+wlte", 1), ("ours", "xcp", 2)]);
     let share = |seed| {
-        let link = "rate = \"10Mbit\"\ndelay = \"200ms\"";
-        let result = run_over(link, "xcp", ("8s", "20s"), &flows, seed);
+        let link = link("port", ENDS, "10Mbit", "200ms", "controller = \"xcp\"");
+        let result = over(&link, ("8s", "20s"), &flows, seed);
         mean(&goodputs(&result, "ours")) / mean(&goodputs(&result, "guest"))
     };
     let shares: Vec<f64> = (1..=5).map(share).collect();
@@ -118,7 +87,7 @@ fn xcp_flows_at_a_vcp_port_have_what_its_own_flows_have() {
     for (own, guests) in [(1, 1), (3, 1)] {
         let share = |seed| {
             let flows = [("ours", "vcp+bise+wlte", own), ("guest", "xcp", guests)];
-            let result = run("vcp+bise", &flows, seed);
+            let result = at_port("vcp+bise", &flows, seed);
             mean(&goodputs(&result, "ours")) / mean(&goodputs(&result, "guest"))
         };
         let shares: Vec<f64> = (1..=3).map(share).collect();
@@ -128,5 +97,46 @@ fn xcp_flows_at_a_vcp_port_have_what_its_own_flows_have() {
             (least..=1.0 / least).contains(&got),
             "{own}+{guests}: {shares:?}"
         );
+    }
+}
+
+/// What fast and slow flows send each in Mbit/s, and the mean queue in packets.
+fn apart(law: &str, mbit: u32, fast: (u32, u32, u32), slow: (u32, u32)) -> (f64, f64, f64) {
+    let ((quick, rtt, packet), (few, long)) = (fast, slow);
+    let port =
+        format!("controller = \"{law}\"\nqueue = {{ limit = \"1bdp\", rtt = \"{long}ms\" }}");
+    let hosts = |name: &str, rtt: u32| {
+        let delay = format!("{}ms", rtt / 2 - 5);
+        link(name, [name, "R"], "", &delay, "")
+    };
+    let flows = |name: &str, count: u32, packet: u32| {
+        let more = format!("count = {count}\npacket = {packet}\nstart_spread = \"100ms\"");
+        flow(name, [name, "D"], "xcp", &more)
+    };
+    let result = run(
+        &("duration = \"50s\"\nmeasure = [[\"25s\", \"50s\"]]\n".to_owned()
+            + &link("port", ["R", "D"], &format!("{mbit}Mbit"), "5ms", &port)
+            + &hosts("fast", rtt)
+            + &hosts("slow", long)
+            + &flows("fast", quick, packet)
+            + &flows("slow", few, 1500)),
+    );
+    let port = &result.windows[0].links[0];
+    let of = |name| mean(&goodputs(&result, name));
+    (of("fast"), of("slow"), port.queue_packets.mean)
+}
+
+#[test]
+fn few_slow_flows_have_their_share() {
+    for (mbit, fast, slow) in [
+        (50, (9, 20, 1500), (2, 800)),
+        (10, (40, 20, 500), (10, 500)),
+    ] {
+        let fair = f64::from(mbit) / f64::from(fast.0 + slow.0);
+        let (quick, few, queue) = apart("xcp", mbit, fast, slow);
+        let case = format!("{few} and {quick} of {fair}, {queue}");
+        assert!(few >= 0.8 * fair && quick >= 0.8 * fair, "{case}");
+        let (.., as_published) = apart("xcp[paper]", mbit, fast, slow);
+        assert!(queue <= 1.25 * as_published, "{case} {as_published}");
     }
 }

@@ -6,15 +6,11 @@ use std::path::Path;
 use pathmark_cc::{Algorithm, Controller, Explicit, Instant};
 use pathmark_emulator::Scenario;
 use pathmark_emulator::kit::Trial;
-use pathmark_emulator::result::RunResult;
+
+use crate::support::run;
 
 fn parse(text: &str) -> Result<Scenario, String> {
     Scenario::parse(Path::new("test.toml"), text).map_err(|error| error.to_string())
-}
-
-fn run(text: &str) -> RunResult {
-    let scenario = parse(text).unwrap();
-    scenario.run(|_| ControlFlow::Continue(())).unwrap()
 }
 
 /// Two flows of `law` over 10 Mbit/s and 60 ms, with these keys at the link.

@@ -1,57 +1,38 @@
 //! Floods behind forged shims at a port of 20 Mbit/s, against flows that obey.
 
-use std::ops::ControlFlow;
-use std::path::Path;
-
-use pathmark_emulator::Scenario;
 use pathmark_emulator::result::{FlowResult, RunResult};
+
+use crate::support::{flow, goodputs, link, run};
+
+const ENDS: [&str; 2] = ["A", "B"];
 
 /// A port of 20 Mbit/s with a round trip of 40 ms, the last half of `seconds` measured.
 fn port(controller: &str, seconds: u32, flows: &str) -> String {
     let half = seconds / 2;
-    format!(
-        r#"duration = "{seconds}s"
-measure = [["{half}s", "{seconds}s"]]
-[[link]]
-name = "port"
-from = "A"
-to = "B"
-duplex = true
-rate = "20Mbit"
-delay = "20ms"
-controller = "{controller}"
-queue = {{ limit = "1bdp", rtt = "200ms" }}
-{flows}"#
-    )
+    let more =
+        format!("controller = \"{controller}\"\nqueue = {{ limit = \"1bdp\", rtt = \"200ms\" }}");
+    let link = link("port", ENDS, "20Mbit", "20ms", &more);
+    format!("duration = \"{seconds}s\"\nmeasure = [[\"{half}s\", \"{seconds}s\"]]\n{link}{flows}")
 }
 
 /// Flows of a law.
 fn honest(name: &str, algorithm: &str, count: u32) -> String {
-    format!(
-        "[[flow]]\nname = \"{name}\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"{algorithm}\"\n\
-         count = {count}\nstart_spread = \"1s\"\n"
-    )
+    let more = format!("count = {count}\nstart_spread = \"1s\"");
+    flow(name, ENDS, algorithm, &more)
 }
 
 /// A flood of 30 Mbit/s from 5 s on, in `count` flows; `forge` is the scenario's key.
 fn flood(forge: &str, count: u32) -> String {
     let rate = 30_000_000 / count;
-    format!(
-        "[[flow]]\nname = \"flood\"\nfrom = \"A\"\nto = \"B\"\nalgorithm = \"udp\"\n\
-         rate = \"{rate}bit\"\ncount = {count}\nstart = \"5s\"\nstart_spread = \"100ms\"\n{forge}\n"
-    )
-}
-
-fn run(text: &str) -> RunResult {
-    let scenario = Scenario::parse(Path::new("test.toml"), text).unwrap();
-    scenario.run(|_| ControlFlow::Continue(())).unwrap()
+    let more = format!(
+        "rate = \"{rate}bit\"\ncount = {count}\nstart = \"5s\"\nstart_spread = \"100ms\"\n{forge}"
+    );
+    flow("flood", ENDS, "udp", &more)
 }
 
 /// What flows whose names begin so get together in the measured half, in Mbit/s.
 fn goodput(result: &RunResult, name: &str) -> f64 {
-    let flows = result.windows.last().unwrap().flows.iter();
-    let own = flows.filter(|flow| flow.name.starts_with(name));
-    own.map(|flow| flow.goodput_bps / 1e6).sum()
+    goodputs(result, name).iter().sum()
 }
 
 /// Floods by name: the scenario's key, and in how many flows.

@@ -14,6 +14,8 @@ mod outputs;
 mod plain_paths;
 mod quick_start;
 mod stalls;
+mod support;
 mod varying;
+mod vcp;
 mod xcp;
 mod xcp_i;

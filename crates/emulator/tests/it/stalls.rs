@@ -1,15 +1,8 @@
 //! Routers and hosts that do nothing for a second, and links that all but stop.
 
-use std::ops::ControlFlow;
-use std::path::Path;
-
-use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 
-fn run(text: &str) -> RunResult {
-    let scenario = Scenario::parse(Path::new("stall.toml"), text).unwrap();
-    scenario.run(|_| ControlFlow::Continue(())).unwrap()
-}
+use crate::support::run;
 
 /// 10 Mbit/s and 400 ms, and what `more` adds to it.
 fn path(controller: &str, at: &str, more: &str) -> String {

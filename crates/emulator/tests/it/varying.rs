@@ -1,11 +1,12 @@
 //! Links whose capacity varies, and ports that measure it (`capacity = "auto"`), compared with
 //! CUBIC over CoDel on the same link.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
+
+use crate::support;
 
 fn text(model: &str, seed: u64, law: &str, port: &str) -> String {
     format!(
@@ -17,9 +18,7 @@ fn text(model: &str, seed: u64, law: &str, port: &str) -> String {
 }
 
 fn run(model: &str, seed: u64, law: &str, port: &str) -> RunResult {
-    let text = text(model, seed, law, port);
-    let scenario = Scenario::parse(Path::new("varying.toml"), &text).unwrap();
-    scenario.run(|_| ControlFlow::Continue(())).unwrap()
+    support::run(&text(model, seed, law, port))
 }
 
 /// Utilization, and mean queue in milliseconds of the mean rate.
@@ -98,8 +97,7 @@ fn a_constant_rate_is_found_and_a_change_is_followed() {
                 &format!("controller = \"xcp\"\n{more}{at}"),
             );
             let text = text.replace("{ model = \"leo\", mean = \"10Mbit\" }", "\"10Mbit\"");
-            let scenario = Scenario::parse(Path::new("varying.toml"), &text).unwrap();
-            figures(&scenario.run(|_| ControlFlow::Continue(())).unwrap())
+            figures(&support::run(&text))
         };
         let (fixed, auto) = (run(""), run("capacity = \"auto\"\n"));
         assert!(auto.0 > fixed.0 - 0.03, "{auto:?}, configured: {fixed:?}");

@@ -1,18 +1,6 @@
 //! XCP with real endpoints: the key numbers of its scenarios.
 
-use std::ops::ControlFlow;
-
-use pathmark_emulator::Scenario;
-use pathmark_emulator::result::RunResult;
-
-/// A built-in scenario with keys changed.
-fn run(name: &str, changes: &[(&str, &str)]) -> RunResult {
-    let mut scenario = Scenario::load(name).unwrap();
-    for (key, value) in changes {
-        scenario.set(key, value).unwrap();
-    }
-    scenario.run(|_| ControlFlow::Continue(())).unwrap()
-}
+use crate::support::{built_in as run, goodputs, jain};
 
 const DEFAULTS: [(&str, &str); 2] = [
     ("link.bottleneck.controller", "xcp"),
@@ -25,21 +13,6 @@ fn with<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
         .copied()
         .chain(more.iter().copied())
         .collect()
-}
-
-/// Goodput of the flows called `f…` in the last measuring window, in bits per second.
-fn late_goodputs(result: &RunResult) -> Vec<f64> {
-    let last = result.windows.last().unwrap();
-    last.flows
-        .iter()
-        .filter(|flow| flow.name.starts_with('f'))
-        .map(|flow| flow.goodput_bps)
-        .collect()
-}
-
-fn jain(shares: &[f64]) -> f64 {
-    let sum: f64 = shares.iter().sum();
-    sum * sum / (shares.len() as f64 * shares.iter().map(|s| s * s).sum::<f64>())
 }
 
 #[test]
@@ -55,7 +28,7 @@ fn four_flows_of_figure_5() {
     assert_eq!(result.links[0].drops, 0);
     // A bandwidth-delay product is 417 packets.
     assert!(link.queue_packets.mean <= 0.03 * 417.0, "{link:?}");
-    assert!(jain(&late_goodputs(&result)) >= 0.999);
+    assert!(jain(&goodputs(&result, "f")) >= 0.999);
 }
 
 #[test]
@@ -115,7 +88,7 @@ fn a_contended_hub_whose_capacity_is_measured() {
     };
     let fixed = hub("xcp[capacity=10Mbit]");
     let auto = hub("xcp[capacity=auto]");
-    let sum = |result| late_goodputs(result).iter().sum::<f64>();
+    let sum = |result| goodputs(result, "f").iter().sum::<f64>();
     // A port that believes in too much is always backlogged: what it sends is what there is. One
     // that measures keeps hardly a queue, and leaves turns on the hub to others.
     assert!(
@@ -124,7 +97,7 @@ fn a_contended_hub_whose_capacity_is_measured() {
         sum(&auto),
         sum(&fixed)
     );
-    assert!(jain(&late_goodputs(&auto)) >= 0.98);
+    assert!(jain(&goodputs(&auto, "f")) >= 0.98);
     let queue = auto.windows[0].links[0].queue_packets.mean;
     assert!(queue <= 0.25 * 220.0, "{queue}");
     assert_eq!(auto.links[0].drops, 0);
@@ -174,7 +147,7 @@ fn a_buffer_of_a_twentieth() {
 fn losses_that_no_router_means_cost_what_they_take() {
     let goodput = |changes: &[(&str, &str)]| {
         let result = run("xcp-linux-fig5", &with(changes));
-        late_goodputs(&result).iter().sum::<f64>()
+        goodputs(&result, "f").iter().sum::<f64>()
     };
     let clean = goodput(&[]);
     let key = "link.bottleneck.loss";

@@ -1,68 +1,16 @@
 //! A measured cloud behind a geostationary satellite: a round trip of 540 ms, and so few trains
 //! that for many of them in a row none meets an idle link.
 
-use std::ops::ControlFlow;
-use std::path::Path;
-
-use pathmark_emulator::Scenario;
-use pathmark_emulator::result::RunResult;
-
-const SCENARIO: &str = r#"
-duration = "60s"
-measure = [["10s", "60s"]]
-
-[[link]]
-name = "sender"
-from = "S"
-to = "R0"
-duplex = true
-rate = "80Mbit"
-delay = "5ms"
-controller = "xcp-i"
-
-[[link]]
-name = "into"
-from = "R0"
-to = "P"
-duplex = true
-rate = "80Mbit"
-delay = "10ms"
-controller = "xcp-i"
-
-[[link]]
-name = "cloud"
-from = "P"
-to = "R1"
-duplex = true
-rate = "30Mbit"
-delay = "250ms"
-
-[[link]]
-name = "out"
-from = "R1"
-to = "D"
-duplex = true
-rate = "80Mbit"
-delay = "5ms"
-controller = "xcp-i[estimate=real]"
-
-[[flow]]
-name = "f"
-from = "S"
-to = "D"
-algorithm = "xcp-i"
-"#;
-
-fn run(law: &str, seed: u64) -> RunResult {
-    let mut scenario = Scenario::parse(Path::new("far.toml"), SCENARIO).unwrap();
-    scenario.set("flow.f.algorithm", law).unwrap();
-    scenario.set("seed", &seed.to_string()).unwrap();
-    scenario.run(|_| ControlFlow::Continue(())).unwrap()
-}
+use super::{MEASURES, around_a_cloud};
+use crate::support::{changed, flow, link};
 
 /// Goodput in the window, bit/s, and packets that the cloud dropped.
 fn seen(law: &str, seed: u64) -> (f64, u64) {
-    let result = run(law, seed);
+    let text = "duration = \"60s\"\nmeasure = [[\"10s\", \"60s\"]]\n".to_owned()
+        + &around_a_cloud("250ms")
+        + &link("out", ["R1", "D"], "80Mbit", "5ms", MEASURES)
+        + &flow("f", ["S", "D"], law, "");
+    let result = changed(&text, &[("seed", &seed.to_string())]);
     let mut links = result.links.iter();
     let cloud = links.find(|link| link.name == "cloud").unwrap();
     (result.windows[0].flows[0].goodput_bps, cloud.drops)

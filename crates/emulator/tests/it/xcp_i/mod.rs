@@ -12,6 +12,8 @@ use std::ops::ControlFlow;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 
+use crate::support::{drops, jain, link};
+
 /// A variant of a built-in scenario, with keys changed.
 pub(crate) fn run(name: &str, variant: &str, changes: &[(&str, &str)]) -> RunResult {
     let mut scenario = Scenario::load(name).unwrap();
@@ -26,6 +28,26 @@ pub(crate) fn run(name: &str, variant: &str, changes: &[(&str, &str)]) -> RunRes
     scenario.run(|_| ControlFlow::Continue(())).unwrap()
 }
 
+/// Routers of XCP-i from `S` to `R1`, and a cloud of 30 Mbit/s between `P` and `R1`.
+fn around_a_cloud(delay: &str) -> String {
+    link(
+        "sender",
+        ["S", "R0"],
+        "80Mbit",
+        "5ms",
+        "controller = \"xcp-i\"",
+    ) + &link(
+        "into",
+        ["R0", "P"],
+        "80Mbit",
+        "10ms",
+        "controller = \"xcp-i\"",
+    ) + &link("cloud", ["P", "R1"], "30Mbit", delay, "")
+}
+
+/// The port behind the cloud, which measures it.
+const MEASURES: &str = "controller = \"xcp-i[estimate=real]\"";
+
 pub(crate) fn utilization(result: &RunResult, link: &str) -> f64 {
     let mut links = result.links.iter();
     let link = links.find(|known| known.name == link).unwrap();
@@ -39,10 +61,6 @@ pub(crate) fn late(result: &RunResult, link: &str) -> f64 {
     link.utilization.unwrap()
 }
 
-pub(crate) fn drops(result: &RunResult) -> u64 {
-    result.links.iter().map(|link| link.drops).sum()
-}
-
 pub(crate) fn timeouts(result: &RunResult) -> u64 {
     let flows = result.flows.iter();
     flows.filter_map(|flow| flow.timeouts).sum()
@@ -53,11 +71,6 @@ pub(crate) fn clouds(result: &RunResult, link: &str, key: &str) -> u64 {
     let mut links = result.links.iter();
     let link = links.find(|known| known.name == link).unwrap();
     link.controller["clouds"][key].as_u64().unwrap()
-}
-
-pub(crate) fn jain(shares: &[f64]) -> f64 {
-    let sum: f64 = shares.iter().sum();
-    sum * sum / (shares.len() as f64 * shares.iter().map(|s| s * s).sum::<f64>())
 }
 
 /// Goodputs of all flows in a measuring window.

@@ -1,6 +1,7 @@
 //! The figures of the XCP-i paper, and the hybrid networks of the XCP Linux study.
 
-use super::{clouds, drops, goodputs, jain, late, run, timeouts, utilization};
+use super::{clouds, goodputs, late, run, timeouts, utilization};
+use crate::support::{drops, jain};
 use pathmark_emulator::result::RunResult;
 
 /// Figures 2 and 6: as good as XCP at every router within 1 % where one is plain, and nearly so

@@ -1,10 +1,7 @@
 //! Clouds that others use too: other XCP-i routers, foreign packets, CUBIC.
 
-use std::ops::ControlFlow;
-
-use pathmark_emulator::Scenario;
-
-use super::{clouds, drops, goodputs, jain, late, run, timeouts};
+use super::{MEASURES, around_a_cloud, clouds, goodputs, late, run, timeouts};
+use crate::support::{self, drops, flow, jain, link};
 
 /// Figure 14: two paths that share nothing but the cloud, and a flow that joins when it is full.
 #[test]
@@ -58,63 +55,13 @@ fn a_shared_cloud_is_measured() {
 /// nothing.
 #[test]
 fn foreign_traffic_is_left_what_it_takes() {
-    let text = r#"
-name = "a cloud with foreign packets"
-duration = "20s"
-packet = 1000
-measure = [["5s", "20s"]]
-[[link]]
-name = "into"
-from = "R0"
-to = "P"
-duplex = true
-rate = "80Mbit"
-delay = "10ms"
-controller = "xcp-i"
-[[link]]
-name = "sender"
-from = "S"
-to = "R0"
-duplex = true
-rate = "80Mbit"
-delay = "5ms"
-controller = "xcp-i"
-[[link]]
-name = "other"
-from = "X"
-to = "P"
-duplex = true
-rate = "80Mbit"
-[[link]]
-name = "cloud"
-from = "P"
-to = "R1"
-duplex = true
-rate = "30Mbit"
-delay = "10ms"
-[[link]]
-name = "out"
-from = "R1"
-to = "D"
-duplex = true
-rate = "80Mbit"
-delay = "5ms"
-controller = "xcp-i[estimate=real]"
-[[flow]]
-name = "f"
-from = "S"
-to = "D"
-algorithm = "xcp-i"
-[[flow]]
-name = "x"
-from = "X"
-to = "D"
-algorithm = "udp"
-rate = "15Mbit"
-poisson = true
-"#;
-    let scenario = Scenario::parse(std::path::Path::new("foreign.toml"), text).unwrap();
-    let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+    let text = "duration = \"20s\"\npacket = 1000\nmeasure = [[\"5s\", \"20s\"]]\n".to_owned()
+        + &around_a_cloud("10ms")
+        + &link("other", ["X", "P"], "80Mbit", "0s", "")
+        + &link("out", ["R1", "D"], "80Mbit", "5ms", MEASURES)
+        + &flow("f", ["S", "D"], "xcp-i", "")
+        + &flow("x", ["X", "D"], "udp", "rate = \"15Mbit\"\npoisson = true");
+    let result = support::run(&text);
     let used = late(&result, "cloud");
     assert!(used >= 0.85, "{used}");
     assert_eq!(drops(&result), 0);
@@ -154,33 +101,21 @@ fn shares_with_cubic() {
 /// 30 to 70 % of the link.
 #[test]
 fn newcomers_where_cubic_keeps_the_queue_full() {
-    let link = |name: &str, ends: [&str; 2], keys: &str| {
-        let [from, to] = ends;
-        format!(
-            "[[link]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\nduplex = true\n\
-             reverse = {{ controller = \"none\" }}\n{keys}\n"
-        )
+    let plain = "reverse = { controller = \"none\" }";
+    let router = |name: &str, ends, law: &str| {
+        let more = format!("controller = \"{law}\"\n{plain}");
+        link(name, ends, "80Mbit", "10ms", &more)
     };
-    let router = |law: &str| format!("rate = \"80Mbit\"\ndelay = \"10ms\"\ncontroller = \"{law}\"");
-    let text = [
-        "name = \"newcomers and CUBIC\"\nduration = \"90s\"\n".to_owned(),
-        "[[link]]\nname = \"access\"\nfrom = \"S\"\nto = \"A\"\nduplex = true\n".to_owned(),
-        link("before", ["A", "B"], &router("xcp-i")),
-        link(
-            "cloud",
-            ["B", "C"],
-            "rate = \"30Mbit\"\nqueue = { limit = \"100p\" }",
-        ),
-        link("behind", ["C", "D"], &router("xcp-i[estimate=real]")),
-        "[[flow]]\nname = \"tcp\"\nfrom = \"S\"\nto = \"D\"\nalgorithm = \"cubic\"\n".to_owned(),
-        "[[flow]]\nname = \"f\"\nfrom = \"S\"\nto = \"D\"\nbytes = 12_000_000\n".to_owned(),
-    ];
-    let mut scenario = Scenario::parse(std::path::Path::new("newcomers"), &text.concat()).unwrap();
-    let mut share = |law, bytes, start| {
-        scenario.set("flow.f.algorithm", law).unwrap();
-        scenario.set("flow.f.bytes", bytes).unwrap();
-        scenario.set("flow.f.start", start).unwrap();
-        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+    let queue = format!("queue = {{ limit = \"100p\" }}\n{plain}");
+    let text = "duration = \"90s\"\n".to_owned()
+        + &link("access", ["S", "A"], "", "0s", "")
+        + &router("before", ["A", "B"], "xcp-i")
+        + &link("cloud", ["B", "C"], "30Mbit", "0s", &queue)
+        + &router("behind", ["C", "D"], "xcp-i[estimate=real]")
+        + &flow("tcp", ["S", "D"], "cubic", "");
+    let share = |law, bytes: &str, start: &str| {
+        let more = format!("bytes = {bytes}\nstart = \"{start}\"");
+        let result = support::run(&(text.clone() + &flow("f", ["S", "D"], law, &more)));
         let mut flows = result.flows.iter();
         // Of what applications can have of the link at most.
         flows.find(|flow| flow.name == "f").unwrap().goodput_bps / 28e6

@@ -1,0 +1,79 @@
+//! Scenarios from a few words, and what flows and links of their results have.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use pathmark_emulator::Scenario;
+use pathmark_emulator::result::RunResult;
+
+/// A link in both directions; `rate` may be empty, and `more` has more lines of its table.
+pub(crate) fn link(
+    name: &str,
+    [from, to]: [&str; 2],
+    rate: &str,
+    delay: &str,
+    more: &str,
+) -> String {
+    let rate = match rate {
+        "" => String::new(),
+        rate => format!("rate = \"{rate}\"\n"),
+    };
+    format!(
+        "[[link]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\nduplex = true\n{rate}\
+         delay = \"{delay}\"\n{more}\n"
+    )
+}
+
+/// Flows of one name; `more` has more lines of their table.
+pub(crate) fn flow(name: &str, [from, to]: [&str; 2], algorithm: &str, more: &str) -> String {
+    format!(
+        "[[flow]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\n\
+         algorithm = \"{algorithm}\"\n{more}\n"
+    )
+}
+
+pub(crate) fn run(text: &str) -> RunResult {
+    changed(text, &[])
+}
+
+/// The scenario of this text with keys changed.
+pub(crate) fn changed(text: &str, changes: &[(&str, &str)]) -> RunResult {
+    of(
+        Scenario::parse(Path::new("test.toml"), text).unwrap(),
+        changes,
+    )
+}
+
+/// A built-in scenario with keys changed.
+pub(crate) fn built_in(name: &str, changes: &[(&str, &str)]) -> RunResult {
+    of(Scenario::load(name).unwrap(), changes)
+}
+
+fn of(mut scenario: Scenario, changes: &[(&str, &str)]) -> RunResult {
+    for (key, value) in changes {
+        scenario.set(key, value).unwrap();
+    }
+    scenario.run(|_| ControlFlow::Continue(())).unwrap()
+}
+
+/// Goodputs in the last window of flows whose names begin so, in Mbit/s.
+pub(crate) fn goodputs(result: &RunResult, name: &str) -> Vec<f64> {
+    let flows = result.windows.last().unwrap().flows.iter();
+    let own = flows.filter(|flow| flow.name.starts_with(name));
+    own.map(|flow| flow.goodput_bps / 1e6).collect()
+}
+
+/// Packets that queues of all links dropped.
+pub(crate) fn drops(result: &RunResult) -> u64 {
+    result.links.iter().map(|link| link.drops).sum()
+}
+
+pub(crate) fn mean(of: &[f64]) -> f64 {
+    of.iter().sum::<f64>() / of.len() as f64
+}
+
+/// Jain's index of fairness.
+pub(crate) fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    sum * sum / (shares.len() as f64 * shares.iter().map(|share| share * share).sum::<f64>())
+}
