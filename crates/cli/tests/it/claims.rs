@@ -162,7 +162,7 @@ fn random_loss_costs_auto_little_and_cubic_nearly_all() {
 /// Figure 4 of the VCP extensions paper.
 #[test]
 fn bise_starts_where_vcp_takes_minutes() {
-    let runs = runs("vcp-ext-fig4", &[], |_, _| true);
+    let runs = runs("vcp-ext-fig4", &["duration=20s"], |_, _| true);
     assert!(the(&runs, "vcp", &[]).utilization() < 0.05);
     for law in ["vcp+bise", "defaults"] {
         let link = the(&runs, law, &[]).bottleneck();
@@ -175,20 +175,18 @@ fn bise_starts_where_vcp_takes_minutes() {
 
 #[test]
 fn ten_gigabits_take_one_more_interval() {
-    for run in runs("vcp-ext-fig5-10g", &["duration=10s"], |_, _| true) {
+    let defaults = |variant: &str, _: &[String]| variant == "defaults";
+    for run in runs("vcp-ext-fig5-10g", &["duration=10s"], defaults) {
         let link = run.bottleneck();
-        assert!(
-            link.time_to_80_s.is_some_and(|time| time < 9.0),
-            "{}",
-            run.variant
-        );
-        assert_eq!(link.drops, 0, "{}", run.variant);
+        let taken = link.time_to_80_s;
+        assert!(taken.is_some_and(|time| time < 9.0), "{taken:?}");
+        assert_eq!(link.drops, 0);
     }
 }
 
 #[test]
 fn a_larger_mi_parameter_starts_sooner_up_to_a_point() {
-    let runs = swept("vcp-ext-epsilon", &[], &["seed=1..4"], |variant, _| {
+    let runs = swept("vcp-ext-epsilon", &[], &["seed=1..2"], |variant, _| {
         variant.starts_with("paper")
     });
     let mean = |variant: &str, rate: f64| {
@@ -196,9 +194,9 @@ fn a_larger_mi_parameter_starts_sooner_up_to_a_point() {
             .iter()
             .filter(|run| run.variant == variant && run.bottleneck().rate_bps == Some(rate));
         let times: Vec<_> = all.map(|run| run.bottleneck().time_to_80_s).collect();
-        assert_eq!(times.len(), 4, "{variant}");
+        assert_eq!(times.len(), 2, "{variant}");
         let times: Option<Vec<f64>> = times.into_iter().collect();
-        times.map(|times| times.iter().sum::<f64>() / 4.0)
+        times.map(|times| times.iter().sum::<f64>() / 2.0)
     };
     for rate in [1e7, 1e8] {
         let (ten, thirty) = (mean("paper, 10", rate), mean("paper, 30", rate));
@@ -328,8 +326,11 @@ fn a_wrong_capacity_has_a_steady_state() {
 #[test]
 fn a_granted_start_is_sooner_than_a_slow_start() {
     let known = ["cubic", "cubiq", "ada", "xcp"];
-    let runs = runs("xcp-cubic-fig2", &[], |variant, _| known.contains(&variant));
-    for path in ["60 ms", "180 ms", "360 ms", "720 ms"] {
+    let paths = ["60 ms", "720 ms"];
+    let runs = runs("xcp-cubic-fig2", &[], |variant, set| {
+        known.contains(&variant) && paths.contains(&set[0].as_str())
+    });
+    for path in paths {
         let time = |law| {
             let (ended, time) = the(&runs, law, &[path]).files();
             assert_eq!(ended, 1, "{law} {path}");
@@ -343,16 +344,17 @@ fn a_granted_start_is_sooner_than_a_slow_start() {
     }
 }
 
-/// Figures 4 to 6 of the XCP/CUBIC paper, the first 30 s of 600: XCP shares evenly and loses
-/// nothing, whatever the round trips; CUBIC loses packets, and shares less evenly.
+/// Figures 5 and 6 of the XCP/CUBIC paper, the first 18 s of 600: XCP shares evenly and loses
+/// nothing, whichever round trip is longer; CUBIC loses packets, and shares less evenly.
 #[test]
 fn a_second_flow_gets_its_share_by_xcp() {
     for text in [
-        include_str!("../../../emulator/scenarios/xcp-cubic-fig4.toml"),
         include_str!("../../../emulator/scenarios/xcp-cubic-fig5.toml"),
         include_str!("../../../emulator/scenarios/xcp-cubic-fig6.toml"),
     ] {
-        let short = text.replace("\"600s\"", "\"30s\"");
+        let short = text
+            .replace("\"600s\"", "\"18s\"")
+            .replace("[\"10s\", \"20s\"], [\"20s\"", "[\"12s\"");
         let scenario = Scenario::parse(Path::new("short.toml"), &short).unwrap();
         let name = &scenario.name;
         let runs = of(&scenario, &[], &[], |variant, _| {
@@ -370,7 +372,7 @@ fn a_second_flow_gets_its_share_by_xcp() {
 /// XCP none.
 #[test]
 fn small_buffers_cost_paced_xcp_nothing() {
-    let short = ["measure=[[\"10s\",\"30s\"]]", "duration=30s"];
+    let short = ["measure=[[\"6s\",\"12s\"]]", "duration=12s"];
     let runs = runs("xcp-cubic-fig7", &short, |variant, set| {
         let ends = set
             .iter()

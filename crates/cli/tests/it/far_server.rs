@@ -19,10 +19,11 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Passes on what arrives at `from`, [`ONE_WAY`] later, by `send`. Its threads end with the
+/// Passes on what arrives at `from`, `one_way` later, by `send`. Its threads end with the
 /// process: they hold nothing but sockets.
 fn pass(
     from: UdpSocket,
+    one_way: Duration,
     mut note: impl FnMut(SocketAddr) + Send + 'static,
     send: impl Fn(&[u8]) + Send + 'static,
 ) {
@@ -35,7 +36,7 @@ fn pass(
                 continue;
             };
             note(sender);
-            let due = now() + ONE_WAY;
+            let due = now() + one_way;
             if arrivals.send((due, buffer[..length].to_vec())).is_err() {
                 return;
             }
@@ -61,6 +62,10 @@ fn pass(
 
 /// An address from which `server` is 600 ms away, for one client at a time.
 fn far(server: &str) -> SocketAddr {
+    away(server, ONE_WAY)
+}
+
+fn away(server: &str, one_way: Duration) -> SocketAddr {
     let near = UdpSocket::bind("127.0.0.1:0").unwrap();
     let exit = UdpSocket::bind("127.0.0.1:0").unwrap();
     exit.connect(server).unwrap();
@@ -70,12 +75,14 @@ fn far(server: &str) -> SocketAddr {
     let (to_server, to_client) = (exit.try_clone().unwrap(), near.try_clone().unwrap());
     let note = move |sender| *known.lock().unwrap() = Some(sender);
     // A closed socket refuses datagrams; they are lost, as packets are.
-    pass(near, note, move |bytes| drop(to_server.send(bytes)));
+    pass(near, one_way, note, move |bytes| {
+        drop(to_server.send(bytes))
+    });
     let send = move |bytes: &[u8]| {
         let to = *client.lock().unwrap();
         let _ = to_client.send_to(bytes, to.unwrap());
     };
-    pass(exit, |_| (), send);
+    pass(exit, one_way, |_| (), send);
     address
 }
 
@@ -146,7 +153,8 @@ fn small_files_do_not_wait_for_streams() {
     }
     let directory = there.path().to_str().unwrap();
     let server = Server::start(&["serve", "--dir", directory, "--allow-put"]);
-    let (address, source) = (far(&server.address), here.path().to_str().unwrap());
+    let near = away(&server.address, ONE_WAY / 4);
+    let (address, source) = (near, here.path().to_str().unwrap());
     let target = format!("{address}/");
     let put = ["put", "-r", source, &target, "--pin", &server.pin, "--json"];
     let (time, said) = timed(&put);
