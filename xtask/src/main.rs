@@ -6,6 +6,7 @@ mod ablate;
 mod check;
 mod cores;
 mod hashes;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -17,10 +18,12 @@ use clap::Parser;
 enum Command {
     /// Run the harm grid without mechanisms that come from no paper and no RFC
     Ablate(ablate::Args),
-    /// Hold the tree to what compilers and tests do not: ceilings, links, licences, spelling
+    /// Hold the tree to what compilers and tests do not: ceilings, links, citations
     Check(check::Args),
     /// Compare what the laws, the emulator and the router do with the recorded hashes
     Hashes(hashes::Args),
+    /// Run transfers over drawn faults for a while, from seeds that differ from day to day
+    Soak(soak::Args),
 }
 
 fn main() -> ExitCode {
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
         Command::Ablate(args) => ablate::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Hashes(args) => hashes::run(&args),
+        Command::Soak(args) => soak::run(&args),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

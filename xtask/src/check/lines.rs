@@ -154,9 +154,25 @@ mod tests {
 
     #[test]
     fn comments_blanks_and_tests_are_no_code() {
-        let text = "//! A module.\n\n/// A type.\nstruct A;\n\nimpl A {\n    /// Asks.\n    fn a() {}\n\n    \
-                    #[cfg(test)]\n    fn b() {}\n}\n\n#[cfg(test)]\nmod apart;\n\n#[cfg(test)]\n\
-                    mod tests {\n    fn c() {}\n}\n";
+        let lines = [
+            "//! A module.",
+            "",
+            "/// A type.",
+            "struct A;",
+            "impl A {",
+            "    /// Asks.",
+            "    fn a() {}",
+            "    #[cfg(test)]",
+            "    fn b() {}",
+            "}",
+            "#[cfg(test)]",
+            "mod apart;",
+            "#[cfg(test)]",
+            "mod tests {",
+            "    fn c() {}",
+            "}",
+        ];
+        let text = &lines.join("\n");
         let counted = count(text).unwrap();
         assert_eq!(counted.code, 4, "the type, and three lines of its block");
         assert_eq!(counted.test_modules, ["apart"]);

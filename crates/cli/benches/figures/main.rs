@@ -5,8 +5,9 @@
 //! cargo bench -p pathmark-cli --bench figures -- tunnel::   # those whose names have this in them
 //! ```
 //!
-//! `PATHMARK_SECONDS` replaces the 60 s of each run of `application_rates`, and `PATHMARK_WAYS` is a
-//! list of the ways that run: `vcp`, `xcp`, `auto`, `fallback`, `cubic`, `bbr`. These run as root.
+//! `PATHMARK_SECONDS` replaces the 60 s of each run of `application_rates`, and `PATHMARK_WAYS` is
+//! a list of the ways that run: `vcp`, `xcp`, `auto`, `fallback`, `cubic`, `bbr`. These run as
+//! root.
 
 #![expect(clippy::disallowed_methods, reason = "these runs are in real time")]
 
