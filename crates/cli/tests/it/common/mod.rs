@@ -5,9 +5,11 @@ pub(crate) mod foreign;
 pub(crate) mod gate;
 pub(crate) mod gateway;
 pub(crate) mod long_path;
+#[allow(dead_code, reason = "benches use more of it")]
 pub(crate) mod mix;
 pub(crate) mod offered;
 pub(crate) mod on_node;
+#[allow(dead_code, reason = "benches use more of it")]
 pub(crate) mod pair;
 
 use std::io::{BufRead, BufReader};
