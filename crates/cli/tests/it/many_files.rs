@@ -16,7 +16,7 @@ use pathmark_http3::root::{Existing, Root};
 use pathmark_http3::wire::ALPN;
 use tempfile::TempDir;
 
-const FILES: usize = 10_000;
+const FILES: usize = 3_000;
 const AT_ONCE: usize = 32;
 
 /// A server of `directory`, and a connection to it.

@@ -208,17 +208,17 @@ fn bursts_of_loss_and_of_lost_acknowledgements() {
     let all = runs(
         "vcp-linux-bursts",
         &[],
-        &["seed=1..5"],
+        &["seed=1..3"],
         &["newreno+red", "defaults", "defaults, ACKs lost too"],
     );
     let clean = runs("vcp-linux-fig3", &[], &["seed=1..1"], &["newreno+red"]);
     let clean = mean(clean.iter().map(|(_, result)| completion(result)));
-    // Twelve channels, variant by variant, and the median of five seeds: with 3 % of loss, a flow
+    // Twelve channels, variant by variant, and the median of three seeds: with 3 % of loss, a flow
     // may try for long whether it goes with the rate, or end within a burst.
     let channels = |name: &str| -> Vec<f64> {
         let of = all.iter().filter(|(variant, _)| variant == name);
         let all: Vec<f64> = of.map(|(_, result)| completion(result)).collect();
-        all.chunks(5).map(median).collect()
+        all.chunks(3).map(median).collect()
     };
     let [red, ours, acks] = ["newreno+red", "defaults", "defaults, ACKs lost too"].map(channels);
     assert_eq!(red.len(), 12);

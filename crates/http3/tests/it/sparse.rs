@@ -23,13 +23,13 @@ async fn arrives(directory: &Path) {
 async fn sparse_files_stay_sparse() {
     use std::os::unix::fs::MetadataExt;
     bounded(async {
-        const LENGTH: u64 = 200_000_000;
+        const LENGTH: u64 = 60_000_000;
         let served = Served::new(PutRights::New);
         let here = tempfile::tempdir().unwrap();
         let source = here.path().join("source");
         let file = std::fs::File::create(&source).unwrap();
         file.set_len(LENGTH).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, &content(10_000), 100_000_001).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &content(10_000), 30_000_001).unwrap();
         let has_holes = |path: &std::path::Path| path.metadata().unwrap().blocks() < 10_000;
         if !has_holes(&source) {
             // The file system has none.
