@@ -39,12 +39,6 @@ impl Figures {
         places.insert(place.to_owned(), value as u64);
     }
 
-    /// Adds to what is there.
-    pub(super) fn add(&mut self, measure: &str, place: &str, value: usize) {
-        let before = self.get(measure, place).unwrap_or(0);
-        self.set(measure, place, before as usize + value);
-    }
-
     /// Figures that have no ceiling or exceed it, a line each.
     pub(super) fn above(&self, ceilings: &Self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -112,7 +106,7 @@ mod tests {
     fn figures(values: &[(&str, usize)]) -> Figures {
         let mut figures = Figures::default();
         for (place, value) in values {
-            figures.set("words", place, *value);
+            figures.set("lines", place, *value);
         }
         figures
     }
@@ -124,13 +118,13 @@ mod tests {
         assert_eq!(
             now.above(&ceilings),
             [
-                "words: b has 11, its ceiling is 10",
-                "words: new has 5 and no ceiling"
+                "lines: b has 11, its ceiling is 10",
+                "lines: new has 5 and no ceiling"
             ]
         );
         assert_eq!(
             now.gone(&ceilings),
-            ["words: gone has a ceiling and no figure"]
+            ["lines: gone has a ceiling and no figure"]
         );
         assert_eq!(now.below(&ceilings), 1);
         assert_eq!(

@@ -8,31 +8,20 @@
 //! | `fields`, `methods`, `impl-files` | of the largest type of a crate: its fields, its methods, the files with inherent `impl` blocks of it |
 //! | `protocols` | files outside the laws and the protocols' crates that match on a protocol, or name one |
 //! | `packages` | packages that are built for a library user, the test kit, the router |
-//! | `words` | words of a page outside of code, and of the book, rounded up to hundreds, but of the changelog and generated ones |
-//! | `code`, `files` | lines of code of a crate, and its files of Rust, apart from tests |
-//! | `test-programs` | programs of integration tests, each of which links all that it tests |
 //! | `lines` | lines of a file that has more than 400, but for those that only cite |
-//! | `avoided` | lines of a crate's sources with words that the project avoids |
-//! | `comments` | faults of style in the doc comments of a crate: see `words.rs` |
-//! | `messages` | the same in help, errors, logs and other strings of a crate |
-//! | `pages` | the same in a page, but for generated ones |
-//! | `claims` | measured figures without a source in the README or a page of the book: see `claims.rs` |
 //!
-//! After the ceilings come links within the pages, the book's table of contents, and citations of
-//! equations and requirements (`citations.rs`). `--words` lists the sentences with faults of style,
-//! each with its rewrite. `.ci/tools` runs the tools that others keep.
+//! Tools that others keep run first, so that the project's own faults are the last lines. After the
+//! ceilings come links within the pages, the book's table of contents, and citations of equations
+//! and requirements (`citations.rs`).
 
 mod ceilings;
 mod citations;
-mod claims;
 mod imports;
 mod lines;
 mod pages;
-mod prose;
 mod protocols;
 mod source;
 mod types;
-mod words;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -67,9 +56,9 @@ pub(crate) struct Args {
     /// Write ceilings that fell, and those of new files and pages; none rises
     #[arg(long)]
     record: bool,
-    /// List faults of style in this page or crate, with their rewrites, and check nothing else
-    #[arg(long, value_name = "PLACE")]
-    words: Option<String>,
+    /// Only what needs no other tool
+    #[arg(long)]
+    no_tools: bool,
 }
 
 /// True if nothing is above its ceiling and all tools are content.
@@ -87,22 +76,17 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     };
     let pages: Vec<PathBuf> = files.iter().filter(is_page).cloned().collect();
     let pages = pages::read(root, &pages)?;
-    if let Some(place) = &args.words {
-        return list_words(root, &pages, place);
-    }
     let cited = citations::check(root, &files)?;
     if args.record {
         cited.write(root)?;
     }
-    let (figures, claims) = measure(root, &files, &pages)?;
+    let figures = measure(root, &files)?;
     let former = Figures::read(&file)?;
     if args.record {
         return record(figures, &former, &file);
     }
-    for claim in &claims {
-        println!("{claim}");
-    }
-    let mut content = report("ceilings", &figures.above(&former));
+    let mut content = args.no_tools || tools::run(root)?;
+    content &= report("ceilings", &figures.above(&former));
     content &= report("stale ceilings", &figures.gone(&former));
     match figures.below(&former) {
         0 => {}
@@ -187,12 +171,7 @@ fn output(root: &Path, program: &str, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&result.stdout).into_owned())
 }
 
-/// The figures, and the claims without a source, a line each.
-fn measure(
-    root: &Path,
-    files: &[PathBuf],
-    pages: &[pages::Page],
-) -> Result<(Figures, Vec<String>)> {
+fn measure(root: &Path, files: &[PathBuf]) -> Result<Figures> {
     let mut figures = Figures::default();
     let (mut matching, mut naming) = (0, 0);
     for (name, directory) in crates(root)? {
@@ -207,9 +186,6 @@ fn measure(
         figures.set("fields", &name, fields);
         figures.set("methods", &name, methods);
         figures.set("impl-files", &name, impl_files);
-        let (comments, messages) = words_of(&sources);
-        figures.set("comments", &name, comments.len());
-        figures.set("messages", &name, messages.len());
         if !AT_HOME.contains(&name.as_str()) {
             let known = sources.iter().map(protocols::knows);
             for knows in known {
@@ -230,15 +206,9 @@ fn measure(
             .collect();
         figures.set("packages", name, packages.len());
     }
-    lines::measure(root, files, &mut figures)?;
-    let claims = pages::measure(root, files, pages, &mut figures)?;
     for path in files {
-        let text = || fs::read_to_string(root.join(path));
-        if let Some(place) = crate_of(path) {
-            figures.add("avoided", &place, words::lines(&text()?));
-        }
         if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = text()?;
+            let text = fs::read_to_string(root.join(path))?;
             let lines = text.lines().filter(|line| !citations::only_cites(line));
             let lines = lines.count();
             if lines > MOST_LINES {
@@ -246,46 +216,7 @@ fn measure(
             }
         }
     }
-    Ok((figures, claims))
-}
-
-/// The crate that a source file belongs to.
-fn crate_of(path: &Path) -> Option<String> {
-    if path.extension()? != "rs" {
-        return None;
-    }
-    let mut parts = path.iter().map(|part| part.to_string_lossy());
-    match parts.next()?.as_ref() {
-        "crates" => parts.next().map(|name| name.into_owned()),
-        "xtask" => None,
-        _ => Some("pathmark".to_owned()),
-    }
-}
-
-/// Faults of style in doc comments and in messages of a crate, a line each.
-fn words_of(sources: &[source::Source]) -> (Vec<String>, Vec<String>) {
-    let (mut comments, mut messages) = (Vec::new(), Vec::new());
-    for source in sources {
-        let found = prose::of_source(source);
-        let at = |fault: String| format!("{}: {fault}", source.path.display());
-        comments.extend(found.comments.into_iter().map(at));
-        messages.extend(found.messages.into_iter().map(at));
-    }
-    (comments, messages)
-}
-
-/// Prints the faults of style in the page or the crate `place`. True if there are none.
-fn list_words(root: &Path, pages: &[pages::Page], place: &str) -> Result<bool> {
-    if pages.iter().any(|page| page.path == Path::new(place)) {
-        let text = fs::read_to_string(root.join(place))?;
-        return Ok(report(place, &prose::of_page(&text)));
-    }
-    let crates = crates(root)?;
-    let Some((_, directory)) = crates.iter().find(|(name, _)| name == place) else {
-        bail!("`{place}` is neither a page, as docs/wire.md, nor a crate, as router");
-    };
-    let (comments, messages) = words_of(&source::of_crate(root, directory)?);
-    Ok(report("comments", &comments) & report("messages", &messages))
+    Ok(figures)
 }
 
 /// The library's crates and the root package, by name and directory.

@@ -1,4 +1,4 @@
-//! Pages: their words, and whether their links lead somewhere.
+//! Pages: whether their links lead somewhere, and whether the book lists them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,9 +7,6 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::ceilings::Figures;
-use super::{claims, prose};
-
 /// The book's table of contents.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
@@ -17,7 +14,6 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 pub(super) struct Page {
     /// Relative to the repository.
     pub(super) path: PathBuf,
-    pub(super) words: usize,
     /// Anchors of its headings.
     anchors: BTreeSet<String>,
     links: Vec<String>,
@@ -36,7 +32,6 @@ pub(super) fn read(root: &Path, paths: &[PathBuf]) -> Result<Vec<Page>> {
 fn page(path: PathBuf, text: &str) -> Page {
     let mut page = Page {
         path,
-        words: words(text),
         anchors: BTreeSet::new(),
         links: Vec::new(),
     };
@@ -68,20 +63,6 @@ fn page(path: PathBuf, text: &str) -> Page {
     page
 }
 
-/// Words outside of fenced code: what stands between spaces and has a letter or a digit.
-fn words(text: &str) -> usize {
-    let mut code = false;
-    let prose = text.lines().filter(|line| {
-        let fence = line.trim_start().starts_with("```");
-        code ^= fence;
-        !code && !fence
-    });
-    let words = prose.flat_map(str::split_whitespace);
-    words
-        .filter(|word| word.contains(char::is_alphanumeric))
-        .count()
-}
-
 /// The anchor that GitHub gives a heading: lower case, spaces as hyphens, without punctuation.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter_map(|c| match c {
@@ -91,42 +72,6 @@ fn anchor(heading: &str) -> String {
         _ => None,
     });
     kept.flat_map(char::to_lowercase).collect()
-}
-
-/// Sets the figures of hand-written pages. The claims without a source, a line each.
-pub(super) fn measure(
-    root: &Path,
-    files: &[PathBuf],
-    pages: &[Page],
-    figures: &mut Figures,
-) -> Result<Vec<String>> {
-    let known = claims::Known::of(root, files)?;
-    let (mut unsourced, mut book) = (Vec::new(), 0);
-    for page in pages.iter().filter(|page| !is_generated(&page.path)) {
-        let place = page.path.display().to_string();
-        let text = fs::read_to_string(root.join(&page.path))?;
-        figures.set("words", &place, page.words.next_multiple_of(100));
-        figures.set("pages", &place, prose::of_page(&text).len());
-        let of_book = page.path.starts_with("docs");
-        if of_book {
-            book += page.words;
-        }
-        if of_book || place == "README.md" {
-            let found = claims::of_page(&text, &known);
-            figures.set("claims", &place, found.len());
-            let lines = found.iter();
-            unsourced.extend(lines.map(|(line, start)| {
-                format!("{place}:{line}: no source in this section: {start}")
-            }));
-        }
-    }
-    figures.set("words", "the book", book.next_multiple_of(100));
-    Ok(unsourced)
-}
-
-/// True of pages that a command writes.
-fn is_generated(page: &Path) -> bool {
-    page.starts_with("docs/evidence/figures") || page.starts_with("docs/rfc")
 }
 
 /// Links within the repository that lead nowhere, a line each. Other sites are not asked.
@@ -203,7 +148,6 @@ mod tests {
                 "# E f\n[r](../src/main.rs) [no](#g) ![no](c.svg)\n[w](https://x)",
             ),
         ];
-        assert_eq!(pages[0].words, 10);
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let dead = dead_links(root, &pages);
         // docs/b.md itself does not exist in this crate.
@@ -211,12 +155,6 @@ mod tests {
         let found = |link: &&str| dead.iter().any(|line| line.starts_with(*link));
         assert!(expected.iter().all(found), "{dead:?}");
         assert!(!found(&"docs/b.md: ../src/main.rs"), "{dead:?}");
-    }
-
-    #[test]
-    fn words_are_counted_outside_of_code() {
-        let text = "# A `b`\n\n| one | 2 |\n|---|---|\n```sh\nrun this\n```\n- last – word\n";
-        assert_eq!(words(text), 6);
     }
 
     #[test]
