@@ -1,4 +1,4 @@
-//! A QUIC version 1 transport whose congestion control reads what routers on the path report.
+//! A QUIC version 1 transport in which routers on the path can tell senders how fast to go.
 //!
 //! ```text
 //!  application ──streams──► Connection ──request in a shim──► routers ──their load──► receiver
@@ -8,13 +8,15 @@
 //!
 //! Routers on the path write their load, or a rate, into a small header (the shim) in front of each
 //! packet. The receiver returns it inside encrypted acknowledgements, and the sender's congestion
-//! controller follows it. Where no router answers, or the peer is another QUIC implementation, a
-//! connection is plain QUIC on CUBIC.
+//! controller follows it. If no router answers, or if the peer is another QUIC implementation, you
+//! simply get plain QUIC on CUBIC.
 //!
 //! # When to use it
 //!
-//! It serves long, fat or lossy paths whose bottleneck router runs `vcp-router`. Without such a
-//! router it is one more QUIC library: `bbr` is then the law for random loss.
+//! You will benefit on long, fat or lossy paths if the bottleneck router runs `vcp-router` and both
+//! ends use this library. Without such a router it is an ordinary QUIC library, in which you should
+//! choose `bbr` for paths with random loss. Behind other IP routers `auto` may be slower than
+//! `bbr`, because one of them could be the bottleneck without saying so.
 //!
 //! # Example
 //!
@@ -37,7 +39,7 @@
 //!     let connection = server.accept().await?.accept().ok()?.await.ok()?;
 //!     let mut stream = connection.accept_uni().await.ok()?;
 //!     println!("{}", String::from_utf8(stream.read_to_end(100).await.ok()?).ok()?);
-//!     // A connection that is dropped is closed: the client ends this one.
+//!     // Keep the connection open until the client closes it: dropping it would close it now.
 //!     connection.closed().await;
 //!     Some(())
 //! });
@@ -57,26 +59,28 @@
 //!
 //! # Choosing a controller
 //!
-//! [`transport_config`] takes a law by its name:
+//! You choose congestion control by passing a name to [`transport_config`]. Don't start from
+//! `TransportConfig::default()`: this compiles, but never asks routers.
 //!
-//! | name | when |
+//! | name | when to choose it |
 //! |---|---|
-//! | `auto` | the default: the richest signal that the routers answer, else CUBIC |
+//! | `auto` | usually: it follows whichever answers the routers give, and is CUBIC without any |
 //! | `vcp+bise+wlte` | routers send the load codes of VCP, the Variable-structure congestion Control Protocol, with its Bandwidth-Independent Start-up (BISE) and Wireless Loss Tolerant (WLTE) Extensions |
 //! | `xcp` | routers grant rates by XCP, the eXplicit Control Protocol |
-//! | `xcp-i` | the same across routers without XCP; feature `xcp-i` has the hosts' half |
-//! | `cubiq`, `ada` | routers approve a starting rate by Quick-Start; CUBIC or NewReno goes on |
-//! | `bbr` | no routers; random loss or deep buffers |
-//! | `cubic`, `newreno` | no routers; the standard laws |
+//! | `xcp-i` | the same across routers without XCP; the feature `xcp-i` has the hosts' half |
+//! | `cubiq`, `ada` | routers only approve a starting rate by Quick-Start; then CUBIC or NewReno continues |
+//! | `bbr` | there are no routers, and the path loses packets at random or has deep buffers |
+//! | `cubic`, `newreno` | there are no routers, and you want the standard |
 //!
-//! A law of your own implements [`cc::Controller`]; the feature `testkit` tests it over emulated
-//! paths. [`cc`] lists the options in brackets, as in `vcp[epsilon=0.0625]`.
+//! To write a controller of your own, implement [`cc::Controller`]; the feature `testkit` tests it
+//! over emulated paths. [`cc`] lists the options in brackets, as in `vcp[epsilon=0.0625]`.
 //!
 //! # Reading the path
 //!
-//! [`Connection::path_report`] names the router at the bottleneck and its latest feedback.
-//! [`PathReport::bounded_by`] has the shares of time in which the application, the peer, buffers,
-//! the window or routers held the sender back; `controller.fallback` says why CUBIC is in control.
+//! If a connection is slow, call [`Connection::path_report`]. It names the router at the bottleneck
+//! and its latest feedback. [`PathReport::bounded_by`] tells you for how much of the time the
+//! application, the peer, buffers, the window or routers held the sender back, and
+//! `controller.fallback` why CUBIC is in control instead of the routers.
 //!
 //! # Features
 //!
@@ -90,27 +94,30 @@
 //!
 //! # Tuning for long fat paths
 //!
-//! - [`Endpoint::set_receive_memory`]: a receiver may hold half of it for one connection. A path of
-//!   10 Gbit/s and 720 ms takes 8 GiB.
-//! - [`StreamsConfig`]: the windows that a receiver promises at first. [`transport_config`] raises
-//!   them for laws that routers may grant rates.
-//! - [`TransportConfig::known_rate`]: with a law that asks for a starting rate, the sender asks for
-//!   this one before the handshake is complete.
-//! - [`Endpoint::socket_buffers`]: the sizes that the kernel granted. `net.core.rmem_max` and
-//!   `net.core.wmem_max` bound them.
-//! - [`TransportConfig::max_idle_timeout`]: longer than the longest outage.
+//! The defaults are enough for one connection of 1 Gbit/s over 400 ms. Beyond this, look at:
+//!
+//! - [`Endpoint::set_receive_memory`]: a receiver may hold half of this for one connection. For a
+//!   path of 10 Gbit/s and 720 ms you should set 8 GiB.
+//! - [`StreamsConfig`]: the windows that a receiver promises at first. [`transport_config`] already
+//!   raises them if routers may grant rates.
+//! - [`TransportConfig::known_rate`]: by setting this, you let the sender ask for this starting
+//!   rate before the handshake is complete.
+//! - [`Endpoint::socket_buffers`]: the sizes that the kernel granted. You can raise its limits,
+//!   `net.core.rmem_max` and `net.core.wmem_max`.
+//! - [`TransportConfig::max_idle_timeout`]: this should be longer than the longest outage.
 //!
 //! # TLS and security
 //!
-//! TLS 1.3 is always on. [`tls::Trust`] takes certificate authorities or the pin of one
-//! certificate. Shims are in clear text, and routers on the path can write any mark. This changes
-//! the rate of a flow, not its data. `SECURITY.md` in the repository has the threat model.
+//! TLS 1.3 is always on. [`tls::Trust`] accepts either certificate authorities or the pin of one
+//! certificate. Since shims are in clear text, routers on the path can write any mark. This can
+//! change the rate of a flow, but not its data. `SECURITY.md` in the repository has the threat
+//! model.
 //!
 //! # Packages
 //!
-//! Endpoints and streams are those of [`pathmark_transport`], laws of [`pathmark_cc`], protocols on
-//! the wire of [`pathmark_protocols`]. Files travel by the package `pathmark-http3`; the command is
-//! `pathmark-cli`. Version 0.1 is unreleased, and its API may change.
+//! Endpoints and streams are those of [`pathmark_transport`], controllers those of [`pathmark_cc`],
+//! and protocols on the wire those of [`pathmark_protocols`]. `pathmark-http3` transfers files, and
+//! the command is in `pathmark-cli`. Version 0.1 is unreleased, and its API may change.
 
 #![forbid(unsafe_code)]
 
@@ -142,12 +149,14 @@ pub use pathmark_transport::{
     ControllerFactory, DatagramsConfig, Duration, Ecn, Instant, Signal, TransportConfig, VarInt,
 };
 
-/// Transport settings for a named law: its controllers, and the router signal that it uses.
+/// Returns transport settings with the named congestion control, and with the signal by which it
+/// asks routers.
 ///
-/// `"auto".parse()` is the library's choice, [`Algorithm::default()`]: it obeys routers where they
-/// answer and runs CUBIC where none does. With `cubic`, `bbr` or `newreno` not one byte differs
-/// from plain QUIC. Other signals that travel in shims are offered too, so that each side sends by
-/// its own law and [`Connection::set_signal`] may change it.
+/// `"auto".parse()` should be your first choice, and is [`Algorithm::default()`]: it follows
+/// routers if they answer, and otherwise runs CUBIC. With `cubic`, `bbr` or `newreno` a connection
+/// sends exactly the bytes of plain QUIC. Otherwise the settings also offer the other signals that
+/// travel in shims, so that each side can use its own controller, and you can change the signal
+/// later by calling [`Connection::set_signal`].
 #[must_use]
 pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
     let mut config = TransportConfig::new(controller(algorithm));
@@ -158,8 +167,10 @@ pub fn transport_config(algorithm: &Algorithm) -> TransportConfig {
     config
 }
 
-/// Transport settings for an endpoint that sends by the first of `laws` unless one of the others is
-/// [set](Connection::set_controller) on a connection: it offers the signals of all.
+/// Returns transport settings that use the first of `laws` and offer the signals of all of these.
+///
+/// This is for a server that lets each client choose: to change a connection to another law, call
+/// [`Connection::set_controller`].
 #[must_use]
 pub fn transport_config_of(laws: &[Algorithm]) -> TransportConfig {
     let default = Algorithm::default();
@@ -172,7 +183,7 @@ pub fn transport_config_of(laws: &[Algorithm]) -> TransportConfig {
     config
 }
 
-/// The router signal that a named law uses, if any.
+/// Returns the signal by which a named law asks routers, or `None` if it doesn't ask them.
 #[must_use]
 pub fn signal(algorithm: &Algorithm) -> Option<Arc<dyn Signal>> {
     signals::signal(algorithm.explicit()?)
@@ -188,7 +199,7 @@ pub struct Readme;
 #[doc = include_str!("../docs/quick-start.md")]
 pub struct QuickStart;
 
-/// The controllers of a named law.
+/// Returns a factory of controllers of a named law, for [`Connection::set_controller`].
 #[must_use]
 pub fn controller(algorithm: &Algorithm) -> Arc<dyn ControllerFactory> {
     let algorithm = algorithm.clone();
