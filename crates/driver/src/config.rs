@@ -1,4 +1,4 @@
-//! What an application chooses about endpoints.
+//! Configurations of servers and clients.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Accepts connections with this certificate and these transport settings.
+    /// Creates a configuration from a certificate and transport settings.
     #[must_use]
     pub fn new(crypto: Arc<dyn ServerCrypto>, transport: Arc<TransportConfig>) -> Self {
         Self {
@@ -33,11 +33,12 @@ impl ServerConfig {
         }
     }
 
-    /// The key of tokens and stateless resets (an
-    /// [`EndpointSecret`][secret] from 32 bytes that are kept secret).
-    /// With the same key a server that was started again resets connections of its earlier life at
-    /// once, where clients would otherwise wait for their idle timeout, and believes that life's
-    /// tokens. By default a random one.
+    /// Sets the key of tokens and stateless resets, an [`EndpointSecret`][secret] from 32 secret
+    /// bytes.
+    ///
+    /// By default this is a random key. If you keep the same key across restarts, a restarted
+    /// server can reset earlier connections immediately, for which clients would otherwise wait
+    /// until their idle timeout, and will accept earlier tokens.
     ///
     /// [secret]: pathmark_transport::crypto::tls::EndpointSecret
     pub fn key(&mut self, key: SharedEndpointKey) -> &mut Self {
@@ -45,14 +46,15 @@ impl ServerConfig {
         self
     }
 
-    /// When clients must prove their address first. By default while half-open handshakes pile up.
+    /// Chooses when clients must prove their address first. By default they must while there are
+    /// many half-open handshakes.
     pub fn retry(&mut self, policy: RetryPolicy) -> &mut Self {
         self.retry = Some(policy);
         self
     }
 
-    /// Half-open handshakes at a time; beyond them a new client gets a place from the IPv4 address
-    /// or IPv6 prefix with the most
+    /// Limits half-open handshakes at a time. Beyond this limit, a new client gets a place from the
+    /// IPv4 address or IPv6 prefix that has the most
     /// ([`EndpointConfig::max_half_open`](core::EndpointConfig::max_half_open)).
     pub fn max_half_open(&mut self, handshakes: usize) -> &mut Self {
         self.max_half_open = Some(handshakes);
@@ -67,15 +69,16 @@ impl ServerConfig {
         }
     }
 
-    /// Tokens of later connections whose use is remembered for a day, so that none is used twice
-    /// ([`EndpointConfig::remembered_tokens`](core::EndpointConfig::remembered_tokens)).
-    /// Beyond them clients validate their address again. What an endpoint begins with stays.
+    /// Limits how many used tokens are remembered, for a day, so that none can be used twice
+    /// ([`EndpointConfig::remembered_tokens`](core::EndpointConfig::remembered_tokens)). Beyond
+    /// this limit, clients must validate their address again. It can't be changed by
+    /// [`Endpoint::set_server_config`](crate::Endpoint::set_server_config).
     pub fn remembered_tokens(&mut self, tokens: usize) -> &mut Self {
         self.remembered_tokens = Some(tokens);
         self
     }
 
-    /// Connections at a time.
+    /// Limits connections at a time.
     pub fn max_connections(&mut self, connections: usize) -> &mut Self {
         self.max_connections = Some(connections);
         self
@@ -90,7 +93,7 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// Connects with this trust and these transport settings.
+    /// Creates a configuration from the trust in servers and transport settings.
     #[must_use]
     pub fn new(crypto: Arc<dyn ClientCrypto>, transport: Arc<TransportConfig>) -> Self {
         Self { crypto, transport }

@@ -1,4 +1,4 @@
-//! Connections whose handshake is under way.
+//! Connections whose handshake is in progress.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,10 +16,9 @@ use super::waiters::Place;
 use pathmark_transport::connection::{ConnectionError, EarlyData};
 use pathmark_transport::endpoint as core;
 
-/// A connection whose handshake is under way: a future of the connection, or of why there is none.
-///
-/// Once the handshake is complete the connection is handed over even if the peer has closed it
-/// since; its calls then fail, and [`Connection::closed`] gives the reason.
+/// A connection whose handshake is in progress. Awaiting this returns the connection, or the reason
+/// why there is none. Once the handshake is complete, you get the connection even if the peer has
+/// already closed it. In this case its calls fail, and [`Connection::closed`] returns the reason.
 #[derive(Debug)]
 pub struct Connecting {
     connection: Option<Connection>,
@@ -91,24 +90,22 @@ impl Connecting {
         connecting
     }
 
-    /// The connection before its handshake is complete, where early data (0-RTT) is possible, and
-    /// with it the result for that data; `Err` gives this back where it is not.
-    ///
-    /// At a client: it resumes a session whose ticket allows early data, and its configuration
-    /// offers it (`TlsClientConfig::with_early_data`). What is written now leaves
-    /// with the client's first packet. **An observer can send it to a server again**: write
-    /// nothing that does harm twice before [`ZeroRtt`] reports a complete handshake. If the
-    /// server refuses it, the streams stay, and all of it is sent again after the handshake; early
-    /// datagrams are lost like any others.
-    ///
-    /// At a server: it takes early data of this client (`TlsServerConfig::with_early_data`), whose
-    /// first packet is here. What is read before [`ZeroRtt`] reports a complete handshake
-    /// can be a replay by an observer, although no session is resumed twice: act upon
-    /// nothing that does harm twice. Answers leave at once. A server that awaits the handshake
-    /// instead reads early data after it, when the client has proved that it is there.
+    /// Returns the connection before its handshake is complete, so that you can use early data
+    /// (0-RTT), together with a future of the outcome for this data. A client can do this if it
+    /// resumes a session whose ticket allows early data, and if its configuration offers this
+    /// (`TlsClientConfig::with_early_data`). By writing now you put data into the client's first
+    /// packet. **An observer can send this data to a server again**: before [`ZeroRtt`] reports a
+    /// complete handshake, you should only write requests that are harmless twice. If the server
+    /// refuses early data, the streams stay, and all of their data will be sent again after the
+    /// handshake, whereas early datagrams are lost. A server can do this if it accepts early data
+    /// (`TlsServerConfig::with_early_data`). Data that you read before [`ZeroRtt`] reports a
+    /// complete handshake could be a replay by an observer, although no session is resumed twice;
+    /// you should therefore only act upon requests that are harmless twice. Answers leave
+    /// immediately. If you await the handshake instead, you will read early data after the client
+    /// has proved its address.
     ///
     /// # Errors
-    /// This, where early data is not possible: await it.
+    /// Returns this value if early data is not possible, so that you can await it instead.
     pub fn into_0rtt(mut self) -> Result<(Connection, ZeroRtt), Self> {
         let offered = self.connection.as_ref().is_some_and(|connection| {
             let shared = connection.shared();
@@ -179,9 +176,10 @@ impl Future for Connecting {
     }
 }
 
-/// Waits until the handshake is complete; true if the server took early data. At a server it is
-/// always true: the client has proved that it is there, and that what came early is its own.
-/// Dropped, it changes nothing.
+/// Future of the complete handshake: true if the server accepted early data.
+///
+/// At a server this is always true, and means that the client has proved its address and that the
+/// early data is its own. You can drop this future without changing anything.
 #[derive(Debug)]
 #[must_use = "early data may be a replay before the handshake is complete"]
 pub struct ZeroRtt {

@@ -14,14 +14,15 @@ use super::waiters::Place;
 use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::{DatagramError, Ecn, FlowDatagram, QueueCounters};
 
-/// A datagram was not sent.
+/// The reason why a datagram was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendDatagramError {
-    /// The peer takes no DATAGRAM frames, or its parameters have not arrived.
+    /// The peer accepts no DATAGRAM frames, or its parameters have not arrived yet.
     #[error("the peer takes no datagrams")]
     Unsupported,
-    /// It is longer than this, which is what the path and the peer take now.
+    /// The datagram is longer than this number of bytes, which is the limit of path and peer at the
+    /// moment.
     #[error("a datagram may have {0} bytes at most now")]
     TooLong(usize),
     /// The connection is over.
@@ -57,13 +58,12 @@ fn poll_read(
     Poll::Ready(ready)
 }
 
-/// A queue for the datagrams of one flow. The flows and the streams of a connection that have
-/// something to send share its window by weight.
-///
-/// CoDel (RFC 8289) marks or drops datagrams while they wait longer than 5 ms, an interval after
-/// that began. The interval is 100 ms, or a round trip if that is longer. Datagrams with ECT(1) are
-/// marked from a wait of 1 ms on (RFC 9331). No datagram is sent after an interval, except the last
-/// one of its flow.
+/// A queue for the datagrams of one flow, so that a flow doesn't delay others. Flows and streams of
+/// a connection that have something to send share its window by weight. If datagrams have waited
+/// longer than 5 ms for an interval, CoDel (RFC 8289) will mark or drop some. This interval is 100
+/// ms, or a round trip if that is longer. Datagrams with ECT(1) are already marked from a wait of 1
+/// ms on (RFC 9331). A datagram that has waited for a whole interval is dropped, unless it is the
+/// last one of its flow.
 #[derive(Debug)]
 pub struct DatagramQueue {
     shared: Arc<Shared>,
@@ -72,7 +72,7 @@ pub struct DatagramQueue {
 }
 
 impl DatagramQueue {
-    /// Queues a datagram, which may be lost and is not sent again.
+    /// Queues a datagram, which may be lost and will not be sent again.
     ///
     /// # Errors
     /// [`SendDatagramError`].
@@ -87,13 +87,13 @@ impl DatagramQueue {
         Ok(())
     }
 
-    /// Sets the weight of the flow, 1 at first.
+    /// Sets the weight of this flow, which is 1 initially.
     pub fn set_weight(&self, weight: NonZeroU8) {
         let mut state = self.shared.lock();
         state.core.datagrams().set_flow_weight(self.flow, weight);
     }
 
-    /// The counters of its datagrams.
+    /// Returns the counters of this queue.
     #[must_use]
     pub const fn counters(&self) -> &Arc<QueueCounters> {
         &self.counters
@@ -107,7 +107,7 @@ impl Drop for DatagramQueue {
 }
 
 impl Connection {
-    /// Opens a queue for the datagrams of one flow, which exists as long as this handle.
+    /// Opens a queue for the datagrams of one flow. It exists as long as its handle.
     #[must_use]
     pub fn datagram_queue(&self) -> DatagramQueue {
         let counters = Arc::<QueueCounters>::default();
@@ -120,9 +120,11 @@ impl Connection {
         }
     }
 
-    /// Sends a datagram that may be lost, and is not sent again (RFC 9221). It waits for the
-    /// congestion window in a queue; where that is full, the oldest in it are dropped and counted
-    /// ([`Stats::datagram_frames_unsent`][unsent]). The peer must take datagrams
+    /// Sends a datagram, which may be lost and will not be sent again (RFC 9221).
+    ///
+    /// It waits for the congestion window in a queue. If this queue is full, its oldest datagrams
+    /// are dropped and counted ([`Stats::datagram_frames_unsent`][unsent]). The peer must accept
+    /// datagrams
     /// ([`DatagramsConfig::receive_bytes`](pathmark_transport::DatagramsConfig::receive_bytes)).
     ///
     /// [unsent]: pathmark_transport::connection::Stats::datagram_frames_unsent
@@ -139,9 +141,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a datagram as [`send_datagram`](Self::send_datagram) does, once there is room for it
-    /// in the queue: no older one is dropped. Of several callers any may get the room first. A
-    /// dropped future sends nothing.
+    /// Sends a datagram as [`send_datagram`](Self::send_datagram) does, but waits for room in the
+    /// queue instead of dropping an older one.
+    ///
+    /// If there are several callers, any of these may get the room first. Dropping this future
+    /// sends nothing.
     ///
     /// # Errors
     /// [`SendDatagramError`].
@@ -165,27 +169,28 @@ impl Connection {
         .await
     }
 
-    /// Bytes of one more datagram that [`send_datagram`](Self::send_datagram) takes without
-    /// dropping an older one from the queue.
+    /// Returns how many bytes a datagram may have so that [`send_datagram`](Self::send_datagram)
+    /// will not drop an older one.
     #[must_use]
     pub fn datagram_send_buffer_space(&self) -> usize {
         self.shared.lock().core.datagrams().send_room()
     }
 
-    /// The next datagram of the peer's, the oldest that is there. Those that are not read in time
-    /// are dropped and counted
-    /// ([`Stats::datagram_frames_unread`][unread]).
+    /// Receives the oldest datagram that has arrived, waiting for one if necessary. Datagrams that
+    /// you don't read in time are dropped and counted ([`Stats::datagram_frames_unread`][unread]).
     ///
     /// [unread]: pathmark_transport::connection::Stats::datagram_frames_unread
     ///
     /// # Errors
-    /// [`ConnectionError`] if the connection is over and all that had arrived was read.
+    /// [`ConnectionError`] if the connection is over and you have read every datagram that had
+    /// arrived.
     pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
         self.read_marked_datagram().await.map(|(data, _)| data)
     }
 
-    /// The same, with the ECN field of the packet that it came in. It is Not-ECT where the field
-    /// has a law's code in place of the meaning of RFC 3168.
+    /// Like [`read_datagram`](Self::read_datagram), but also returns the ECN field of the
+    /// datagram's packet. This is Not-ECT if the field has a code of VCP instead of the meaning of
+    /// RFC 3168.
     ///
     /// # Errors
     /// As for [`read_datagram`](Self::read_datagram).
@@ -194,8 +199,8 @@ impl Connection {
         poll_fn(|cx| poll_read(&self.shared, waiting.place(), cx)).await
     }
 
-    /// [`read_datagram`](Self::read_datagram) in the manner of
-    /// [`poll_open_bi`](Self::poll_open_bi).
+    /// Poll-based [`read_datagram`](Self::read_datagram), which wakes tasks as
+    /// [`poll_open_bi`](Self::poll_open_bi) does.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection is over.
@@ -207,8 +212,8 @@ impl Connection {
         read.map_ok(|(data, _)| data)
     }
 
-    /// The longest datagram that can be sent now, bytes; it changes with the path's MTU. `None`:
-    /// the peer takes none.
+    /// Returns the number of bytes of the longest datagram that you can send at the moment, or
+    /// `None` if the peer accepts no datagrams. This changes with the path's MTU.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.shared.lock().core.datagrams().max_size()

@@ -1,4 +1,4 @@
-//! Clients that ask for a connection.
+//! Incoming connections that an application has not accepted yet.
 
 use std::future::{Future, IntoFuture};
 use std::net::SocketAddr;
@@ -17,7 +17,8 @@ use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::endpoint::{self as core, AcceptError, DatagramEvent};
 use pathmark_transport::wire::{TransportError, TransportErrorCode};
 
-/// A client that asks for a connection. Dropped, it is refused.
+/// An incoming connection that you can accept, refuse, retry or ignore. Dropping it refuses the
+/// client.
 #[derive(Debug)]
 pub struct Incoming {
     /// `None` once decided.
@@ -28,7 +29,7 @@ pub struct Incoming {
     shared: Arc<EndpointShared>,
 }
 
-/// Waits for the next [`Incoming`]; `None` once the endpoint is closed.
+/// Future of the next [`Incoming`], or of `None` once the endpoint is closed.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Accept<'a> {
@@ -81,13 +82,13 @@ impl Future for Accept<'_> {
 }
 
 impl Incoming {
-    /// Where the client is, by its packet.
+    /// Returns the client's address, as its packet has it.
     #[must_use]
     pub fn remote_address(&self) -> Option<SocketAddr> {
         self.inner.as_ref().map(core::Incoming::remote_address)
     }
 
-    /// True if the client has proved that it is there, by a token.
+    /// Returns true if the client has proved its address by a token.
     #[must_use]
     pub fn is_validated(&self) -> bool {
         self.inner
@@ -95,10 +96,10 @@ impl Incoming {
             .is_some_and(core::Incoming::is_validated)
     }
 
-    /// Goes on with the handshake.
+    /// Continues with the handshake.
     ///
     /// # Errors
-    /// [`AcceptError`], above all if this came too late.
+    /// [`AcceptError`], usually because this call was too late.
     pub fn accept(mut self) -> Result<Connecting, AcceptError> {
         // A socket that was replaced is read for some seconds more.
         let socket = self.socket.upgrade().ok_or(AcceptError::Expired)?;
@@ -125,17 +126,17 @@ impl Incoming {
         Ok(Connecting::begin(&self.shared, state, socket, begun, None))
     }
 
-    /// Tells the client that it is not wanted.
+    /// Refuses the client, which will be told so.
     pub fn refuse(self) {
         drop(self);
     }
 
-    /// Has the client prove its address first; it then comes in again.
+    /// Sends a Retry packet, so that the client must prove its address before you see it again.
     pub fn retry(mut self) {
         self.answer(core::Endpoint::retry);
     }
 
-    /// Forgets the client without a word.
+    /// Drops the attempt without sending a response.
     pub fn ignore(mut self) {
         if let Some(incoming) = self.inner.take() {
             self.shared.lock().core.ignore(incoming);
@@ -160,8 +161,8 @@ impl Incoming {
     }
 }
 
-/// Accepts and waits for the handshake: `incoming.await` is [`accept`](Incoming::accept) and its
-/// [`Connecting`] in one, with one type of errors.
+/// Accepts and waits for the handshake, so that you can write `incoming.await` instead of calling
+/// [`accept`](Incoming::accept) and awaiting its [`Connecting`].
 impl IntoFuture for Incoming {
     type Output = Result<Connection, ConnectionError>;
     type IntoFuture = IncomingFuture;
@@ -178,7 +179,7 @@ impl IntoFuture for Incoming {
     }
 }
 
-/// A client's connection while its handshake is under way: see [`Incoming`].
+/// Future of a client's connection, by awaiting an [`Incoming`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct IncomingFuture(Result<Connecting, ConnectionError>);

@@ -1,5 +1,5 @@
-//! Streams opened and accepted: as futures, and as polls for what cannot await, such as the traits
-//! of HTTP/3 crates.
+//! Opening and accepting streams, as futures, and as polls for callers that cannot await, such as
+//! the traits of HTTP/3 crates.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -73,9 +73,8 @@ fn poll_open(
 }
 
 impl Connection {
-    /// Opens a bidirectional stream, once the peer allows one.
-    ///
-    /// The peer learns of it from the first bytes that are written.
+    /// Opens a bidirectional stream, waiting until the peer allows one.
+    /// The peer will not notice this stream before you write to it.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection is over.
@@ -84,7 +83,7 @@ impl Connection {
         Ok((self.sender(id), self.receiver(id)))
     }
 
-    /// Opens a unidirectional stream, once the peer allows one.
+    /// Opens a unidirectional stream, waiting until the peer allows one.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection is over.
@@ -92,7 +91,7 @@ impl Connection {
         Ok(self.sender(self.open(Dir::Uni).await?))
     }
 
-    /// The next bidirectional stream that the peer opens.
+    /// Waits for the next bidirectional stream that the peer opens.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection is over.
@@ -101,7 +100,7 @@ impl Connection {
         Ok((self.sender(id), self.receiver(id)))
     }
 
-    /// The next unidirectional stream that the peer opens.
+    /// Waits for the next unidirectional stream that the peer opens.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection is over.
@@ -109,8 +108,9 @@ impl Connection {
         Ok(self.receiver(self.accept(Dir::Uni).await?))
     }
 
-    /// [`open_bi`](Self::open_bi) for what cannot await. Pending, it has the task of the last poll
-    /// of this handle woken; clones wait for themselves. A handle that is dropped waits no longer.
+    /// Poll-based [`open_bi`](Self::open_bi). When this returns `Pending`, the task of the most
+    /// recent poll of this handle will be woken. Clones of the handle wait independently, and
+    /// dropping one ends its wait.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection is over.
@@ -123,7 +123,8 @@ impl Connection {
         Poll::Ready(Ok((self.sender(id), self.receiver(id))))
     }
 
-    /// [`open_uni`](Self::open_uni) in the manner of [`poll_open_bi`](Self::poll_open_bi).
+    /// Poll-based [`open_uni`](Self::open_uni), which wakes tasks as
+    /// [`poll_open_bi`](Self::poll_open_bi) does.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection is over.
@@ -136,7 +137,8 @@ impl Connection {
         Poll::Ready(Ok(self.sender(id)))
     }
 
-    /// [`accept_bi`](Self::accept_bi) in the manner of [`poll_open_bi`](Self::poll_open_bi).
+    /// Poll-based [`accept_bi`](Self::accept_bi), which wakes tasks as
+    /// [`poll_open_bi`](Self::poll_open_bi) does.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection is over.
@@ -149,7 +151,8 @@ impl Connection {
         Poll::Ready(Ok((self.sender(id), self.receiver(id))))
     }
 
-    /// [`accept_uni`](Self::accept_uni) in the manner of [`poll_open_bi`](Self::poll_open_bi).
+    /// Poll-based [`accept_uni`](Self::accept_uni), which wakes tasks as
+    /// [`poll_open_bi`](Self::poll_open_bi) does.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection is over.

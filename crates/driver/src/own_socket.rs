@@ -1,4 +1,4 @@
-//! Sockets of the application's own in place of the system's.
+//! Sockets that an application provides instead of those of the system.
 
 use std::fmt::Debug;
 use std::io;
@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 use pathmark_transport::Ecn;
 use pathmark_transport::connection::Received;
 
-/// A datagram to send by a [`DatagramSocket`].
+/// A datagram that a [`DatagramSocket`] should send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Where it goes.
+    /// The destination.
     pub to: SocketAddr,
-    /// The address of this host that it leaves from; `None`: the socket chooses.
+    /// The source address at this host. If this is `None`, the socket chooses.
     pub from: Option<IpAddr>,
     /// IP ECN field (RFC 3168).
     pub ecn: Ecn,
@@ -23,36 +23,35 @@ pub struct Datagram<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A socket that an application provides: a relay, a tunnel, a simulated network.
-/// [`Endpoint::with_socket`](super::Endpoint::with_socket) takes one.
-///
-/// Datagrams may be lost, reordered and repeated. A datagram is delivered whole or not at all.
+/// A socket that an application provides, for example a relay, a tunnel or a simulated network, for
+/// [`Endpoint::with_socket`](super::Endpoint::with_socket). Datagrams may be lost, reordered and
+/// repeated, but must be delivered either completely or not at all.
 pub trait DatagramSocket: Debug + Send + Sync + 'static {
-    /// The address that this socket has at its start. Peers are reached by the same IP version.
+    /// Returns the address that this socket has initially. Peers must have the same IP version.
     fn local_address(&self) -> SocketAddr;
 
     /// Sends one datagram without waiting.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room: the endpoint calls
-    /// [`poll_writable`](Self::poll_writable) and tries again. With any other error the datagram
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room: the endpoint will then call
+    /// [`poll_writable`](Self::poll_writable) and try again. After any other error the datagram
     /// counts as lost.
     fn try_send(&self, datagram: &Datagram<'_>) -> io::Result<()>;
 
-    /// Ready once [`try_send`](Self::try_send) may have room. Only the waker of the last call is
-    /// woken.
+    /// Returns `Ready` once [`try_send`](Self::try_send) may have room. The socket must wake the
+    /// waker of the most recent call.
     ///
     /// # Errors
-    /// If there will be no room any more: the connections at this socket end.
+    /// If there will never be room again. This ends the connections at this socket.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Receives one datagram into `buffer`, which holds the largest UDP payload: its length, and
-    /// the fields of its IP header. A length beyond the buffer counts as the buffer's. Only the
-    /// waker of the last call is woken.
+    /// Receives one datagram into `buffer`, which has room for the largest UDP payload, and returns
+    /// its length and the fields of its IP header. A length beyond the buffer counts as the
+    /// buffer's. The socket must wake the waker of the most recent call.
     ///
     /// # Errors
-    /// If nothing will arrive any more; each later call returns an error, too. The connections at
-    /// this socket end.
+    /// If nothing will ever arrive again; each later call must return an error, too. This ends the
+    /// connections at this socket.
     fn poll_receive(
         &self,
         cx: &mut Context<'_>,

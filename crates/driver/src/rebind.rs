@@ -1,4 +1,4 @@
-//! Connections that go on at another socket, or from another address of this host (RFC 9000 §9).
+//! Moving connections to another socket, or to another address of this host (RFC 9000 §9).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -14,17 +14,18 @@ use super::shared::State;
 use super::socket::Socket;
 
 impl Endpoint {
-    /// From now on connections begin at `socket`, and connections to servers move there, each as
-    /// soon as its handshake is confirmed (RFC 9000 §9). What is under way arrives: the former
-    /// socket is read until no connection has used it for some seconds.
+    /// Moves this endpoint to another socket.
     ///
-    /// A connection stays at its socket if it was accepted here (servers do not move), if its
-    /// server forbids to move, or if `socket` cannot reach its server by the form of address that
-    /// it has: a socket for IPv4 reaches no IPv6 address, and one for both versions has a form of
-    /// its own.
+    /// New connections will begin at `socket`, and connections to servers move there as soon as
+    /// their handshake is confirmed (RFC 9000 §9). So that packets on the way still arrive, the
+    /// former socket is read until no connection has used it for some seconds. A connection stays
+    /// at its socket if it was accepted here (servers do not move), if its server forbids
+    /// migration, or if `socket` cannot reach its server. This is the case for an IPv4 socket and
+    /// an IPv6 address, for example, and between a socket for both versions and one for a single
+    /// version.
     ///
     /// # Errors
-    /// If the socket cannot be used; then nothing has changed.
+    /// If the socket cannot be used. In this case nothing has changed.
     pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
         // The socket's events come by the endpoint's runtime.
         let runtime = self.shared.runtime();
@@ -33,7 +34,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// As [`rebind`](Self::rebind), to a socket of the application's own.
+    /// Like [`rebind`](Self::rebind), but moves to a socket that the application provides.
     pub fn rebind_to(&self, socket: Arc<dyn DatagramSocket>) {
         self.rebind_by(Socket::own(socket));
     }
@@ -65,13 +66,17 @@ impl Endpoint {
 }
 
 impl Connection {
-    /// Client: from now on this connection's datagrams leave from `local`, an address of this host
-    /// that the endpoint's socket can send from, or from whichever the system chooses. The new path
-    /// is validated and begins with a congestion controller of its own; if no answer arrives there,
-    /// the connection is back on the last that worked after some seconds. An IPv4 address may be
-    /// IPv4-mapped (RFC 4291, section 2.5.5.2) or not. False, and nothing changed, if that is not
-    /// possible: the handshake is not confirmed, the server forbids it, has given no connection id
-    /// for another path yet, or has an address of the other IP version than `local`.
+    /// Changes the source address of a client's connection.
+    ///
+    /// Its datagrams will leave from `local`, an address of this host from which the endpoint's
+    /// socket can send, or, for `None`, from the address that the system chooses. The new path is
+    /// validated and begins with a congestion controller of its own. If no answer arrives there,
+    /// the connection will return to the last path that worked after some seconds. An IPv4 address
+    /// may be IPv4-mapped (RFC 4291, section 2.5.5.2) or not.
+    ///
+    /// Returns false, without changing anything, if migration is not possible: because the
+    /// handshake is not confirmed, because the server forbids it or has not given a connection id
+    /// for another path yet, or because the server's address has another IP version than `local`.
     pub fn migrate(&self, local: Option<IpAddr>) -> bool {
         let mut state = self.shared.lock();
         // Any address is the system's choice.
