@@ -177,7 +177,8 @@ pub enum CasesError {
 /// The runs that `base` stands for: each of its variants, changed by `changes`, with all
 /// combinations of the values of its own sweeps and of `sweeps`, the last list turning fastest.
 /// Each is checked as a scenario of its own. A change or a sweep of the same key replaces a sweep
-/// of the scenario. Changes also override the other keys that points of such a sweep set.
+/// of the scenario; names of its points stand for these points. Changes also override the other
+/// keys that points of such a sweep set.
 ///
 /// # Errors
 /// [`CasesError`].
@@ -193,9 +194,18 @@ pub fn cases(
             .chain(sweeps.iter().map(|s| &s.key));
         keys.any(|other| other == key)
     };
-    let own = base.sweeps.iter().filter(|axis| !given(&axis.key)).cloned();
+    let own = base.sweeps.iter().filter_map(|axis| {
+        let all = (!given(&axis.key)).then(|| axis.clone());
+        picked(axis, changes, sweeps).or(all)
+    });
     let own: Vec<Axis> = own.collect();
-    let given: Vec<Axis> = sweeps.iter().map(Axis::from).collect();
+    let is_own = |key: &String| own.iter().any(|axis| axis.key == *key);
+    let changes: Vec<&Change> = changes.iter().filter(|c| !is_own(&c.key)).collect();
+    let given: Vec<Axis> = sweeps
+        .iter()
+        .filter(|sweep| !is_own(&sweep.key))
+        .map(Axis::from)
+        .collect();
     let count = own
         .iter()
         .chain(&given)
@@ -208,14 +218,14 @@ pub fn cases(
     for variant in variants(base) {
         let mut scenario = base.clone();
         let first = variant.map_or(&[][..], |variant| variant.set.as_slice());
-        for change in first.iter().chain(changes) {
+        for change in first.iter().chain(changes.iter().copied()) {
             scenario.set(&change.key, &change.value)?;
         }
         let name = variant.map(|variant| variant.name.clone());
         let mut runs = combinations(vec![(Settings::new(), scenario)], &own)?;
         if own.iter().any(Axis::has_sets) {
             for (_, scenario) in &mut runs {
-                for change in changes {
+                for change in &changes {
                     scenario.set(&change.key, &change.value)?;
                 }
             }
@@ -234,6 +244,29 @@ pub fn cases(
         }
     }
     Ok(made)
+}
+
+/// The points of a list of named sets that a change or a sweep names. `None`: it names other
+/// values.
+fn picked(axis: &Axis, changes: &[Change], sweeps: &[Sweep]) -> Option<Axis> {
+    let changed = changes.iter().rev().find(|c| c.key == axis.key);
+    let swept = sweeps.iter().find(|sweep| sweep.key == axis.key);
+    let names = match (changed, swept) {
+        (_, Some(sweep)) => sweep.values.as_slice(),
+        (Some(change), None) => std::slice::from_ref(&change.value),
+        (None, None) => return None,
+    };
+    let point = |name: &String| {
+        axis.points
+            .iter()
+            .find(|point| point.name == *name)
+            .cloned()
+    };
+    let points: Option<Vec<Point>> = names.iter().map(point).collect();
+    points.filter(|_| axis.has_sets()).map(|points| Axis {
+        key: axis.key.clone(),
+        points,
+    })
 }
 
 /// Each variant; the scenario as it is, if there is none.

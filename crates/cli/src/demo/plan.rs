@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use pathmark_cc::Algorithm;
 use pathmark_emulator::Scenario;
-use pathmark_emulator::scenario::{Connects, FlowSetup, LinkSetup, Pattern};
+use pathmark_emulator::scenario::{App, Connects, FlowSetup, LinkSetup, Pattern};
 use pathmark_testbed::chain::Hop;
 
 /// Routers that one machine runs in real time.
@@ -143,6 +143,12 @@ fn planned(scenario: &Scenario, first: &FlowSetup, flow: &FlowSetup) -> Result<P
     }
     if flow.packet != scenario.packet {
         bail!("flow `{name}` has a `packet` of its own, which the test bed does not set");
+    }
+    if flow.app != App::Bulk {
+        bail!(
+            "flow `{name}` has `app = \"http\"`, which the test bed does not send: add --set \
+             flow.{name}.app=bulk"
+        );
     }
     if flow.known_rate.is_some() || flow.connects != Connects::Sender {
         bail!("flow `{name}` has a `known_rate` or `connects`, which the test bed does not set");

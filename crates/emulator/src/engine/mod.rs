@@ -20,6 +20,7 @@ mod edges;
 mod endpoint;
 mod forged;
 mod hosts;
+mod http;
 mod identity;
 mod link;
 mod measure;

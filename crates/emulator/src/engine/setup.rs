@@ -164,8 +164,14 @@ impl Engine {
                 Application::Counter(0),
             ),
             ticks => (
-                Application::Sender(Source::new(flow.bytes, stop, ticks)),
-                Application::Receiver(Sink::with_milestones(flow.milestones.clone())),
+                Application::Sender(Source::new(
+                    flow.app,
+                    flow.connects,
+                    flow.bytes,
+                    stop,
+                    ticks,
+                )),
+                Application::Receiver(Sink::new(flow.app, flow.connects, flow.milestones.clone())),
             ),
         };
         let [there, back] = &flow.path;

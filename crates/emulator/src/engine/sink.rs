@@ -3,12 +3,19 @@
 use pathmark_cc::Instant;
 use pathmark_transport::Connection;
 use pathmark_transport::connection::Event;
-use pathmark_transport::streams::{Dir, ReadError, StreamEvent, StreamId};
+use pathmark_transport::streams::{ReadError, StreamEvent, StreamId};
+
+use super::http;
+use crate::scenario::{App, Connects};
 
 /// Reads one stream.
 #[derive(Debug, Default)]
 pub(super) struct Sink {
+    app: App,
+    connects: Connects,
     stream: Option<StreamId>,
+    /// Bytes of the stream that have come.
+    arrived: u64,
     delivered: u64,
     completed: Option<Instant>,
     /// Numbers of bytes, in order, and when the first of them had come.
@@ -18,8 +25,10 @@ pub(super) struct Sink {
 
 impl Sink {
     /// Notes when each of these numbers of bytes has come.
-    pub(super) fn with_milestones(milestones: Vec<u64>) -> Self {
+    pub(super) fn new(app: App, connects: Connects, milestones: Vec<u64>) -> Self {
         Self {
+            app,
+            connects,
             reached: Vec::with_capacity(milestones.len()),
             milestones,
             ..Self::default()
@@ -31,8 +40,14 @@ impl Sink {
         let mut readable = false;
         while let Some(event) = connection.poll_event() {
             match event {
-                Event::Stream(StreamEvent::Opened(Dir::Uni)) => {
-                    while let Some(id) = connection.streams().accept(Dir::Uni) {
+                Event::Connected if self.app == App::Http => {
+                    http::begin(connection);
+                    if self.connects == Connects::Receiver {
+                        self.stream = http::request(connection);
+                    }
+                }
+                Event::Stream(StreamEvent::Opened(dir)) if dir == self.app.direction() => {
+                    while let Some(id) = connection.streams().accept(dir) {
                         self.stream.get_or_insert(id);
                         readable = true;
                     }
@@ -50,12 +65,19 @@ impl Sink {
         loop {
             match connection.streams().skip(id) {
                 Ok(Some(len)) => {
-                    self.delivered += len;
+                    self.arrived += len;
+                    self.delivered = match self.app {
+                        App::Bulk => self.arrived,
+                        App::Http => http::content(self.arrived),
+                    };
                     self.note(now);
                 }
                 Ok(None) => {
                     self.completed = Some(now);
                     self.stream = None;
+                    if (self.app, self.connects) == (App::Http, Connects::Sender) {
+                        http::respond(connection, id);
+                    }
                     return;
                 }
                 Err(ReadError::Blocked) => return,

@@ -6,17 +6,21 @@ use pathmark_transport::Connection;
 use pathmark_transport::connection::Event;
 use pathmark_transport::streams::{Dir, StreamEvent, StreamId};
 
+use super::http;
 use super::pattern::Ticks;
+use crate::scenario::{App, Connects};
 
 /// What applications send: zeros, which packets need not carry. Few enough to stay in the innermost
 /// cache.
 static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
 
-/// Writes to one stream. The stream's room or its [`Ticks`] bound each write. The source ends after
-/// its number of bytes, if it has one, or when the flow stops.
+/// Writes its data to one stream. The stream's room or its [`Ticks`] bound each write. The source
+/// ends after its number of bytes, if it has one, or when the flow stops.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// Bytes not yet written; `None` if there is no end of them.
+    app: App,
+    connects: Connects,
+    /// Bytes not yet written, those around the data included; `None` if there is no end of them.
     left: Option<u64>,
     /// When there is something to write; `None`: always.
     ticks: Option<Ticks>,
@@ -24,12 +28,14 @@ pub(super) struct Source {
     allowed: u64,
     stop: Option<Instant>,
     stream: Option<StreamId>,
+    /// When the data of an HTTP message begin.
+    begins: Option<Instant>,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No stream yet.
+    /// No stream yet, or no data for it yet.
     Connecting,
     /// There may be room to write.
     Writing,
@@ -43,13 +49,26 @@ enum State {
 
 impl Source {
     /// An application with `bytes` to send, all at once or as they come.
-    pub(super) fn new(bytes: Option<u64>, stop: Option<Instant>, ticks: Option<Ticks>) -> Self {
+    pub(super) fn new(
+        app: App,
+        connects: Connects,
+        bytes: Option<u64>,
+        stop: Option<Instant>,
+        ticks: Option<Ticks>,
+    ) -> Self {
+        let around = |content| match app {
+            App::Bulk => content,
+            App::Http => http::message(content),
+        };
         Self {
-            left: bytes,
-            allowed: if ticks.is_some() { 0 } else { u64::MAX },
+            app,
+            connects,
+            left: bytes.map(around),
+            allowed: if ticks.is_some() { around(0) } else { u64::MAX },
             ticks,
             stop,
             stream: None,
+            begins: None,
             state: State::Connecting,
         }
     }
@@ -61,23 +80,28 @@ impl Source {
             return None;
         }
         let tick = self.ticks.as_ref().map(Ticks::deadline);
-        match (self.stop, tick.filter(|_| self.left != Some(0))) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let tick = tick.filter(|_| self.left != Some(0));
+        [self.stop, tick, self.begins].into_iter().flatten().min()
     }
 
     /// Does what it can at `now`.
     pub(super) fn react(&mut self, now: Instant, connection: &mut Connection) {
         while let Some(event) = connection.poll_event() {
             match event {
+                Event::Connected if self.app == App::Http => {
+                    http::begin(connection);
+                    if self.connects == Connects::Sender {
+                        self.stream = connection.streams().open(Dir::Bi).ok();
+                        self.begins = Some(now + http::OPENING);
+                    }
+                }
                 Event::Connected => {
                     self.stream = connection.streams().open(Dir::Uni).ok();
-                    // A source with its own rate has no size to announce.
-                    if let (Some(id), Some(left), None) = (self.stream, self.left, &self.ticks) {
-                        let _ = connection.streams().announce(id, left);
-                    }
-                    self.state = State::Writing;
+                    self.begin(connection);
+                }
+                Event::Stream(StreamEvent::Opened(Dir::Bi)) if self.stream.is_none() => {
+                    self.stream = connection.streams().accept(Dir::Bi);
+                    self.begins = Some(now + http::OPENING);
                 }
                 Event::Stream(StreamEvent::Writable(_)) if self.state == State::Blocked => {
                     self.state = State::Writing;
@@ -93,8 +117,22 @@ impl Source {
         if let Some(ticks) = &mut self.ticks {
             self.allowed = self.allowed.saturating_add(ticks.take(now));
         }
+        if self.begins.is_some_and(|begins| begins <= now) {
+            self.begins = None;
+            self.begin(connection);
+        }
         if self.state == State::Writing {
             self.write(connection);
+        }
+    }
+
+    fn begin(&mut self, connection: &mut Connection) {
+        // A source with its own rate has no size to announce.
+        if let (Some(id), Some(left), None) = (self.stream, self.left, &self.ticks) {
+            let _ = connection.streams().announce(id, left);
+        }
+        if self.state == State::Connecting {
+            self.state = State::Writing;
         }
     }
 

@@ -36,6 +36,10 @@ pub const BUILT_IN: &[BuiltIn] = &[
         text: include_str!("../../scenarios/five-files.toml"),
     },
     BuiltIn {
+        name: "plain-hop",
+        text: include_str!("../../scenarios/plain-hop.toml"),
+    },
+    BuiltIn {
         name: "parking-lot",
         text: include_str!("../../scenarios/parking-lot.toml"),
     },

@@ -25,6 +25,7 @@ use pathmark_cc::{Algorithm, Duration};
 use pathmark_link::keys::LinkSpec;
 use pathmark_protocols::forged;
 use pathmark_shim::Kind;
+use pathmark_transport::streams::Dir;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -143,6 +144,8 @@ pub struct FlowSetup {
     /// The rate that both ends know the path by, in bytes of IP packets per second: they have met
     /// before, and the sender asks for it before the handshake is complete. `None`: they have not.
     pub known_rate: Option<u64>,
+    /// What its applications send around the data.
+    pub app: App,
     /// Which end connects.
     pub connects: Connects,
     /// The receiver has virtual routers for hops behind the last XCP router (XCP-i). This is the
@@ -152,6 +155,28 @@ pub struct FlowSetup {
     pub packet: u16,
     /// Indices of the links from sender to receiver, and back.
     pub path: [Vec<usize>; 2],
+}
+
+/// What the applications of a flow send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum App {
+    /// The data alone, on one stream, from the moment at which the connection exists.
+    #[default]
+    Bulk,
+    /// HTTP/3: both ends begin with control streams. The data are the response to a request, or an
+    /// upload where the sender connects, and follow a header.
+    Http,
+}
+
+impl App {
+    /// The kind of stream that the data are on.
+    pub(crate) const fn direction(self) -> Dir {
+        match self {
+            Self::Bulk => Dir::Uni,
+            Self::Http => Dir::Bi,
+        }
+    }
 }
 
 /// Which end of a flow connects to the other.

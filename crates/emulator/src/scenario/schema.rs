@@ -14,7 +14,7 @@ use super::changes::Repeat;
 use super::model::Model;
 use super::paper::Reference;
 use super::plot::Plot;
-use super::{Connects, ForgedShim, ReceiverEstimate};
+use super::{App, Connects, ForgedShim, ReceiverEstimate};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -106,6 +106,7 @@ pub(super) struct FileFlow {
     pub(super) receive_window: Option<Spanned<ByteCount>>,
     pub(super) max_ack_ranges: Option<Spanned<u32>>,
     pub(super) known_rate: Option<Spanned<RateValue>>,
+    pub(super) app: Option<Spanned<App>>,
     pub(super) connects: Option<Spanned<Connects>>,
     pub(super) receiver_estimate: Option<ReceiverEstimate>,
     pub(super) packet: Option<Spanned<u32>>,

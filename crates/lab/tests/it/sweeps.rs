@@ -110,4 +110,15 @@ antennas = [
         )
     };
     assert_eq!((of(0), of(1)), (("2x2", 1, 2), ("1x1", 3, 4)));
+    let named = |changes: &[&str], sweeps: &[&str]| -> Vec<String> {
+        let changes: Vec<_> = changes.iter().map(|text| text.parse().unwrap()).collect();
+        let sweeps: Vec<_> = sweeps.iter().map(|text| text.parse().unwrap()).collect();
+        let runs = cases(&scenario, &changes, &sweeps).unwrap();
+        let names = runs.iter().map(|(case, _)| case.set["antennas"].clone());
+        names.collect()
+    };
+    assert_eq!(named(&["antennas=1x1"], &[]), ["1x1"]);
+    assert_eq!(named(&["seed=3"], &["antennas=1x1,2x2"]), ["1x1", "2x2"]);
+    let unknown = cases(&scenario, &["antennas=4x4".parse().unwrap()], &[]);
+    assert!(unknown.is_err(), "neither a point nor a key");
 }

@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use super::super::route::route;
 use super::super::schema::{FileFlow, OnOffSpec};
-use super::super::{Connects, FlowSetup, Forge, LinkSetup, OnOff, Pattern};
+use super::super::{App, Connects, FlowSetup, Forge, LinkSetup, OnOff, Pattern};
 use super::{Check, PACKET};
 
 /// Packets without a connection or a law.
@@ -73,7 +73,8 @@ impl Check<'_> {
         let packet = self.flow_packet(file, algorithm.is_none())?;
         let max_ack_ranges = self.ack_ranges(file, algorithm.is_none())?;
         let known_rate = self.known_rate(file, algorithm.is_none())?;
-        let connects = self.connects(file, algorithm.is_none())?;
+        let app = self.app(file, algorithm.is_none())?;
+        let connects = self.connects(file, app, algorithm.is_none())?;
         let milestones = self.milestones(file, algorithm.is_none())?;
         let name = file.name.get_ref();
         let numbered = file.count.is_some() || file.start_gap.is_some() || starts.len() > 1;
@@ -105,6 +106,7 @@ impl Check<'_> {
                     .map(|window| window.get_ref().0),
                 max_ack_ranges,
                 known_rate,
+                app,
                 connects,
                 receiver_estimate: file.receiver_estimate,
                 packet,
@@ -191,13 +193,21 @@ impl Check<'_> {
         }
     }
 
-    /// Which end connects.
-    fn connects(&self, file: &FileFlow, udp: bool) -> Result<Connects, Fault> {
+    /// What the applications send.
+    fn app(&self, file: &FileFlow, udp: bool) -> Result<App, Fault> {
+        match &file.app {
+            Some(given) if udp => Err(self.fault(given.span(), "udp has no connection")),
+            given => Ok(given.as_ref().map_or_else(App::default, |a| *a.get_ref())),
+        }
+    }
+
+    /// Which end connects: of HTTP the one that asks for the data.
+    fn connects(&self, file: &FileFlow, app: App, udp: bool) -> Result<Connects, Fault> {
         match &file.connects {
             Some(given) if udp => Err(self.fault(given.span(), "udp has no connection")),
-            given => Ok(given
-                .as_ref()
-                .map_or_else(Connects::default, |c| *c.get_ref())),
+            Some(given) => Ok(*given.get_ref()),
+            None if app == App::Http => Ok(Connects::Receiver),
+            None => Ok(Connects::Sender),
         }
     }
 

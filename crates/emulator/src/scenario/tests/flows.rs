@@ -67,6 +67,31 @@ fn ends_that_have_met_and_which_of_them_connects() {
 }
 
 #[test]
+fn applications_send_data_alone_or_speak_http() {
+    let flows = parse(GOOD).unwrap().flows;
+    assert!(flows.iter().all(|flow| flow.app == App::Bulk));
+    let key = "max_ack_ranges = 2";
+    for (lines, connects) in [
+        ("app = \"http\"", Connects::Receiver),
+        ("app = \"http\"\nconnects = \"sender\"", Connects::Sender),
+    ] {
+        let flows = parse(&GOOD.replace(key, lines)).unwrap().flows;
+        let mut flows = flows.iter();
+        assert!(flows.all(|flow| (flow.app, flow.connects) == (App::Http, connects)));
+    }
+    fails(key, "app = \"htp\"", &["did you mean `http`"]);
+    let udp = GOOD
+        .replace("bytes = 5_000_000\n", "")
+        .replace(key, "app = \"http\"");
+    let udp = udp.replace(
+        "algorithm = \"vcp\"",
+        "algorithm = \"udp\"\nrate = \"1Mbit\"",
+    );
+    let error = parse(&udp).unwrap_err();
+    assert!(error.contains("no connection"), "{error}");
+}
+
+#[test]
 fn who_tells_a_receiver_is_one_of_two() {
     let key = "max_ack_ranges = 2";
     let flows = parse(&GOOD.replace(key, "receiver_estimate = \"real\"")).unwrap();
