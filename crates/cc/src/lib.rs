@@ -75,8 +75,9 @@ pub use law::{
     PacketState, Passive, Sent, UNPACED, Verdict,
 };
 pub use metrics::{
-    CloudMetrics, FallbackReason, GrantMetrics, LinkMetrics, Metrics, Phase, QuickStartMetrics,
-    QuickStartOutcome, XcpLinkMetrics,
+    CloudMetrics, ControllerChange, ControllerShare, ControllerShares, FallbackReason,
+    GrantMetrics, LinkMetrics, Metrics, Phase, QuickStartMetrics, QuickStartOutcome, Ruler,
+    XcpLinkMetrics,
 };
 pub use names::{Algorithm, LinkAlgorithm, ParseError, RegisterError};
 pub use quick_start::{AfterGrant, QuickStart, QuickStartLink, Startable};

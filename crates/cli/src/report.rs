@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use pathmark_cc::Feedback;
+use pathmark_emulator::result::Controllers;
 use pathmark_protocols::registry::name_of;
 
 use pathmark::{Connection, PathReport};
@@ -12,6 +13,9 @@ use pathmark::{Connection, PathReport};
 pub(crate) struct SenderReport {
     /// The congestion controller that ruled at the end.
     pub(crate) algorithm: String,
+    /// The laws that ruled the whole connection. Senders before it existed report none.
+    #[serde(default)]
+    pub(crate) controllers: Controllers,
     /// The explicit feedback that steered it: `vcp`, `xcp`, or nothing.
     pub(crate) feedback: Option<String>,
     /// Packets that it declared lost, of the whole connection.
@@ -117,6 +121,7 @@ impl SenderReport {
         let (shares, asked) = (report.bounded_by, report.controller.quick_start);
         Self {
             algorithm: report.controller.ruling.to_owned(),
+            controllers: (&report.controllers).into(),
             feedback: feedback_kind(&report).map(ToOwned::to_owned),
             fallback: report
                 .controller

@@ -21,6 +21,7 @@
     )
 )]
 
+mod controllers;
 mod engine;
 pub mod fairness;
 pub mod kit;

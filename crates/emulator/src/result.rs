@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::controllers::{ControllerPart, ControllerTurn, Controllers};
+
 /// Everything measured in one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
@@ -76,6 +78,10 @@ pub struct FlowResult {
     pub rtt_ms: Option<Distribution>,
     /// Congestion window in bytes.
     pub cwnd_bytes: Option<MeanMax>,
+    /// The laws that had its window; `None` where there is no connection, or its stack does not
+    /// report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controllers: Option<Controllers>,
     /// Why standard congestion control sets its window at the end, if its law uses router feedback:
     /// `no-answer`, `no-estimate`, `plain-hop`, `ttl-rewritten`, `hidden-hop`, `ecn-mark`, `loss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -72,6 +72,26 @@ impl FallbackReason {
             Self::Loss => "packets were lost",
         }
     }
+
+    /// What an operator can do so that routers steer the window.
+    #[must_use]
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::NoAnswer => {
+                "check that vcp-router is on the path, its port's `controller` and `shims`, and \
+                 tunnels between"
+            }
+            Self::NoEstimate => "check `[xcp_i]` on both routers at the ends of the cloud",
+            Self::PlainHop => "run vcp-router at that hop too, or use XCP-i across it",
+            Self::TtlRewritten | Self::HiddenHop => {
+                "find the queue, and lower `rate` of the router in front of it"
+            }
+            Self::EcnMark => {
+                "find the queue that sets ECN marks, and put vcp-router in front of it"
+            }
+            Self::Loss => "use the default `loss`",
+        }
+    }
 }
 
 impl fmt::Display for FallbackReason {

@@ -29,6 +29,15 @@ impl fmt::Display for Phase {
     }
 }
 
+/// The law that has the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ruler {
+    /// Its name.
+    pub law: &'static str,
+    /// Why routers do not steer the window, if the sender's law asks them.
+    pub fallback: Option<FallbackReason>,
+}
+
 /// A controller's state, for reports. Not for control.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -62,6 +71,15 @@ impl Metrics {
             explicit: false,
             fallback: None,
             quick_start: None,
+        }
+    }
+
+    /// The law that has the window.
+    #[must_use]
+    pub const fn ruler(&self) -> Ruler {
+        Ruler {
+            law: self.ruling,
+            fallback: self.fallback,
         }
     }
 }

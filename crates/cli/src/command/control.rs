@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use pathmark_cc::Instant;
+use pathmark_emulator::result::Controllers;
 use pathmark_router::daemon::http::{self, Method, Status};
 use pathmark_router::daemon::{ControlError, Query, Socket, Supervisor, ask, bind};
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
@@ -295,9 +297,12 @@ pub(super) fn path_line(report: &Value) -> String {
     let bound = bound.map_or_else(String::new, |(name, share)| {
         format!(", bounded by {name} {:.0} %", share * 100.0)
     });
+    let ruled = Controllers::deserialize(&report["controllers"]).unwrap_or_default();
     format!(
         "law {}, routers {}, RTT p50 {:.1} ms, {} packets lost, ECN {}{bound}",
-        text(&report["algorithm"]),
+        Some(ruled.largest())
+            .filter(|law| !law.is_empty())
+            .unwrap_or_else(|| text(&report["algorithm"])),
         text(&report["feedback"]),
         report["rtt_ms"]["p50"].as_f64().unwrap_or_default(),
         report["packets_lost"],

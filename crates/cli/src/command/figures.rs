@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use pathmark_cc::FallbackReason;
+use pathmark_emulator::result::Controllers;
 
 use super::output;
 use crate::report::{BoundedBy, Rtt, SenderReport};
@@ -23,6 +23,7 @@ pub(super) struct Transfer {
     pub(super) algorithm: String,
     pub(super) feedback: Option<String>,
     pub(super) fallback: Option<String>,
+    pub(super) controllers: Controllers,
     pub(super) packets_lost: u64,
     pub(super) rtt_ms: Rtt,
     pub(super) cpu_s: f64,
@@ -47,6 +48,7 @@ impl Transfer {
         self.goodput_down_bps = bits_per_second(self.bytes_down, seconds);
         self.feedback.clone_from(&sender.feedback);
         self.fallback.clone_from(&sender.fallback);
+        self.controllers.clone_from(&sender.controllers);
         self.packets_lost = sender.packets_lost;
         self.rtt_ms = sender.rtt_ms;
         self.bounded_by = sender.bounded_by;
@@ -110,9 +112,12 @@ impl Transfer {
         if !bounds.is_empty() {
             output::note!("bounded by: {bounds}");
         }
-        let reason = self.fallback.as_deref().and_then(FallbackReason::by_name);
-        if let Some(reason) = reason {
-            output::note!("routers do not steer it: {}", reason.message());
+        let ruled = self.controllers.explain();
+        if !ruled.is_empty() {
+            output::note!("ruled by: {ruled}");
+        }
+        if let Some(remedy) = self.controllers.remedy() {
+            output::note!("note: {remedy}");
         }
         for warning in &self.warnings {
             output::note!("note: {warning}");

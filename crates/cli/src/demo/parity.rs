@@ -163,6 +163,7 @@ fn result(
             p99: report.rtt_ms.p99,
             max: report.rtt_ms.max,
         }),
+        controllers: report.map(|report| report.controllers.clone()),
         ..FlowResult::default()
     }
 }

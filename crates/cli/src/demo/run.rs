@@ -166,6 +166,7 @@ impl Run {
                     timeouts: None,
                     rtt_ms: figures.and_then(|f| f.rtt_ms),
                     cwnd_bytes: figures.and_then(|f| f.cwnd_bytes),
+                    controllers: None,
                     fallback: None,
                     quick_start: None,
                 }

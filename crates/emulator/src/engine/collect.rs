@@ -61,9 +61,10 @@ impl Engine {
         let stats = sender
             .and_then(|s| s.connection())
             .map(pathmark_transport::Connection::stats);
-        let law = sender
+        let report = sender
             .and_then(Endpoint::connection)
-            .map(|connection| connection.path_report(now).controller);
+            .map(|connection| connection.path_report(ended.unwrap_or(now)));
+        let law = report.as_ref().map(|report| report.controller);
         let datagrams = sender.and_then(Endpoint::datagrams_sent);
         let connected = datagrams.is_none();
         let stats = stats.unwrap_or_default();
@@ -99,6 +100,7 @@ impl Engine {
             cwnd_bytes: sender
                 .filter(|s| s.connection().is_some())
                 .map(|s| s.window().summary(ended.unwrap_or(now))),
+            controllers: report.as_ref().map(|report| (&report.controllers).into()),
             fallback: law
                 .and_then(|law| law.fallback)
                 .map(|reason| reason.name().to_owned()),

@@ -39,6 +39,75 @@ algorithm = "cubic"
 bytes = 2_000_000
 "#;
 
+/// Over HTTP as alone every byte arrives once, whoever connects. A download waits for a request.
+#[test]
+fn http_flows_deliver_what_bulk_flows_do() {
+    let with = |more: &str| {
+        let flow = FILE.replace("bytes = 2_000_000", more);
+        run(&single("", &flow)).flows.swap_remove(0)
+    };
+    let each = |bytes: u64| {
+        let apps = [
+            "",
+            "app = \"http\"\nconnects = \"sender\"",
+            "app = \"http\"",
+        ];
+        apps.map(|app| {
+            let flow = with(&format!("bytes = {bytes}\n{app}"));
+            assert_eq!(
+                (flow.completed, flow.bytes_delivered),
+                (true, bytes),
+                "{app}"
+            );
+            flow.completion_s.unwrap()
+        })
+    };
+    each(2_000_000);
+    // These fit into the first window. HTTP adds a header, and the time to open the file; a download
+    // adds half a round trip for its request.
+    let [bulk, upload, download] = each(8_000);
+    let (late, later) = (upload - bulk, download - bulk);
+    assert!((0.001..0.003).contains(&late), "{late}");
+    assert!((0.02..0.025).contains(&later), "{later}");
+    let slow = with("bytes = 100_000\nrate = \"1Mbit\"\napp = \"http\"\nmilestones = [50_000]");
+    assert!(slow.completed && slow.bytes_delivered == 100_000);
+    let half = slow.milestones[0].after_s.unwrap();
+    assert!((0.4..0.5).contains(&half), "{half}");
+    let endless = with("stop = \"5s\"\napp = \"http\"");
+    assert!(
+        endless.bytes_delivered > 4_000_000,
+        "{}",
+        endless.bytes_delivered
+    );
+}
+
+/// The account of laws is one of all the time, and has the reason of each.
+#[test]
+fn results_say_which_law_had_the_window() {
+    let flow = FILE.replace("cubic", "vcp+bise+wlte");
+    let result = run(&single("controller = \"vcp+bise\"", &flow));
+    let known = result.flows[0].controllers.as_ref().unwrap();
+    let parts: Vec<_> = known
+        .shares
+        .iter()
+        .map(|part| (part.law.as_str(), part.fallback.as_deref()))
+        .collect();
+    assert_eq!(
+        parts,
+        [("cubic", Some("no-answer")), ("vcp+bise+wlte", None)]
+    );
+    let time: f64 = known.shares.iter().map(|part| part.time).sum();
+    let bytes: f64 = known.shares.iter().map(|part| part.bytes).sum();
+    assert!((time - 1.0).abs() < 1e-9 && (bytes - 1.0).abs() < 1e-9);
+    assert!(known.shares[1].time > 0.9, "{known:?}");
+    assert_eq!(known.changes.len(), 2);
+    assert!((0.03..0.1).contains(&known.changes[1].at_s), "{known:?}");
+    let alone = run(&single("", &flow));
+    let known = alone.flows[0].controllers.as_ref().unwrap();
+    assert_eq!(known.largest(), "cubic 100 %: no-answer");
+    assert!(known.remedy().unwrap().contains("vcp-router"));
+}
+
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
     let loss = r#"

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use pathmark_emulator::Scenario;
-use pathmark_emulator::result::RunResult;
+use pathmark_emulator::result::{Controllers, RunResult};
 use pathmark_emulator::scenario::{Metric, Reference, Shown};
 
 use super::chapter::{Chapter, Group};
@@ -52,7 +52,10 @@ const READING: [&str; 4] = [
      Neither figure counts plain UDP. The mean completion is that of flows with an end.",
     "Queues are in packets, of the most used link. `drops` are packets that its queue dropped. \
      `lost` are packets that the senders of all flows took for lost, for any reason, on any link. \
-     `late` figures are of the last measuring window of the scenario.",
+     `late` figures are of the last measuring window of the scenario. `ruled by` is the law that \
+     had the windows for the largest part of the time, with that part and, where its flows ask \
+     routers and these did not steer them, the [reason](../../path-report.md): `cubic 91 %: \
+     plain-hop`.",
     "With several seeds, figures are means, and bars in pictures go from the least to the \
      greatest. Curves over time are those of seed 1. A `-` marks a figure that was not reached \
      before the end, or not in every seed.",
@@ -236,6 +239,7 @@ fn table(text: &mut String, chapter: &Chapter) {
     let mut header: Vec<String> = varied.then(|| "run".to_owned()).into_iter().collect();
     header.extend(keys.iter().map(|key| format!("`{key}`")));
     header.extend(shown.iter().map(|metric| names(*metric).0.to_owned()));
+    header.push("ruled by".to_owned());
     let _ = writeln!(text, "| {} |", header.join(" | "));
     let _ = writeln!(text, "|{}", "---|".repeat(header.len()));
     for group in groups {
@@ -249,8 +253,18 @@ fn table(text: &mut String, chapter: &Chapter) {
                 .iter()
                 .map(|metric| here(&group.results(), *metric, None)),
         );
+        row.push(ruled_by(group));
         let _ = writeln!(text, "| {} |", row.join(" | "));
     }
+}
+
+/// The law that had the windows of a group's flows for most of the time.
+fn ruled_by(group: &Group) -> String {
+    let results = group.results();
+    let flows = results.iter().flat_map(|run| &run.flows);
+    let known = flows.filter_map(|flow| flow.controllers.as_ref());
+    let law = Controllers::together(known).largest();
+    if law.is_empty() { dash() } else { law }
 }
 
 /// A paper measures by it, or a picture shows it.

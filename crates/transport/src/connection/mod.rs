@@ -452,7 +452,9 @@ impl Connection {
         let (recovery, bounds) = (self.spaces.recovery(), self.bounds.shares(now));
         let in_flight = recovery.bytes_in_flight();
         let path = self.paths.path();
-        path.report(recovery.rtt(), in_flight, receiving, bounds)
+        let mut report = path.report(recovery.rtt(), in_flight, receiving, bounds);
+        report.controllers.count(now);
+        report
     }
 
     /// Server: gives the client a token for its next connection; see [`Event::NewToken`].

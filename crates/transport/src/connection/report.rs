@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use pathmark_cc::{Feedback, Metrics};
+use pathmark_cc::{ControllerShares, Feedback, Metrics};
 
 use super::bounds::BoundShares;
 use crate::Duration;
@@ -18,6 +18,8 @@ pub struct PathReport {
     pub local: Option<IpAddr>,
     /// The control law's state.
     pub controller: Metrics,
+    /// The laws that had the connection's window so far: their times, their bytes, the changes.
+    pub controllers: ControllerShares,
     /// Pace in bytes per second, once there is one.
     pub pace: Option<u64>,
     /// Bytes in flight.

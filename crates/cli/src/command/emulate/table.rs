@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use pathmark_emulator::result::{FlowResult, LinkResult, RunResult};
+use pathmark_emulator::result::{Controllers, FlowResult, LinkResult, RunResult};
 use pathmark_emulator::scenario::{Metric, Reference};
 use pathmark_lab::metric::{Summary, fairness, here, within};
 use pathmark_lab::sweep::CaseResult;
@@ -34,6 +34,7 @@ pub(super) fn one(result: &RunResult) -> String {
         "sent",
         "lost",
         "timeouts",
+        "ruled by",
     ];
     let rows: Vec<_> = result.flows.iter().take(MOST_ROWS).map(flow).collect();
     text += &aligned(&header.map(str::to_owned), &rows);
@@ -100,6 +101,9 @@ fn flow(flow: &FlowResult) -> Vec<String> {
         count(flow.packets_sent),
         count(flow.packets_lost),
         count(flow.timeouts),
+        flow.controllers
+            .as_ref()
+            .map_or_else(dash, Controllers::largest),
     ]
 }
 
@@ -138,6 +142,7 @@ pub(super) fn many(runs: &[CaseResult]) -> String {
             "max",
             "drops",
             "lost",
+            "ruled by",
         ]
         .map(str::to_owned),
     );
@@ -165,6 +170,13 @@ pub(super) fn many(runs: &[CaseResult]) -> String {
             link.map_or_else(dash, |l| format!("{:.0}", l.queue_packets.max)),
             link.map_or_else(dash, |l| l.drops.to_string()),
             summary.packets_lost.to_string(),
+            Controllers::together(
+                run.result
+                    .flows
+                    .iter()
+                    .filter_map(|f| f.controllers.as_ref()),
+            )
+            .largest(),
         ]);
         row
     };

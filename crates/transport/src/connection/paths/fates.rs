@@ -191,6 +191,9 @@ impl Path {
             }
             settled.persistent_congestion = self.route.on_losses(now, &outcome.loss);
         }
+        if !self.controllers.is_empty() {
+            self.note_controller(now);
+        }
         settled
     }
 

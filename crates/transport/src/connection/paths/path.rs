@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use pathmark_cc::{Feedback as Difference, Limit, PacketState, Sent};
+use pathmark_cc::{ControllerShares, Feedback as Difference, Limit, PacketState, Sent};
 
 use super::address::Address;
 use super::feedback::Feedback;
@@ -34,6 +34,8 @@ pub(in crate::connection) struct Path {
     pub(super) feedback: Feedback,
     /// The latest feedback of routers.
     pub(super) last_feedback: Option<Difference>,
+    /// The laws that had the window, on this route and those before it.
+    pub(super) controllers: ControllerShares,
 }
 
 impl Path {
@@ -43,6 +45,7 @@ impl Path {
             route,
             feedback,
             last_feedback: None,
+            controllers: ControllerShares::new(),
         }
     }
 
@@ -214,7 +217,17 @@ impl Path {
             limit,
             signal: self.bears_signal(packet),
         };
+        if self.controllers.is_empty() {
+            self.note_controller(now);
+        }
+        self.controllers.on_sent(sent.bytes);
         self.route.controller.on_sent(now, &sent)
+    }
+
+    /// Takes down which law has the window.
+    pub(super) fn note_controller(&mut self, now: Instant) {
+        let ruler = self.route.metrics().ruler();
+        self.controllers.note(now, ruler);
     }
 
     #[inline]
@@ -257,6 +270,7 @@ impl Path {
             remote: self.address.remote,
             local: self.address.local,
             controller: self.route.metrics(),
+            controllers: self.controllers.clone(),
             pace: self.route.pacer.rate(),
             in_flight,
             latest_rtt: rtt.latest(),

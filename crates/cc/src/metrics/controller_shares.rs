@@ -1,0 +1,199 @@
+//! Which laws had a connection's window, for how long, and why.
+
+use super::Ruler;
+use crate::base::{Duration, Instant};
+
+/// Rulers that are told apart; whatever comes after them counts as [`OTHERS`].
+const MOST_RULERS: usize = 12;
+/// Changes that are kept, the latest.
+const MOST_CHANGES: usize = 12;
+/// Rulers beyond the ones that are told apart. Laws of this crate have fewer.
+const OTHERS: Ruler = Ruler {
+    law: "others",
+    fallback: None,
+};
+
+/// A connection's time and bytes by the law that had the window. The state at the end of a
+/// connection says little about it: a law can have the window for most of the time, and give it
+/// back just before the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ControllerShares {
+    shares: Vec<ControllerShare>,
+    changes: Vec<ControllerChange>,
+    forgotten: u64,
+    /// The place of the one that rules in `shares`.
+    current: usize,
+    begun: Option<Instant>,
+    /// The time until which time is counted.
+    counted: Option<Instant>,
+}
+
+/// What passed while one law had the window for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ControllerShare {
+    /// Who had it.
+    pub ruler: Ruler,
+    /// For how long.
+    pub time: Duration,
+    /// Bytes of packets that left meanwhile, those sent again included.
+    pub bytes: u64,
+}
+
+/// A law got the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ControllerChange {
+    /// When, from the connection's first packet of data on.
+    pub at: Duration,
+    /// Who got it, and why.
+    pub ruler: Ruler,
+}
+
+impl ControllerShares {
+    /// Nobody so far.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            shares: Vec::new(),
+            changes: Vec::new(),
+            forgotten: 0,
+            current: 0,
+            begun: None,
+            counted: None,
+        }
+    }
+
+    /// True before the first [`note`](Self::note).
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.begun.is_none()
+    }
+
+    /// From `now` on `ruler` has the window, as before or instead of another one.
+    pub fn note(&mut self, now: Instant, ruler: Ruler) {
+        self.count(now);
+        let rules = |share: &ControllerShare| share.ruler == ruler;
+        if self.shares.get(self.current).is_some_and(rules) {
+            return;
+        }
+        let known = self.shares.iter().position(rules);
+        let ruler = match known {
+            None if self.shares.len() >= MOST_RULERS => OTHERS,
+            _ => ruler,
+        };
+        let place = self.shares.iter().position(|share| share.ruler == ruler);
+        if place == Some(self.current) {
+            return;
+        }
+        self.current = place.unwrap_or(self.shares.len());
+        if place.is_none() {
+            self.shares.push(ControllerShare {
+                ruler,
+                time: Duration::ZERO,
+                bytes: 0,
+            });
+        }
+        if self.changes.len() >= MOST_CHANGES {
+            self.changes.remove(0);
+            self.forgotten += 1;
+        }
+        let at = now - *self.begun.get_or_insert(now);
+        self.changes.push(ControllerChange { at, ruler });
+    }
+
+    /// Counts the time until `now` for the one that has the window.
+    pub fn count(&mut self, now: Instant) {
+        let since = self.counted.replace(now).unwrap_or(now);
+        if let Some(share) = self.shares.get_mut(self.current) {
+            share.time = share.time.saturating_add(now - since);
+        }
+    }
+
+    /// A packet left.
+    #[inline]
+    pub fn on_sent(&mut self, bytes: u64) {
+        if let Some(share) = self.shares.get_mut(self.current) {
+            share.bytes = share.bytes.saturating_add(bytes);
+        }
+    }
+
+    /// Who had the window, in the order of their first times.
+    #[must_use]
+    pub fn shares(&self) -> &[ControllerShare] {
+        &self.shares
+    }
+
+    /// The latest changes, the oldest first; the first of all is the connection's beginning.
+    #[must_use]
+    pub fn changes(&self) -> &[ControllerChange] {
+        &self.changes
+    }
+
+    /// Changes before these.
+    #[must_use]
+    pub const fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FallbackReason;
+    use super::*;
+
+    fn ruler(law: &'static str, fallback: Option<FallbackReason>) -> Ruler {
+        Ruler { law, fallback }
+    }
+
+    #[test]
+    fn time_and_bytes_go_to_the_one_that_rules() {
+        let at = Instant::from_millis;
+        let mut shares = ControllerShares::new();
+        assert!(shares.is_empty());
+        shares.on_sent(1);
+        let cubic = ruler("cubic", Some(FallbackReason::NoAnswer));
+        let hop = ruler("cubic", Some(FallbackReason::PlainHop));
+        let xcp = ruler("xcp", None);
+        for (ms, ruler, bytes) in [
+            (1000, cubic, 10),
+            (1100, xcp, 20),
+            (1200, xcp, 30),
+            (1500, hop, 40),
+            (1600, xcp, 50),
+        ] {
+            shares.note(at(ms), ruler);
+            shares.on_sent(bytes);
+        }
+        shares.count(at(2000));
+        let parts = shares.shares().iter();
+        let parts: Vec<_> = parts
+            .map(|share| (share.ruler, share.time.as_millis(), share.bytes))
+            .collect();
+        assert_eq!(parts, [(cubic, 100, 10), (xcp, 800, 100), (hop, 100, 40)]);
+        let changes = shares.changes().iter();
+        let changes: Vec<_> = changes.map(|c| (c.at.as_millis(), c.ruler)).collect();
+        assert_eq!(changes, [(0, cubic), (100, xcp), (500, hop), (600, xcp)]);
+        assert_eq!(shares.forgotten(), 0);
+    }
+
+    /// A law that changes at each acknowledgement, and one that makes up names, cost no memory.
+    #[test]
+    fn memory_is_bounded() {
+        const NAMES: [&str; 16] = [
+            "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p",
+        ];
+        let mut shares = ControllerShares::new();
+        for round in 0..1600u64 {
+            let law = NAMES[round as usize % NAMES.len()];
+            shares.note(Instant::from_millis(round), ruler(law, None));
+        }
+        assert_eq!(shares.shares().len(), MOST_RULERS + 1);
+        assert_eq!(shares.changes().len(), MOST_CHANGES);
+        let time: Duration = shares.shares().iter().map(|share| share.time).sum();
+        assert_eq!(time.as_millis(), 1599);
+        // Of each 16 names, 12 and the rest together are told apart.
+        assert_eq!(shares.forgotten(), 1300 - MOST_CHANGES as u64);
+    }
+}

@@ -1,0 +1,227 @@
+//! Which laws had the window of a flow, as results and commands show it.
+
+use std::fmt::Write as _;
+
+use pathmark_cc::{ControllerShares, FallbackReason, Ruler};
+use serde::{Deserialize, Serialize};
+
+/// The share below which a law is left out of sentences.
+const LEAST: f64 = 0.005;
+
+/// The laws that had the window of a flow, and the changes between them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Controllers {
+    /// Each law and reason, in the order of their first times.
+    pub shares: Vec<ControllerPart>,
+    /// The latest changes, the oldest first; the first of all is the beginning.
+    pub changes: Vec<ControllerTurn>,
+    /// Changes before these.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub earlier_changes: u64,
+}
+
+/// What passed while a law had the window for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ControllerPart {
+    /// The law that had it.
+    pub law: String,
+    /// Why routers did not steer it, if the flow's law asks them.
+    pub fallback: Option<String>,
+    /// Share of the time from the first packet of data on.
+    pub time: f64,
+    /// Share of the bytes of packets, those sent again included.
+    pub bytes: f64,
+}
+
+/// A law got the window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ControllerTurn {
+    /// Seconds since the first packet of data.
+    pub at_s: f64,
+    /// The law that got it.
+    pub law: String,
+    /// Why routers do not steer it, if the flow's law asks them.
+    pub fallback: Option<String>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+fn reason(ruler: Ruler) -> Option<String> {
+    ruler.fallback.map(|reason| reason.name().to_owned())
+}
+
+impl From<&ControllerShares> for Controllers {
+    fn from(known: &ControllerShares) -> Self {
+        let parts = known.shares();
+        let time: f64 = parts.iter().map(|part| part.time.as_secs_f64()).sum();
+        let bytes: f64 = parts.iter().map(|part| part.bytes as f64).sum();
+        let share = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
+        let shares = parts.iter().map(|part| ControllerPart {
+            law: part.ruler.law.to_owned(),
+            fallback: reason(part.ruler),
+            time: share(part.time.as_secs_f64(), time),
+            bytes: share(part.bytes as f64, bytes),
+        });
+        let changes = known.changes().iter().map(|change| ControllerTurn {
+            at_s: change.at.as_secs_f64(),
+            law: change.ruler.law.to_owned(),
+            fallback: reason(change.ruler),
+        });
+        Self {
+            shares: shares.collect(),
+            changes: changes.collect(),
+            earlier_changes: known.forgotten(),
+        }
+    }
+}
+
+impl Controllers {
+    /// Means over flows: one set of shares, without changes.
+    pub fn together<'a>(flows: impl Iterator<Item = &'a Self>) -> Self {
+        let mut shares: Vec<ControllerPart> = Vec::new();
+        let mut count = 0.0;
+        for flow in flows.filter(|flow| !flow.shares.is_empty()) {
+            count += 1.0;
+            for part in &flow.shares {
+                let same = |known: &&mut ControllerPart| {
+                    (&known.law, &known.fallback) == (&part.law, &part.fallback)
+                };
+                match shares.iter_mut().find(same) {
+                    Some(known) => {
+                        known.time += part.time;
+                        known.bytes += part.bytes;
+                    }
+                    None => shares.push(part.clone()),
+                }
+            }
+        }
+        for part in &mut shares {
+            part.time /= count;
+            part.bytes /= count;
+        }
+        Self {
+            shares,
+            ..Self::default()
+        }
+    }
+
+    /// The shares, the largest first.
+    fn sorted(&self) -> Vec<&ControllerPart> {
+        let mut sorted: Vec<_> = self.shares.iter().collect();
+        sorted.sort_by(|one, other| other.time.total_cmp(&one.time));
+        sorted
+    }
+
+    /// Who ruled for the largest part of the time: `cubic 91 %: plain-hop`. Empty before any data.
+    #[must_use]
+    pub fn largest(&self) -> String {
+        self.sorted().first().map_or_else(String::new, |part| {
+            let reason = part.fallback.as_ref();
+            let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            format!("{} {:.0} %{reason}", part.law, part.time * 100.0)
+        })
+    }
+
+    /// All of them, for people: `cubic 91 % of the time, 84 % of the bytes (plain-hop); xcp 9 %, …`.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let mut text = String::new();
+        for part in self.sorted() {
+            if part.time < LEAST && part.bytes < LEAST {
+                continue;
+            }
+            let (time, bytes) = (part.time * 100.0, part.bytes * 100.0);
+            let before = if text.is_empty() { "" } else { "; " };
+            let _ = write!(
+                text,
+                "{before}{} {time:.0} % of the time, {bytes:.0} % of the bytes",
+                part.law
+            );
+            if let Some(reason) = &part.fallback {
+                let _ = write!(text, " ({reason})");
+            }
+        }
+        text
+    }
+
+    /// What can be done about a flow whose law asks routers, and which they did not steer for most
+    /// of the time, or of the bytes; `None` where they did.
+    #[must_use]
+    pub fn remedy(&self) -> Option<String> {
+        let without = |part: &&ControllerPart| part.fallback.is_some();
+        let sum = |share: fn(&ControllerPart) -> f64| -> f64 {
+            self.shares.iter().filter(without).map(share).sum()
+        };
+        let (time, bytes) = (sum(|part| part.time), sum(|part| part.bytes));
+        if time.max(bytes) <= 0.5 {
+            return None;
+        }
+        let mut sorted = self.sorted().into_iter();
+        let worst = sorted.find(|part| part.fallback.is_some())?;
+        let reason = FallbackReason::by_name(worst.fallback.as_deref()?)?;
+        Some(format!(
+            "routers did not steer {:.0} % of the time and {:.0} % of the bytes, mostly because \
+             {}: {}",
+            time * 100.0,
+            bytes * 100.0,
+            reason.message(),
+            reason.remedy()
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(law: &str, fallback: Option<&str>, time: f64, bytes: f64) -> ControllerPart {
+        ControllerPart {
+            law: law.to_owned(),
+            fallback: fallback.map(str::to_owned),
+            time,
+            bytes,
+        }
+    }
+
+    fn controllers(shares: Vec<ControllerPart>) -> Controllers {
+        Controllers {
+            shares,
+            ..Controllers::default()
+        }
+    }
+
+    #[test]
+    fn the_largest_share_comes_first_with_its_reason() {
+        let mostly_cubic = controllers(vec![
+            part("xcp", None, 0.09, 0.5),
+            part("cubic", Some("plain-hop"), 0.907, 0.499),
+            part("cubic", Some("no-answer"), 0.003, 0.001),
+        ]);
+        assert_eq!(mostly_cubic.largest(), "cubic 91 %: plain-hop");
+        assert_eq!(
+            mostly_cubic.explain(),
+            "cubic 91 % of the time, 50 % of the bytes (plain-hop); xcp 9 % of the time, 50 % of \
+             the bytes"
+        );
+        let remedy = mostly_cubic.remedy().unwrap();
+        assert!(remedy.contains("91 % of the time"), "{remedy}");
+        assert!(remedy.contains("run vcp-router at that hop"), "{remedy}");
+        let steered = controllers(vec![
+            part("xcp", None, 0.9, 0.9),
+            part("cubic", Some("no-answer"), 0.1, 0.1),
+        ]);
+        assert_eq!(steered.remedy(), None);
+        let standard = controllers(vec![part("cubic", None, 1.0, 1.0)]);
+        assert_eq!(standard.remedy(), None, "its law asks no routers");
+        assert_eq!(Controllers::default().largest(), "");
+        let both = [steered, standard];
+        let both = Controllers::together(both.iter());
+        assert_eq!(both.largest(), "cubic 50 %");
+    }
+}
