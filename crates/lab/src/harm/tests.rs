@@ -122,3 +122,24 @@ fn names_have_one_spelling() {
         assert!(!error.to_string().is_empty(), "{wrong}");
     }
 }
+
+/// Half of the cells have downloads over HTTP, and half have VCP's ports for `auto`; the halves
+/// differ.
+#[test]
+fn coins_of_cells_are_fair() {
+    let cells: Vec<Cell> = Group::ALL
+        .into_iter()
+        .flat_map(|group| draw(group, 5, 60))
+        .collect();
+    let http = |cell: &&Cell| cell.scenario(1, ROLES).contains("app = \"http\"");
+    let vcp = |cell: &&Cell| cell.port_for_any() == "vcp+bise";
+    let count = |wanted: &dyn Fn(&&Cell) -> bool| cells.iter().filter(wanted).count() as f64;
+    let all = cells.len() as f64;
+    for (share, expected) in [
+        (count(&http), 0.5),
+        (count(&vcp), 0.5),
+        (count(&|cell| http(cell) && vcp(cell)), 0.25),
+    ] {
+        assert!((share / all - expected).abs() < 0.1, "{share} of {all}");
+    }
+}

@@ -35,6 +35,7 @@ impl Cell {
         let mut scene = Scene {
             seconds: self.seconds(),
             roles,
+            http: self.coin("app"),
             random: Random::new(seed, &self.to_string()),
             links: String::new(),
             flows: String::new(),
@@ -44,6 +45,18 @@ impl Cell {
             "name = \"{self}\"\nduration = \"{:.3}s\"\nseed = {seed}\n{}{}",
             scene.seconds, scene.links, scene.flows
         )
+    }
+
+    /// Half of all cells, another half for each question; the same ones with every seed.
+    fn coin(&self, question: &str) -> bool {
+        Random::new(0, &format!("{self} {question}")).below(2) == 1
+    }
+
+    /// The law of marked ports for a law that follows the routers, whatever they run: in half of
+    /// the cells VCP's, and XCP's in the others.
+    #[must_use]
+    pub fn port_for_any(&self) -> &'static str {
+        if self.coin("port") { "vcp+bise" } else { "xcp" }
     }
 
     fn fill(&self, scene: &mut Scene<'_>) {

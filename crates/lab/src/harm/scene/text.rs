@@ -15,6 +15,8 @@ pub(super) fn queue(buffer: Buffer) -> String {
 pub(super) struct Scene<'a> {
     pub(super) seconds: f64,
     pub(super) roles: Roles<'a>,
+    /// Our flows are downloads over HTTP/3.
+    pub(super) http: bool,
     /// For what the cell's name leaves open.
     pub(super) random: Random,
     pub(super) links: String,
@@ -104,7 +106,8 @@ impl Scene<'_> {
 
     pub(super) fn ours(&mut self, name: &str, from: &str, to: &str, count: u32, more: &str) {
         let law = self.roles.law;
-        self.flow(name, from, to, law, count, more);
+        let app = if self.http { "app = \"http\"\n" } else { "" };
+        self.flow(name, from, to, law, count, &format!("{app}{more}"));
     }
 
     pub(super) fn mix(&mut self, from: &str, to: &str, flows: Mix) {

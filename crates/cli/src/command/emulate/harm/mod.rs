@@ -130,9 +130,15 @@ struct Law {
 }
 
 impl Law {
-    fn new(law: &Algorithm) -> Self {
-        let port = law.port().map(|port| port.to_string());
-        let port = port.unwrap_or_else(|| "vcp+bise".to_owned());
+    /// A law in a cell: `auto` is at home at ports of both protocols.
+    fn new(law: &Algorithm, cell: &Cell) -> Self {
+        let port = match law.port() {
+            Some(_) if law.to_string().starts_with(Algorithm::DEFAULT) => {
+                cell.port_for_any().to_owned()
+            }
+            Some(port) => port.to_string(),
+            None => "vcp+bise".to_owned(),
+        };
         let elsewhere = |guest: &&str| {
             let guest = guest.parse().ok().and_then(|law: Algorithm| law.port());
             guest.is_some_and(|home| home.to_string() != port)
@@ -192,8 +198,11 @@ pub(super) fn harm(args: &super::Args) -> Outcome {
         }
         return Ok(());
     }
-    let laws: Vec<Law> = harm.laws.0.iter().map(Law::new).collect();
-    let jobs = jobs(cells.len(), &laws);
+    let laws: Vec<Vec<Law>> = cells
+        .iter()
+        .map(|cell| harm.laws.0.iter().map(|law| Law::new(law, cell)).collect())
+        .collect();
+    let jobs = jobs(&laws);
     let named = !harm.cell.is_empty();
     let out = args.out.as_deref();
     let runs = runs(&cells, &jobs, seed, out.filter(|_| named)).map_err(Failure::usage)?;
@@ -238,15 +247,17 @@ fn cells(args: &Args, seed: u64) -> (Vec<Cell>, usize) {
 }
 
 /// Cells by number, each with its laws, and with `cubic` once for each kind of port.
-fn jobs(cells: usize, laws: &[Law]) -> Vec<(usize, Law)> {
-    let mut each: Vec<Law> = Vec::new();
-    for law in laws.iter().flat_map(|law| [law.clone(), law.baseline()]) {
-        if !each.contains(&law) {
-            each.push(law);
+fn jobs(laws: &[Vec<Law>]) -> Vec<(usize, Law)> {
+    let mut all: Vec<(usize, Law)> = Vec::new();
+    for (cell, laws) in laws.iter().enumerate() {
+        for law in laws.iter().flat_map(|law| [law.clone(), law.baseline()]) {
+            let job = (cell, law);
+            if !all.contains(&job) {
+                all.push(job);
+            }
         }
     }
-    let all = (0..cells).flat_map(|cell| each.iter().map(move |law| (cell, law.clone())));
-    all.collect()
+    all
 }
 
 /// A run, and where all about it goes, if anywhere.

@@ -15,8 +15,9 @@ const READING: &str = "\
     A number under the name of a figure is the count of cells beyond its bound; `worst` is the \
     cell farthest beyond. `excused` counts cells with less than 0.9 of `cubic`'s goodput that are \
     no harm. In these the least of our flows, or of all flows without an end, has at least 1.3 \
-    times its goodput with `cubic`. `worst excused` is the worst of these. `auto` and the laws of \
-    XCP run at `xcp` ports, the others at `vcp+bise` ports. The grid has no `auto` at VCP ports.";
+    times its goodput with `cubic`. `worst excused` is the worst of these. The laws of XCP run at \
+    `xcp` ports, `auto` in half of the cells at these and in the others at `vcp+bise` ports, all \
+    others at `vcp+bise` ports.";
 
 /// Writes `harm.md` into this directory.
 pub(super) fn write(directory: &Path, report: &Report, laws: &str) -> anyhow::Result<()> {

@@ -84,11 +84,11 @@ impl Report {
     pub(super) fn new<'a>(
         seed: u64,
         cells: &[Cell],
-        laws: &[Law],
+        laws: &[Vec<Law>],
         result: impl Fn(usize, &Law) -> Option<&'a RunResult>,
     ) -> Self {
         let mut results = Vec::new();
-        for (index, cell) in cells.iter().enumerate() {
+        for (index, (cell, laws)) in cells.iter().zip(laws).enumerate() {
             for law in laws {
                 let runs = result(index, law).zip(result(index, &law.baseline()));
                 let Some((run, cubic)) = runs else {
@@ -106,17 +106,24 @@ impl Report {
                 });
             }
         }
+        // The laws are those of each cell; only their ports differ.
+        let names: Vec<&str> = laws
+            .first()
+            .into_iter()
+            .flatten()
+            .map(|l| l.name.as_str())
+            .collect();
         let groups = Group::ALL.map(|group| Some(group.name()));
         let groups = groups.into_iter().chain([None]);
         let summary = groups
-            .flat_map(|group| laws.iter().map(move |law| (group, law)))
+            .flat_map(|group| names.iter().map(move |law| (group, *law)))
             .map(|(group, law)| Summary::new(group, law, &results))
             .filter(|summary| summary.cells > 0)
             .collect();
         Self {
             seed,
             cells: cells.len(),
-            wanted: cells.len() * laws.len(),
+            wanted: cells.len() * names.len(),
             summary,
             results,
         }
@@ -146,13 +153,12 @@ impl Report {
 }
 
 impl Summary {
-    fn new(group: Option<&'static str>, law: &Law, results: &[Judged]) -> Self {
-        let mine = |judged: &&Judged| {
-            judged.law == law.name && group.is_none_or(|group| judged.group == group)
-        };
+    fn new(group: Option<&'static str>, law: &str, results: &[Judged]) -> Self {
+        let mine =
+            |judged: &&Judged| judged.law == law && group.is_none_or(|group| judged.group == group);
         let mut summary = Self {
             group,
-            law: law.name.clone(),
+            law: law.to_owned(),
             cells: 0,
             harmed: 0,
             conditions: BTreeMap::new(),
