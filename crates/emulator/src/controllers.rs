@@ -128,7 +128,7 @@ impl Controllers {
         })
     }
 
-    /// All of them, for people: `cubic 91 % of the time, 84 % of the bytes (plain-hop); xcp 9 %, …`.
+    /// All of them, for people: `cubic 91 % of the time, 84 % of the bytes (plain-hop); xcp …`.
     #[must_use]
     pub fn explain(&self) -> String {
         let mut text = String::new();
