@@ -7,7 +7,8 @@
 //! | xcp_ttl | one less, modulo 256; at XCP-i routers less the hops of a cloud before them, in the full form |
 //! | feedback | the router's, if lower; never raised |
 //! | last router | this router's address, in the full form; as it was behind a cloud that the port does not look for |
-//! | router, translated | this router's identity, and whether it runs another law, if it lowered the feedback |
+//! | router | this router's identity, if it lowered the feedback |
+//! | translated | whether this router runs another law, if it lowered the feedback or no router before it has |
 //! | corruption | the class of what it stands for and what this router declares, together; in the full form |
 //!
 //! Everything else stays as the sender wrote it. A header of the minimal format is left alone.
@@ -167,6 +168,8 @@ fn full<const N: usize, const A: usize>(
     }
     if answer.bounding {
         put(&mut new, 28 + A, id.to_be_bytes());
+    }
+    if answer.bounding || packet.router() == 0 {
         name_law(&mut new, answer.translated);
     }
     frame::renew_check(&mut new);
@@ -188,7 +191,8 @@ fn pass_cloud<const N: usize>(shim: &mut [u8; N], xcp_ttl: u8, cloud: CloudAnswe
     }
 }
 
-/// Writes, with the router's identity, whether it runs another law.
+/// Writes whether this router runs another law. It does so even where it lowers nothing, because a
+/// sender that asks for nothing yet has to learn which law the port runs.
 #[inline]
 fn name_law<const N: usize>(shim: &mut [u8; N], translated: bool) {
     if let Some(first) = shim.get_mut(4) {
@@ -215,6 +219,8 @@ fn compact(
             put(&mut new, 10, word.to_be_bytes());
         }
         put(&mut new, 12, router.id.to_be_bytes());
+    }
+    if answer.bounding || packet.router() == 0 {
         name_law(&mut new, answer.translated);
     }
     frame::renew_check(&mut new);

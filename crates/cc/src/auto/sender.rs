@@ -102,35 +102,34 @@ impl Supervised<AutoLaw> {
 }
 
 impl AutoLaw {
-    /// Changes to the other law, unless standard control rules because of a hop without feedback.
+    /// Changes to the other law. Window and evidence go over; while CUBIC has the window because of
+    /// a hidden hop, it keeps it.
     fn change(&mut self, now: Instant, path: &mut Path) {
         let starting = self.starting_until.filter(|&until| now < until);
-        let next = match &self.law {
-            Law::Xcp(law) => law.leave(now, path).map(|window| {
+        let window = self.law().own_window(path);
+        self.law = match &self.law {
+            Law::Xcp(_) => {
                 let params = vcp_params(self.initial_window);
                 let mut law = VcpLaw::enter(VCP, now, path, window, params);
                 if starting.is_some() {
                     law.wait_for_measure(now, path, 2);
                 }
                 Law::Vcp(law)
-            }),
-            Law::Vcp(law) => law.leave(path).map(|window| {
+            }
+            Law::Vcp(_) => {
                 let params = xcp_params(self.initial_window);
                 let mut law = XcpLaw::enter(now, path, window, params);
                 if let Some(until) = starting {
                     law.keep_until(until);
                 }
                 Law::Xcp(law)
-            }),
+            }
         };
-        if let Some(next) = next {
-            self.law = next;
-            self.judge.on_change(now, path.smoothed.unwrap_or_default());
-            self.misunderstood = None;
-            self.fresh = self.native;
-            self.native = false;
-            self.strange = None;
-        }
+        self.judge.on_change(now, path.smoothed.unwrap_or_default());
+        self.misunderstood = None;
+        self.fresh = self.native;
+        self.native = false;
+        self.strange = None;
     }
 
     /// Notes whether an answer was of the law's own protocol. True if it was not, and its port has

@@ -131,36 +131,96 @@ fn the_first_answer_of_a_path_decides_at_once() {
     );
 }
 
-/// XCP leaves the window with CUBIC where TTLs show a hop that is not one of this library's
-/// routers. The ports' own law is still followed.
+/// `feedback`, over a path on which TTLs show a hop that is not one of this library's routers.
+fn shown(feedback: Option<Feedback>) -> Option<Feedback> {
+    feedback.map(|feedback| match feedback {
+        Feedback::Xcp(xcp) => Feedback::Xcp(XcpFeedback {
+            unmarked_hop: Some(true),
+            ..xcp
+        }),
+        Feedback::Vcp(vcp) => Feedback::Vcp(VcpFeedback {
+            unmarked_hop: Some(true),
+            ..vcp
+        }),
+        other => other,
+    })
+}
+
+/// A server writes a few small streams before its data, so that its first headers ask for nothing:
+/// the port names its law all the same, and the sender follows it from the first answer on.
 #[test]
-fn a_plain_hop_that_shows_keeps_nobody_from_the_ports_own_law() {
-    let shown = |feedback: Option<Feedback>| {
-        feedback.map(|feedback| match feedback {
-            Feedback::Xcp(xcp) => Feedback::Xcp(XcpFeedback {
-                unmarked_hop: Some(true),
-                ..xcp
-            }),
-            Feedback::Vcp(vcp) => Feedback::Vcp(VcpFeedback {
-                unmarked_hop: Some(true),
-                ..vcp
-            }),
-            other => other,
-        })
-    };
+fn a_port_that_was_asked_for_nothing_is_known_by_its_first_answer() {
     let mut path = Path::new();
-    path.rounds(2, shown(xcp(1, 1000, false)));
-    assert_eq!(path.law.metrics().ruling, "cubic");
-    assert!(path.asks_xcp());
-    // Losses under CUBIC change nothing about whose port it is.
-    path.law
-        .on_loss(path.now, &lost(path.number - 5, path.number, RTT));
-    let before = path.law.window();
-    path.rounds(3, shown(xcp(1, 1000, true)));
+    path.step(shown(xcp(1, 0, true)));
     assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
-    path.rounds(2, shown(vcp(2, false)));
+    path.rounds(1, shown(vcp(1, false)));
     assert_eq!(path.law.metrics().ruling, "vcp+bise+wlte");
-    assert!(path.law.window() >= before);
+}
+
+/// A hop that drops half of the packets, until CUBIC has the window.
+fn overflow(path: &mut Path, feedback: Option<Feedback>) {
+    let end = path.now + RTT * 200;
+    while path.law.metrics().explicit {
+        path.step(feedback);
+        let mut loss = lost(path.number - 5, path.number, RTT);
+        loss.packets = 2;
+        path.law.on_loss(path.now, &loss);
+        assert!(path.now < end, "half of all packets are lost");
+    }
+    assert_eq!(path.law.metrics().ruling, "cubic");
+}
+
+/// The law in force is that of the port that answers, whatever happened before: in each of these
+/// states of the path, 20 round trips of answers of either kind lead to that kind's law. CUBIC's
+/// window stays CUBIC's.
+#[test]
+fn from_every_state_answers_of_either_kind_lead_to_its_law() {
+    type Step = fn(&mut Path);
+    let states: [(&str, Step); 7] = [
+        ("new", |_| {}),
+        ("xcp", |path| path.rounds(4, xcp(1, 1000, false))),
+        ("vcp", |path| {
+            path.step(xcp(1, 0, true));
+            path.rounds(4, vcp(1, false));
+        }),
+        ("silent", |path| path.rounds(6, xcp(0, 0, false))),
+        ("hidden hop under xcp", |path| {
+            path.rounds(4, shown(xcp(1, 1000, false)));
+            overflow(path, shown(xcp(1, 1000, false)));
+        }),
+        ("hidden hop under vcp", |path| {
+            path.rounds(1, shown(xcp(1, 0, true)));
+            path.rounds(4, shown(vcp(1, false)));
+            overflow(path, shown(vcp(1, false)));
+        }),
+        ("marked", |path| {
+            path.rounds(4, xcp(1, 1000, false));
+            let now = path.now;
+            path.law.on_congestion_experienced(now, now, path.number);
+        }),
+    ];
+    for (state, prepare) in states {
+        for kinds in [[true, false], [false, true]] {
+            let mut path = Path::new();
+            prepare(&mut path);
+            for by_vcp in kinds {
+                for _ in 0..200 {
+                    let before = (path.asks_xcp(), path.law.may_start());
+                    // A port answers in the protocol that it is asked in.
+                    let answer = if before.0 {
+                        xcp(1, 0, by_vcp)
+                    } else {
+                        vcp(2, !by_vcp)
+                    };
+                    path.step(answer);
+                    if path.asks_xcp() != before.0 {
+                        assert_eq!(path.law.may_start(), before.1, "{state}, {kinds:?}");
+                    }
+                }
+                assert_eq!(path.asks_xcp(), !by_vcp, "{state}, {kinds:?}");
+            }
+        }
+    }
 }
 
 #[test]

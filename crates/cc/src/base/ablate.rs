@@ -38,10 +38,8 @@ macro_rules! mechanisms {
 mechanisms! {
     Correlation "correlation" "detector: losses correlated with long delays are a queue's";
     Train "train" "detector: packets sent at once measure the narrowest hop";
-    Doubt "doubt" "detector: CUBIC controls the window from the start where TTLs show a silent hop";
     HighLoss "high-loss" "detector: a round trip that loses 10 % holds the window to what arrived";
     LossTrial "loss-trial" "detector: a trial attests loss as random; without: CUBIC at once";
-    SelfCut "self-cut" "detector: where TTLs show a hop, CUBIC's own cuts attest loss as random";
     Twice "twice" "detector: bursty loss needs a second trial";
     Wait "wait" "detector: declared loss waits for growth before a trial";
     Departures "departures" "XCP port: the rate of flows that end is given in addition";

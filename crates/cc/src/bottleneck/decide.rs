@@ -1,10 +1,9 @@
 //! From what was seen to who rules: when trials begin, what follows from their verdicts, and when
 //! CUBIC takes over and hands back.
 
-use super::look::{Look, Outcome};
 use super::losses::SLACK_PPM;
 use super::losses::Sample;
-use super::ruled::Ruled;
+use super::ruled::{Look, Ruled};
 use super::tolerance::MOST_PPM;
 use super::trial::{Trial, Verdict};
 use super::{Finding, HiddenHop, State, TakeOver, cap, high_loss, least_pace, trigger, window_of};
@@ -230,10 +229,6 @@ impl HiddenHop {
     }
 
     fn look_while_cubic(&mut self, now: Instant, srtt: Duration, window: u64) -> Finding {
-        if self.doubted == Some(true) && !self.partly {
-            return self.leave(now);
-        }
-        let leans = self.following.leans(UNLIKELY) && !self.is_as_declared();
         let State::Cubic(ruled) = &mut self.state else {
             return Finding::Clear;
         };
@@ -243,26 +238,17 @@ impl HiddenHop {
             window,
             over: self.over,
             calm: !self.delay.is_delayed(),
-            leans,
             relapses: self.relapses,
         };
-        match ruled.look(&look, &mut self.record) {
-            Outcome::Stays => Finding::Clear,
-            Outcome::Gone => self.leave(now),
-            Outcome::Random(ppm) => {
-                // TTLs show a hop: a trial need not find it twice.
-                self.suspected_until = Some(now + srtt * TWICE_ROUNDS);
-                self.tolerance.attest(now, ppm, srtt, self.last_sent);
-                self.leave(now)
-            }
+        if ruled.is_gone(&look) {
+            self.leave(now)
+        } else {
+            Finding::Clear
         }
     }
 
     fn leave(&mut self, now: Instant) -> Finding {
-        if self.doubted != Some(true) {
-            self.relapses = self.relapses.saturating_add(1);
-        }
-        self.doubted = Some(false);
+        self.relapses = self.relapses.saturating_add(1);
         self.following.forget();
         self.record.clear();
         self.state = State::Routers(now);

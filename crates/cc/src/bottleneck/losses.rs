@@ -36,21 +36,6 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Nothing was looked at.
-    pub(crate) const NONE: Self = Self {
-        packets: 0,
-        lost: 0,
-        dispersion: 0,
-    };
-
-    /// The same as if losses came singly.
-    pub(crate) const fn as_single(self) -> Self {
-        Self {
-            dispersion: ONE,
-            ..self
-        }
-    }
-
     /// Share lost in 10^-6.
     pub(crate) fn ppm(&self) -> u64 {
         mul_div(self.lost, 1_000_000, self.packets)

@@ -17,10 +17,8 @@
 //! While CUBIC rules, every loss counts, as it does for the other flows at that hop, and the
 //! routers' feedback stays an upper bound.
 //!
-//! Where TTLs show from the start that some hop writes nothing, and the law grows many times at
-//! once, CUBIC rules until a router reports that its own hop is full: before that, the narrow hop
-//! may be another one. CUBIC also stops once its own cuts show that losses are random
-//! (self_cut.rs).
+//! TTLs that show a hop without feedback make a start more careful: the window is at most a few
+//! times what has arrived. They never choose the law, because most such hops are wide.
 
 mod arrivals;
 mod decide;
@@ -28,10 +26,8 @@ mod delay;
 mod delay_correlation;
 mod following;
 mod high_loss;
-mod look;
 mod losses;
 mod ruled;
-mod self_cut;
 mod step;
 mod tolerance;
 mod train;
@@ -43,7 +39,6 @@ mod queue_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{mul_div, nanos, rate};
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Lost};
@@ -107,8 +102,6 @@ pub(crate) struct HiddenHop {
     tolerance: Tolerance,
     /// TTLs show a hop that writes no feedback.
     partly: bool,
-    /// Whether the narrow hop may be one without feedback is still open. `None`: nothing is known.
-    doubted: Option<bool>,
     losing: HighLossCap,
     mtu: u64,
     step: Step,
@@ -145,7 +138,6 @@ impl HiddenHop {
             record: LossRecord::default(),
             tolerance: Tolerance::default(),
             partly: false,
-            doubted: None,
             losing: HighLossCap::default(),
             mtu,
             last_sent: 0,
@@ -259,41 +251,11 @@ impl HiddenHop {
             self.partly = partly;
             self.limit_step(srtt);
         }
-        if self.doubted.is_none() {
-            self.doubted = shown;
-        }
     }
 
     /// True if TTLs show a hop that writes no feedback.
     pub(crate) const fn is_shown(&self) -> bool {
         self.partly
-    }
-
-    /// For laws whose window may grow many times at once. True if TTLs have shown such a hop from
-    /// the start and no router has been full yet, so that CUBIC goes on ruling from now on.
-    #[inline]
-    pub(crate) fn doubts(&mut self) -> bool {
-        let begins = self.doubted == Some(true)
-            && matches!(self.state, State::Routers(_))
-            && !without(Mechanism::Doubt);
-        if begins {
-            self.state = State::Cubic(Ruled::from_start());
-        }
-        begins
-    }
-
-    /// A law without the [doubt](Self::doubts) goes on: routers rule if only the doubt has kept
-    /// them from it. False while a hop without feedback is the narrow one.
-    pub(crate) fn end_doubt(&mut self, now: Instant) -> bool {
-        match &self.state {
-            State::Cubic(ruled) if !ruled.is_doubt() => return false,
-            State::Cubic(_) => {
-                self.state = State::Routers(now);
-                self.began = now;
-            }
-            _ => {}
-        }
-        true
     }
 
     /// The largest datagram changed.

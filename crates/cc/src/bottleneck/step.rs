@@ -82,6 +82,11 @@ impl HiddenHop {
         self.limit_step(srtt);
     }
 
+    /// Of what was granted, `window` bytes are confirmed by what arrives.
+    pub(crate) fn confirm(&mut self, window: u64, srtt: Duration) {
+        self.allow(self.granted.max(window), srtt);
+    }
+
     /// The window that the path carries by the packets that were sent at once, in bytes.
     pub(crate) fn shown_window(&self, srtt: Duration) -> Option<u64> {
         Some(window_of(self.trains.rate(), srtt)).filter(|&window| window > 0)

@@ -279,8 +279,7 @@ fn a_sender_gives_back_what_routers_take_back() {
 #[test]
 fn what_proves_nothing_takes_nothing() {
     type Bend = fn(&mut QuickStartRequest, &mut u64);
-    let cases: [Bend; 5] = [
-        |request, _| request.ttl_difference ^= 1,
+    let cases: [Bend; 4] = [
         |request, _| request.nonce ^= 1,
         |_, rate| *rate = 0,
         |_, rate| *rate = 20_000_000,
@@ -292,7 +291,7 @@ fn what_proves_nothing_takes_nothing() {
         let mut rate = 1_000_000;
         bend(&mut second, &mut rate);
         // The last one's answer comes too late.
-        let millis = if index == 4 { 3 * RTT + 60 } else { 2 * RTT };
+        let millis = if index == 3 { 3 * RTT + 60 } else { 2 * RTT };
         hear(&mut sender, millis, 10, &second, rate);
         assert!(sender.window() >= window * 9 / 10, "{index}");
         assert_eq!(sender.metrics().quick_start.unwrap().lowered, 0, "{index}");

@@ -81,6 +81,11 @@ pub(crate) const DENIED_AGAIN: u32 = 2;
 /// lost: their hop has granted nothing.
 pub(crate) const FIRST_LOST: (u64, u64) = (2, 4);
 
+/// Where TTLs show a hop that did not take part, a flight has the granted rate over this: the half
+/// that draft-ietf-tsvwg-careful-resume, section 3.3, allows of a capacity that is not confirmed
+/// yet. What arrives of it confirms the rest.
+pub(crate) const UNSEEN_HOP: u64 = 2;
+
 /// Flows share a start if they ask within this part of a round trip. A flow that asks later in the
 /// round trip finds the link in use, as one does that asks in the next: where files arrive at
 /// random, starts that are shared with all of a round trip's questions end a fifth later.

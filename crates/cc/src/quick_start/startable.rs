@@ -87,6 +87,11 @@ pub trait Startable: Controller {
         let _ = (now, rounds);
     }
 
+    /// `window` bytes of what routers granted are confirmed by what arrives.
+    fn confirm(&mut self, window: u64) {
+        let _ = window;
+    }
+
     /// Routers leave `window` bytes of what they granted.
     fn give_back(&mut self, now: Instant, window: u64);
 

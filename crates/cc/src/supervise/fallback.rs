@@ -70,13 +70,6 @@ impl Fallback {
         self.cubic.take_over(window);
     }
 
-    /// Routers answer, and may not be the narrow hop: CUBIC goes on with the window that there is.
-    pub(crate) fn leave_model(&mut self) {
-        if self.modelled {
-            self.take_over_as_cubic(self.window());
-        }
-    }
-
     /// The law that rules.
     pub(crate) fn law(&self) -> &(dyn Startable + 'static) {
         match &self.bbr {

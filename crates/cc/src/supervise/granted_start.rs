@@ -60,6 +60,13 @@ impl<L: LawSet> Startable for Supervised<L> {
         law.wait_for_measure(now, &self.path, rounds);
     }
 
+    fn confirm(&mut self, window: u64) {
+        if self.explicit() {
+            self.path.hidden.confirm(window, self.path.rtt());
+            self.laws.law_mut().confirm(window);
+        }
+    }
+
     fn give_back(&mut self, now: Instant, window: u64) {
         let rules = self.explicit();
         let law = self.laws.law_mut();

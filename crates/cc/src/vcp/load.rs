@@ -45,6 +45,17 @@ impl Load {
         Self { a, b }
     }
 
+    /// The load if `bytes` of those that it counts had not arrived.
+    #[must_use]
+    pub fn without(&self, bytes: u64) -> Self {
+        let million = u128::from(PPM);
+        let less = u128::from(bytes.min(MAX_BYTES)) * million * million;
+        Self {
+            a: self.a.saturating_sub(less),
+            ..*self
+        }
+    }
+
     /// True if ρ ≥ num / den, for small fractions.
     #[must_use]
     pub const fn reaches(&self, num: u64, den: u64) -> bool {

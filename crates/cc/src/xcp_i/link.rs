@@ -194,6 +194,10 @@ impl LinkController for XcpILink {
         self.own.on_grant_over(now, bytes_per_second, came);
     }
 
+    fn on_grant_unused(&mut self, now: Instant, began: Instant, bytes_per_second: u64) {
+        self.own.on_grant_unused(now, began, bytes_per_second);
+    }
+
     fn on_estimate(&mut self, now: Instant, upstream: Upstream, estimate: &CloudEstimate) {
         self.table.on_estimate(now, upstream, estimate);
     }

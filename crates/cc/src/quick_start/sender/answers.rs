@@ -9,7 +9,7 @@ use crate::base::{Duration, Instant};
 use crate::law::{Acked, Limits};
 use crate::metrics::QuickStartOutcome;
 use crate::quick_start::params::{
-    ANSWER_RTTS, DENIED_AGAIN, FIRST_LOST, LATEST_START, REPEAT_TIME, REPEATS,
+    ANSWER_RTTS, DENIED_AGAIN, FIRST_LOST, LATEST_START, REPEAT_TIME, REPEATS, UNSEEN_HOP,
 };
 use crate::quick_start::startable::Startable;
 use crate::signals::QuickStartFeedback;
@@ -47,7 +47,11 @@ impl<C: Startable> QuickStart<C> {
         };
         let patience = self.patience(acked.srtt);
         let (count, outcome) = match question.judge(now, answer, acked, patience, self.earlier) {
-            Proof::Approved(rate) => return self.begin(now, rate, &question, acked),
+            Proof::Approved(rate) => return self.begin(now, rate, 1, &question, acked),
+            Proof::ApprovedByRouters(rate) if self.shares => {
+                self.metrics.partial += 1;
+                return self.begin(now, rate, UNSEEN_HOP, &question, acked);
+            }
             Proof::Stale => {
                 self.metrics.late += 1;
                 return;
@@ -67,7 +71,9 @@ impl<C: Startable> QuickStart<C> {
             }
             Proof::Late => (&mut self.metrics.late, QuickStartOutcome::Refused),
             Proof::Above => (&mut self.metrics.above, QuickStartOutcome::Refused),
-            Proof::Partial => (&mut self.metrics.partial, QuickStartOutcome::Partial),
+            Proof::Partial | Proof::ApprovedByRouters(_) => {
+                (&mut self.metrics.partial, QuickStartOutcome::Partial)
+            }
         };
         *count += 1;
         self.deny(outcome);
@@ -82,10 +88,10 @@ impl<C: Startable> QuickStart<C> {
         }
     }
 
-    /// `granted` bytes of IP packets per second are approved.
-    fn begin(&mut self, now: Instant, granted: u64, question: &Question, acked: &Acked) {
+    /// `granted` bytes of IP packets per second are approved. The flight has one in `part` of them.
+    fn begin(&mut self, now: Instant, granted: u64, part: u64, question: &Question, acked: &Acked) {
         self.metrics.approved += 1;
-        let pace = self.of_payload(granted);
+        let pace = self.of_payload(granted) / part;
         let window = mul_div(pace, nanos(acked.min_rtt), 1_000_000_000);
         if question.ahead && window <= self.law.window() {
             // By now the amount of data to send is known.
@@ -119,6 +125,7 @@ impl<C: Startable> QuickStart<C> {
         self.state = State::Flight(Flight {
             pace,
             window,
+            granted: window.saturating_mul(part),
             steered,
             until: now + acked.srtt.min(LATEST_START),
             packets: None,
@@ -154,7 +161,7 @@ impl<C: Startable> QuickStart<C> {
         let patience = self.patience(acked.srtt);
         let proof = question.judge(now, answer, acked, patience, self.earlier);
         let count = match proof {
-            Proof::Approved(rate) => {
+            Proof::Approved(rate) | Proof::ApprovedByRouters(rate) => {
                 self.confirm = ConfirmQuestion::No;
                 if rate < question.request.rate && self.is_underway() {
                     self.metrics.lowered += 1;
@@ -166,6 +173,7 @@ impl<C: Startable> QuickStart<C> {
                     if let State::Flight(flight) = &mut self.state {
                         flight.pace = mul_div(flight.pace, window, flight.window.max(1));
                         flight.window = flight.window.min(window);
+                        flight.granted = flight.granted.min(window);
                     }
                     self.law.give_back(now, window);
                 }

@@ -19,6 +19,8 @@ pub(super) struct Flight {
     /// Bytes per second and bytes in flight, of UDP payload.
     pub(super) pace: u64,
     pub(super) window: u64,
+    /// What routers granted, in bytes: more than the window where a hop did not take part.
+    pub(super) granted: u64,
     /// The law has made the grant its own window.
     pub(super) steered: bool,
     /// It must have begun by then.
@@ -39,6 +41,9 @@ pub(super) struct Landing {
     /// number is.
     pub(super) until: Option<u64>,
     pub(super) delivered: u64,
+    /// Bytes that were used, and those granted that deliveries of the flight have yet to confirm.
+    pub(super) used: u64,
+    pub(super) unconfirmed: u64,
     pub(super) steered: bool,
     pub(super) lost: u64,
 }
@@ -82,11 +87,18 @@ impl<C: Startable> QuickStart<C> {
             let all = used >= flight.window / 4 * 3;
             self.law.wait_for_measure(now, if all { 1 } else { 2 });
         }
+        let unconfirmed = if steered && !unwanted {
+            flight.granted.saturating_sub(flight.window)
+        } else {
+            0
+        };
         self.state = State::Landing(Landing {
             packets,
             sent: (flight.started, self.last_sent.1),
             until: None,
             delivered,
+            used,
+            unconfirmed,
             steered,
             lost: flight.lost,
         });

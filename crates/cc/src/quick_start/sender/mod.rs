@@ -253,6 +253,11 @@ impl<C: Startable> Controller for QuickStart<C> {
                     if acked.largest > landing.packets.1 {
                         landing.until = Some(self.last_sent.0);
                     }
+                    // What arrives of the flight confirms as much more of the grant.
+                    let confirmed = landing.delivered.min(landing.unconfirmed);
+                    if confirmed > 0 {
+                        self.law.confirm(landing.used + confirmed);
+                    }
                 }
             },
             State::Falling(falling) => {

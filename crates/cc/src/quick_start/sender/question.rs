@@ -26,12 +26,14 @@ pub(super) enum Proof {
     Denied,
     /// More than was requested.
     Above,
-    /// Not every hop took part, or the receiver cannot determine it.
+    /// No router answered, or the receiver cannot determine whether every hop took part.
     Partial,
     /// A wrong nonce.
     Forged,
     /// The approved rate, in bytes of IP packets per second.
     Approved(u64),
+    /// The same, where TTLs show a hop that did not take part.
+    ApprovedByRouters(u64),
 }
 
 impl Question {
@@ -69,14 +71,18 @@ impl Question {
         if answer.rate > request.rate.saturating_add(request.rate / 1024 + 1) {
             return Proof::Above;
         }
-        // A hop that does not show in the TTL may not have examined the question.
-        if answer.ttl_difference != Some(request.ttl_difference) || !answer.answered {
+        let Some(ttl_difference) = answer.ttl_difference.filter(|_| answer.answered) else {
             return Proof::Partial;
-        }
+        };
         if forged {
             return Proof::Forged;
         }
-        Proof::Approved(answer.rate.min(request.rate))
+        let rate = answer.rate.min(request.rate);
+        if ttl_difference == request.ttl_difference {
+            Proof::Approved(rate)
+        } else {
+            Proof::ApprovedByRouters(rate)
+        }
     }
 }
 

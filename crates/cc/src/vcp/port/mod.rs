@@ -11,7 +11,7 @@ use super::load::{Load, LoadMeter};
 use super::params::VcpLinkParams;
 use super::rule::{LinkRule, Mark};
 use crate::base::ablate::{Mechanism, without};
-use crate::base::arith::{PPM, micros, mul_div, saturate};
+use crate::base::arith::{PPM, micros, mul_div, nanos, saturate};
 use crate::base::offered::Offered;
 use crate::base::{Duration, Instant};
 use crate::law::LinkController;
@@ -58,6 +58,9 @@ pub struct VcpLink<R> {
     /// The load that the code and r follow; `None`: nothing has been measured since the port woke.
     said: Option<Load>,
     load_128: u8,
+    /// The interval that this load is of, and the bytes in it that grants stood for.
+    said_for: Duration,
+    said_granted: u64,
     /// λ from which the running interval is OVER for certain.
     full: u64,
     /// λ or time at which the running interval is next compared with the advertised load.
@@ -93,6 +96,8 @@ impl<R: LinkRule> VcpLink<R> {
             code: VcpCode::Low,
             said: None,
             load_128: 0,
+            said_for: Duration::ZERO,
+            said_granted: 0,
             full: u64::MAX,
             next_look: u64::MAX,
             next_look_at: now,
@@ -209,10 +214,8 @@ impl<R: LinkRule> VcpLink<R> {
         }
         self.meter.settle_queue(queue);
         let load = self.load_of(self.lambda(now), elapsed);
-        self.code = load.code();
-        self.load_128 = load.in_128ths();
-        self.rule.on_load(&load);
-        self.said = Some(load);
+        (self.said_for, self.said_granted) = (elapsed, self.granted.until(now));
+        self.say(load);
         let (t_rho, r_q32) = (self.t_rho.current(), self.rule.r_q32());
         let code = self.raised(now, self.code);
         self.xcp_flows.on_interval(now, t_rho, code, r_q32);
@@ -224,6 +227,14 @@ impl<R: LinkRule> VcpLink<R> {
         self.begin(now);
         let _ = self.t_rho.on_interval(now, elapsed, capacity);
         self.set_full();
+    }
+
+    /// Code and r follow `load`.
+    fn say(&mut self, load: Load) {
+        self.code = load.code();
+        self.load_128 = load.in_128ths();
+        self.rule.on_load(&load);
+        self.said = Some(load);
     }
 
     /// An interval that was cut short need not have seen every flow: its bytes count with the next
@@ -446,10 +457,14 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
     fn on_grant_unused(&mut self, _now: Instant, began: Instant, bytes_per_second: u64) {
         let started = self.meter.started();
         self.granted.forget(began, started, bytes_per_second);
-        // r was lowered for it.
-        match &self.said {
-            Some(load) => self.rule.on_load(load),
-            None => self.rule.on_idle(),
+        // Code and r were lowered for it, in the interval before as well.
+        if let Some(load) = self.said {
+            let counted = mul_div(bytes_per_second, nanos(self.said_for), 1_000_000_000);
+            let counted = counted.min(self.said_granted);
+            self.said_granted -= counted;
+            self.say(load.without(counted));
+        } else {
+            self.rule.on_idle();
         }
         self.foresee();
     }

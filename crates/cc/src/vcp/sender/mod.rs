@@ -113,11 +113,6 @@ impl<L: LossRule> VcpLaw<L> {
         Self::new(name, now, window, params, L::default())
     }
 
-    /// The window that another law goes on with. `None` while an unannounced bottleneck rules.
-    pub(crate) fn leave(&self, path: &Path) -> Option<u64> {
-        (!path.hidden.rules()).then(|| self.own_window(path))
-    }
-
     /// Something else has cut the window since it was halved, or another law has it.
     fn keep_halved(&mut self) {
         if let Some(halving) = &mut self.halving {
@@ -311,6 +306,11 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
     fn wait_for_measure(&mut self, now: Instant, path: &Path, rounds: u32) {
         let rounds = path.rtt().saturating_mul(rounds);
         self.held_until = Some(now + self.steering.t_rho() + rounds);
+    }
+
+    /// The port has counted the whole grant, so its codes bring no growth of this.
+    fn confirm(&mut self, window: u64) {
+        self.steering.floor(window);
     }
 
     fn give_back(&mut self, now: Instant, path: &mut Path, window: u64, rules: bool) {

@@ -403,6 +403,12 @@ impl LinkController for XcpLink {
         }
     }
 
+    fn on_grant_unused(&mut self, _now: Instant, began: Instant, bytes_per_second: u64) {
+        self.granted.forget(began, self.started, bytes_per_second);
+        let rate = i64::try_from(to_q16(bytes_per_second)).unwrap_or(i64::MAX);
+        self.totals.add(-rate);
+    }
+
     fn metrics(&self) -> LinkMetrics {
         let load_ppb =
             u128::from(self.seen.input) * 1_000_000_000 / u128::from(to_q16(self.capacity));

@@ -9,7 +9,7 @@ const FIRST_SHARE: (u64, u64) = (4, 5);
 /// The start is over once this part of what was given has arrived …
 const ARRIVED: (i128, i128) = (19, 20);
 /// … or after this many intervals of full length, if flows do not use their grants.
-const INTERVALS: u32 = 8;
+const INTERVALS: u32 = 3;
 
 /// What the first interval may give, in 2^-16 bytes per second, of `capacity` bytes per second.
 pub(crate) fn first(capacity: u64) -> u64 {

@@ -110,24 +110,16 @@ impl XcpLaw {
     }
 
     /// Goes on where another law has left off, with `window` bytes; packets so far had no header.
+    /// While CUBIC has the window because of a hidden hop, it keeps it.
     pub(crate) fn enter(now: Instant, path: &mut Path, window: u64, params: XcpParams) -> Self {
         path.exchange(Self::step(&params));
         let mut law = Self::new(now, window, params);
+        if path.hidden.rules() {
+            law.end(now, End::HiddenHop(window));
+        }
         law.void_until = Some(path.last_sent);
         law.room.set(&path.limits);
         law
-    }
-
-    /// The window that another law goes on with. `None` while a hop that stamps nothing is the
-    /// narrow one, but not where TTLs alone show such a hop: that is reason for XCP to leave the
-    /// window with CUBIC, since it may grow many times at once, and no reason not to follow the
-    /// ports' own law.
-    pub(crate) fn leave(&self, now: Instant, path: &mut Path) -> Option<u64> {
-        if self.end_to_end.is_some() && !path.hidden.rules() {
-            return None;
-        }
-        let window = self.own_window(path);
-        path.hidden.end_doubt(now).then_some(window)
     }
 
     /// Multiples of the proven arrivals that may be sent at once.
@@ -260,10 +252,6 @@ impl ExplicitLaw for XcpLaw {
         self.hop = ruling::hop_shown_by(feedback);
         if self.search().acks {
             path.hidden.set_partly(feedback.unmarked_hop, srtt);
-            if path.mode.routers() && path.hidden.doubts() {
-                path.fallback.leave_model();
-                self.end(now, End::HiddenHop(path.fallback.window()));
-            }
             path.hidden.declare(feedback.corruption_ppm.into(), srtt);
         }
         let delta = self.granted(feedback, acked);
