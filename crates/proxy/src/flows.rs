@@ -18,6 +18,7 @@ pub use queue::QueueView;
 pub(crate) use waits::Side;
 pub use waits::{BoundedBy, FlowReport, Waits};
 
+pub(crate) mod idle;
 mod meter;
 mod queue;
 mod waits;

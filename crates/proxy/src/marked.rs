@@ -1,11 +1,11 @@
 //! UDP sockets with the ECN field of their datagrams' packets (RFC 3168 section 5).
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd};
 
 use nix::cmsg_space;
-use nix::libc::sockaddr_in6;
+use nix::libc::{in_addr, in_pktinfo, in6_addr, in6_pktinfo, sockaddr_in6};
 use nix::sys::socket::sockopt::{IpRecvTos, Ipv6RecvTClass};
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrIn6, SockaddrStorage,
@@ -102,6 +102,59 @@ pub(crate) async fn send(
         Ok(sendmsg(fd, &parts, &control, flags, to.as_ref())?)
     };
     socket.async_io(Interest::WRITABLE, send).await
+}
+
+/// Sends a packet of a raw transparent socket, from an address that need not be this machine's.
+pub(crate) async fn send_from(
+    socket: &UdpSocket,
+    packet: &[u8],
+    source: IpAddr,
+    mut to: SocketAddr,
+    ecn: Ecn,
+) -> io::Result<()> {
+    let (tos, class) = (ecn as u8, ecn as i32);
+    let (v4, v6);
+    let control = match source {
+        IpAddr::V4(source) => {
+            v4 = in_pktinfo {
+                ipi_ifindex: 0,
+                ipi_spec_dst: in_addr {
+                    s_addr: u32::from_ne_bytes(source.octets()),
+                },
+                ipi_addr: in_addr { s_addr: 0 },
+            };
+            [
+                ControlMessage::Ipv4PacketInfo(&v4),
+                ControlMessage::Ipv4Tos(&tos),
+            ]
+        }
+        IpAddr::V6(source) => {
+            v6 = in6_pktinfo {
+                ipi6_addr: in6_addr {
+                    s6_addr: source.octets(),
+                },
+                ipi6_ifindex: 0,
+            };
+            [
+                ControlMessage::Ipv6PacketInfo(&v6),
+                ControlMessage::Ipv6TClass(&class),
+            ]
+        }
+    };
+    // Raw sockets have no ports.
+    to.set_port(0);
+    let to = SockaddrStorage::from(to);
+    let send = || {
+        let (fd, flags) = (socket.as_raw_fd(), MsgFlags::empty());
+        Ok(sendmsg(
+            fd,
+            &[IoSlice::new(packet)],
+            &control,
+            flags,
+            Some(&to),
+        )?)
+    };
+    socket.async_io(Interest::WRITABLE, send).await.map(drop)
 }
 
 #[cfg(test)]

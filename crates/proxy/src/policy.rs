@@ -79,8 +79,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     address.segments()[0] & 0xe000 == 0x2000
 }
 
-/// The IPv4 address that an IPv6 address leads to: of mapped and compatible addresses, NAT64, 6to4
-/// and Teredo.
+/// The IPv4 address that an IPv6 address leads to: of mapped and compatible addresses, NAT64 with
+/// its well-known prefix, 6to4 and Teredo. Where an address of 64:ff9b:1::/48 (RFC 8215) has the
+/// IPv4 address depends on its translator, so that all of that prefix is denied unless allowed.
 pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
     let v4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
@@ -92,7 +93,6 @@ pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
     match address.segments() {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [0x64, 0xff9b, 1, .., high, low]
         | [0x2002, high, low, ..] => Some(v4(high, low)),
         [0x2001, 0, .., high, low] => Some(v4(!high, !low)),
         _ => None,
@@ -133,6 +133,8 @@ mod tests {
             "::ffff:169.254.169.254",
             "64:ff9b::10.0.0.1",
             "64:ff9b:1::10.0.0.1",
+            "64:ff9b:1:7f00:0:100:808:808",
+            "64:ff9b:1::8.8.8.8",
             "2002:7f00:1::",
             "2001:0:1:2:3:4:80ff:fffe",
             "fc00::1",

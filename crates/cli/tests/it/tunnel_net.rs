@@ -14,10 +14,12 @@ use crate::common::pathmark;
 use crate::support::marked::Marked;
 
 /// The applications know of no tunnel: one socket has two targets, and answers have the source
-/// that the application expects.
+/// that the application expects. A service of the gateway at the same port of all addresses, such
+/// as a resolver, makes no difference.
 #[test]
 fn datagrams_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
     let bed = Bed::new();
+    let _resolver = bed.net.gateway.udp(SocketAddr::new(ip("::"), 53)).unwrap();
     let _proxy = bed.proxy(PROXIES[0], None);
     let tunnel = bed.tunnel(&["--tproxy", "12345"]);
     for target in TARGETS {
@@ -269,6 +271,53 @@ fn a_proxy_that_is_silent_is_noticed_and_flows_go_on_after_it() {
     assert_eq!(&got, b"during");
     echoes(&mut flow, b"after");
     echoes(&mut bed.connect(forward), b"another");
+}
+
+/// Packets of one direction alone are lost. What still arrives of the other one is no answer.
+#[test]
+fn an_outage_of_one_direction_is_noticed_and_new_flows_fail_at_once() {
+    let bed = Bed::new();
+    let _proxy = bed.proxy(PROXIES[0], None);
+    let to = SocketAddr::new(ip(TARGETS[0]), 7);
+    bed.echo_tcp(to);
+    let tunnel = bed.tunnel(&["-L", &format!("0:{to}")]);
+    let forward = tunnel.listener("forward");
+    for (hook, port) in [("output", "dport"), ("input", "sport")] {
+        let mut flow = bed.connect(forward);
+        echoes(&mut flow, b"before");
+        let outage = format!(
+            "nft add table ip outage; \
+             nft 'add chain ip outage {hook} {{ type filter hook {hook} priority 0; }}'; \
+             nft add rule ip outage {hook} udp {port} 4433 drop"
+        );
+        bed.net.gateway.script(&outage).unwrap();
+        flow.write_all(b"during").unwrap();
+        tunnel.logged_within(
+            "no answer; a new connection is tried",
+            Duration::from_secs(8),
+        );
+        let mut refused = bed.connect(forward);
+        refused
+            .set_read_timeout(Some(Duration::from_secs(2)))
+            .unwrap();
+        let error = refused.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{hook}");
+        bed.net
+            .gateway
+            .script("nft delete table ip outage")
+            .unwrap();
+        let mut got = [0; 6];
+        flow.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"during");
+        // The same connection goes on, or another one is there.
+        loop {
+            let mut flow = bed.connect(forward);
+            flow.write_all(b"x").unwrap();
+            if matches!(flow.read(&mut [0]), Ok(1)) {
+                break;
+            }
+        }
+    }
 }
 
 #[test]

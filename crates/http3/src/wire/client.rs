@@ -129,13 +129,19 @@ impl ClientLink {
     }
 
     /// Sends a stream of a reserved type, which servers ignore (RFC 9114 section 6.2.3), and
-    /// returns once the server has acknowledged it.
+    /// returns true once the server has acknowledged it; false at once where the server allows no
+    /// further stream.
     ///
     /// # Errors
     /// [`LinkError`] if the connection ends before.
-    pub async fn probe(&self) -> Result<(), LinkError> {
+    pub async fn probe(&self) -> Result<bool, LinkError> {
+        let mut opening = pin!(self.connection().open_uni());
+        let opened = poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await;
+        let Poll::Ready(opened) = opened else {
+            return Ok(false);
+        };
         let probe = async {
-            let mut stream = self.connection().open_uni().await.ok()?;
+            let mut stream = opened.ok()?;
             stream.write_all(&RESERVED_STREAM).await.ok()?;
             stream.finish().ok()?;
             stream.stopped().await.ok()
@@ -143,7 +149,7 @@ impl ClientLink {
         // A server that stops the stream has received it.
         match (probe.await, self.connection().close_reason()) {
             (None, Some(_)) => Err(self.over()),
-            _ => Ok(()),
+            _ => Ok(true),
         }
     }
 

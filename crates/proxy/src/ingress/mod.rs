@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::classes::Classes;
+use crate::flows::idle::{OnceAMinute, UdpFlow, UdpFlows};
 use crate::flows::{Carried, Flows, Kind, Listed, Side};
 use crate::outbound::{Abort, Outbound, Refusal};
 use crate::target::Target;
@@ -35,7 +36,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub struct Limits {
     /// TCP flows at once. Connections beyond wait in the listeners' queues.
     pub flows: usize,
-    /// UDP flows at once. Datagrams that would begin more are dropped.
+    /// UDP flows at once. For one above that, the flow ends that is idle longest.
     pub udp_flows: usize,
     /// Time without a datagram after which a UDP flow ends (RFC 4787 section 4.3).
     pub udp_idle: Duration,
@@ -173,21 +174,29 @@ pub struct Ingress<O> {
     counters: Arc<Counters>,
     flows: Flows,
     room: Arc<Semaphore>,
-    udp_room: Arc<Semaphore>,
+    udp: Arc<UdpFlows>,
+    told: Arc<Told>,
+}
+
+/// Limits of which the log tells once a minute.
+#[derive(Debug, Default)]
+struct Told {
+    udp: OnceAMinute,
+    busy: OnceAMinute,
 }
 
 impl<O: Outbound> Ingress<O> {
     /// An ingress without listeners.
     pub fn new(outbound: O, limits: Limits) -> Self {
         let room = Arc::new(Semaphore::new(limits.flows));
-        let udp_room = Arc::new(Semaphore::new(limits.udp_flows));
         Self {
             outbound,
             limits: Arc::new(RwLock::new(limits)),
             counters: Arc::default(),
             flows: Flows::new(Side::Tunnel),
             room,
-            udp_room,
+            udp: UdpFlows::new(),
+            told: Arc::default(),
         }
     }
 
@@ -305,7 +314,27 @@ impl<O: Outbound> Ingress<O> {
         if *refusal == Refusal::Unauthorized {
             self.counters.unauthorized();
         }
+        if *refusal == Refusal::Busy && self.told.busy.is_due() {
+            tracing::warn!(%target, "the proxy refuses flows: a limit of flows is reached there");
+        }
         tracing::debug!(%target, %refusal, "flow refused");
+    }
+
+    /// A place for a UDP flow; none where none is allowed.
+    fn udp_place(&self) -> Option<UdpFlow> {
+        let most = self.limits().udp_flows;
+        if self.udp.count() >= most {
+            if self.told.udp.is_due() {
+                tracing::warn!(
+                    most,
+                    "the limit of UDP flows is reached: those idle longest end"
+                );
+            }
+            if !self.udp.evict() {
+                return None;
+            }
+        }
+        Some(self.udp.add())
     }
 
     /// Sends a last answer, and waits for the client to end the connection: closed with bytes that

@@ -27,6 +27,9 @@ const BUFFER: usize = 64 * 1024;
 /// Silence after which the kernel asks whether a local peer is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(120);
 
+/// The same once the peer has ended its direction.
+const ENDED: Duration = Duration::from_secs(10);
+
 thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into());
 }
@@ -235,6 +238,13 @@ fn prepare(local: &TcpStream) {
     let _ = SockRef::from(local).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE));
 }
 
+/// Has the kernel find out soon whether a local peer that has ended its direction still receives.
+/// One that has closed its socket answers with a reset once its kernel has forgotten that.
+fn ask_soon(local: &TcpStream) {
+    let often = TcpKeepalive::new().with_time(ENDED).with_interval(ENDED);
+    let _ = SockRef::from(local).set_tcp_keepalive(&often);
+}
+
 /// Has the kernel send a reset when the connection is closed.
 pub(super) fn reset_on_close(local: &TcpStream) {
     // This fails only for a connection that has ended.
@@ -266,6 +276,9 @@ impl AsyncRead for Half<'_> {
             ready!(self.0.poll_read_ready(cx))?;
             match self.0.try_read(buffer.initialize_unfilled()) {
                 Ok(read) => {
+                    if read == 0 {
+                        ask_soon(self.0);
+                    }
                     buffer.advance(read);
                     return Poll::Ready(Ok(()));
                 }

@@ -12,11 +12,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use pathmark_transport::Ecn;
 use tokio::net::UdpSocket;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use super::{Ingress, count};
 use crate::decapsulation::leaving;
+use crate::flows::idle::UdpFlow;
 use crate::flows::{Kind, Listed};
 use crate::marked;
 use crate::outbound::{Datagrams, Outbound};
@@ -93,7 +94,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
         let queue = match map.entry(key) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let Ok(room) = Arc::clone(&ingress.udp_room).try_acquire_owned() else {
+                let Some(place) = ingress.udp_place() else {
                     return count(&ingress.counters.dropped);
                 };
                 let back = match back() {
@@ -113,7 +114,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
                     bytes: Arc::clone(&bytes),
                     listed: ingress.flows.add(Kind::Udp, by, Some(client), target),
                     flows: Arc::downgrade(&self.0),
-                    _room: room,
+                    place,
                 };
                 count(&ingress.counters.udp_flows);
                 tokio::spawn(flow.run(queue));
@@ -136,13 +137,13 @@ struct Flow<K, O, B> {
     bytes: Arc<AtomicUsize>,
     listed: Listed,
     flows: Weak<Mutex<Map<K>>>,
-    _room: OwnedSemaphorePermit,
+    place: UdpFlow,
 }
 
 /// Why a flow ends.
 enum End {
     Idle,
-    /// The tunnel ended it, or the socket of the application has gone.
+    /// The tunnel ended it, the socket of the application has gone, or another flow has its place.
     Gone,
 }
 
@@ -163,12 +164,14 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
         if let Some(queue) = datagrams.queue() {
             self.listed.set_queue(queue);
         }
-        let used = Mutex::new(Instant::now());
         loop {
             let end = tokio::select! {
-                end = self.up(&mut queue, &datagrams, &used) => end,
-                end = self.down(&datagrams, &used) => end,
-                end = self.idle(&used) => end,
+                end = self.up(&mut queue, &datagrams) => end,
+                end = self.down(&datagrams) => end,
+                () = self.place.idle(|| self.ingress.limits().udp_idle(self.target.port)) => {
+                    End::Idle
+                }
+                () = self.place.evicted() => End::Gone,
             };
             if self.leave(&mut queue, &end) {
                 return;
@@ -176,15 +179,10 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
         }
     }
 
-    async fn up(
-        &self,
-        queue: &mut mpsc::Receiver<(Bytes, Ecn)>,
-        datagrams: &O::Datagrams,
-        used: &Mutex<Instant>,
-    ) -> End {
+    async fn up(&self, queue: &mut mpsc::Receiver<(Bytes, Ecn)>, datagrams: &O::Datagrams) -> End {
         while let Some((payload, ecn)) = queue.recv().await {
             self.bytes.fetch_sub(payload.len(), Ordering::Relaxed);
-            *lock(used) = Instant::now();
+            self.place.sent();
             self.listed.up().add(payload.len());
             if datagrams.send_marked(payload, ecn).await.is_err() {
                 break;
@@ -193,10 +191,10 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
         End::Gone
     }
 
-    async fn down(&self, datagrams: &O::Datagrams, used: &Mutex<Instant>) -> End {
+    async fn down(&self, datagrams: &O::Datagrams) -> End {
         let counters = &self.ingress.counters;
         while let Ok((payload, marks)) = datagrams.receive_marked().await {
-            *lock(used) = Instant::now();
+            self.place.answered();
             self.listed.down().add(payload.len());
             let ecn = leaving(marks.inner, marks.outer, &counters.marks_refused);
             if self.back.deliver(&payload, ecn).await.is_err() {
@@ -204,16 +202,6 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
             }
         }
         End::Gone
-    }
-
-    async fn idle(&self, used: &Mutex<Instant>) -> End {
-        loop {
-            let end = *lock(used) + self.ingress.limits().udp_idle(self.target.port);
-            if Instant::now() >= end {
-                return End::Idle;
-            }
-            sleep_until(end).await;
-        }
     }
 
     /// Leaves the map, unless the flow is idle and a datagram has just come.

@@ -52,6 +52,8 @@ counters! {
     udp_flows,
     /// UDP flows that ended because nothing arrived.
     udp_idle,
+    /// UDP flows that ended for others, because a limit was reached.
+    udp_evicted,
     /// Flows that ended because their user was revoked.
     revoked,
     /// Bytes from clients to targets.

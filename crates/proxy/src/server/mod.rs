@@ -13,7 +13,7 @@ mod request;
 mod udp;
 mod users;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +26,7 @@ use pathmark_transport::crypto::tls::Pin;
 use tokio::task::JoinSet;
 
 use crate::flows::{Flows, Side};
+use crate::target::Target;
 pub use counters::Counts;
 use counters::{Counters, count};
 use users::Gate;
@@ -69,6 +70,21 @@ struct Shared {
     counters: Counters,
     flows: Flows,
     connections: Mutex<BTreeMap<usize, Connection>>,
+    denied: Denied,
+}
+
+/// Targets that were denied, of which the log tells once.
+#[derive(Debug, Default)]
+struct Denied(Mutex<BTreeSet<String>>);
+
+impl Denied {
+    /// Targets that are kept: a client that tries more has them in no log.
+    const MOST: usize = 1000;
+
+    fn is_new(&self, target: &Target) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.len() < Self::MOST && known.insert(target.to_string())
+    }
 }
 
 /// A proxy's part of one connection, which is listed as long as this exists.
@@ -76,6 +92,7 @@ struct Shared {
 pub struct Session {
     shared: Arc<Shared>,
     id: usize,
+    connection: Connection,
     client: SocketAddr,
     /// The certificate that the client has shown.
     shown: Option<Pin>,
@@ -86,7 +103,7 @@ impl Session {
     /// response.
     #[must_use]
     pub fn streams(&self) -> usize {
-        self.shared.gate.rules().flows_per_user() + SPARE_STREAMS
+        2 * self.shared.gate.rules().flows_per_user() + SPARE_STREAMS
     }
 
     fn limit_streams(&self, connection: &driver::Connection) {
@@ -96,8 +113,7 @@ impl Session {
 
     /// Responds to a request, and relays the flow that it opens until its end.
     pub async fn respond(&self, request: &Request<()>, exchange: ServerExchange) {
-        let client = (self.client, self.shown);
-        request::respond(&self.shared, client, request, exchange).await;
+        request::respond(self, request, exchange).await;
     }
 }
 
@@ -125,6 +141,7 @@ impl Proxy {
             counters: Counters::default(),
             flows: Flows::new(Side::Proxy),
             connections: Mutex::default(),
+            denied: Denied::default(),
         }))
     }
 
@@ -168,13 +185,15 @@ impl Proxy {
         Session {
             shared,
             id,
+            connection: connection.clone(),
             client: connection.remote_address(),
             shown: chain.first().map(|certificate| Pin::of(certificate)),
         }
     }
 
-    /// Serves the flows of a connection whose handshake is complete, until the client closes it.
-    /// Dropped, the future ends all of them. The caller bounds the number of connections.
+    /// Serves the flows of a connection whose handshake is complete, until the client closes it and
+    /// targets have what it had sent completely. Dropped, the future ends all flows. The caller
+    /// bounds the number of connections.
     ///
     /// # Errors
     /// [`LinkError`] for a connection that ends with an error.
@@ -205,15 +224,20 @@ async fn requests(
         // A client that resets a flow opens the next one before this side has ended it.
         let is_full = flows.len() >= session.streams();
         let incoming = tokio::select! {
-            incoming = link.next(), if !is_full => incoming?,
+            incoming = link.next(), if !is_full => incoming,
             Some(_) = flows.join_next() => continue,
             Ok(()) = changes.changed() => {
                 session.limit_streams(connection);
                 continue;
             }
         };
-        let Some(incoming) = incoming else {
-            return Ok(());
+        let incoming = match incoming {
+            Ok(Some(incoming)) => incoming,
+            ended => {
+                // Most end with the connection.
+                while flows.join_next().await.is_some() {}
+                return ended.map(drop);
+            }
         };
         let session = Arc::clone(session);
         flows.spawn(async move {

@@ -127,12 +127,28 @@ async fn is_own(address: SocketAddr) -> bool {
 }
 
 fn interfaces_have(address: IpAddr) -> nix::Result<bool> {
-    let has = |storage: SockaddrStorage| {
+    let ip = |storage: SockaddrStorage| {
         let v4 = storage.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
         let v6 = || storage.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip()));
-        v4.or_else(v6) == Some(address)
+        v4.or_else(v6)
     };
-    Ok(getifaddrs()?.any(|interface| interface.address.is_some_and(has)))
+    let has = |own: Option<SockaddrStorage>, mask: Option<SockaddrStorage>| {
+        is_of_interface(address, own.and_then(ip), mask.and_then(ip))
+    };
+    let mut interfaces = getifaddrs()?;
+    Ok(interfaces.any(|interface| has(interface.address, interface.netmask)))
+}
+
+/// True for the interface's own address, and for the anycast address of the routers of its subnet
+/// (RFC 4291 section 2.6.1), which a host that forwards has as well.
+fn is_of_interface(address: IpAddr, own: Option<IpAddr>, mask: Option<IpAddr>) -> bool {
+    let is_anycast = match (address, own, mask) {
+        (IpAddr::V6(address), Some(IpAddr::V6(own)), Some(IpAddr::V6(mask))) => {
+            address.to_bits() == own.to_bits() & mask.to_bits()
+        }
+        _ => false,
+    };
+    is_anycast || own == Some(address)
 }
 
 /// Connects to whichever address answers first. They are tried one after the other, each a moment
@@ -181,4 +197,46 @@ fn is_scarce(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::OutOfMemory | io::ErrorKind::AddrNotAvailable
     ) || matches!(error.raw_os_error(), Some(23 | 24))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_has_its_address_and_the_anycast_address_of_its_subnet() {
+        for (address, own, mask, expected) in [
+            ("192.0.2.1", "192.0.2.1", "255.255.255.0", true),
+            ("192.0.2.0", "192.0.2.1", "255.255.255.0", false),
+            (
+                "2001:db8:1::5",
+                "2001:db8:1::5",
+                "ffff:ffff:ffff:ffff::",
+                true,
+            ),
+            (
+                "2001:db8:1::",
+                "2001:db8:1::5",
+                "ffff:ffff:ffff:ffff::",
+                true,
+            ),
+            (
+                "2001:db8:1::4",
+                "2001:db8:1::5",
+                "ffff:ffff:ffff:ffff::",
+                false,
+            ),
+            (
+                "2001:db8:2::",
+                "2001:db8:1::5",
+                "ffff:ffff:ffff:ffff::",
+                false,
+            ),
+        ] {
+            let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+            let is_own = is_of_interface(ip(address), Some(ip(own)), Some(ip(mask)));
+            assert_eq!(is_own, expected, "{address} {own}");
+        }
+        assert!(!is_of_interface(Ipv6Addr::UNSPECIFIED.into(), None, None));
+    }
 }

@@ -1,10 +1,16 @@
 //! Bytes between a tunnel and a TCP connection. A FIN ends its direction alone; a reset of either
 //! side, in either direction, is a reset of the other.
+//!
+//! A direction that its client has ended outlives the client's connection, because a client may
+//! leave as soon as the transport has acknowledged all bytes, and the target may not have them by
+//! then.
 
 use std::io;
 use std::net::Shutdown;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use pathmark_driver::Connection;
 use pathmark_http3::wire::{TunnelRecv, TunnelSend};
 use socket2::SockRef;
 use tokio::io::Interest;
@@ -16,6 +22,8 @@ use crate::flows::Carried;
 /// Bytes that one read of the socket takes: at first, and at most. A flow that fills what it has
 /// gets twice as many.
 const READ: (usize, usize) = (4 * 1024, 256 * 1024);
+/// Time that a target has to take a piece of data once its client's connection is over.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Relays until both directions have ended. A future that is dropped before resets both sides: the
 /// target's socket lingers for no time.
@@ -24,11 +32,12 @@ const READ: (usize, usize) = (4 * 1024, 256 * 1024);
 /// A reset of either side, which the other side has got then.
 pub(super) async fn relay(
     target: TcpStream,
+    client: &Connection,
     (mut send, mut recv): (TunnelSend, TunnelRecv),
     bytes: (&Counters, &Carried),
 ) -> io::Result<()> {
     let relayed = tokio::try_join!(
-        up(&target, &mut recv, bytes),
+        up(&target, client, &mut recv, bytes),
         down(&target, &mut send, bytes),
     );
     match relayed {
@@ -44,6 +53,7 @@ pub(super) async fn relay(
 /// From the tunnel to the target.
 async fn up(
     target: &TcpStream,
+    client: &Connection,
     recv: &mut TunnelRecv,
     (all, flow): (&Counters, &Carried),
 ) -> io::Result<()> {
@@ -63,8 +73,15 @@ async fn up(
             written = flow.up().hand_over(write_all(target, chunk)) => written?,
             // A target that reads nothing would hide it for ever.
             () = recv.was_reset() => return Err(io::ErrorKind::ConnectionReset.into()),
+            () = given_up(client) => return Err(io::ErrorKind::TimedOut.into()),
         }
     }
+}
+
+/// Waits until the client has been gone for as long as a target is waited for then.
+async fn given_up(client: &Connection) {
+    client.closed().await;
+    tokio::time::sleep(PATIENCE).await;
 }
 
 async fn write_all(target: &TcpStream, mut data: Bytes) -> io::Result<()> {

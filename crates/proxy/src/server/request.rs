@@ -1,14 +1,12 @@
 //! One request, from its head to the end of its flow.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pathmark_http3::http::header::{HeaderName, HeaderValue, PROXY_AUTHENTICATE, WWW_AUTHENTICATE};
 use pathmark_http3::http::{Method, Request, Response, StatusCode};
 use pathmark_http3::wire::{LinkError, Protocol, ServerExchange, codes};
-use pathmark_transport::crypto::tls::Pin;
 
-use super::Shared;
+use super::Session;
 use super::counters::count;
 use super::users::{Place, Rules};
 use super::{reach, relay, udp};
@@ -39,26 +37,20 @@ enum NoAsk {
     Malformed,
 }
 
-/// Responds to a request, and relays the flow that it opens until its end. `shown`: the certificate
-/// of the client.
-pub(super) async fn respond(
-    shared: &Shared,
-    (client, shown): (SocketAddr, Option<Pin>),
-    request: &Request<()>,
-    exchange: ServerExchange,
-) {
-    count(&shared.counters.requests);
-    if let Err(error) = take(shared, (client, shown), request, exchange).await {
-        tracing::debug!(%client, %error, "flow ended");
+/// Responds to a request, and relays the flow that it opens until its end.
+pub(super) async fn respond(session: &Session, request: &Request<()>, exchange: ServerExchange) {
+    count(&session.shared.counters.requests);
+    if let Err(error) = take(session, request, exchange).await {
+        tracing::debug!(client = %session.client, %error, "flow ended");
     }
 }
 
 async fn take(
-    shared: &Shared,
-    (client, shown): (SocketAddr, Option<Pin>),
+    session: &Session,
     request: &Request<()>,
     mut exchange: ServerExchange,
 ) -> Result<(), LinkError> {
+    let shared = &session.shared;
     let asked = ask(request);
     if asked == Err(NoAsk::Malformed) {
         count(&shared.counters.malformed);
@@ -67,7 +59,7 @@ async fn take(
     }
     let rules = shared.gate.rules();
     let hash = TokenHash::in_request(request.headers());
-    let Some(member) = rules.member(hash.as_ref(), shown) else {
+    let Some(member) = rules.member(hash.as_ref(), session.shown) else {
         count(&shared.counters.unauthorized);
         let (status, field) = match asked {
             Ok(Ask::Tcp(_)) => (
@@ -94,12 +86,18 @@ async fn take(
             return finish(exchange, status, []).await;
         }
     };
-    let Some(place) = shared.gate.place(&rules, member) else {
+    let kind = match asked {
+        Ask::Tcp(_) => Kind::Tcp,
+        Ask::Udp(_) => Kind::Udp,
+    };
+    let Some(place) = shared.gate.place(&rules, member, kind) else {
         return refuse(shared, exchange, &Refusal::Busy).await;
     };
+    if place.has_evicted {
+        count(&shared.counters.udp_evicted);
+    }
     let flow = Flow {
-        shared,
-        client,
+        session,
         place: &place,
         rules: &rules,
     };
@@ -120,6 +118,7 @@ async fn take(
             count(&shared.counters.revoked);
             Ok(())
         }
+        () = place.evicted() => Ok(()),
     }
 }
 
@@ -148,15 +147,15 @@ fn ask(request: &Request<()>) -> Result<Ask, NoAsk> {
 
 /// A flow that has its place.
 struct Flow<'a> {
-    shared: &'a Shared,
-    client: SocketAddr,
+    session: &'a Session,
     place: &'a Place,
     rules: &'a Arc<Rules>,
 }
 
 impl Flow<'_> {
     async fn tcp(&self, exchange: ServerExchange, target: &Target) -> Result<(), LinkError> {
-        let Self { shared, rules, .. } = self;
+        let (session, rules) = (self.session, self.rules);
+        let shared = &session.shared;
         let reached = reach::tcp(target, rules.policy(), shared.times.connect).await;
         let stream = match reached {
             Ok(stream) => stream,
@@ -171,9 +170,10 @@ impl Flow<'_> {
         listed.set_stall(tunnel.0.stall());
         tunnel.0.start_flow();
         tunnel.0.set_weight(rules.treatment(target).weight);
-        if let Err(error) = relay::relay(stream, tunnel, (counters, &listed)).await {
+        let client = &session.connection;
+        if let Err(error) = relay::relay(stream, client, tunnel, (counters, &listed)).await {
             count(&counters.tcp_resets);
-            let (user, client) = (self.place.user(), self.client);
+            let (user, client) = (self.place.user(), session.client);
             tracing::debug!(%client, user, %target, %error, "reset");
         }
         Ok(())
@@ -185,7 +185,7 @@ impl Flow<'_> {
         target: &Target,
         contexts: Option<Contexts>,
     ) -> Result<(), LinkError> {
-        let Self { shared, rules, .. } = self;
+        let (shared, rules) = (&self.session.shared, self.rules);
         // Clients may send before they have the response.
         let datagrams = exchange.datagrams();
         let reached = reach::udp(target, rules.policy(), shared.times.connect).await;
@@ -198,21 +198,23 @@ impl Flow<'_> {
         let own = contexts.and_then(|_| Contexts::PROXY.value());
         let fields = own.map(|own| (payload::FIELD, own));
         let accepted = accept(exchange, [capsules].into_iter().chain(fields)).await?;
-        if let (Some(tunnel), Some(datagrams)) = (accepted, datagrams) {
+        if let (Some(tunnel), Some(datagrams), Some(place)) =
+            (accepted, datagrams, self.place.udp())
+        {
             count(&shared.counters.udp_flows);
             let listed = self.list(Kind::Udp, target);
             let ways = (&datagrams, marking);
             let treatment = rules.treatment(target);
             datagrams.set_weight(treatment.weight);
             let idle = treatment.udp_idle.unwrap_or(shared.times.udp_idle);
-            udp::relay(&socket, tunnel, ways, (shared, &listed, idle)).await;
+            udp::relay(&socket, tunnel, ways, (shared, &listed, place), idle).await;
         }
         Ok(())
     }
 
     fn list(&self, kind: Kind, target: &Target) -> Listed {
-        let (flows, user) = (&self.shared.flows, self.place.user());
-        flows.add(kind, user, Some(self.client), target)
+        let (flows, user) = (&self.session.shared.flows, self.place.user());
+        flows.add(kind, user, Some(self.session.client), target)
     }
 
     async fn refused(
@@ -221,9 +223,12 @@ impl Flow<'_> {
         target: &Target,
         refusal: &Refusal,
     ) -> Result<(), LinkError> {
-        let (user, client) = (self.place.user(), self.client);
+        let (user, client) = (self.place.user(), self.session.client);
         tracing::debug!(%client, user, %target, %refusal, "refused");
-        refuse(self.shared, exchange, refusal).await
+        if *refusal == Refusal::Denied && self.session.shared.denied.is_new(target) {
+            tracing::warn!(user, %target, "denied: --allow with its address opens it to clients");
+        }
+        refuse(&self.session.shared, exchange, refusal).await
     }
 }
 
@@ -245,7 +250,7 @@ async fn accept(
 }
 
 async fn refuse(
-    shared: &Shared,
+    shared: &super::Shared,
     exchange: ServerExchange,
     refusal: &Refusal,
 ) -> Result<(), LinkError> {

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +15,7 @@ use super::Shared;
 use super::counters::{add, count};
 use crate::decapsulation::leaving;
 use crate::flows::Carried;
+use crate::flows::idle::UdpFlow;
 use crate::marked;
 use crate::payload::{self, MOST, Marking};
 
@@ -24,16 +24,16 @@ pub(super) async fn relay(
     socket: &UdpSocket,
     (mut send, mut recv): (TunnelSend, TunnelRecv),
     (datagrams, marking): (&DatagramFlow, Marking),
-    (shared, flow, idle): (&Shared, &Carried, Duration),
+    (shared, flow, place): (&Shared, &Carried, &UdpFlow),
+    idle: Duration,
 ) {
-    let seen = AtomicU64::new(0);
     flow.set_queue(Arc::clone(datagrams.queue()));
     let out = Out {
         socket,
         marking,
         shared,
         flow,
-        seen: &seen,
+        place,
     };
     tokio::select! {
         () = async { while let Ok((datagram, mark)) = datagrams.receive().await {
@@ -44,7 +44,7 @@ pub(super) async fn relay(
             send.reset();
         },
         () = out.to_client(&mut send, datagrams) => {}
-        () = out.idle(idle) => count(&shared.counters.udp_idle),
+        () = place.idle(|| idle) => count(&shared.counters.udp_idle),
     }
     // A client that is gone needs no end.
     let _ = send.finish().await;
@@ -55,8 +55,7 @@ struct Out<'a> {
     marking: Marking,
     shared: &'a Shared,
     flow: &'a Carried,
-    /// Datagrams in either direction.
-    seen: &'a AtomicU64,
+    place: &'a UdpFlow,
 }
 
 impl Out<'_> {
@@ -72,7 +71,7 @@ impl Out<'_> {
         };
         match sent {
             Ok(bytes) => {
-                self.seen.fetch_add(1, Ordering::Relaxed);
+                self.place.sent();
                 count(&counters.datagrams_up);
                 add(&counters.bytes_up, bytes);
                 self.flow.up().add(bytes);
@@ -121,23 +120,10 @@ impl Out<'_> {
             if !sent {
                 return;
             }
-            self.seen.fetch_add(1, Ordering::Relaxed);
+            self.place.answered();
             count(&counters.datagrams_down);
             add(&counters.bytes_down, length);
             self.flow.down().add(length);
-        }
-    }
-
-    /// Waits until no datagram passes for the time of an idle flow.
-    async fn idle(&self, idle: Duration) {
-        let mut last = self.seen.load(Ordering::Relaxed);
-        loop {
-            tokio::time::sleep(idle).await;
-            let now = self.seen.load(Ordering::Relaxed);
-            if now == last {
-                return;
-            }
-            last = now;
         }
     }
 }

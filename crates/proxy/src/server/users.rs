@@ -7,6 +7,8 @@ use pathmark_transport::crypto::tls::Pin;
 use tokio::sync::watch;
 
 use crate::classes::{Classes, Treatment};
+use crate::flows::Kind;
+use crate::flows::idle::{OnceAMinute, UdpFlow, UdpFlows};
 use crate::policy::Policy;
 use crate::target::Target;
 use crate::token::TokenHash;
@@ -36,9 +38,9 @@ pub struct Access {
     pub users: Vec<User>,
     /// The addresses.
     pub policy: Policy,
-    /// Flows of a user at a time.
+    /// TCP flows of a user at a time, and as many UDP flows.
     pub flows_per_user: usize,
-    /// Flows of all users at a time.
+    /// TCP flows of all users at a time, and as many UDP flows.
     pub flows: usize,
     /// Treatment of flows by the ports of their targets.
     pub classes: Classes,
@@ -48,7 +50,8 @@ pub struct Access {
 #[derive(Debug)]
 pub(super) struct Gate {
     rules: watch::Sender<Arc<Rules>>,
-    flows: Arc<AtomicUsize>,
+    tcp: Arc<AtomicUsize>,
+    udp: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -61,22 +64,31 @@ pub(super) struct Rules {
 #[derive(Debug)]
 pub(super) struct Member {
     user: User,
-    flows: AtomicUsize,
+    tcp: AtomicUsize,
+    udp: Arc<UdpFlows>,
     revoked: watch::Sender<bool>,
+    /// A limit has acted.
+    told: OnceAMinute,
 }
 
 /// The place of a flow among those of its user and of all.
 #[derive(Debug)]
 pub(super) struct Place {
     member: Arc<Member>,
-    flows: Arc<AtomicUsize>,
+    /// Flows of all users of its kind.
+    all: Arc<AtomicUsize>,
+    /// Its place among the user's UDP flows, if it is one.
+    udp: Option<UdpFlow>,
+    /// Another UDP flow ends for it.
+    pub(super) has_evicted: bool,
 }
 
 impl Gate {
     pub(super) fn new(access: Access) -> Self {
         Self {
             rules: watch::Sender::new(Arc::new(Rules::new(access, &[]))),
-            flows: Arc::default(),
+            tcp: Arc::default(),
+            udp: Arc::default(),
         }
     }
 
@@ -105,22 +117,72 @@ impl Gate {
 
     /// Flows at this time.
     pub(super) fn flows(&self) -> usize {
-        self.flows.load(Ordering::Relaxed)
+        self.tcp.load(Ordering::Relaxed) + self.udp.load(Ordering::Relaxed)
     }
 
-    /// A place for a flow of a member; none where a limit is reached.
-    pub(super) fn place(&self, rules: &Rules, member: &Arc<Member>) -> Option<Place> {
-        let access = &rules.access;
-        if !take(&member.flows, access.flows_per_user) {
+    /// A place for a flow of a member; none where a limit of TCP flows is reached. UDP flows have
+    /// limits of their own, where the flow that is idle longest ends for a new one.
+    pub(super) fn place(&self, rules: &Rules, member: &Arc<Member>, kind: Kind) -> Option<Place> {
+        let placed = match kind {
+            Kind::Tcp => self.tcp(&rules.access, member),
+            Kind::Udp => self.udp(rules, member),
+        };
+        let has_acted = placed.as_ref().is_none_or(|place| place.has_evicted);
+        if has_acted && member.told.is_due() {
+            let (user, most) = (&member.user.name, rules.access.flows_per_user);
+            match kind {
+                Kind::Tcp => {
+                    tracing::warn!(
+                        user,
+                        most,
+                        "a limit of TCP flows is reached: flows are refused"
+                    );
+                }
+                Kind::Udp => tracing::warn!(
+                    user,
+                    most,
+                    "a limit of UDP flows is reached: those that are idle longest end"
+                ),
+            }
+        }
+        placed
+    }
+
+    fn tcp(&self, access: &Access, member: &Arc<Member>) -> Option<Place> {
+        if !take(&member.tcp, access.flows_per_user) {
             return None;
         }
-        if !take(&self.flows, access.flows) {
-            member.flows.fetch_sub(1, Ordering::Relaxed);
+        if !take(&self.tcp, access.flows) {
+            member.tcp.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
         Some(Place {
             member: Arc::clone(member),
-            flows: Arc::clone(&self.flows),
+            all: Arc::clone(&self.tcp),
+            udp: None,
+            has_evicted: false,
+        })
+    }
+
+    fn udp(&self, rules: &Rules, member: &Arc<Member>) -> Option<Place> {
+        let access = &rules.access;
+        let has_evicted = if member.udp.count() >= access.flows_per_user {
+            member.udp.evict()
+        } else if self.udp.load(Ordering::Relaxed) >= access.flows {
+            let most = rules.members.iter().max_by_key(|member| member.udp.count());
+            most.is_some_and(|most| most.udp.evict())
+        } else {
+            false
+        };
+        let fits = access.flows_per_user > 0 && access.flows > 0;
+        fits.then(|| {
+            self.udp.fetch_add(1, Ordering::Relaxed);
+            Place {
+                member: Arc::clone(member),
+                all: Arc::clone(&self.udp),
+                udp: Some(member.udp.add()),
+                has_evicted,
+            }
         })
     }
 }
@@ -139,8 +201,10 @@ impl Rules {
             same.cloned().unwrap_or_else(|| {
                 Arc::new(Member {
                     user: user.clone(),
-                    flows: AtomicUsize::new(0),
+                    tcp: AtomicUsize::new(0),
+                    udp: UdpFlows::new(),
                     revoked: watch::Sender::new(false),
+                    told: OnceAMinute::default(),
                 })
             })
         });
@@ -186,6 +250,19 @@ impl Place {
         &self.member.user.name
     }
 
+    /// The place among the user's UDP flows.
+    pub(super) const fn udp(&self) -> Option<&UdpFlow> {
+        self.udp.as_ref()
+    }
+
+    /// Waits until the flow is to end for another of its user.
+    pub(super) async fn evicted(&self) {
+        match &self.udp {
+            Some(flow) => flow.evicted().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Waits until the user is no longer there.
     pub(super) async fn revoked(&self) {
         let mut revoked = self.member.revoked.subscribe();
@@ -196,8 +273,10 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.member.flows.fetch_sub(1, Ordering::Relaxed);
-        self.flows.fetch_sub(1, Ordering::Relaxed);
+        if self.udp.is_none() {
+            self.member.tcp.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.all.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -224,11 +303,35 @@ mod tests {
     }
 
     fn place(gate: &Gate, name: &str) -> Option<Place> {
+        place_of(gate, name, Kind::Tcp)
+    }
+
+    fn place_of(gate: &Gate, name: &str, kind: Kind) -> Option<Place> {
         let rules = gate.rules();
         let UserKey::Token(token) = user(name).key else {
             unreachable!("users of these tests have tokens");
         };
-        gate.place(&rules, rules.member(Some(&token), None)?)
+        gate.place(&rules, rules.member(Some(&token), None)?, kind)
+    }
+
+    /// Idle UDP flows of a user refuse neither TCP nor UDP flows of anybody.
+    #[tokio::test]
+    async fn the_longest_idle_udp_flow_ends_for_another() {
+        async fn is_evicted(place: &Place) -> bool {
+            let limit = std::time::Duration::ZERO;
+            tokio::time::timeout(limit, place.evicted()).await.is_ok()
+        }
+        let gate = Gate::new(access(&["a", "b"]));
+        let udp = |name| place_of(&gate, name, Kind::Udp).unwrap();
+        let (first, second) = (udp("a"), udp("a"));
+        assert!(!first.has_evicted && !second.has_evicted);
+        let third = udp("a");
+        assert!(third.has_evicted && is_evicted(&first).await && !is_evicted(&second).await);
+        drop(first);
+        let _tcp = [place(&gate, "a").unwrap(), place(&gate, "a").unwrap()];
+        // The limit of all: a flow of the user with the most ends.
+        let _other = [udp("b"), udp("b")];
+        assert!(is_evicted(&second).await && !is_evicted(&third).await);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use pathmark_http3::wire::ClientLink;
+use pathmark_http3::wire::{ClientLink, LinkError};
 use pathmark_transport::connection::ConnectionError;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -19,16 +19,39 @@ const HEAD_BYTES: u64 = 64 * 1024;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// A proxy that does not answer for this long is reported.
 const SILENCE: Duration = Duration::from_secs(3);
-/// Time for an answer to a probe, before another connection is tried.
-const PROBE: Duration = Duration::from_secs(5);
-/// A probe follows this time in which packets have left and none has arrived.
+/// Time for the answer to a probe, before another connection is tried.
+const PROBE: Duration = Duration::from_secs(4);
+/// A probe follows this time in which packets have left, whatever has arrived: what arrives says
+/// nothing of the other direction.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A connection, or why there is none.
 #[derive(Clone)]
 pub(super) enum State {
-    Up(ClientLink),
+    Up(Kept),
     Down(String),
+    /// There is a connection without answers: flows fail at once until there is another one, or it
+    /// answers again.
+    Silent,
+}
+
+/// A connection that is kept.
+#[derive(Clone)]
+pub(super) struct Kept {
+    pub(super) link: ClientLink,
+    /// Its number among those that were kept. Unlike an address, it does not come back.
+    pub(super) id: u64,
+}
+
+impl State {
+    /// Why there is no connection that answers.
+    pub(super) fn why(&self) -> String {
+        match self {
+            Self::Up(_) => "the connection was lost".to_owned(),
+            Self::Down(why) => why.clone(),
+            Self::Silent => "the proxy does not answer".to_owned(),
+        }
+    }
 }
 
 /// Keeps a connection as long as it exists.
@@ -57,37 +80,28 @@ impl Keeper {
     }
 
     /// A connection, but not the one that was `lost`, which is waited for up to `time`.
-    pub(super) async fn link(
-        &self,
-        lost: Option<usize>,
-        time: Duration,
-    ) -> Result<ClientLink, Refusal> {
+    pub(super) async fn link(&self, lost: Option<u64>, time: Duration) -> Result<Kept, Refusal> {
         let mut state = self.state.clone();
-        let other = |state: &State| match state {
-            State::Up(link) => Some(link.connection().stable_id()) != lost,
+        let decided = |state: &State| match state {
+            State::Up(kept) => Some(kept.id) != lost,
             State::Down(_) => false,
+            State::Silent => true,
         };
-        let found = tokio::time::timeout(time, state.wait_for(other)).await;
-        if let Ok(Ok(found)) = found
-            && let State::Up(link) = &*found
-        {
-            return Ok(link.clone());
+        let found = tokio::time::timeout(time, state.wait_for(decided)).await;
+        match found {
+            Ok(Ok(found)) => match &*found {
+                State::Up(kept) => Ok(kept.clone()),
+                silent => Err(Refusal::Proxy(silent.why())),
+            },
+            _ => Err(Refusal::Proxy(self.now().why())),
         }
-        let why = match &*self.state.borrow() {
-            State::Down(why) => why.clone(),
-            State::Up(_) => "the connection was lost".to_owned(),
-        };
-        Err(Refusal::Proxy(why))
     }
 
     /// Waits until another connection has taken the place of one.
-    pub(super) fn replaced(&self, id: usize) -> impl Future<Output = ()> + Send + use<> {
+    pub(super) fn replaced(&self, id: u64) -> impl Future<Output = ()> + Send + use<> {
         let mut state = self.state.clone();
         async move {
-            let other = |state: &State| match state {
-                State::Up(link) => link.connection().stable_id() != id,
-                State::Down(_) => false,
-            };
+            let other = |state: &State| matches!(state, State::Up(kept) if kept.id != id);
             if state.wait_for(other).await.is_err() {
                 // The tunnel is dropped; its flows go on.
                 std::future::pending::<()>().await;
@@ -96,12 +110,9 @@ impl Keeper {
     }
 
     /// Waits until a connection is no longer the one for new flows.
-    pub(super) async fn left(&self, id: usize) {
+    pub(super) async fn left(&self, id: u64) {
         let mut state = self.state.clone();
-        let other = |state: &State| match state {
-            State::Up(link) => link.connection().stable_id() != id,
-            State::Down(_) => true,
-        };
+        let other = |state: &State| !matches!(state, State::Up(kept) if kept.id == id);
         // Without a sender the runtime ends.
         let _ = state.wait_for(other).await;
     }
@@ -117,11 +128,11 @@ impl Drop for Keeper {
 async fn keep(dialer: &Dialer, tell: &watch::Sender<State>) {
     let server = dialer.server();
     let changes = Changes::new();
-    let mut pause = PAUSE.0;
+    let (mut pause, mut id) = (PAUSE.0, 0);
     loop {
         let begun = Instant::now();
         let why = match soon(dialer).await {
-            Ok(link) => hold(dialer, &changes, link, tell).await,
+            Ok(link) => hold(dialer, &changes, (link, &mut id), tell).await,
             Err(why) => {
                 tracing::warn!(%server, why, "cannot connect");
                 why
@@ -159,14 +170,19 @@ async fn soon(dialer: &Dialer) -> Result<ClientLink, String> {
 async fn hold(
     dialer: &Dialer,
     changes: &Changes,
-    mut link: ClientLink,
+    (mut link, id): (ClientLink, &mut u64),
     tell: &watch::Sender<State>,
 ) -> String {
     let server = dialer.server();
     loop {
         let connection = link.connection().clone();
         tracing::info!(%server, address = %connection.remote_address(), "connected");
-        tell.send_replace(State::Up(link.clone()));
+        *id += 1;
+        let kept = Kept {
+            link: link.clone(),
+            id: *id,
+        };
+        tell.send_replace(State::Up(kept.clone()));
         let replaced = tokio::select! {
             lost = connection.closed() => {
                 // This side's own end is no loss.
@@ -175,7 +191,7 @@ async fn hold(
                 }
                 return lost.to_string();
             }
-            replaced = replace(dialer, changes, &link, tell) => replaced,
+            replaced = replace(dialer, changes, &kept, tell) => replaced,
         };
         // Flows of the one before go on if it answers before its idle timeout. Its next probe may
         // be later than that.
@@ -189,9 +205,10 @@ async fn hold(
 async fn replace(
     dialer: &Dialer,
     changes: &Changes,
-    link: &ClientLink,
+    kept: &Kept,
     tell: &watch::Sender<State>,
 ) -> ClientLink {
+    let link = &kept.link;
     let connection = link.connection();
     let mut from = network::source(connection.remote_address());
     loop {
@@ -223,12 +240,12 @@ async fn replace(
             ""
         };
         tracing::warn!("{after}no answer; a new connection is tried");
-        tell.send_replace(State::Down("the proxy does not answer".to_owned()));
+        tell.send_replace(State::Silent);
         match another(dialer, link).await {
             Some(link) => return link,
             None => {
                 tracing::info!("the proxy answers again: the connection goes on");
-                tell.send_replace(State::Up(link.clone()));
+                tell.send_replace(State::Up(kept.clone()));
             }
         }
     }
@@ -256,33 +273,43 @@ async fn another(dialer: &Dialer, link: &ClientLink) -> Option<ClientLink> {
 
 /// Waits until the proxy leaves what is sent to it without an answer.
 async fn silence(link: &ClientLink) {
-    let counts = || {
-        let stats = link.connection().stats();
-        (stats.packets_received, stats.packets_sent)
-    };
-    let (mut received, mut sent) = counts();
+    let sent = || link.connection().stats().packets_sent;
+    let mut before = sent();
     loop {
         tokio::time::sleep(LOOK).await;
-        let now = counts();
-        if now.0 == received && now.1 > sent && !answers(link).await {
+        if sent() == before {
+            continue;
+        }
+        if !answers(link).await {
             return;
         }
-        (received, sent) = counts();
+        // What acknowledges the rest of the probe asks for none.
+        tokio::time::sleep(LOOK).await;
+        before = sent();
     }
 }
 
-/// Sends a probe. False: for a while nothing has arrived.
+/// Sends a probe. False: for a while there was no answer to it.
 async fn answers(link: &ClientLink) -> bool {
     let connection = link.connection();
     let received = connection.stats().packets_received;
-    let rtt = connection.rtt().unwrap_or_default();
-    // A proxy that allows no further stream answers this.
-    connection.ping();
-    match tokio::time::timeout(PROBE.max(3 * rtt), link.probe()).await {
+    let limit = PROBE.max(3 * connection.rtt().unwrap_or_default());
+    let probing = async {
+        if link.probe().await? {
+            return Ok(());
+        }
+        // A proxy that allows no further stream answers this, like anything else that arrives.
+        connection.ping();
+        while connection.stats().packets_received == received {
+            tokio::time::sleep(LOOK / 10).await;
+        }
+        Ok::<_, LinkError>(())
+    };
+    match tokio::time::timeout(limit, probing).await {
         Ok(Ok(())) => true,
         // Its end is reported elsewhere.
         Ok(Err(_)) => std::future::pending().await,
-        Err(_) => connection.stats().packets_received > received,
+        Err(_) => false,
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 pub use dial::Dialer;
 pub use flow::Flow;
-use keeper::{Keeper, State};
+use keeper::{Keeper, Kept, State};
 pub use switch::Switch;
 
 use crate::outbound::{Abort, Outbound, Refusal};
@@ -76,7 +76,7 @@ struct Opened {
 }
 
 /// The connection of a flow.
-type Id = usize;
+type Id = u64;
 
 impl Tunnel {
     /// Begins to connect; a task of the runtime keeps the connection. Without a token the client is
@@ -103,8 +103,8 @@ impl Tunnel {
     /// The reason, for people.
     pub fn connection(&self) -> Result<Connection, String> {
         match self.0.keeper.now() {
-            State::Up(link) => Ok(link.connection().clone()),
-            State::Down(why) => Err(why),
+            State::Up(kept) => Ok(kept.link.connection().clone()),
+            none => Err(none.why()),
         }
     }
 
@@ -129,8 +129,7 @@ impl Tunnel {
         let opening = async {
             let (mut lost, mut sent) = (None, false);
             loop {
-                let link = keeper.link(lost, times.wait).await?;
-                let id = link.connection().stable_id();
+                let Kept { link, id } = keeper.link(lost, times.wait).await?;
                 let attempt = tokio::select! {
                     attempt = attempt(&link, (head.clone(), protocol), early, &mut sent) => attempt,
                     () = keeper.left(id) => {

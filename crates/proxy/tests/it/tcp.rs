@@ -173,6 +173,59 @@ async fn a_tunnel_that_ends_resets_its_targets() {
     .await;
 }
 
+/// A client leaves once all that it has sent is acknowledged. A target that has ended its own
+/// direction and reads slowly receives the rest after that, and the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_has_ended_arrives_after_its_connection_is_over() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let (listener, to) = listener().await;
+        SockRef::from(&listener).set_recv_buffer_size(4096).unwrap();
+        let (tunnel, sent) = (served.tunnel("a"), vec![7; 4 << 20]);
+        // Several, which end together.
+        let mut targets = Vec::new();
+        let mut flows = tokio::task::JoinSet::new();
+        for _ in 0..3 {
+            let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
+            let (mut target, _) = listener.accept().await.unwrap();
+            target.shutdown().await.unwrap();
+            targets.push(target);
+            let sent = sent.clone();
+            flows.spawn(async move {
+                assert_eq!(read.read(&mut [0; 1]).await.unwrap(), 0);
+                write.write_all(&sent).await.unwrap();
+                write.shutdown().await.unwrap();
+            });
+        }
+        flows.join_all().await;
+        let connection = tunnel.connection().unwrap();
+        connection.close(0x100_u32, b"done");
+        drop((tunnel, connection));
+        // The proxy knows.
+        let is_over = |served: &Served| {
+            let connections = served.proxy.connections();
+            connections.iter().all(|one| one.close_reason().is_some())
+        };
+        while !is_over(&served) {
+            tokio::task::yield_now().await;
+        }
+        assert!(
+            served.proxy.counts().bytes_up < 3 * (4 << 20),
+            "nothing waits"
+        );
+        for mut target in targets {
+            let mut received = Vec::new();
+            target.read_to_end(&mut received).await.unwrap();
+            assert!(received == sent, "{} bytes", received.len());
+        }
+        while served.proxy.flows() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(served.proxy.counts().tcp_resets, 0);
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn refusals_have_their_reason() {
     bounded(async {

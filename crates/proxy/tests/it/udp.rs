@@ -45,6 +45,45 @@ async fn datagrams_of_every_size_come_back() {
     .await;
 }
 
+/// Sockets that were used once and are open: UDP flows of a user have a limit of their own, and the
+/// one that is idle longest ends for a new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_flows_keep_nobody_from_new_ones() {
+    bounded(async {
+        let mut access = access(&["a", "b"]);
+        (access.flows_per_user, access.flows) = (20, 30);
+        let served = Served::new(access);
+        let (to, tunnel) = (echo().await, served.tunnel("a"));
+        let mut idle = Vec::new();
+        for _ in 0..50 {
+            let flow = tunnel.udp(&to).await.unwrap();
+            flow.send(Bytes::from_static(b"query")).await.unwrap();
+            assert_eq!(flow.receive().await.unwrap(), "query");
+            idle.push(flow);
+        }
+        let counts = served.proxy.counts();
+        assert_eq!(
+            (counts.udp_flows, counts.udp_evicted, counts.busy),
+            (50, 30, 0)
+        );
+        // The last ones go on, and the first ones have ended.
+        let last = idle.last().unwrap();
+        last.send(Bytes::from_static(b"again")).await.unwrap();
+        assert_eq!(last.receive().await.unwrap(), "again");
+        assert!(idle[0].receive().await.is_err());
+        // TCP of the user, and UDP of another.
+        let (listener, target) = support::listener().await;
+        let flow = tunnel.tcp(&target).await.unwrap();
+        listener.accept().await.unwrap();
+        let other = served.tunnel("b").udp(&to).await.unwrap();
+        other.send(Bytes::from_static(b"other")).await.unwrap();
+        assert_eq!(other.receive().await.unwrap(), "other");
+        assert_eq!(served.proxy.counts().busy, 0);
+        drop(flow);
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn flows_do_not_mix() {
     bounded(async {

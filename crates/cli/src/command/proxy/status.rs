@@ -133,6 +133,11 @@ impl Shown for ProxyStatus {
                 counts.udp_idle,
             ),
             (
+                "udp_evicted_total",
+                "UDP flows that ended for others at a limit.",
+                counts.udp_evicted,
+            ),
+            (
                 "revoked_total",
                 "Flows that ended with their user.",
                 counts.revoked,
@@ -202,11 +207,14 @@ pub(in super::super) fn table(state: &Value) -> String {
     let counts = &state["counts"];
     let _ = writeln!(
         out,
-        "so far     {} TCP flows, {} UDP flows, {} denied, {} unreached, {} datagrams dropped",
+        "so far     {} TCP flows, {} UDP flows, {} denied, {} unreached, {} above a limit, {} UDP \
+         flows ended by a limit, {} datagrams dropped",
         counts["tcp_flows"],
         counts["udp_flows"],
         counts["denied"],
         counts["unreached"],
+        counts["busy"],
+        counts["udp_evicted"],
         counts["datagrams_dropped"]
     );
     flow_lines(&mut out, state);

@@ -2,18 +2,19 @@
 //! answers have the target's address as their source.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{Ipv4OrigDstAddr, Ipv6OrigDstAddr};
 use pathmark_transport::Ecn;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::time::sleep;
 
 use super::super::udp::{Back, Flows, LONGEST, PAUSE};
 use super::super::{Ingress, count};
-use super::bind;
+use super::{bind, prepare};
 use crate::marked;
 use crate::outbound::Outbound;
 use crate::target::{Host, Target};
@@ -38,27 +39,90 @@ struct Way {
 
 /// A client of a target, whose answers come from the target's address.
 struct Client {
-    socket: UdpSocket,
-    address: SocketAddr,
+    source: Source,
+    way: Way,
+}
+
+/// How datagrams get the address of a target as their source.
+#[derive(Clone)]
+enum Source {
+    /// By a raw socket of all flows, which has no port: services of this machine at the target's
+    /// port are of no concern.
+    Raw(Arc<UdpSocket>),
+    /// By a socket bound to the target's address, where this process may have no raw sockets. A
+    /// service at that port of all addresses prevents it.
+    Bound(Arc<UdpSocket>),
 }
 
 impl Client {
-    fn new(way: Way) -> io::Result<Self> {
-        let domain = Domain::for_address(way.to);
-        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
-        bind(&socket, way.to)?;
-        Ok(Self {
-            socket: UdpSocket::from_std(socket.into())?,
-            address: way.from,
-        })
+    fn new(raw: Option<&Arc<UdpSocket>>, way: Way) -> io::Result<Self> {
+        let source = match raw {
+            Some(raw) => Source::Raw(Arc::clone(raw)),
+            None => {
+                let domain = Domain::for_address(way.to);
+                let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+                bind(&socket, way.to)?;
+                Source::Bound(Arc::new(UdpSocket::from_std(socket.into())?))
+            }
+        };
+        Ok(Self { source, way })
     }
 }
 
 impl Back for Client {
     async fn deliver(&self, payload: &[u8], ecn: Ecn) -> io::Result<()> {
-        let sent = marked::send(&self.socket, payload, Some(self.address), ecn);
-        sent.await.map(drop)
+        match &self.source {
+            Source::Raw(socket) => {
+                let packet = udp(self.way.to, self.way.from, payload)?;
+                let source = self.way.to.ip();
+                marked::send_from(socket, &packet, source, self.way.from, ecn).await
+            }
+            Source::Bound(socket) => {
+                let sent = marked::send(socket, payload, Some(self.way.from), ecn);
+                sent.await.map(drop)
+            }
+        }
     }
+}
+
+/// A raw socket that sends UDP from any address, and receives nothing.
+fn raw(domain: Domain) -> io::Result<UdpSocket> {
+    let socket = Socket::new(domain, Type::RAW, Some(Protocol::UDP))?;
+    // It would get a copy of each datagram for this machine: `ret 0` keeps none.
+    socket.attach_filter(&[SockFilter::new(0x06, 0, 0, 0)])?;
+    prepare(&socket, domain == Domain::IPV4)?;
+    UdpSocket::from_std(socket.into())
+}
+
+/// A UDP header with its payload (RFC 768, RFC 8200 section 8.1).
+fn udp(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> io::Result<Vec<u8>> {
+    let length = u16::try_from(payload.len() + 8).map_err(io::Error::other)?;
+    let [from_port, to_port] = [from, to].map(|address| address.port().to_be_bytes());
+    let length = length.to_be_bytes();
+    let octets = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    let pseudo = [&octets(from)[..], &octets(to), &[0, 17], &length].concat();
+    let ports = [from_port, to_port].concat();
+    let sum = words(&pseudo) + words(&ports) + words(&length) + words(payload);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let checksum = match !((sum & 0xffff) + (sum >> 16)) as u16 {
+        // 0 says that there is no checksum.
+        0 => 0xffff,
+        checksum => checksum,
+    };
+    Ok([&ports[..], &length, &checksum.to_be_bytes(), payload].concat())
+}
+
+/// The sum of 16-bit words (RFC 1071).
+fn words(bytes: &[u8]) -> u32 {
+    let (words, rest) = bytes.as_chunks::<2>();
+    let words = words
+        .iter()
+        .map(|word| u32::from(u16::from_be_bytes(*word)));
+    let rest = rest.first().map_or(0, |last| u32::from(*last) << 8);
+    words.sum::<u32>() + rest
 }
 
 impl<O: Outbound> Ingress<O> {
@@ -66,6 +130,17 @@ impl<O: Outbound> Ingress<O> {
     /// a target's has a flow of its own.
     pub async fn serve_transparent_udp(&self, socket: UdpSocket) {
         let own = socket.local_addr().ok();
+        let raw = match raw(own.map_or(Domain::IPV4, Domain::for_address)) {
+            Ok(raw) => Some(Arc::new(raw)),
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "without CAP_NET_RAW a service of this machine at a target's port, such as \
+                     DNS, keeps answers from that port away"
+                );
+                None
+            }
+        };
         let flows = Flows::new();
         let mut buffer = vec![0; LONGEST];
         loop {
@@ -91,7 +166,43 @@ impl<O: Outbound> Ingress<O> {
             let payload = buffer.get(..received.length).unwrap_or_default();
             let listed = ("tproxy", way.from, &target);
             let datagram = (payload, received.ecn);
-            flows.offer(self, way, listed, datagram, || Client::new(way));
+            flows.offer(self, way, listed, datagram, || {
+                Client::new(raw.as_ref(), way)
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sum over pseudo-header, header and payload is all ones (RFC 1071).
+    #[test]
+    fn the_checksum_covers_addresses_ports_and_payload() {
+        for (from, to) in [
+            ("192.0.2.1:53", "198.51.100.7:40000"),
+            ("[2001:db8::1]:53", "[2001:db8::2]:40000"),
+        ] {
+            for payload in [&b""[..], b"a", b"answer", &[0xff; 1400]] {
+                let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
+                let packet = udp(from, to, payload).unwrap();
+                assert_eq!(packet[..2], 53_u16.to_be_bytes());
+                assert_eq!(packet[8..], *payload);
+                let octets = |address: SocketAddr| match address.ip() {
+                    IpAddr::V4(ip) => ip.octets().to_vec(),
+                    IpAddr::V6(ip) => ip.octets().to_vec(),
+                };
+                let length = (packet.len() as u16).to_be_bytes();
+                let mut all = [octets(from), octets(to), vec![0, 17], length.to_vec()].concat();
+                all.extend(&packet);
+                all.resize(all.len().next_multiple_of(2), 0);
+                let sum = all.chunks(2).fold(0_u16, |sum, pair| {
+                    let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([pair[0], pair[1]]));
+                    sum + u16::from(carry)
+                });
+                assert_eq!(sum, 0xffff);
+            }
         }
     }
 }

@@ -66,18 +66,22 @@ pub fn adopt(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Binds a transparent socket, to any address.
 fn bind(socket: &Socket, address: SocketAddr) -> io::Result<()> {
-    socket.set_nonblocking(true)?;
     socket.set_reuse_address(true)?;
-    match address {
-        SocketAddr::V4(_) => socket.set_ip_transparent_v4(true)?,
-        SocketAddr::V6(_) => {
-            socket.set_only_v6(true)?;
-            socket.set_ip_transparent_v6(true)?;
-        }
+    prepare(socket, address.is_ipv4())?;
+    socket.bind(&address.into())
+}
+
+/// Has a socket send from any address.
+fn prepare(socket: &Socket, is_v4: bool) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    if is_v4 {
+        socket.set_ip_transparent_v4(true)?;
+    } else {
+        socket.set_only_v6(true)?;
+        socket.set_ip_transparent_v6(true)?;
     }
     // Connections inherit the mark, so that the rules let their packets to clients pass.
-    socket.set_mark(rules::OWN)?;
-    socket.bind(&address.into())
+    socket.set_mark(rules::OWN)
 }
 
 impl<O: Outbound> Ingress<O> {

@@ -134,21 +134,26 @@ async fn a_flow_ends_when_it_is_idle_and_begins_again() {
     assert!(bed.ingress.counts().udp_flows >= 2);
 }
 
+/// For a flow beyond the limit, the one ends that is idle longest.
 #[tokio::test(flavor = "multi_thread")]
-async fn flows_beyond_the_limit_are_dropped_and_counted() {
+async fn a_flow_beyond_the_limit_ends_the_longest_idle_one() {
     let limits = Limits {
-        udp_flows: 1,
+        udp_flows: 2,
         ..Limits::default()
     };
     let bed = Bed::with_limits(Direct::default(), limits);
     let address = forward(&bed, &echo("127.0.0.1:0").await);
     let (first, second) = (client(address).await, client(address).await);
+    let third = client(address).await;
     assert_eq!(ask(&first, b"a").await[2..], *b"a");
-    second.send(b"b").await.unwrap();
-    // One socket takes both in turn.
-    assert_eq!(ask(&first, b"c").await[2..], *b"c");
+    // Another millisecond, in which flows count their time.
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let of_second = ask(&second, b"b").await;
+    assert_eq!(ask(&third, b"c").await[2..], *b"c");
+    // The flow of the second has the same port at the target.
+    assert_eq!(ask(&second, b"b").await, of_second);
     let counts = bed.ingress.counts();
-    assert_eq!((counts.udp_flows, counts.dropped), (1, 1));
+    assert_eq!((counts.udp_flows, counts.dropped), (3, 0));
 }
 
 /// A refused flow is not tried again with each datagram.
