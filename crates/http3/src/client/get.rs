@@ -345,6 +345,9 @@ async fn receive(
             file = mark(file, whole, sink.progress().await?).await?;
         }
         progress(Progress::Bytes(data.len() as u64));
+        if arriving.length == Some(received) {
+            exchange.has_all(arriving.first + received);
+        }
     };
     // What arrived before a failure is kept for the next attempt.
     let writer = sink.finish().await?;

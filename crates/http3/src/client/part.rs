@@ -16,7 +16,7 @@ use super::plan::Part;
 use crate::blocking::blocking;
 use crate::fields::EntityTag;
 use crate::resource::{RESERVED_PREFIX, TEMPORARY_SUFFIX};
-use crate::root::{Draft, read_piece};
+use crate::root::{Draft, is_taken, read_piece};
 use crate::sink::Writer;
 
 /// Bytes of a tag file at most.
@@ -29,7 +29,8 @@ const HASH: usize = 16;
 pub(super) struct PartFile {
     pub(super) draft: Draft,
     directory: Arc<OwnedFd>,
-    tag_name: Vec<u8>,
+    /// None where a part that stays could not be known again.
+    tag_name: Option<Vec<u8>>,
 }
 
 /// The temporary name of a target, with something before the ending.
@@ -41,20 +42,30 @@ fn temporary(target: &[u8], more: &[u8]) -> Vec<u8> {
 }
 
 impl PartFile {
-    /// Opens or creates the part of `target`; `None` while another transfer holds it.
+    /// Opens or creates the part of `target`; `None` while another transfer holds it. Where others
+    /// have its name in a shared directory, the part has another one, which no later attempt finds.
     ///
     /// # Errors
     /// Those of opening.
     pub(super) fn open(directory: Arc<OwnedFd>, target: &[u8]) -> io::Result<Option<Self>> {
-        let draft = Draft::resume(&directory, temporary(target, b""))?;
-        let tag_name = temporary(target, b"-tag");
-        Ok(draft.map(|mut draft| {
-            draft.set_companion(tag_name.clone());
-            Self {
-                draft,
-                directory,
-                tag_name,
+        let mut draft = match Draft::resume(&directory, temporary(target, b"")) {
+            Ok(Some(draft)) => draft,
+            Ok(None) => return Ok(None),
+            Err(error) if is_taken(&error) => {
+                return Ok(Some(Self {
+                    draft: Draft::fresh(&directory)?,
+                    directory,
+                    tag_name: None,
+                }));
             }
+            Err(error) => return Err(error),
+        };
+        let tag_name = temporary(target, b"-tag");
+        draft.set_companion(tag_name.clone());
+        Ok(Some(Self {
+            draft,
+            directory,
+            tag_name: Some(tag_name),
         }))
     }
 
@@ -83,7 +94,7 @@ impl PartFile {
     /// The content of the tag file; none if it is broken.
     fn read_tag(&self) -> Option<TagText> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let name = self.tag_name.as_slice();
+        let name = self.tag_name.as_deref()?;
         let file = openat(self.directory.as_fd(), name, flags, Mode::empty()).ok()?;
         let mut text = String::new();
         let file = File::from(file);
@@ -96,12 +107,11 @@ impl PartFile {
     /// # Errors
     /// Those of writing.
     pub(super) fn set_mark(&self, mark: Mark) -> io::Result<()> {
-        let Some(mut text) = self.read_tag() else {
+        let (Some(name), Some(mut text)) = (self.tag_name.as_deref(), self.read_tag()) else {
             return Ok(());
         };
         text.mark = Some(mark);
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let name = self.tag_name.as_slice();
         let file = openat(self.directory.as_fd(), name, flags, Mode::empty())?;
         // A mark is at most as long as the one after it.
         File::from(file).write_all(text.write().as_bytes())
@@ -115,12 +125,11 @@ impl PartFile {
         // In this order old bytes never lie next to the new tag.
         self.draft.file().set_len(0)?;
         self.remove_tag()?;
-        let Some(tag) = tag else {
+        let (Some(name), Some(tag)) = (self.tag_name.as_deref(), tag) else {
             return Ok(());
         };
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let name = self.tag_name.as_slice();
         let mode = Mode::from_raw_mode(0o666);
         let mut file = File::from(openat(self.directory.as_fd(), name, flags, mode)?);
         let text = TagText {
@@ -136,11 +145,10 @@ impl PartFile {
     /// # Errors
     /// Those of removing.
     pub(super) fn remove_tag(&self) -> io::Result<()> {
-        match unlinkat(
-            self.directory.as_fd(),
-            self.tag_name.as_slice(),
-            AtFlags::empty(),
-        ) {
+        let Some(name) = self.tag_name.as_deref() else {
+            return Ok(());
+        };
+        match unlinkat(self.directory.as_fd(), name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -194,6 +202,26 @@ mod tests {
             }
         }
         assert_ne!(temporary(b"a", b""), temporary(b"b", b""));
+    }
+
+    /// In a shared directory another user may know the name of a part.
+    #[test]
+    fn a_part_that_is_not_ours_is_passed_over() {
+        let path = tempfile::tempdir().unwrap();
+        let directory = Arc::new(open_directory(path.path()).unwrap());
+        let victim = path.path().join("victim");
+        std::fs::write(&victim, "safe").unwrap();
+        let name = String::from_utf8(temporary(b"name", b"")).unwrap();
+        std::fs::hard_link(&victim, path.path().join(name)).unwrap();
+        let part = PartFile::open(Arc::clone(&directory), b"name")
+            .unwrap()
+            .unwrap();
+        part.restart("here", Some(&known_tag())).unwrap();
+        part.draft.file().write_all_at(b"abc", 0).unwrap();
+        assert!(part.part("here").unwrap().is_none());
+        drop(part);
+        assert_eq!(std::fs::read(victim).unwrap(), b"safe");
+        assert_eq!(std::fs::read_dir(path.path()).unwrap().count(), 2);
     }
 
     fn known_tag() -> EntityTag {

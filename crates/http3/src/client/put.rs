@@ -22,7 +22,7 @@ use crate::fields::{AttributesField, PathName, Sha256Digest, sha256_field};
 use crate::plan::{ATTRIBUTES, REPR_DIGEST, digest_in, upload_fields};
 use crate::reader::Reader;
 use crate::resource::{Kind, Stat};
-use crate::root::{Existing, file_stat};
+use crate::root::{Cancel, Existing, file_stat, still_has};
 use crate::wire::LinkError;
 
 /// Bytes of the blocks that a system counts.
@@ -309,13 +309,19 @@ pub(super) async fn send(
         }
         progress(Progress::Bytes(bytes));
     };
-    let after = blocking(move || file_stat(&file)).await??;
+    let (before, cancel) = (*stat, Cancel::default());
+    let flag = cancel.flag();
+    let looking = blocking(move || {
+        let is_same = still_has(&file, &before, Some(&sha256), &flag)?;
+        Ok::<_, io::Error>((is_same, file_stat(&file)?.size))
+    });
+    let (is_same, size) = looking.await??;
     // Dropping the exchange resets the request, and the server stores nothing.
-    if after.size < stat.size {
-        return Err(PutError::Shorter);
-    }
-    if !after.is_same_version(stat) {
-        return Err(PutError::Changed);
+    if !is_same {
+        return Err(match size < stat.size {
+            true => PutError::Shorter,
+            false => PutError::Changed,
+        });
     }
     let mut trailers = HeaderMap::new();
     set(&mut trailers, REPR_DIGEST, &sha256_field(&sha256));

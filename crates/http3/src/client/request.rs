@@ -182,6 +182,13 @@ impl Exchange {
         self.limits.answer += Duration::from_secs(bytes / SLOWEST_DISK);
     }
 
+    /// All of a file of this number of bytes has arrived, and the server may read it once more
+    /// before it ends the response.
+    pub(super) fn has_all(&mut self, bytes: u64) {
+        let reading = Duration::from_secs(bytes / SLOWEST_DISK);
+        self.limits.stall = self.limits.stall.max(reading);
+    }
+
     pub(super) async fn send(&mut self, mut data: Bytes) -> Result<(), LinkError> {
         while !data.is_empty() {
             let frame = data.split_to(data.len().min(FRAME));

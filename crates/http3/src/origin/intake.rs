@@ -148,12 +148,22 @@ async fn complete(
         let stored = own.map_err(Fault::from).and_then(|own| {
             let known = [ask.body.digest, digest];
             check_digest(known, received.trailers.as_ref(), &own)?;
-            commit((&shared, &grant), &ask, &directory, draft, &own)
+            // The file's bytes reach the disk before others wait.
+            draft.file().sync_all()?;
+            Ok(own)
         });
-        match &stored {
-            Ok(_) => reservation.keep(received.bytes),
-            Err(_) => grant.release(offset),
-        }
+        let size = Size {
+            reservation,
+            bytes: received.bytes,
+            offset,
+        };
+        let stored = match stored {
+            Ok(own) => commit((&shared, &grant), &ask, (&directory, draft), &own, size),
+            Err(fault) => {
+                size.release();
+                Err(fault)
+            }
+        };
         let resumable = claim.is_some();
         if let Some(claim) = claim {
             claim.finish();
@@ -329,53 +339,84 @@ fn check_digest(
     Ok(())
 }
 
+/// The bytes of a whole file in its client's quota.
+struct Size {
+    reservation: Reservation,
+    /// Those that the last request has brought …
+    bytes: u64,
+    /// … and those of requests before, which count as stored.
+    offset: u64,
+}
+
+impl Size {
+    /// Nothing of the file stays.
+    fn release(self) {
+        self.reservation.release(self.offset);
+    }
+}
+
 /// Gives a whole file its name if the preconditions still hold.
 fn commit(
     (shared, grant): (&Shared, &Grant),
     ask: &Ask,
-    directory: &OwnedFd,
-    draft: Draft,
+    (directory, draft): (&OwnedFd, Draft),
     digest: &Sha256Digest,
+    size: Size,
 ) -> Result<Reply, Fault> {
-    // The file's bytes reach the disk before others wait.
-    draft.file().sync_all()?;
-    let (placed, replaced) = place((shared, grant), ask, directory, draft)?;
-    match placed.and_then(|placed| placed.verify(digest)) {
+    let (placed, replaced) = place((shared, grant), ask, (directory, draft), size)?;
+    match placed.verify(digest) {
         Ok(stat) => {
             shared.digests.keep(&stat, stat.is_settled(now()), *digest);
-            grant.release(replaced.unwrap_or(0));
             let reply = plan::stored(replaced.is_some(), &stat, digest, now());
             Ok(match ask.body.attributes {
                 Some(_) => reply.with(plan::ATTRIBUTES, "?1"),
                 None => reply,
             })
         }
-        Err(KeepError::Storage(error)) => Err(error.into()),
-        Err(error @ KeepError::Exists) => {
-            Err(problem(StatusCode::PRECONDITION_FAILED, &error.to_string()).into())
-        }
-        Err(error) => Err(problem(StatusCode::CONFLICT, &error.to_string()).into()),
+        Err(error) => Err(unkept(error)),
     }
 }
 
+fn unkept(error: KeepError) -> Fault {
+    let status = match error {
+        KeepError::Storage(error) => return error.into(),
+        KeepError::Exists => StatusCode::PRECONDITION_FAILED,
+        _ => StatusCode::CONFLICT,
+    };
+    problem(status, &error.to_string()).into()
+}
+
 /// Checks the preconditions and gives the file its name as one step; the bytes of the file that it
-/// replaced.
+/// replaced. From then on the quota has its bytes, and not those of the other: whoever replaces it
+/// next returns them, even before it is verified.
 fn place(
     (shared, grant): (&Shared, &Grant),
     ask: &Ask,
-    directory: &OwnedFd,
-    draft: Draft,
-) -> Result<(Result<Placed, KeepError>, Option<u64>), Fault> {
+    (directory, draft): (&OwnedFd, Draft),
+    size: Size,
+) -> Result<(Placed, Option<u64>), Fault> {
     let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
     let _held = shared
         .commits
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    let there = names_stat(directory.as_fd(), name)?;
-    plan::before_write(ask, &grant.rules, there.as_ref(), now())?;
-    let existing = match there {
-        Some(_) => Existing::Replace,
-        None => Existing::Keep,
+    let placing = || {
+        let there = names_stat(directory.as_fd(), name)?;
+        plan::before_write(ask, &grant.rules, there.as_ref(), now())?;
+        let existing = match there {
+            Some(_) => Existing::Replace,
+            None => Existing::Keep,
+        };
+        let placed = draft.place(name, existing).map_err(unkept)?;
+        Ok((placed, there.map(|there| there.size)))
     };
-    Ok((draft.place(name, existing), there.map(|there| there.size)))
+    let placed: Result<_, Fault> = placing();
+    match &placed {
+        Ok((_, replaced)) => {
+            size.reservation.keep(size.bytes);
+            grant.release(replaced.unwrap_or(0));
+        }
+        Err(_) => size.release(),
+    }
+    placed
 }

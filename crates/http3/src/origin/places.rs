@@ -1,79 +1,295 @@
-//! Places for requests: as many as all connections have together, of which no single host has all.
+//! Places for what hosts do at a server at a time, so that no host has what others need.
+//!
+//! Where all places are taken, one that becomes free goes to the host that has the fewest, and of
+//! those to the one that has waited longest. Some kinds of places do not wait for that: a request
+//! of the host that has the most ends for a host that has fewer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, oneshot};
 
-/// The part of all places that a host leaves to others: one in this number.
-const LEFT: usize = 8;
-/// Bits of an IPv6 address that a host chooses itself.
-const OWN_BITS: u32 = 64;
+use super::clock::instant;
 
-/// All places of an origin.
+/// Bits of an IPv6 address that a site chooses itself (RFC 6177: a site may have a /48).
+const OWN_BITS: u32 = 80;
+/// Time after which the mean rate of a request says something.
+const YOUNG: Duration = Duration::from_secs(1);
+
+/// All places of one kind.
+#[derive(Clone, Debug)]
+pub(super) struct Places(Arc<Inner>);
+
 #[derive(Debug)]
-pub(super) struct Places {
-    all: Arc<Semaphore>,
-    /// Places of a host at most.
+struct Inner {
+    most: usize,
+    /// Those of one host at most.
     each: usize,
-    hosts: Mutex<BTreeMap<IpAddr, Weak<Semaphore>>>,
+    /// A host with fewer ends a request of the host with the most, instead of waiting.
+    displaces: bool,
+    state: Mutex<State>,
 }
 
-/// The places of a host, for one of its connections.
+#[derive(Debug, Default)]
+struct State {
+    taken: usize,
+    /// The number of the next place, which is also the order in which they were taken.
+    next: u64,
+    hosts: BTreeMap<IpAddr, Host>,
+}
+
+#[derive(Debug, Default)]
+struct Host {
+    held: BTreeMap<u64, Arc<Slot>>,
+    /// Places that were told to end, and have not yet.
+    ending: usize,
+    waiting: VecDeque<oneshot::Sender<Held>>,
+    /// The number of the place that it took last.
+    latest: u64,
+}
+
+/// What is known of a place's use.
+#[derive(Debug)]
+struct Slot {
+    began: Instant,
+    bytes: AtomicU64,
+    displaced: Notify,
+}
+
+/// The places of one host.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
-    all: Arc<Semaphore>,
-    own: Arc<Semaphore>,
+    places: Places,
+    host: IpAddr,
 }
 
-/// The place of one request. It is free once this is dropped.
+/// One place. It is free once this is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
-    _own: OwnedSemaphorePermit,
-    _all: OwnedSemaphorePermit,
+    places: Places,
+    host: IpAddr,
+    number: u64,
+    slot: Arc<Slot>,
+    /// The place is given back already.
+    ended: bool,
 }
 
 impl Places {
-    pub(super) fn new(number: usize) -> Self {
-        let number = number.clamp(1, Semaphore::MAX_PERMITS);
-        Self {
-            all: Arc::new(Semaphore::new(number)),
-            each: number - number / LEFT,
-            hosts: Mutex::default(),
+    /// Places of which one host has `each` at most, and which wait for each other.
+    pub(super) fn new(most: usize, each: usize) -> Self {
+        Self(Arc::new(Inner {
+            most: most.max(1),
+            each: each.max(1),
+            displaces: false,
+            state: Mutex::default(),
+        }))
+    }
+
+    /// Places for which the slowest of the host with the most ends, where there are too few.
+    pub(super) fn displacing(most: usize) -> Self {
+        let most = most.max(1);
+        Self(Arc::new(Inner {
+            most,
+            each: most,
+            displaces: true,
+            state: Mutex::default(),
+        }))
+    }
+
+    /// Those of a host. Connections of the same site share them.
+    pub(super) fn of(&self, host: IpAddr) -> Share {
+        Share {
+            places: self.clone(),
+            host: site(host),
         }
     }
 
-    /// Those of a host. Connections of the same host share them.
-    pub(super) fn of(&self, host: IpAddr) -> Share {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = network(host);
-        let known = hosts.get(&host).and_then(Weak::upgrade);
-        let own = known.unwrap_or_else(|| {
-            hosts.retain(|_, share| share.strong_count() > 0);
-            let own = Arc::new(Semaphore::new(self.each));
-            hosts.insert(host, Arc::downgrade(&own));
-            own
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the host a place. The caller has looked whether it may have one.
+    fn give(&self, state: &mut State, host: IpAddr) -> Held {
+        let number = state.next;
+        state.next += 1;
+        state.taken += 1;
+        let slot = Arc::new(Slot {
+            began: instant(),
+            bytes: AtomicU64::new(0),
+            displaced: Notify::new(),
         });
-        let all = Arc::clone(&self.all);
-        Share { all, own }
+        let entry = state.hosts.entry(host).or_default();
+        entry.held.insert(number, Arc::clone(&slot));
+        entry.latest = number;
+        Held {
+            places: self.clone(),
+            host,
+            number,
+            slot,
+            ended: false,
+        }
+    }
+
+    /// Gives free places to those who wait.
+    fn serve(&self, state: &mut State) {
+        while state.taken < self.0.most {
+            let may = |host: &Host| !host.waiting.is_empty() && host.count() < self.0.each;
+            let hosts = state.hosts.iter().filter(|(_, host)| may(host));
+            let next = hosts.min_by_key(|(_, host)| (host.held.len(), host.latest));
+            let Some(address) = next.map(|(address, _)| *address) else {
+                return;
+            };
+            let waiting = state.hosts.get_mut(&address);
+            let waiting = waiting.and_then(|host| host.waiting.pop_front());
+            // One that does not wait any more takes none: its place must not be given back within
+            // this lock.
+            if let Some(waiting) = waiting.filter(|waiting| !waiting.is_closed()) {
+                let held = self.give(state, address);
+                if let Err(mut held) = waiting.send(held) {
+                    held.ended = true;
+                    state.forget(held.host, held.number);
+                }
+            }
+            state.tidy(address);
+        }
+    }
+}
+
+impl Host {
+    fn count(&self) -> usize {
+        self.held.len() + self.ending
+    }
+
+    /// The place whose use has brought the fewest bytes for its time, of those that are not young.
+    fn slowest(&self, now: Instant) -> Option<u64> {
+        let rate = |slot: &Slot| {
+            let age = now.saturating_duration_since(slot.began);
+            let bytes = slot.bytes.load(Ordering::Relaxed);
+            (
+                age < YOUNG,
+                bytes.saturating_mul(1000) / (age.as_millis() as u64).max(1),
+            )
+        };
+        let slowest = self.held.iter().min_by_key(|(_, slot)| rate(slot));
+        slowest.map(|(number, _)| *number)
+    }
+}
+
+impl State {
+    /// Tells the slowest of the host with the most to end, if that has `least` or more.
+    fn displace(&mut self, least: usize) -> bool {
+        let most = self.hosts.values_mut().max_by_key(|host| host.held.len());
+        let Some(host) = most.filter(|host| host.held.len() >= least) else {
+            return false;
+        };
+        let slot = host
+            .slowest(instant())
+            .and_then(|slowest| host.held.remove(&slowest));
+        if let Some(slot) = &slot {
+            host.ending += 1;
+            slot.displaced.notify_one();
+        }
+        slot.is_some()
+    }
+
+    /// A place is free.
+    fn forget(&mut self, host: IpAddr, number: u64) {
+        self.taken = self.taken.saturating_sub(1);
+        let Some(entry) = self.hosts.get_mut(&host) else {
+            return;
+        };
+        if entry.held.remove(&number).is_none() {
+            entry.ending = entry.ending.saturating_sub(1);
+        }
+        self.tidy(host);
+    }
+
+    /// Forgets a host that has nothing and waits for nothing.
+    fn tidy(&mut self, host: IpAddr) {
+        let is_unused = |host: &Host| host.count() == 0 && host.waiting.is_empty();
+        if self.hosts.get(&host).is_some_and(is_unused) {
+            self.hosts.remove(&host);
+        }
     }
 }
 
 impl Share {
-    /// Waits for a place; none once the origin has gone.
+    /// Waits for a place.
     pub(super) async fn take(&self) -> Option<Held> {
-        let own = Arc::clone(&self.own).acquire_owned().await.ok()?;
-        let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-        Some(Held {
-            _own: own,
-            _all: all,
-        })
+        let Inner {
+            most,
+            each,
+            displaces,
+            ..
+        } = *self.places.0;
+        let waiting = {
+            let mut state = self.places.state();
+            let host = state.hosts.entry(self.host).or_default();
+            while host.waiting.front().is_some_and(oneshot::Sender::is_closed) {
+                host.waiting.pop_front();
+            }
+            let (own, waits) = (host.held.len(), !host.waiting.is_empty());
+            if !waits && host.count() < each && state.taken < most {
+                return Some(self.places.give(&mut state, self.host));
+            }
+            if displaces {
+                // With fewer than two more, both would only exchange their roles.
+                state.displace(own + 2);
+            }
+            let (tell, waiting) = oneshot::channel();
+            let host = state.hosts.entry(self.host).or_default();
+            host.waiting.push_back(tell);
+            waiting
+        };
+        waiting.await.ok()
+    }
+
+    /// Takes a place at once; none if the host has as many as one may have.
+    pub(super) fn take_now(&self) -> Option<Held> {
+        let mut state = self.places.state();
+        let own = state.hosts.get(&self.host).map_or(0, Host::count);
+        if own >= self.places.0.each && !self.places.0.displaces {
+            return None;
+        }
+        if state.taken >= self.places.0.most {
+            let displaced = self.places.0.displaces && state.displace(1);
+            if !displaced {
+                return None;
+            }
+        }
+        Some(self.places.give(&mut state, self.host))
     }
 }
 
-/// The part of an address that its host does not choose.
-fn network(host: IpAddr) -> IpAddr {
+impl Held {
+    /// Its use has brought bytes.
+    pub(super) fn passed(&self, bytes: usize) {
+        self.slot.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Ready once the place is wanted for another host.
+    pub(super) fn displaced(&self) -> impl Future<Output = ()> + Send + use<> {
+        let slot = Arc::clone(&self.slot);
+        async move { slot.displaced.notified().await }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let mut state = self.places.state();
+        state.forget(self.host, self.number);
+        self.places.serve(&mut state);
+    }
+}
+
+/// The part of an address that its site does not choose.
+fn site(host: IpAddr) -> IpAddr {
     match host.to_canonical() {
         IpAddr::V6(host) => Ipv6Addr::from_bits(host.to_bits() >> OWN_BITS << OWN_BITS).into(),
         host => host,
@@ -86,21 +302,108 @@ mod tests {
 
     use super::*;
 
+    fn share(places: &Places, host: &str) -> Share {
+        places.of(host.parse().unwrap())
+    }
+
+    fn take(share: &Share) -> Option<Held> {
+        share.take().now_or_never().flatten()
+    }
+
     #[test]
-    fn no_host_has_all_places() {
-        let places = Places::new(8);
-        let address = |text: &str| places.of(text.parse().unwrap());
-        let (one, other) = (address("2001:db8::1"), address("2001:db8:0:1::1"));
-        let take = |share: &Share| share.take().now_or_never().flatten();
-        let mut held: Vec<_> = (0..7).map(|_| take(&one).unwrap()).collect();
-        assert!(take(&one).is_none());
-        assert!(take(&address("2001:db8::2")).is_none(), "the same network");
-        held.push(take(&other).unwrap());
-        assert!(take(&other).is_none(), "no place is left");
-        assert!(held.pop().is_some() && take(&other).is_some());
-        drop((held, one));
-        assert!(take(&address("::ffff:192.0.2.1")).is_some());
-        let single = Places::new(1).of("192.0.2.1".parse().unwrap());
-        assert!(take(&single).is_some());
+    fn a_site_is_one_host() {
+        let places = Places::new(8, 2);
+        let one = share(&places, "2001:db8::1");
+        let _held = [take(&one).unwrap(), take(&one).unwrap()];
+        assert!(take(&share(&places, "2001:db8:0:ffff::2")).is_none());
+        assert!(take(&share(&places, "2001:db8:1::1")).is_some());
+        assert!(take(&share(&places, "::ffff:192.0.2.1")).is_some());
+        assert!(one.take_now().is_none());
+    }
+
+    /// Two hosts have all places with slow requests. Each further host gets one at once, of the
+    /// host with the most, whose slowest ends.
+    #[test]
+    fn the_slowest_of_the_host_with_the_most_ends() {
+        let places = Places::displacing(9);
+        let many: Vec<_> = (0..6)
+            .map(|_| take(&share(&places, "192.0.2.1")).unwrap())
+            .collect();
+        let few: Vec<_> = (0..3)
+            .map(|_| take(&share(&places, "192.0.2.2")).unwrap())
+            .collect();
+        for held in many.iter().chain(&few).filter(|held| held.number != 4) {
+            held.passed(1000);
+        }
+        let honest = share(&places, "192.0.2.3");
+        let mut waiting = Box::pin(honest.take());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let ended: Vec<_> = many
+            .iter()
+            .map(|held| held.displaced().now_or_never())
+            .collect();
+        assert_eq!(ended.iter().filter(|ended| ended.is_some()).count(), 1);
+        assert!(ended[4].is_some());
+        assert!(
+            few.iter()
+                .all(|held| held.displaced().now_or_never().is_none())
+        );
+        // The host with the most waits for places behind the others.
+        let busy = share(&places, "192.0.2.1");
+        let mut own = Box::pin(busy.take());
+        assert!(own.as_mut().now_or_never().is_none());
+        let mut many = many;
+        drop(many.remove(4));
+        let held = waiting.now_or_never().unwrap().unwrap();
+        assert!(own.as_mut().now_or_never().is_none());
+        drop(held);
+        assert!(own.now_or_never().unwrap().is_some());
+    }
+
+    /// A place that is given back goes to the host that has the fewest, however many requests of
+    /// others wait longer.
+    #[test]
+    fn hosts_take_turns() {
+        let places = Places::new(2, 2);
+        let (one, other) = (share(&places, "192.0.2.1"), share(&places, "192.0.2.2"));
+        let mut held = vec![take(&one).unwrap(), take(&one).unwrap()];
+        let mut queued: Vec<_> = (0..100).map(|_| Box::pin(one.take())).collect();
+        assert!(
+            queued
+                .iter_mut()
+                .all(|one| one.as_mut().now_or_never().is_none())
+        );
+        let mut waiting = Box::pin(other.take());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        held.pop();
+        let got = waiting.now_or_never().unwrap().unwrap();
+        assert!(queued[0].as_mut().now_or_never().is_none());
+        // One that has given up waiting takes no place.
+        drop(queued.remove(0));
+        drop(got);
+        assert!(queued.remove(0).now_or_never().unwrap().is_some());
+        drop((queued, held));
+        assert_eq!(places.state().taken, 0);
+        assert!(places.state().hosts.is_empty());
+    }
+
+    #[test]
+    fn a_place_at_once_takes_that_of_the_host_with_the_most() {
+        let places = Places::displacing(4);
+        let (one, other) = (share(&places, "192.0.2.1"), share(&places, "192.0.2.2"));
+        let held: Vec<_> = (0..4).map(|_| one.take_now().unwrap()).collect();
+        let _other = [other.take_now().unwrap(), other.take_now().unwrap()];
+        let ended: Vec<_> = held
+            .iter()
+            .map(|held| held.displaced().now_or_never())
+            .collect();
+        assert_eq!(ended, [Some(()), Some(()), None, None]);
+        assert_eq!(
+            places.state().taken,
+            6,
+            "those that end count until they have"
+        );
+        drop(held);
+        assert_eq!(places.state().taken, 2);
     }
 }

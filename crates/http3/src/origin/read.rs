@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -15,7 +16,7 @@ use crate::blocking::blocking;
 use crate::fields::{Sha256Digest, sha256_field};
 use crate::plan::{self, Ask, FilePlan, HashAt, Method, Piece, Reply, problem};
 use crate::resource::Stat;
-use crate::root::{Found, RootError, file_stat, read_piece};
+use crate::root::{Found, RootError, read_piece, still_has};
 
 /// Bytes of a file that is read whole before its response begins.
 const SMALL: u64 = 64 * 1024;
@@ -83,8 +84,8 @@ pub(super) async fn read(
 struct Content {
     bytes: Bytes,
     digest: Option<Sha256Digest>,
-    /// The file's metadata after it was read.
-    after: Stat,
+    /// Nobody wrote to the file as it was read.
+    is_one_version: bool,
 }
 
 /// Reads a file that is small; none if it is not, or cannot be read.
@@ -94,11 +95,11 @@ fn load(ask: &Ask, file: &File, stat: &Stat) -> Option<Content> {
     }
     let bytes = read_piece(file, 0, stat.size).ok()?;
     let digest = ask.wants_digest.then(|| Sha256::digest(&bytes).into());
-    let after = file_stat(file).ok()?;
+    let is_one_version = still_has(file, stat, digest.as_ref(), &AtomicBool::new(false)).ok()?;
     Some(Content {
         bytes,
         digest,
-        after,
+        is_one_version,
     })
 }
 
@@ -111,16 +112,18 @@ async fn send_file(
 ) -> Result<(), Broken> {
     let at = now();
     if let Some(content) = content {
-        same(&content.after, &stat)?;
+        if !content.is_one_version {
+            return Err(Broken::Changed);
+        }
         let plan = plan::file(ask, &stat, at, content.digest.as_ref());
         return send_content_of(exchange, plan, &content.bytes, ask.urgency).await;
     }
     let digest = match plan::hash_at(ask, &stat) {
         HashAt::Never => None,
         HashAt::Begin => {
-            let digest = shared.digests.of(file, &stat, stat.is_settled(at)).await?;
+            let digest = hash(shared, exchange, file, &stat).await?;
             // A digest of bytes that changed meanwhile would be that of no version.
-            unchanged(file, stat).await?;
+            unchanged(shared, exchange, file, stat, Some(digest)).await?;
             Some(digest)
         }
         HashAt::End => shared.digests.known(&stat),
@@ -137,7 +140,7 @@ async fn send_file(
     }
     let trailer = send_content(shared, exchange, plan, file, (&stat, ask.urgency)).await?;
     // The client takes a response that is reset for none, whatever its length.
-    unchanged(file, stat).await?;
+    unchanged(shared, exchange, file, stat, trailer.or(digest)).await?;
     let trailers = trailer.map(|digest| digest_trailer(&digest));
     Ok(exchange.end(trailers.unwrap_or_default()).await?)
 }
@@ -194,6 +197,7 @@ async fn send_content(
     }
     exchange.respond(plan.head).await?;
     let settled = stat.is_settled(now());
+    let (host, unwanted) = (exchange.host, exchange.unwanted());
     let sending = async {
         for piece in plan.pieces {
             match piece {
@@ -214,19 +218,41 @@ async fn send_content(
         return Ok(digest);
     }
     // A part is sent while the whole file is hashed.
-    let hashing = async { Ok(shared.digests.of(file, stat, settled).await?) };
-    let (_, digest) = tokio::try_join!(sending, hashing)?;
-    Ok(Some(digest))
+    let hashing = async { Ok(shared.digests.of(host, file, stat, settled).await?) };
+    let both = async { tokio::try_join!(sending, hashing) };
+    tokio::select! {
+        both = both => Ok(Some(both?.1)),
+        error = unwanted => Err(error.into()),
+    }
 }
 
-async fn unchanged(file: &Arc<File>, before: Stat) -> Result<(), Broken> {
-    let file = Arc::clone(file);
-    let stat = blocking(move || file_stat(&file)).await??;
-    same(&stat, &before)
+/// The digest of a file, unless nobody wants it any more.
+async fn hash(
+    shared: &Shared,
+    exchange: &Exchange,
+    file: &Arc<File>,
+    stat: &Stat,
+) -> Result<Sha256Digest, Broken> {
+    let settled = stat.is_settled(now());
+    tokio::select! {
+        digest = shared.digests.of(exchange.host, file, stat, settled) => Ok(digest?),
+        error = exchange.unwanted() => Err(error.into()),
+    }
 }
 
-fn same(after: &Stat, before: &Stat) -> Result<(), Broken> {
-    match after.is_same_version(before) {
+/// Fails if the content is another one than `before`, whose digest may be known.
+async fn unchanged(
+    shared: &Shared,
+    exchange: &Exchange,
+    file: &Arc<File>,
+    before: Stat,
+    digest: Option<Sha256Digest>,
+) -> Result<(), Broken> {
+    let is_same = tokio::select! {
+        is_same = shared.digests.still(file, before, digest) => is_same?,
+        error = exchange.unwanted() => return Err(error.into()),
+    };
+    match is_same {
         true => Ok(()),
         false => Err(Broken::Changed),
     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub(super) struct Exchange {
     pub(super) request: Request<()>,
     pub(super) steward: Arc<dyn Steward>,
     pub(super) terms: Terms,
+    /// The address of the client.
+    pub(super) host: IpAddr,
     /// The place of the request among all, until its response is handed to the transport.
     pub(super) place: Option<places::Held>,
     /// The status of the response; 0 before it.
@@ -77,12 +80,14 @@ impl Exchange {
         request: Request<()>,
         steward: Arc<dyn Steward>,
         terms: Terms,
+        host: IpAddr,
     ) -> Self {
         Self {
             link,
             request,
             steward,
             terms,
+            host,
             place: None,
             status: 0,
             bytes: 0,
@@ -115,9 +120,38 @@ impl Exchange {
         if self.read {
             return Ok(None);
         }
-        let step = within(self.terms.stall, self.enough()).await?;
+        let (stall, displaced) = (self.terms.stall, self.displaced());
+        let step = tokio::select! {
+            biased;
+            error = displaced => return Err(error),
+            step = within(stall, self.enough()) => step?,
+        };
         self.pass(step.len()).await;
         Ok(Some(step).filter(|data| !data.is_empty()))
+    }
+
+    /// Ready once the place of this request is wanted for another host.
+    fn displaced(&self) -> impl Future<Output = LinkError> + Send + use<> {
+        let displaced = self.place.as_ref().map(places::Held::displaced);
+        async move {
+            match displaced {
+                Some(displaced) => displaced.await,
+                None => std::future::pending().await,
+            }
+            LinkError::Displaced
+        }
+    }
+
+    /// Ready once nobody wants the response, or the place of this request is wanted for another
+    /// host. Work of the server that takes long ends then.
+    pub(super) fn unwanted(&self) -> impl Future<Output = LinkError> + Send + use<> {
+        let (gone, displaced) = (self.link.gone(), self.displaced());
+        async move {
+            tokio::select! {
+                error = gone => error,
+                error = displaced => error,
+            }
+        }
     }
 
     /// Content of some length, or all that is left.
@@ -149,7 +183,12 @@ impl Exchange {
         while !data.is_empty() {
             let frame = data.split_to(data.len().min(FRAME));
             let length = frame.len();
-            within(self.terms.stall, self.link.send(frame)).await?;
+            let displaced = self.displaced();
+            tokio::select! {
+                biased;
+                error = displaced => return Err(error),
+                sent = within(self.terms.stall, self.link.send(frame)) => sent?,
+            }
             self.bytes += length as u64;
             self.pass(length).await;
         }
@@ -158,6 +197,9 @@ impl Exchange {
 
     /// Waits until content may pass.
     async fn pass(&self, bytes: usize) {
+        if let Some(place) = &self.place {
+            place.passed(bytes);
+        }
         if let Some(pace) = &self.terms.grant.pace {
             pace.pass(bytes).await;
         }

@@ -1,10 +1,12 @@
 //! Connections of an origin, and the requests on them.
 
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::StatusCode;
 use http::header::RETRY_AFTER;
+use http::{Request, StatusCode};
 use pathmark_driver as driver;
 use tokio::task::JoinSet;
 
@@ -13,7 +15,7 @@ use super::counters::{Counters, Counts, count};
 use super::digests::Digests;
 use super::grant::Grant;
 use super::intake::remove;
-use super::places::{Places, Share};
+use super::places::{Held, Places, Share};
 use super::read::read;
 use super::send::{Broken, Exchange, Terms, within};
 use super::shared::{Limits, Shared};
@@ -24,7 +26,7 @@ use super::write::write;
 use crate::blocking::blocking;
 use crate::plan::{self, Ask, Method, Rules, problem};
 use crate::root::Root;
-use crate::wire::{Incoming, LinkError, ServerLink};
+use crate::wire::{Incoming, LinkError, ServerExchange, ServerLink, codes};
 
 /// Time between two looks at the age of uploads.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -40,7 +42,9 @@ impl Origin {
     #[must_use]
     pub fn new(root: Root, rules: Rules, limits: Limits) -> Self {
         let digests = Digests::new(limits.hashes.max(1));
-        let places = Places::new(limits.transfers);
+        let places = Places::displacing(limits.transfers);
+        let heads = Places::displacing(limits.heads);
+        let connections = Places::new(usize::MAX, limits.connections);
         Self(Arc::new(Shared {
             root,
             grant: Arc::new(Grant::of(rules)),
@@ -49,6 +53,8 @@ impl Origin {
             limits,
             digests,
             places,
+            heads,
+            connections,
             commits: Mutex::new(()),
             counters: Counters::default(),
         }))
@@ -89,8 +95,8 @@ impl Origin {
     }
 
     /// Responds to the requests of a connection whose handshake is complete, until the client
-    /// closes it. Dropped, the future ends all of them. The caller bounds the number of connections
-    /// (`ServerConfig::max_connections`).
+    /// closes it. Dropped, the future ends all of them. The caller bounds the number of all
+    /// connections (`ServerConfig::max_connections`).
     ///
     /// # Errors
     /// [`LinkError`] for a connection that ends with an error.
@@ -102,8 +108,18 @@ impl Origin {
         let limits = &self.0.limits;
         let tunnels = u32::try_from(steward.tunnels()).unwrap_or(u32::MAX);
         let most = limits.requests.max(1).saturating_add(tunnels);
-        connection.set_max_concurrent_bi_streams(most);
-        let share = self.0.places.of(connection.remote_address().ip());
+        let host = connection.remote_address().ip();
+        let Some(_place) = self.0.connections.of(host).take_now() else {
+            let code = u32::try_from(codes::EXCESSIVE_LOAD).unwrap_or(u32::MAX);
+            connection.close(code, b"the host has as many connections as one may have");
+            return Err(LinkError::Displaced);
+        };
+        let client = Arc::new(ClientShare {
+            host,
+            requests: self.0.places.of(host),
+            heads: self.0.heads.of(host),
+            streams: Streams::new(connection.clone(), most),
+        });
         // The settings need a stream that the client grants: the limit of a stall bounds the wait.
         let begun = async {
             match tunnels {
@@ -131,40 +147,105 @@ impl Origin {
                     return ended.map(drop);
                 }
             };
-            let (shared, share, steward) =
-                (Arc::clone(&self.0), share.clone(), Arc::clone(&steward));
-            requests.spawn(async move { respond_to((shared, share), steward, incoming).await });
+            let (shared, client) = (Arc::clone(&self.0), Arc::clone(&client));
+            let (steward, head) = (Arc::clone(&steward), client.heads.take_now());
+            requests.spawn(async move {
+                let arrived = arrive(&shared, head, incoming).await;
+                match arrived {
+                    Ok((request, link)) => {
+                        client.streams.request_arrived();
+                        // A request that has only begun takes no memory for its response.
+                        Box::pin(respond_to(&shared, &client, steward, request, link)).await;
+                    }
+                    Err(error) => {
+                        count(&shared.counters.requests);
+                        ended(&shared, &Err(error.into()));
+                    }
+                }
+            });
         }
     }
 }
 
-/// Responds to one request, and counts and records its end.
-async fn respond_to(
-    (shared, share): (Arc<Shared>, Share),
-    steward: Arc<dyn Steward>,
-    incoming: Incoming,
-) {
-    let arrived = incoming.head(shared.limits.head_time).await;
-    let (request, link) = match arrived {
-        Ok((request, link))
-            if request.method() == http::Method::CONNECT && steward.tunnels() > 0 =>
-        {
-            return steward.connect(request, link).await;
+/// What a connection has of its host's share.
+struct ClientShare {
+    host: IpAddr,
+    requests: Share,
+    heads: Share,
+    streams: Streams,
+}
+
+/// Streams that a client may open at a time: few, until so many of its requests have arrived.
+struct Streams {
+    connection: driver::Connection,
+    most: u32,
+    arrived: AtomicU32,
+}
+
+/// Streams of a connection at first.
+const FIRST_STREAMS: u32 = 128;
+
+impl Streams {
+    fn new(connection: driver::Connection, most: u32) -> Self {
+        connection.set_max_concurrent_bi_streams(most.min(FIRST_STREAMS));
+        Self {
+            connection,
+            most,
+            arrived: AtomicU32::new(0),
         }
-        Ok(arrived) => arrived,
-        Err(error) => {
-            count(&shared.counters.requests);
-            return ended(&shared, &Err(error.into()));
+    }
+
+    /// The head of a request is complete: after so many as the client may have at a time, it may
+    /// have twice as many.
+    fn request_arrived(&self) {
+        let arrived = self
+            .arrived
+            .fetch_add(1, Ordering::Relaxed)
+            .saturating_add(1);
+        let before = arrived / FIRST_STREAMS * FIRST_STREAMS;
+        if before == arrived && (arrived / FIRST_STREAMS).is_power_of_two() && arrived <= self.most
+        {
+            let most = self.most.min(arrived.saturating_mul(2));
+            self.connection.set_max_concurrent_bi_streams(most);
+        }
+    }
+}
+
+/// The head of a request.
+async fn arrive(
+    shared: &Shared,
+    place: Option<Held>,
+    incoming: Incoming,
+) -> Result<(Request<()>, ServerExchange), LinkError> {
+    let displaced = async {
+        if let Some(place) = &place {
+            place.displaced().await;
         }
     };
+    incoming
+        .head_unless(shared.limits.head_time, displaced)
+        .await
+}
+
+/// Responds to one request, and counts and records its end.
+async fn respond_to(
+    shared: &Arc<Shared>,
+    client: &ClientShare,
+    steward: Arc<dyn Steward>,
+    request: Request<()>,
+    link: ServerExchange,
+) {
+    if request.method() == http::Method::CONNECT && steward.tunnels() > 0 {
+        return steward.connect(request, link).await;
+    }
     count(&shared.counters.requests);
     let terms = Terms {
         stall: shared.limits.stall,
         grant: Arc::clone(&shared.grant),
     };
     let began = instant();
-    let mut exchange = Exchange::new(link, request, Arc::clone(&steward), terms);
-    let mut end = match respond((&shared, &share), &mut exchange).await {
+    let mut exchange = Exchange::new(link, request, Arc::clone(&steward), terms, client.host);
+    let mut end = match respond((shared, &client.requests), &mut exchange).await {
         Err(error) => explain(error, &mut exchange).await,
         ended => ended,
     };
@@ -173,7 +254,7 @@ async fn respond_to(
         // Meanwhile another request has the place of this one.
         end = exchange.link.acknowledged().await.map_err(Broken::from);
     }
-    ended(&shared, &end);
+    ended(shared, &end);
     if status >= 400 {
         count(&shared.counters.refused);
     }
@@ -252,8 +333,13 @@ async fn respond(
 /// Explains a failure of the server that came before its response; a later one resets the stream.
 async fn explain(error: Broken, exchange: &mut Exchange) -> Result<(), Broken> {
     let (status, detail) = match &error {
-        Broken::Link(_) => return Err(error),
         _ if exchange.status >= 200 => return Err(error),
+        Broken::Link(LinkError::Displaced) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the server has too few places, and gave this one to another host; try again later"
+                .to_owned(),
+        ),
+        Broken::Link(_) => return Err(error),
         Broken::Changed => (
             StatusCode::SERVICE_UNAVAILABLE,
             "another program writes to the file; try again when it is done".to_owned(),

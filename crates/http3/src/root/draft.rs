@@ -5,7 +5,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -54,19 +54,50 @@ pub enum KeepError {
     #[error("there is a file of this name already; replace it explicitly, or choose another name")]
     Exists,
     /// The content under the name is not what was written.
-    #[error("another program wrote to the file meanwhile; transfer it again")]
+    #[error("another transfer or program wrote to the file meanwhile; transfer it again")]
     Changed,
+    /// The name is that of something that is no file and is to stay.
+    #[error("the name is that of a device, a socket or a pipe, which no file replaces")]
+    Special,
     /// A failure of the file system.
     #[error(transparent)]
     Storage(#[from] io::Error),
 }
 
-/// True where a temporary name cannot be opened, and the next one may be.
-fn is_taken(error: &io::Error) -> bool {
+/// True where a temporary name cannot be opened, and another one may be.
+pub(crate) fn is_taken(error: &io::Error) -> bool {
     let others = [Errno::ACCESS, Errno::PERM];
     let no_files = [Errno::LOOP, Errno::ISDIR, Errno::NXIO, Errno::NODEV];
     let taken = |errno| others.contains(&errno) || no_files.contains(&errno);
     error.kind() == ErrorKind::InvalidInput || Errno::from_io_error(error).is_some_and(taken)
+}
+
+/// Creates a temporary file, or opens the one that lies there; `None` if that went away meanwhile.
+///
+/// Others may create files in a shared directory. What they own, or have linked elsewhere, would be
+/// theirs to read and to write under its final name too, so that it is refused.
+fn open_temporary(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<File>> {
+    let flags =
+        OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    match openat(directory, name, flags | OFlags::CREATE | OFlags::EXCL, MODE) {
+        Err(Errno::EXIST) => {}
+        created => return Ok(Some(File::from(created?))),
+    }
+    let file = match openat(directory, name, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => File::from(opened?),
+    };
+    let (found, within) = (fstat(&file)?, fstat(directory)?);
+    let refused = |why| Err(io::Error::new(ErrorKind::InvalidInput, why));
+    if stat_of(&found).kind != Kind::File {
+        return refused("a temporary file's name is that of a device, a socket or a pipe");
+    }
+    // The directory's owner can replace any file in it.
+    let trusted = [rustix::process::geteuid().as_raw(), within.st_uid];
+    if found.st_nlink > 1 || !trusted.contains(&found.st_uid) {
+        return refused("a temporary file's name is that of another user's file");
+    }
+    Ok(Some(file))
 }
 
 /// A file under a temporary name that this value owns.
@@ -135,24 +166,15 @@ impl Draft {
         dropped: Dropped,
     ) -> io::Result<Option<Self>> {
         loop {
-            let flags = OFlags::RDWR
-                | OFlags::CREATE
-                | OFlags::CLOEXEC
-                | OFlags::NOFOLLOW
-                | OFlags::NONBLOCK
-                | OFlags::NOCTTY;
-            let file = openat(directory.as_fd(), temporary.as_slice(), flags, MODE)?;
-            let file = File::from(file);
+            let Some(file) = open_temporary(directory.as_fd(), &temporary)? else {
+                continue;
+            };
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
             let ours = stat_of(&fstat(&file)?);
-            if ours.kind != Kind::File {
-                let why = "a temporary file's name is that of a device, a socket or a pipe";
-                return Err(io::Error::new(ErrorKind::InvalidInput, why));
-            }
             let there = statat(
                 directory.as_fd(),
                 temporary.as_slice(),
@@ -257,17 +279,21 @@ impl Draft {
             error => KeepError::Storage(error.into()),
         };
         self.attributes.set(&*self.file)?;
-        if existing == Existing::Replace && self.attributes.mode.is_none() {
-            // The new file has the permission bits of the one that it replaces.
+        if existing == Existing::Replace {
             let before = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
-            if let Ok(before) = before.map(|before| (stat_of(&before).kind, before.st_mode))
-                && before.0 == Kind::File
+            let before = before.map(|before| (stat_of(&before).kind, before.st_mode));
+            if let Ok((Kind::Special, _)) = before {
+                return Err(KeepError::Special);
+            }
+            // The new file has the permission bits of the one that it replaces.
+            if let Ok((Kind::File, mode)) = before
+                && self.attributes.mode.is_none()
             {
                 let bits = |mode| Mode::from_raw_mode(mode) & Mode::from_raw_mode(0o777);
                 let own = fstat(&*self.file).map_err(failed)?.st_mode;
                 // A file system that keeps no modes has one for all, and may refuse to set it.
-                if bits(own) != bits(before.1) {
-                    rustix::fs::fchmod(&*self.file, bits(before.1)).map_err(failed)?;
+                if bits(own) != bits(mode) {
+                    rustix::fs::fchmod(&*self.file, bits(mode)).map_err(failed)?;
                 }
             }
         }

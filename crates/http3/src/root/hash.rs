@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest, Sha256};
 
+use super::file_stat;
 use crate::fields::Sha256Digest;
+use crate::resource::Stat;
 
 /// Bytes read at once.
 const PIECE: usize = 256 * 1024;
@@ -37,23 +39,69 @@ impl Drop for Cancel {
 /// # Errors
 /// Those of reading; [`io::ErrorKind::Interrupted`] once `cancelled` is set.
 pub fn hash_file(file: &File, cancelled: &AtomicBool) -> io::Result<Sha256Digest> {
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; PIECE];
-    let mut position = 0;
-    loop {
-        if cancelled.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::Interrupted.into());
+    let mut hashing = Hashing::default();
+    while !hashing.advance(file, u64::MAX, cancelled)? {}
+    Ok(hashing.hasher.finalize().into())
+}
+
+/// A file of which a beginning is hashed.
+#[derive(Debug, Default)]
+pub(crate) struct Hashing {
+    pub(crate) hasher: Sha256,
+    position: u64,
+}
+
+impl Hashing {
+    /// Hashes up to `bytes` more; true at the end of the file.
+    pub(crate) fn advance(
+        &mut self,
+        file: &File,
+        bytes: u64,
+        cancelled: &AtomicBool,
+    ) -> io::Result<bool> {
+        let mut buffer = vec![0; PIECE];
+        let end = self.position.saturating_add(bytes);
+        while self.position < end {
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let read = match file.read_at(&mut buffer, self.position) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            if read == 0 {
+                return Ok(true);
+            }
+            self.hasher.update(buffer.get(..read).unwrap_or_default());
+            self.position += read as u64;
         }
-        let read = match file.read_at(&mut buffer, position) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            read => read?,
-        };
-        if read == 0 {
-            return Ok(hasher.finalize().into());
-        }
-        hasher.update(buffer.get(..read).unwrap_or_default());
-        position += read as u64;
+        Ok(false)
     }
+}
+
+/// True if an open file still has the content that it had when its metadata was `before`. Metadata
+/// also changes without the content, by a link, a mode, or a rename over the file's name, so that
+/// what decides then is the SHA-256 of the content, or the time of the last write where that is not
+/// known.
+///
+/// # Errors
+/// As for [`hash_file`].
+pub fn still_has(
+    file: &File,
+    before: &Stat,
+    digest: Option<&Sha256Digest>,
+    cancelled: &AtomicBool,
+) -> io::Result<bool> {
+    let after = file_stat(file)?;
+    if after.is_same_version(before) {
+        return Ok(true);
+    }
+    let is_same = match digest {
+        _ if after.size != before.size => false,
+        None => after.modified == before.modified,
+        Some(digest) => hash_file(file, cancelled)? == *digest,
+    };
+    Ok(is_same)
 }
 
 /// The next bytes of a file before `end`, empty there. A file that ends earlier is an error.

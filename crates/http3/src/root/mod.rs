@@ -7,9 +7,11 @@ mod tree;
 mod upload;
 mod walk;
 
+pub(crate) use draft::is_taken;
 pub use draft::{Draft, Dropped, Existing, KeepError, Placed};
 pub use entries::Entries;
-pub use hash::{Cancel, hash_file, read_piece};
+pub(crate) use hash::Hashing;
+pub use hash::{Cancel, hash_file, read_piece, still_has};
 pub use tree::{Attributes, Tree, look, make_link, set_bits};
 pub use upload::{Lying, Note, Upload, find_uploads};
 pub use walk::{Found, Root, RootError, names_stat, open_directory};

@@ -183,6 +183,8 @@ impl quic::Connection<Bytes> for Adapter {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::BidiStream, ConnectionErrorIncoming>> {
         let accepted = ready!(self.connection.poll_accept_bi(cx)).map_err(lost)?;
+        let stopped = accepted.0.stopped();
+        self.hints.leave_opened(accepted.0.id().as_u64(), stopped);
         Poll::Ready(Ok(self.both(accepted, None)))
     }
 

@@ -22,6 +22,9 @@ pub mod codes {
     pub const FRAME_ERROR: u64 = 0x106;
     /// The peer's behaviour would take too much of this side's resources.
     pub const EXCESSIVE_LOAD: u64 = 0x107;
+    /// The server has done nothing for the request, which may be sent again (RFC 9114 section
+    /// 4.1.1).
+    pub const REQUEST_REJECTED: u64 = 0x10b;
     /// A client does not want the response any more.
     pub const REQUEST_CANCELLED: u64 = 0x10c;
     /// The request's stream ended, or stopped to progress, before the request did.
@@ -57,6 +60,9 @@ pub enum LinkError {
     /// A later request for the same upload was received.
     #[error("a later request for the upload took the place of this one")]
     Superseded,
+    /// The server has too few places, and this request was the slowest of the host with the most.
+    #[error("the request's place was given to another host, which had fewer; try again")]
+    Displaced,
     /// The header section is larger than its receiver allows.
     #[error("the header section takes {size} bytes, and its receiver allows {most}")]
     HeadTooLarge {

@@ -2,10 +2,12 @@
 //! that hints go by stream ids.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use pathmark_driver::{self as driver, Stopped};
+use pathmark_driver::{self as driver, Stopped, WriteError};
 
 use super::frames::Frames;
 
@@ -33,6 +35,33 @@ pub(super) struct Received {
     pub(super) passed: VecDeque<Bytes>,
 }
 
+/// Waits until the peer does not want an answer on a stream any more. Dropped before, it leaves
+/// the future to the next one who waits.
+pub(super) struct Gone {
+    hints: Hints,
+    stream: u64,
+    stopped: Option<Stopped>,
+}
+
+impl Future for Gone {
+    type Output = Result<Option<u64>, WriteError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.stopped {
+            Some(stopped) => Pin::new(stopped).poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        if let Some(stopped) = self.stopped.take() {
+            self.hints.leave_opened(self.stream, stopped);
+        }
+    }
+}
+
 /// Hints of a connection's streams that are not taken yet, and ends of streams that are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hints(Arc<Mutex<State>>);
@@ -42,6 +71,8 @@ struct State {
     hints: BTreeMap<u64, Hint>,
     /// Streams whose acknowledgement an exchange wants; with the future once they are finished.
     ends: BTreeMap<u64, Option<Stopped>>,
+    /// Ends of streams that peers opened and that are not finished yet.
+    opened: BTreeMap<u64, Stopped>,
     /// Streams that leave `h3`: their parts stay when `h3` drops them.
     leaving: BTreeMap<u64, Parts>,
 }
@@ -72,6 +103,27 @@ impl Hints {
     /// Removes the end of a stream, and returns it.
     pub(super) fn take_end(&self, stream: u64) -> Option<Stopped> {
         self.state().ends.remove(&stream).flatten()
+    }
+
+    /// The peer has opened a stream; the future tells when it does not want an answer any more.
+    pub(super) fn leave_opened(&self, stream: u64, stopped: Stopped) {
+        self.state().opened.insert(stream, stopped);
+    }
+
+    /// Removes the end of a stream that the peer has opened.
+    pub(super) fn forget_opened(&self, stream: u64) {
+        // It takes the connection's lock as it is dropped.
+        let opened = self.state().opened.remove(&stream);
+        drop(opened);
+    }
+
+    /// Waits until the peer does not want an answer on a stream that it has opened.
+    pub(super) fn gone(&self, stream: u64) -> Gone {
+        Gone {
+            hints: self.clone(),
+            stream,
+            stopped: self.state().opened.remove(&stream),
+        }
     }
 
     /// The parts of a stream are wanted when `h3` drops them.

@@ -127,13 +127,32 @@ impl Incoming {
     /// # Errors
     /// [`LinkError`]; the stream is reset then, unless a status code explains the failure.
     pub async fn head(self, limit: Duration) -> Result<(Request<()>, ServerExchange), LinkError> {
+        self.head_unless(limit, std::future::pending()).await
+    }
+
+    /// The same, unless the place of the request is `displaced` before its head has arrived.
+    ///
+    /// # Errors
+    /// As for [`head`](Self::head).
+    pub async fn head_unless(
+        self,
+        limit: Duration,
+        displaced: impl Future<Output = ()>,
+    ) -> Result<(Request<()>, ServerExchange), LinkError> {
         let Self {
             mut resolver,
             adapter,
             hub,
         } = self;
         let frame = poll_fn(|cx| resolver.frame_stream.poll_next(cx));
-        let Ok(frame) = tokio::time::timeout(limit, frame).await else {
+        let frame = tokio::select! {
+            frame = tokio::time::timeout(limit, frame) => frame,
+            () = displaced => {
+                resolver.frame_stream.reset(codes::REQUEST_REJECTED);
+                return Err(LinkError::Displaced);
+            }
+        };
+        let Ok(frame) = frame else {
             resolver.frame_stream.reset(codes::REQUEST_INCOMPLETE);
             return Err(LinkError::TimedOut);
         };
@@ -226,6 +245,23 @@ impl ServerExchange {
         trailers.map_err(|error| self.adapter.stream_error(error))
     }
 
+    /// Waits until the client does not want the response any more, or has gone.
+    pub fn gone(&self) -> impl Future<Output = LinkError> + Send + use<> {
+        let stream = self.stream.send_id().into_inner();
+        let gone = self.adapter.hints().gone(stream);
+        async move {
+            match gone.await {
+                Ok(Some(code)) => LinkError::Reset { code },
+                // All is sent.
+                Ok(None) => std::future::pending().await,
+                Err(WriteError::ConnectionLost(lost)) => {
+                    LinkError::of_connection(Some(lost), &"the connection is lost")
+                }
+                Err(error) => LinkError::Ended(error.to_string()),
+            }
+        }
+    }
+
     /// Tells the client that the rest of the content is not needed.
     pub fn stop(&mut self) {
         self.stream.stop_sending(Code::H3_NO_ERROR);
@@ -306,6 +342,7 @@ impl Drop for ServerExchange {
     fn drop(&mut self) {
         let (hints, stream) = (self.adapter.hints(), self.stream.send_id().into_inner());
         let _ = (hints.take(stream), hints.take_end(stream));
+        hints.forget_opened(stream);
         if self.left {
             return;
         }

@@ -119,6 +119,7 @@ impl SendStream {
 impl Drop for SendStream {
     fn drop(&mut self) {
         let stream = self.stream.take();
+        self.hints.forget_opened(self.id);
         self.hints.leave_part(self.id, |parts| parts.send = stream);
     }
 }

@@ -1,13 +1,18 @@
 //! Clients that take time and memory, and files that change: the origin keeps its limits, and other
 //! clients get their responses.
 
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::Duration;
 
+use pathmark_http3::client::{Get, Progress};
 use pathmark_http3::origin::Limits;
 use pathmark_http3::plan::{PutRights, Rules};
+use pathmark_http3::root::Existing;
 use pathmark_http3::wire::{ALPN, ClientLink, LinkError};
+use tokio::task::JoinSet;
 
-use crate::support::{Served, ask, bounded, connect, connect_from, content, request};
+use crate::support::{Served, ask, bounded, connect, connect_from, content, path, request};
 
 #[tokio::test]
 async fn requests_without_progress_are_reset() {
@@ -92,6 +97,82 @@ async fn a_file_that_changes_meanwhile_breaks_its_response() {
     .await;
 }
 
+/// Metadata of a file changes, and its name leads to another file: what was sent is what the file
+/// had, in both directions. A write whose time is set back is a change all the same.
+#[tokio::test]
+async fn metadata_alone_breaks_no_transfer() {
+    fn link(file: &Path) {
+        std::fs::hard_link(file, file.with_extension("link")).unwrap();
+    }
+    fn mode(file: &Path) {
+        std::fs::set_permissions(file, file.metadata().unwrap().permissions()).unwrap();
+    }
+    fn replace(file: &Path) {
+        let other = file.with_extension("other");
+        std::fs::write(&other, "other").unwrap();
+        std::fs::rename(other, file).unwrap();
+    }
+    fn remove(file: &Path) {
+        std::fs::remove_file(file).unwrap();
+    }
+    fn write(file: &Path) {
+        let modified = file.metadata().unwrap().modified().unwrap();
+        let opened = std::fs::File::options().write(true).open(file).unwrap();
+        opened.write_all_at(b"changed", 9_000_000).unwrap();
+        opened.set_modified(modified).unwrap();
+    }
+    bounded(async {
+        let served = Served::new(PutRights::Replace);
+        let here = tempfile::tempdir().unwrap();
+        let (client, file) = (served.client().await, content(10_000_000));
+        let there = served.directory.path().join("file");
+        let own = here.path().join("own");
+        let changes: [(&str, fn(&Path)); 5] = [
+            ("link", link),
+            ("mode", mode),
+            ("replace", replace),
+            ("remove", remove),
+            ("write", write),
+        ];
+        for (name, change) in changes {
+            served.write("file", &file).await;
+            let mut changed = false;
+            let mut once = |progress: Progress, at: &Path| {
+                if matches!(progress, Progress::Bytes(_)) && !std::mem::replace(&mut changed, true)
+                {
+                    change(at);
+                }
+            };
+            let how = Get {
+                existing: Existing::Replace,
+                headers: http::HeaderMap::new(),
+            };
+            let getting = client.get_with(&path("/file"), &own, how, |now| once(now, &there));
+            let got = getting.await;
+            assert_eq!(got.is_ok(), name != "write", "get, {name}: {got:?}");
+            std::fs::write(&own, &file).unwrap();
+            changed = false;
+            let mut once = |progress: Progress| {
+                if matches!(progress, Progress::Bytes(_)) && !std::mem::replace(&mut changed, true)
+                {
+                    change(&own);
+                }
+            };
+            let to = path("/put");
+            let put = client
+                .put_with(&own, &to, Existing::Replace, &mut once)
+                .await;
+            assert_eq!(put.is_ok(), name != "write", "put, {name}: {put:?}");
+            if put.is_ok() {
+                assert!(served.read("put") == file, "{name}");
+            }
+            let _ = std::fs::remove_file(own.with_extension("link"));
+            let _ = std::fs::remove_file(there.with_extension("link"));
+        }
+    })
+    .await;
+}
+
 /// A header section above the limit gets a status, and a frame far above it a reset; the origin
 /// goes on.
 #[tokio::test]
@@ -149,6 +230,145 @@ async fn a_thousand_slow_requests_stop_no_other() {
             assert!(recv.read_chunk().await.is_err());
         }
         assert_eq!(served.origin.counts().timed_out, 1000);
+    })
+    .await;
+}
+
+/// Requests that have only begun are bounded: those above the bound end at once, and not when their
+/// time is over. A host that asks properly is served meanwhile.
+#[tokio::test]
+async fn requests_that_have_begun_are_bounded() {
+    bounded(async {
+        let limits = Limits {
+            heads: 64,
+            head_time: Duration::from_secs(600),
+            ..Limits::default()
+        };
+        let served = Served::with(Rules::default(), limits);
+        served.write("small", b"small").await;
+        let (mut silent, mut connections) = (JoinSet::new(), Vec::new());
+        for _ in 0..3 {
+            let connection = connect(&served.identity, served.address).await;
+            for _ in 0..100 {
+                let (mut send, mut recv) = connection.open_bi().await.unwrap();
+                send.write_all(b"\x01\x40\x80\x00").await.unwrap();
+                silent.spawn(async move {
+                    let ended = recv.read_chunk().await;
+                    drop(send);
+                    ended
+                });
+            }
+            connections.push(connection);
+        }
+        for _ in 0..300 - 64 {
+            let ended = silent.join_next().await.unwrap().unwrap();
+            assert!(ended.is_err());
+        }
+        let from = "127.0.0.2:0".parse().unwrap();
+        let connection = connect_from(from, &served.identity, served.address).await;
+        let link = ClientLink::new(connection, 64 * 1024).await.unwrap();
+        let fine = ask(&link, request("GET", "/small", &[]), b"").await;
+        assert_eq!(fine.content, b"small");
+        assert_eq!(served.origin.counts().timed_out, 0);
+        // A client has few streams until its requests arrive.
+        let connection = connect(&served.identity, served.address).await;
+        let mut streams = Vec::new();
+        while let Ok(stream) =
+            tokio::time::timeout(Duration::from_millis(100), connection.open_bi()).await
+        {
+            streams.push(stream.unwrap());
+        }
+        assert_eq!(streams.len(), 128);
+    })
+    .await;
+}
+
+/// Two hosts hold all places with slow requests. A third one gets its file at once, and keeps its
+/// place for a request of its own.
+#[tokio::test]
+async fn slow_requests_of_two_hosts_hold_up_no_third() {
+    bounded(async {
+        let limits = Limits {
+            transfers: 8,
+            stall: Duration::from_secs(600),
+            ..Limits::default()
+        };
+        let rules = Rules {
+            put: PutRights::New,
+            ..Rules::default()
+        };
+        let served = Served::with(rules, limits);
+        served.write("small", b"small").await;
+        let link_from = async |host: &str| {
+            let from = format!("{host}:0").parse().unwrap();
+            let connection = connect_from(from, &served.identity, served.address).await;
+            ClientLink::new(connection, 64 * 1024).await.unwrap()
+        };
+        let mut held = Vec::new();
+        for (host, number) in [("127.0.0.2", 20), ("127.0.0.3", 20)] {
+            let link = link_from(host).await;
+            for number in 0..number {
+                let target = format!("/{host}-{number}");
+                let mut put = link.request(request("PUT", &target, &[])).await.unwrap();
+                put.send(content(2000).into()).await.unwrap();
+                held.push((link.clone(), put));
+            }
+        }
+        // The file system reports no event to this test, so the directory is sampled.
+        while served.names().len() < 9 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let link = link_from("127.0.0.4").await;
+        for _ in 0..3 {
+            let asking = ask(&link, request("GET", "/small", &[]), b"");
+            let answer = tokio::time::timeout(Duration::from_secs(10), asking).await;
+            assert_eq!(answer.expect("a place").content, b"small");
+        }
+        assert!(
+            served.origin.counts().refused >= 1,
+            "the slowest got a status"
+        );
+    })
+    .await;
+}
+
+/// Digests of large files end with those who want them, and hold up nobody else's.
+#[tokio::test]
+async fn hashing_ends_with_its_client() {
+    bounded(async {
+        let served = Served::new(PutRights::None);
+        let large = std::fs::File::create(served.directory.path().join("large")).unwrap();
+        large.set_len(1 << 40).unwrap();
+        served.write("small", b"small").await;
+        let wanted = [("want-repr-digest", "sha-256=10")];
+        let connection = connect(&served.identity, served.address).await;
+        let link = ClientLink::new(connection.clone(), 64 * 1024)
+            .await
+            .unwrap();
+        let mut heads = Vec::new();
+        for _ in 0..8 {
+            let mut head = link
+                .request(request("HEAD", "/large", &wanted))
+                .await
+                .unwrap();
+            head.finish(None).await.unwrap();
+            heads.push(head);
+        }
+        let from = "127.0.0.2:0".parse().unwrap();
+        let other = connect_from(from, &served.identity, served.address).await;
+        let other = ClientLink::new(other, 64 * 1024).await.unwrap();
+        let answer = ask(&other, request("HEAD", "/small", &wanted), b"").await;
+        assert!(answer.field("repr-digest").starts_with("sha-256="));
+        // The origin counts and reports no event, so the count is sampled.
+        let ended = async |count: u64| {
+            while served.origin.counts().broken_off < count {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        drop(heads.pop());
+        ended(1).await;
+        connection.close(0x10c_u32, b"");
+        ended(8).await;
     })
     .await;
 }

@@ -60,6 +60,36 @@ async fn an_upload_is_of_one_client_and_has_its_time() {
     .await;
 }
 
+/// Files that replace each other before they are verified: the quota has the bytes of the one that
+/// stays, no more and no less.
+#[tokio::test(flavor = "multi_thread")]
+async fn puts_that_race_for_a_name_count_as_what_stays() {
+    bounded(async {
+        const QUOTA: u64 = 3_000_000;
+        let directory = tempfile::tempdir().unwrap();
+        let house = house(directory.path(), UploadLimits::default(), QUOTA);
+        let link = house.link().await;
+        let put = async |name: &str, bytes: u64| {
+            let content = vec![7; usize::try_from(bytes).unwrap()];
+            ask(&link, request("PUT", name, &[]), &content)
+                .await
+                .status()
+        };
+        for _ in 0..12 {
+            let large = put("/name", 300_000);
+            let small = async |bytes: u64| put("/name", bytes).await;
+            let small = async { tokio::join!(small(1), small(2), small(3), small(4), small(5)) };
+            tokio::join!(large, small);
+        }
+        let stays = std::fs::metadata(directory.path().join("name"))
+            .unwrap()
+            .len();
+        assert_eq!(put("/rest", QUOTA - stays + 1).await, 507);
+        assert_eq!(put("/rest", QUOTA - stays).await, 201);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_an_earlier_process_left_is_removed_in_time() {
     bounded(async {

@@ -92,3 +92,42 @@ fn a_file_is_for_the_users_of_the_one_that_it_replaces() {
     let mode = fs::metadata(&name).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
+
+/// What others have put under a temporary name in a shared directory would be theirs under its
+/// final name, too.
+#[test]
+fn a_file_of_others_under_a_temporary_name_is_passed_over() {
+    let path = tempfile::tempdir().unwrap();
+    let directory = Arc::new(open_directory(path.path()).unwrap());
+    let victim = path.path().join("victim");
+    fs::write(&victim, "safe").unwrap();
+    fs::hard_link(&victim, path.path().join(".pathmark-0.part")).unwrap();
+    let planted = path.path().join(".pathmark-1.part");
+    fs::write(&planted, "planted").unwrap();
+    // Root alone may give files away.
+    let is_planted = std::os::unix::fs::chown(&planted, Some(1234), None).is_ok();
+    let draft = Draft::fresh(&directory).unwrap();
+    let expected: &[u8] = match is_planted {
+        true => b".pathmark-2.part",
+        false => b".pathmark-1.part",
+    };
+    assert_eq!(draft.temporary, expected);
+    for number in 0..=u8::from(is_planted) {
+        let name = format!(".pathmark-{number}.part").into_bytes();
+        let error = Draft::resume(&directory, name).unwrap_err();
+        assert!(is_taken(&error), "{error}");
+    }
+    assert_eq!(fs::read(victim).unwrap(), b"safe");
+}
+
+#[test]
+fn what_is_no_file_is_not_replaced() {
+    let path = tempfile::tempdir().unwrap();
+    let directory = Arc::new(open_directory(path.path()).unwrap());
+    let socket = path.path().join("name");
+    let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let (draft, hash) = written(&directory, b"new");
+    let kept = draft.keep(b"name", &hash, Existing::Replace);
+    assert!(matches!(kept, Err(KeepError::Special)));
+    assert_eq!(names(path.path()), ["name"]);
+}
