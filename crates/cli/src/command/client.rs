@@ -117,7 +117,7 @@ impl ClientArgs {
             connection,
             handshake,
             prepared: visit,
-        } = connect::connect(way, ALPN, transport, before).await?;
+        } = connect::connect(way, &[ALPN], transport, before).await?;
         let mut client = Client::new(connection.clone(), &target.authority(), limits).await?;
         if let Some(token) = token {
             client = client.with_token(&token).map_err(|why| anyhow!(why))?;

@@ -72,7 +72,7 @@ pub(super) struct Way<'a> {
 /// the remote address before the first packet leaves.
 pub(super) async fn connect<T>(
     way: Way<'_>,
-    alpn: &[u8],
+    alpn: &[&[u8]],
     transport: TransportConfig,
     before: impl FnMut(&Endpoint, SocketAddr) -> T,
 ) -> Result<Connected<T>, Failure> {
@@ -248,7 +248,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_that_does_not_answer_is_not_the_only_one_tried() {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let tls = Identity::new(b"test").unwrap().tls;
+        let tls = Identity::new(&[b"test"]).unwrap().tls;
         let transport = || Arc::new(transport(&Algorithm::default(), DscpArgs { dscp: 0 }));
         let config = ServerConfig::new(Arc::new(tls), transport());
         let server = Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();

@@ -37,8 +37,8 @@ pub(super) struct Identity {
 
 impl Identity {
     /// The certificate chain and the private key in two PEM texts.
-    pub(super) fn from_pem(chain: &[u8], key: &[u8], alpn: &[u8]) -> anyhow::Result<Self> {
-        let tls = TlsServerConfig::from_pem(chain, key, &[alpn])?;
+    pub(super) fn from_pem(chain: &[u8], key: &[u8], alpn: &[&[u8]]) -> anyhow::Result<Self> {
+        let tls = TlsServerConfig::from_pem(chain, key, alpn)?;
         let private = PrivateKeyDer::from_pem_slice(key)?;
         let mut hasher = Sha256::new();
         hasher.update(b"pathmark: tokens and stateless resets");
@@ -52,7 +52,7 @@ impl Identity {
     }
 
     /// The same once more, as it was read.
-    pub(super) fn again(&self, alpn: &[u8]) -> anyhow::Result<Self> {
+    pub(super) fn again(&self, alpn: &[&[u8]]) -> anyhow::Result<Self> {
         let [chain, key] = &self.pem;
         Self::from_pem(chain, key, alpn)
     }
@@ -64,14 +64,14 @@ impl Identity {
     }
 
     /// A new one.
-    pub(super) fn new(alpn: &[u8]) -> anyhow::Result<Self> {
+    pub(super) fn new(alpn: &[&[u8]]) -> anyhow::Result<Self> {
         let pem = self_signed()?;
         Self::from_pem(pem.as_bytes(), pem.as_bytes(), alpn)
     }
 
     /// The key kept next to `directory`; the first run makes it. Where no file can be made, the run
     /// has a key of its own, and prints a note on stderr.
-    pub(super) fn kept(directory: &Path, alpn: &[u8]) -> Result<Self, Failure> {
+    pub(super) fn kept(directory: &Path, alpn: &[&[u8]]) -> Result<Self, Failure> {
         let path = key_path(directory).map_err(Failure::usage)?;
         let pem = match path.as_deref().map(|path| (path, read_or_make(path, make))) {
             Some((_, Ok(pem))) => pem,
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     fn pin(directory: &Path) -> Result<String, Failure> {
-        let identity = Identity::kept(directory, b"test")?;
+        let identity = Identity::kept(directory, &[b"test"])?;
         Ok(identity.tls.pin().unwrap().to_string())
     }
 

@@ -133,6 +133,9 @@ const ROUTER: &str = "vcp-router";
 /// The log filter of servers without `RUST_LOG`.
 const SERVERS_LOG: &str = "warn,pathmark_cli=info";
 
+/// The log filter of `tunnel connect` without `RUST_LOG`.
+const PIPES_LOG: &str = "warn";
+
 /// The log filter of tunnels without `RUST_LOG`.
 const TUNNELS_LOG: &str = "warn,pathmark_cli=info,pathmark_proxy=info";
 
@@ -150,6 +153,7 @@ pub fn main() -> ExitCode {
         Command::Serve(_) | Command::Proxy(_) | Command::Perf(perf::Command::Server(_)) => {
             Some(SERVERS_LOG)
         }
+        Command::Tunnel(ref args) if args.is_pipe() => Some(PIPES_LOG),
         Command::Tunnel(_) => Some(TUNNELS_LOG),
         _ => None,
     });
@@ -178,9 +182,16 @@ pub fn main() -> ExitCode {
         Command::Perf(perf::Command::Server(args)) => session::run(|stop| perf::server(args, stop)),
         Command::Perf(perf::Command::Client(args)) => session::run(|stop| perf::client(args, stop)),
     };
+    let code = report(outcome, json, is_demo);
+    output::settle();
+    ExitCode::from(code)
+}
+
+/// Tells why a command failed, if it did; the exit code.
+fn report(outcome: Outcome, json: bool, is_demo: bool) -> u8 {
     let (error, code) = match outcome {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Reported) => return ExitCode::from(1),
+        Ok(()) => return 0,
+        Err(Failure::Reported) => return 1,
         Err(Failure::Failed(error)) => (error, 1),
         Err(Failure::Usage(error)) => (error, 2),
     };
@@ -193,7 +204,7 @@ pub fn main() -> ExitCode {
         });
     }
     output::note!("pathmark: {error}");
-    ExitCode::from(code)
+    code
 }
 
 /// The JSON of a command that failed before it had figures.

@@ -14,6 +14,8 @@ use pathmark_http3::fields::is_obeyed;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
+mod queue;
+
 /// Control characters as escapes (`\u{1b}`): a terminal would obey them, and most of what is
 /// printed holds names that a peer chose. Those in `kept` stay.
 fn escape<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
@@ -38,7 +40,11 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
 }
 
 /// Sends log lines to stderr: those that `RUST_LOG` asks for, or else those of `usual`, if any.
+/// A command that has `usual` ones is a server: it waits for no reader of its log.
 pub(super) fn log(usual: Option<&str>) {
+    if usual.is_some() {
+        queue::begin();
+    }
     let filter = match (std::env::var_os("RUST_LOG"), usual) {
         (Some(_), _) => EnvFilter::from_default_env(),
         (None, Some(usual)) => EnvFilter::new(usual),
@@ -130,8 +136,15 @@ pub(super) fn page(path: &Path, page: &str) -> anyhow::Result<()> {
 /// `eprintln!` would panic.
 pub(super) fn tell(text: Arguments<'_>) {
     let line = format!("{text}\n");
-    let line = escape(&line, &['\n', '\t']);
-    let _ = io::stderr().lock().write_all(line.as_bytes());
+    let line = escape(&line, &['\n', '\t']).into_owned();
+    if let Some(line) = queue::add(line) {
+        let _ = io::stderr().lock().write_all(line.as_bytes());
+    }
+}
+
+/// Waits until what was told is written, where somebody reads it.
+pub(super) fn settle() {
+    queue::settle();
 }
 
 /// Tells as [`tell`] does, with the arguments of `format!`.

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::future::try_join_all;
 use indicatif::MultiProgress;
 use pathmark_cc::Algorithm;
+use serde::Serialize;
 use tokio::io::AsyncReadExt;
 
 use super::connect::{ConnectArgs, Connected, Way};
@@ -25,6 +26,15 @@ use pathmark::{Connection, Endpoint, RecvStream, SendStream};
 use pathmark_lab::text;
 
 const ALPN: &[u8] = b"perf";
+/// The same protocol with [`REPORT`].
+const REPORTING: &[u8] = b"pathmark-perf";
+/// The wish on a stream for the server's report of its own sending side, in JSON, in place of
+/// bytes.
+const REPORT: u64 = u64::MAX - 1;
+/// Bytes of a report at most.
+const LONGEST_REPORT: usize = 64 * 1024;
+/// Time for the report to arrive.
+const REPORT_TIME: Duration = Duration::from_secs(10);
 
 /// Streams that a client may have open at once.
 const MOST_STREAMS: u64 = 1000;
@@ -90,7 +100,7 @@ pub(super) struct ClientArgs {
         value_parser = clap::value_parser!(u64).range(1..=MOST_STREAMS)
     )]
     streams: u64,
-    /// Congestion controller to send with
+    /// Congestion controller to send with; what is fetched has that of the server
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
     cc: Option<Algorithm>,
     #[command(flatten)]
@@ -107,7 +117,7 @@ pub(super) struct ClientArgs {
 pub(super) async fn server(args: ServerArgs, stop: Stop) -> Outcome {
     let mut transport = session::transport(&args.cc, args.marking);
     transport.streams.max_bidi_streams = MOST_STREAMS;
-    let identity = args.certificate.identity(None, ALPN)?;
+    let identity = args.certificate.identity(None, &[REPORTING, ALPN])?;
     let config = session::server_config(identity, transport.into(), args.retry);
     let endpoint = session::listen(&args.listen, config, args.json)?;
     session::serve(&endpoint, session::PERF, accept(&endpoint), &stop).await;
@@ -128,8 +138,9 @@ async fn accept(endpoint: &Endpoint) {
             let client = connection.remote_address();
             tracing::info!(%client, "connected");
             while let Ok((send, recv)) = connection.accept_bi().await {
+                let connection = connection.clone();
                 tokio::spawn(async move {
-                    if let Err(error) = answer(send, recv).await {
+                    if let Err(error) = answer(&connection, send, recv).await {
                         tracing::debug!(%error, "stream ended early");
                     }
                 });
@@ -146,13 +157,43 @@ async fn accept(endpoint: &Endpoint) {
     }
 }
 
-async fn answer(mut send: SendStream, mut recv: RecvStream) -> anyhow::Result<()> {
+async fn answer(
+    connection: &Connection,
+    mut send: SendStream,
+    mut recv: RecvStream,
+) -> anyhow::Result<()> {
     let mut wanted = [0; 8];
     recv.read_exact(&mut wanted).await?;
     while recv.read_chunk().await?.is_some() {}
-    send_zeros(&mut send, u64::from_be_bytes(wanted), &AtomicU64::new(0)).await?;
+    match u64::from_be_bytes(wanted) {
+        REPORT if is_reporting(connection) => {
+            let report = SenderReport::of(connection);
+            send.write_all(&serde_json::to_vec(&report)?).await?;
+        }
+        wanted => send_zeros(&mut send, wanted, &AtomicU64::new(0)).await?,
+    }
     send.finish()?;
     Ok(())
+}
+
+fn is_reporting(connection: &Connection) -> bool {
+    connection.handshake_data().protocol.as_deref() == Some(REPORTING)
+}
+
+/// The server's report of its sending side; none of a server that has none.
+async fn report(connection: &Connection) -> Option<SenderReport> {
+    if !is_reporting(connection) {
+        return None;
+    }
+    let asking = async {
+        let (mut send, mut recv) = connection.open_bi().await?;
+        send.write_all(&REPORT.to_be_bytes()).await?;
+        send.finish()?;
+        let report = recv.read_to_end(LONGEST_REPORT).await?;
+        anyhow::Ok(serde_json::from_slice(&report)?)
+    };
+    let asked = tokio::time::timeout(REPORT_TIME, asking).await;
+    asked.ok()?.ok()
 }
 
 async fn send_zeros(
@@ -172,6 +213,18 @@ async fn send_zeros(
     Ok(())
 }
 
+/// The JSON of a client.
+#[derive(Debug, Default, Serialize)]
+struct Measured {
+    /// With the figures of the side that sent: of the client where both did.
+    #[serde(flatten)]
+    transfer: Transfer,
+    /// The client's report of what it sent.
+    up: Option<SenderReport>,
+    /// The server's report of what it sent; none of a server that has none.
+    down: Option<SenderReport>,
+}
+
 /// Bytes moved so far, on all streams.
 #[derive(Debug, Default)]
 struct Moved {
@@ -185,15 +238,17 @@ pub(super) async fn client(args: ClientArgs, stop: Stop) -> Outcome {
             "say what to measure: --download BYTES, --upload BYTES or --time DUR"
         )));
     }
-    let mut transfer = Transfer {
-        algorithm: args.cc.clone().unwrap_or_default().to_string(),
-        streams: args.streams,
-        ..Transfer::default()
+    let mut measured = Measured {
+        transfer: Transfer {
+            algorithm: args.cc.clone().unwrap_or_default().to_string(),
+            streams: args.streams,
+            ..Transfer::default()
+        },
+        ..Measured::default()
     };
-    let mut sender = SenderReport::default();
-    let outcome = match measure(&args, &stop, &mut transfer, &mut sender).await {
+    let outcome = match measure(&args, &stop, &mut measured).await {
         Err(Failure::Failed(error)) => {
-            transfer.error = Some(output::explain(&error));
+            measured.transfer.error = Some(output::explain(&error));
             Err(Failure::Failed(error))
         }
         other => other,
@@ -202,20 +257,32 @@ pub(super) async fn client(args: ClientArgs, stop: Stop) -> Outcome {
         return outcome;
     }
     if args.json {
-        output::json(&transfer)?;
+        output::json(&measured)?;
     } else {
-        transfer.tell(&sender);
+        measured.tell();
     }
     outcome
 }
 
-/// Measures. The results are in `transfer` and `sender`, however it ends.
-async fn measure(
-    args: &ClientArgs,
-    stop: &Stop,
-    transfer: &mut Transfer,
-    sender: &mut SenderReport,
-) -> Outcome {
+impl Measured {
+    fn tell(&self) {
+        let Self { transfer, up, down } = self;
+        let sender = up.as_ref().or(down.as_ref()).cloned().unwrap_or_default();
+        transfer.tell(&sender);
+        for (direction, report) in [("up", up), ("down", down)] {
+            if let Some(report) = report {
+                let (law, lost) = (&report.algorithm, report.packets_lost);
+                output::note!("{direction}: sent by {law}, {lost} packets lost");
+            }
+        }
+        if let (Some(_), Some(down)) = (up, down) {
+            output::note!("down is bounded by: {}", down.explain());
+        }
+    }
+}
+
+/// Measures. The results are in `measured`, however it ends.
+async fn measure(args: &ClientArgs, stop: &Stop, measured: &mut Measured) -> Outcome {
     let (upload, mut download) = (args.upload, args.download);
     if upload == 0 && download == 0 {
         download = u64::MAX;
@@ -233,7 +300,8 @@ async fn measure(
         connection,
         handshake,
         ..
-    } = connect::connect(way, ALPN, config, |_, _| ()).await?;
+    } = connect::connect(way, &[REPORTING, ALPN], config, |_, _| ()).await?;
+    let transfer = &mut measured.transfer;
     transfer.handshake_ms = handshake.as_secs_f64() * 1e3;
     let moved = Moved::default();
     let started = session::now();
@@ -254,10 +322,36 @@ async fn measure(
     };
     // Nothing that is drawn stays.
     let _ = bars.clear();
+    let seconds = started.elapsed().as_secs_f64();
     transfer.bytes_up = moved.up.load(Ordering::Relaxed);
     transfer.bytes_down = moved.down.load(Ordering::Relaxed);
-    *sender = SenderReport::of(&connection);
-    transfer.finish(&connection, sender, started.elapsed().as_secs_f64());
+    let own = SenderReport::of(&connection);
+    measured.up = (upload > 0).then_some(own);
+    if download > 0 && !stop.is_stopped() {
+        measured.down = tokio::select! {
+            report = report(&connection) => report,
+            () = stop.stopped() => None,
+        };
+        if measured.down.is_none() {
+            let note = "the server does not report how it sent, so bounds and losses of the \
+                        download are not known";
+            transfer.warnings.push(note.to_owned());
+        }
+    }
+    let sender = measured.up.as_ref().or(measured.down.as_ref());
+    let sender = sender.cloned().unwrap_or_default();
+    if measured.up.is_none() && measured.down.is_some() {
+        transfer.algorithm.clone_from(&sender.algorithm);
+        if args.cc.is_some() {
+            let (law, wish) = (&sender.algorithm, &algorithm);
+            let note = format!(
+                "the server sends by {law}: --cc {wish} is for what this side sends, and the \
+                 server has a --cc of its own"
+            );
+            transfer.warnings.push(note);
+        }
+    }
+    transfer.finish(&connection, &sender, seconds);
     session::leave(&connection, stop, session::PERF).await;
     outcome
 }

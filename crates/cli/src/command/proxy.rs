@@ -227,6 +227,9 @@ fn announce(
     }
     let pin = said.pin.as_deref().unwrap_or("by its authority");
     output::line(format_args!("listening on {listening}, pin {pin}"))?;
+    if said.uris.is_empty() {
+        output::note!("the URIs that clients need have tokens: --show-uri prints them here, too");
+    }
     print(&said.uris)
 }
 

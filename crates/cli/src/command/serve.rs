@@ -103,10 +103,10 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
     let clients = clients.map(|clients| Arc::new(RwLock::new(Arc::new(clients))));
     let log = args.access_log.as_deref().map(AccessLog::open);
     let log = log.transpose().map_err(Failure::usage)?;
-    let own = args.certificate.identity(Some(&args.dir), ALPN)?;
+    let own = args.certificate.identity(Some(&args.dir), &[ALPN])?;
     let identity = || match args.certificate.is_given() {
-        true => args.certificate.identity(None, ALPN),
-        false => Ok(own.again(ALPN)?),
+        true => args.certificate.identity(None, &[ALPN]),
+        false => Ok(own.again(&[ALPN])?),
     };
     let transport = Arc::new(transport);
     let config = || {

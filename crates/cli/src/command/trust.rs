@@ -172,14 +172,14 @@ impl HostTrustArgs {
 
 impl Judge<'_> {
     /// The configuration of the handshake, which [`check`](Self::check) completes.
-    pub(super) fn config(&self, alpn: &[u8]) -> Result<TlsClientConfig, Failure> {
+    pub(super) fn config(&self, alpn: &[&[u8]]) -> Result<TlsClientConfig, Failure> {
         let trust = match (self.given.given()?, self.hosts) {
             (Some(trust), _) => trust,
             // Nothing is sent before the certificate is checked.
             (None, Some(_)) => Trust::Anyone,
             (None, None) => Trust::Roots(Arc::new(system_roots()?)),
         };
-        TlsClientConfig::new(trust, &[alpn]).map_err(Failure::usage)
+        TlsClientConfig::new(trust, alpn).map_err(Failure::usage)
     }
 
     /// Checks the server's certificate, before anything is sent to it, unless the handshake did.
@@ -323,7 +323,7 @@ impl CertificateArgs {
     pub(super) fn identity(
         &self,
         directory: Option<&Path>,
-        alpn: &[u8],
+        alpn: &[&[u8]],
     ) -> Result<Identity, Failure> {
         let (Some(cert), Some(key)) = (&self.cert, &self.key) else {
             return match directory {

@@ -204,7 +204,7 @@ fn a_reader_that_goes_away_is_no_failure_and_a_full_disk_is() {
 
 #[test]
 fn perf_measures_both_directions() {
-    let server = start(&["perf", "server"]);
+    let server = start(&["perf", "server", "--cc", "newreno"]);
     let client = |more: &[&str]| {
         let fixed = [
             "perf",
@@ -223,10 +223,23 @@ fn perf_measures_both_directions() {
     assert!(said["goodput_down_bps"].as_f64().unwrap() > 0.0);
     assert!(said["rtt_ms"]["min"].as_f64().unwrap() > 0.0);
     assert!(said["cpu_s"].as_f64().unwrap() > 0.0);
+    // Each direction has the report of the side that sends.
+    assert!(said["up"]["rtt_ms"]["min"].as_f64().unwrap() > 0.0);
+    assert_eq!(said["down"]["algorithm"], "newreno");
+    assert_eq!(said["bounded_by"], said["up"]["bounded_by"]);
 
-    let said = client(&["--time", "200ms"]);
+    let said = client(&["--time", "200ms", "--cc", "bbr"]);
     assert!(said["seconds"].as_f64().unwrap() >= 0.2);
     assert!(said["bytes_down"].as_u64().unwrap() > 0);
+    assert!(said["up"].is_null());
+    assert_eq!(said["algorithm"], "newreno");
+    assert_eq!(said["bounded_by"], said["down"]["bounded_by"]);
+    assert_eq!(said["packets_lost"], said["down"]["packets_lost"]);
+    let warnings = said["warnings"].to_string();
+    assert!(
+        warnings.contains("the server sends by newreno"),
+        "{warnings}"
+    );
 }
 
 #[test]

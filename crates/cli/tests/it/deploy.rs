@@ -269,6 +269,7 @@ fn two_cards_routed_from_the_documents_text() {
             (&"vcp".into(), &1.into()),
             "{figures}"
         );
+        assert_eq!(figures["down"]["feedback"], "vcp", "{figures}");
         for port in ["wan", "lan"] {
             let marked = reader.cards.link(port)["controller"]["marked"].clone();
             assert!(

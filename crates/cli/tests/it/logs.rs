@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::common;
 use crate::common::offered::Offered;
-use crate::common::{Server, pathmark};
+use crate::common::{Process, Server, pathmark};
 
 /// ESC, CR, DEL, and CSI in one character of the C1 set.
 const HOSTILE: &str = "a\u{1b}[2Jb\rc\u{7f}d\u{9b}31m";
@@ -46,6 +46,59 @@ fn names_with_control_characters_reach_no_terminal() {
         common::no_control_characters(line.as_bytes());
         assert!(line.contains("1b"), "{line}");
     }
+}
+
+/// A log that nobody reads, and whose pipe is full, holds up neither requests nor the end.
+#[test]
+fn a_log_that_nobody_reads_holds_nothing_up() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::Stdio;
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    fs::write(there.path().join("a"), b"0123456789").unwrap();
+    let (_unread, mut full) = std::io::pipe().unwrap();
+    let set = |flags| {
+        let flags = nix::fcntl::FcntlArg::F_SETFL(flags);
+        nix::fcntl::fcntl(&full, flags).unwrap();
+    };
+    set(nix::fcntl::OFlag::O_NONBLOCK);
+    let mut filling = full.try_clone().unwrap();
+    while filling.write(&[b'x'; 4096]).is_ok() {}
+    while filling.write(b"x").is_ok() {}
+    set(nix::fcntl::OFlag::empty());
+    let directory = there.path().to_str().unwrap();
+    let listen = [
+        "serve",
+        "--dir",
+        directory,
+        "--listen",
+        "127.0.0.1:0",
+        "--json",
+    ];
+    let mut command = pathmark(&listen);
+    command.env("RUST_LOG", "trace");
+    command
+        .stdout(Stdio::piped())
+        .stderr(full.try_clone().unwrap());
+    let mut server = Process(command.spawn().unwrap());
+    full.flush().unwrap();
+    let mut line = String::new();
+    let stdout = server.0.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let source = format!("{}/a", said["listening"].as_str().unwrap());
+    let out = here.path().to_str().unwrap();
+    let pin = said["pin"].as_str().unwrap();
+    for _ in 0..20 {
+        let get = ["get", &source, "-o", out, "--pin", pin, "--json"];
+        common::json(&pathmark(&get).output().unwrap());
+    }
+    server.signal(Signal::SIGTERM);
+    let (tell, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(server.0.wait().unwrap()));
+    let status = ended
+        .recv_timeout(std::time::Duration::from_secs(20))
+        .unwrap();
+    assert_eq!(status.code(), Some(0));
 }
 
 #[test]

@@ -122,12 +122,60 @@ fn a_file_gets_another_name_or_goes_to_the_standard_output() {
     }
 }
 
+/// A device, a pipe and a link stay what they are: the content goes into them, and a file that a
+/// link leads to is replaced.
+#[test]
+fn content_goes_into_what_is_no_file() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    let content: Vec<u8> = (0..1_000_000_u32).map(|n| (n >> 4) as u8).collect();
+    let (server, _offered) = serve(|path| fs::write(path.join("a"), &content).unwrap(), &[]);
+    let here = TempDir::new().unwrap();
+    let source = format!("{}/a", server.address);
+    fs::create_dir(here.path().join("d")).unwrap();
+    let pipes = ["pipe", "d/a"].map(|name| here.path().join(name));
+    for pipe in &pipes {
+        nix::unistd::mkfifo(pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    }
+    let link = here.path().join("link");
+    symlink("pipe", &link).unwrap();
+    let directory = here.path().join("d");
+    for (output, pipe) in [
+        (&pipes[0], &pipes[0]),
+        (&link, &pipes[0]),
+        (&directory, &pipes[1]),
+    ] {
+        let reading = {
+            let pipe = pipe.clone();
+            std::thread::spawn(move || fs::read(pipe).unwrap())
+        };
+        let get = ["get", &source, "-o", output.to_str().unwrap(), "--json"];
+        let got = json(&run(&server, &get));
+        assert_eq!(got["files"][0]["bytes"], 1_000_000);
+        assert!(reading.join().unwrap() == content);
+        let kind = fs::symlink_metadata(pipe).unwrap().file_type();
+        assert!(kind.is_fifo(), "{output:?}");
+    }
+    json(&run(
+        &server,
+        &["get", &source, "-o", "/dev/null", "--json"],
+    ));
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    let (file, link) = (here.path().join("file"), here.path().join("to-file"));
+    fs::write(&file, "before").unwrap();
+    symlink("file", &link).unwrap();
+    let get = ["get", &source, "-o", link.to_str().unwrap(), "--json"];
+    json(&run(&server, &get));
+    assert!(link.is_symlink() && fs::read(file).unwrap() == content);
+    let out = run(&server, &["get", &source, "-o", "/dev/stdout"]);
+    assert!(out.status.success() && out.stdout == content);
+}
+
 #[test]
 fn patterns_match_names_of_the_server() {
     let (server, _offered) = serve(
         |path| {
             fs::create_dir(path.join("d")).unwrap();
-            for name in ["a.iso", "b.iso", "c.txt", "[x]"] {
+            for name in ["a.iso", "b.iso", "c.txt", "[x]", "[2020].mkv", "2.mkv"] {
                 fs::write(path.join("d").join(name), name).unwrap();
             }
         },
@@ -152,6 +200,27 @@ fn patterns_match_names_of_the_server() {
             .contains("no file of the server matches")
     );
     assert!(here.path().join("c.txt").exists());
+    // A file that has the pattern as its name is meant alone.
+    let said = json(&run(
+        &server,
+        &["get", &at("[2020].mkv"), "-o", out, "--json"],
+    ));
+    assert_eq!(said["streams"], 1);
+    assert!(here.path().join("[2020].mkv").exists() && !here.path().join("2.mkv").exists());
+    let own = here.path().join("own");
+    let own = own.to_str().unwrap();
+    json(&run(
+        &server,
+        &["get", &at("[2020].mkv"), "-o", own, "--json"],
+    ));
+    assert_eq!(fs::read_to_string(own).unwrap(), "[2020].mkv");
+    let many = run(&server, &["get", &at("*.iso"), "-o", "none", "--json"]);
+    assert!(
+        object(&many)["error"]
+            .as_str()
+            .unwrap()
+            .contains("make it first")
+    );
     // A URL has no patterns.
     let url = format!("https://{}/d/%5Bx%5D", server.address);
     json(&run(&server, &["get", &url, "-o", out, "--json"]));

@@ -2,14 +2,17 @@
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use futures_util::stream::{self, StreamExt};
 use indicatif::ProgressBar;
-use pathmark_http3::client::{Fetched, Get, GetError, Progress};
+use pathmark_http3::client::{Fetched, Get, GetError, Listed, Progress};
 use pathmark_http3::fields::PathName;
 use pathmark_http3::http::HeaderMap;
 use pathmark_http3::resource::{Kind, is_reserved};
@@ -20,7 +23,7 @@ use super::super::session::{self, Stop};
 use super::super::target::shown;
 use super::super::values::hex;
 use super::super::{glob, output};
-use super::{Args, Job, Latest, Session, To, explained, fields};
+use super::{Args, Job, Latest, Session, To, explained, fields, to_name};
 
 /// Fetches the files of one server.
 pub(super) async fn fetch(
@@ -134,13 +137,21 @@ async fn one(
             let tell = |progress| telling.tell(progress);
             client.get_with(&source, path, how, tell).await
         }
-        To::Tree(_) | To::Matching(_) | To::Out => {
+        To::Special(_) | To::Tree(_) | To::Matching(_) | To::Out => {
             let tell = |progress| telling.tell(progress);
+            let out = tokio::task::spawn_blocking({
+                let to = job.to.clone();
+                // A pipe opens once it has a reader.
+                move || open(&to)
+            });
+            let out = Arc::new(
+                out.await
+                    .map_err(io::Error::other)?
+                    .with_context(|| format!("cannot write {}", job.to.path().display()))?,
+            );
             let write = async |data: bytes::Bytes| {
-                let written = tokio::task::spawn_blocking(move || {
-                    let mut out = io::stdout().lock();
-                    out.write_all(&data).and_then(|()| out.flush())
-                });
+                let out = Arc::clone(&out);
+                let written = tokio::task::spawn_blocking(move || (&*out).write_all(&data));
                 written.await.map_err(io::Error::other)?
             };
             client.get_stream(&source, headers, write, tell).await
@@ -150,10 +161,13 @@ async fn one(
         (To::Out, GetError::Storage(error)) => {
             anyhow::Error::new(error).context("cannot write to the standard output")
         }
-        (To::Out, GetError::Digest) => anyhow!(
+        (To::Out | To::Special(_), GetError::Digest) => anyhow!(
             "the content's SHA-256 is not the one that the server announced: what was written is \
              not the file"
         ),
+        (To::Special(path), GetError::Storage(error)) => {
+            anyhow!("cannot write {}: {error}", path.display())
+        }
         (To::File(path), GetError::Storage(error)) => {
             let hint = match error.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -167,7 +181,16 @@ async fn one(
     })
 }
 
-/// The jobs with the files that patterns match in their places.
+/// Opens what content is written into, and not replaced by.
+fn open(to: &To) -> io::Result<File> {
+    match to {
+        To::Special(path) => File::options().write(true).open(path),
+        _ => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
+    }
+}
+
+/// The jobs with the files that patterns match in their places. A file that has the pattern as its
+/// name is meant alone.
 async fn expand(session: &Session, jobs: &[Job], figures: &mut Figures) -> Vec<Job> {
     let mut expanded: Vec<Job> = Vec::new();
     for job in jobs {
@@ -199,15 +222,34 @@ async fn expand(session: &Session, jobs: &[Job], figures: &mut Figures) -> Vec<J
                 continue;
             }
         };
+        let is_file = |entry: &Listed| {
+            matches!(entry.kind, Kind::File | Kind::Symlink) && !is_reserved(&entry.name)
+        };
+        let is_named = listed
+            .iter()
+            .any(|entry| is_file(entry) && entry.name == pattern);
         let files = listed.into_iter().filter(|entry| {
-            matches!(entry.kind, Kind::File | Kind::Symlink)
-                && !is_reserved(&entry.name)
-                && glob::matches(pattern, &entry.name)
+            is_file(entry)
+                && match is_named {
+                    true => entry.name == pattern,
+                    false => glob::matches(pattern, &entry.name),
+                }
         });
+        let is_directory = directory.is_dir();
+        if !is_named && !is_directory {
+            failed(anyhow!(
+                "{} is no directory; make it first",
+                directory.display()
+            ));
+            continue;
+        }
         let mut found = false;
         for entry in files {
             found = true;
-            let to = To::File(directory.join(OsStr::from_bytes(&entry.name)));
+            let to = to_name(match is_directory {
+                true => directory.join(OsStr::from_bytes(&entry.name)),
+                false => directory.clone(),
+            });
             let target = super::Target {
                 path: Some(within(Some(entry.name))),
                 ..job.target.clone()

@@ -76,6 +76,8 @@ enum To {
     Tree(PathBuf),
     /// Files whose names match, into this directory.
     Matching(PathBuf),
+    /// Into this device, pipe or socket, which stays.
+    Special(PathBuf),
     /// To the standard output.
     Out,
 }
@@ -89,13 +91,32 @@ struct Job {
 
 /// The name of `--output` that is the standard output.
 const OUT: &str = "-";
+/// Names that systems have for it: a file that it goes to is written to, not replaced.
+const SYSTEM_OUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+
+/// The files go to the standard output.
+fn is_out(output: &Path) -> bool {
+    output.as_os_str() == OUT || SYSTEM_OUT.iter().any(|name| output == Path::new(name))
+}
+
+/// Where a file of the name `path` goes, by what has the name.
+fn to_name(path: PathBuf) -> To {
+    match std::fs::metadata(&path) {
+        Ok(there) if !there.is_file() && !there.is_dir() => To::Special(path),
+        // A link stays, and the file that it leads to is replaced.
+        Ok(there) if there.is_file() && path.is_symlink() => {
+            To::File(path.canonicalize().unwrap_or(path))
+        }
+        _ => To::File(path),
+    }
+}
 
 /// Where `target` goes, one of `all`.
 fn destination(target: &Target, args: &Args) -> anyhow::Result<To> {
     let output = args.output.as_path();
     let last = target.path.as_ref().and_then(|path| path.names.last());
     let is_pattern = target.globs && last.is_some_and(|name| glob::is_pattern(name));
-    if is_pattern && (args.recursive || args.output.as_os_str() == OUT) {
+    if is_pattern && (args.recursive || is_out(output)) {
         let why = match args.recursive {
             true => "matches files, and -r fetches directories; leave -r out",
             false => "may match several files, and one goes to the standard output",
@@ -125,14 +146,11 @@ fn destination(target: &Target, args: &Args) -> anyhow::Result<To> {
              choose another one"
         );
     }
-    if args.output.as_os_str() == OUT {
+    if is_out(output) {
         return Ok(To::Out);
     }
     let is_directory = output.is_dir();
     if is_pattern {
-        if !is_directory {
-            bail!("{} is no directory; make it first", output.display());
-        }
         return Ok(To::Matching(output.to_owned()));
     }
     let path = match is_directory {
@@ -145,7 +163,7 @@ fn destination(target: &Target, args: &Args) -> anyhow::Result<To> {
             path.display()
         );
     }
-    Ok(To::File(path))
+    Ok(to_name(path))
 }
 
 /// The files to fetch, each with its place; refuses those that cannot be fetched.
@@ -156,7 +174,7 @@ fn jobs(args: &Args) -> Result<Vec<Job>, Failure> {
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
     let is_name = one && parent.unwrap_or(Path::new(".")).is_dir();
-    let is_out = output.as_os_str() == OUT;
+    let is_out = is_out(output);
     if args.recursive && is_out {
         return Err(Failure::usage(anyhow!(
             "a directory cannot go to the standard output"
@@ -192,18 +210,28 @@ fn jobs(args: &Args) -> Result<Vec<Job>, Failure> {
 impl To {
     fn path(&self) -> &Path {
         match self {
-            Self::File(path) | Self::Tree(path) | Self::Matching(path) => path,
+            Self::File(path) | Self::Tree(path) | Self::Matching(path) | Self::Special(path) => {
+                path
+            }
             Self::Out => Path::new(OUT),
         }
     }
 }
 
-/// Notes that a server sent by the law `used`, where the user had `asked` for one.
-fn note_law(transfer: &mut Transfer, asked: Option<&str>, used: String) {
+/// Notes that a server sent by the law `used`, where the user had `asked` for one. `ruled` is the
+/// one of a combination that ruled.
+fn note_law(transfer: &mut Transfer, asked: Option<&str>, used: String, ruled: &str) {
     if let Some(asked) = asked
         && asked != used
     {
-        let note = format!("the server sends by {used}, not by {asked}: it chooses what to offer");
+        let which = match ruled == used || ruled.is_empty() {
+            true => String::new(),
+            false => format!(", of which {ruled} ruled at the end"),
+        };
+        let note = format!(
+            "the server sends by {used}{which}, not by {asked}, which it does not offer; start it \
+             with --cc {used},{asked}"
+        );
         if !transfer.warnings.contains(&note) {
             transfer.warnings.push(note);
         }
@@ -248,7 +276,7 @@ pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
             figures.transfer.error = Some(session::interrupted().to_string());
         }
     }
-    let is_out = args.output.as_os_str() == OUT;
+    let is_out = is_out(&args.output);
     figures.say(args.client.json, args.moving.quiet || is_out)
 }
 
@@ -276,7 +304,7 @@ fn left(jobs: Vec<Job>, ended: &Figures) -> Vec<Job> {
     let is_left = |job: &Job| match job.to {
         To::Tree(_) | To::Matching(_) => !lost.is_empty(),
         // What was written to a pipe cannot be taken back.
-        To::Out => false,
+        To::Out | To::Special(_) => false,
         To::File(_) => lost.contains(job.target.name().as_str()),
     };
     jobs.into_iter().filter(is_left).collect()
@@ -313,15 +341,17 @@ async fn fetch(args: &Args, stop: &Stop, jobs: &[Job]) -> Result<Figures, Failur
     let transfer = &mut figures.transfer;
     transfer.bytes_down = latest.bytes;
     if let Some(used) = latest.algorithm {
-        note_law(transfer, asked.as_deref(), used);
+        note_law(transfer, asked.as_deref(), used, &latest.sender.algorithm);
     }
     for name in latest.unverified {
         let warning =
             format!("{name}: the server announced no SHA-256, so only the length was checked");
         transfer.warnings.push(warning);
     }
-    // The time that the disk takes to store and to read back the file does not count.
-    let seconds = if stop.is_stopped() {
+    // The time that the disk takes to store and to read back the files does not count, where all
+    // have arrived.
+    let is_broken = figures.files.iter().any(|file| file.error.is_some());
+    let seconds = if stop.is_stopped() || is_broken {
         started.elapsed().as_secs_f64()
     } else {
         latest.seconds

@@ -98,10 +98,10 @@ impl Loaded {
                         .with_context(|| format!("cannot read {}", path.display()))
                         .map_err(Failure::usage)
                 };
-                Identity::from_pem(&read(cert)?, &read(key)?, ALPN).map_err(Failure::usage)?
+                Identity::from_pem(&read(cert)?, &read(key)?, &[ALPN]).map_err(Failure::usage)?
             }
-            None if tokens.as_os_str().is_empty() => Identity::new(ALPN)?,
-            None => Identity::kept(tokens, ALPN)?,
+            None if tokens.as_os_str().is_empty() => Identity::new(&[ALPN])?,
+            None => Identity::kept(tokens, &[ALPN])?,
         };
         match asks {
             true => Ok(identity.asking_clients()?),

@@ -249,8 +249,9 @@ pub(super) fn uri(text: Option<&str>, file: Option<&Path>) -> anyhow::Result<Pro
     })?;
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
-    text.trim()
-        .parse()
+    // The proxy prints `for NAME: URI`.
+    let (_, uri) = text.trim().rsplit_once(' ').unwrap_or(("", text.trim()));
+    uri.parse()
         .with_context(|| format!("{shown} has no URI of a proxy"))
 }
 

@@ -87,7 +87,7 @@ struct ProxyArgs {
     /// them
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Congestion controller
+    /// Congestion controller to send with; what the proxy sends has that of the proxy
     #[arg(long, value_name = "NAME", value_parser = values::algorithm)]
     #[arg(default_value = Algorithm::DEFAULT)]
     cc: Algorithm,
@@ -115,6 +115,11 @@ enum Command {
 impl Args {
     pub(super) const fn json(&self) -> bool {
         self.run.json
+    }
+
+    /// Stdin and stdout are joined with a flow, so that the log is that of a program beside it.
+    pub(super) const fn is_pipe(&self) -> bool {
+        matches!(self.command, Some(Command::Connect(_)))
     }
 
     /// SIGHUP is for a tunnel with a configuration.

@@ -51,7 +51,8 @@ pub(super) async fn pipe(args: Args, stop: Stop) -> Outcome {
         session::leave(&connection, &stop, session::HTTP3).await;
     }
     if stop.is_stopped() {
-        return Err(interrupted().into());
+        // ssh ends its ProxyCommand so, whose messages would stand among those of the session.
+        return Err(Failure::Reported);
     }
     match traffic.reset {
         true => Err(anyhow!("the connection to {target} was reset").into()),
