@@ -67,6 +67,9 @@ pub fn adopt(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
 /// Binds a transparent socket, to any address.
 fn bind(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
     prepare(socket, address.is_ipv4())?;
     socket.bind(&address.into())
 }
@@ -77,7 +80,6 @@ fn prepare(socket: &Socket, is_v4: bool) -> io::Result<()> {
     if is_v4 {
         socket.set_ip_transparent_v4(true)?;
     } else {
-        socket.set_only_v6(true)?;
         socket.set_ip_transparent_v6(true)?;
     }
     // Connections inherit the mark, so that the rules let their packets to clients pass.
