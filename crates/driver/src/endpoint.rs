@@ -318,16 +318,16 @@ impl Endpoint {
         stats
     }
 
-    /// Sets the memory for data that was received and not read yet, of all connections together,
-    /// bytes. 512 MiB at first ([`EndpointConfig::receive_memory`]); a connection of 10 Gbit/s over
-    /// 720 ms wants 8 GiB: it may hold half of the memory at most.
+    /// Sets the memory for data that peers may send and that was not read yet, of all connections
+    /// together, bytes. 512 MiB at first ([`EndpointConfig::receive_memory`]); a connection of 10
+    /// Gbit/s over 720 ms wants 8 GiB: it may take half of the memory at most.
     pub fn set_receive_memory(&self, bytes: u64) {
         self.shared.lock().core.set_receive_memory(bytes);
     }
 
-    /// Sets the part of that memory for data beyond what reading has earned, bytes. It is a 24th of
-    /// the memory at first, and after each change of that. Streams that applications leave unread
-    /// take credit from other streams once they hold two thirds of this part.
+    /// Sets the part of that memory for data beyond what reading has earned, bytes. It is a
+    /// quarter of the memory at first, and after each change of that. Streams that applications
+    /// leave unread take credit from other streams once they hold half of this part.
     pub fn set_unread_memory(&self, bytes: u64) {
         self.shared.lock().core.set_unearned_memory(bytes);
     }

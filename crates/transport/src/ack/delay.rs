@@ -124,13 +124,6 @@ impl AckDelay {
         self.news = true;
     }
 
-    /// A packet arrived that is not acknowledged. An ACK of others tells the peer, within the
-    /// longest delay, that this side lives.
-    pub fn on_unacknowledged(&mut self, now: Instant) {
-        self.due_at = self.due_at.or(Some(now + self.max_delay));
-        self.news = true;
-    }
-
     /// An ACK_FREQUENCY frame arrived. Older ones than seen already are ignored (false).
     pub fn on_ack_frequency(&mut self, now: Instant, frequency: &AckFrequency) -> bool {
         if self.sequence.is_some_and(|s| frequency.sequence <= s) {

@@ -22,8 +22,6 @@ pub struct AckRequest {
     asked: Option<AckFrequency>,
     asked_at: Instant,
     lost: bool,
-    /// An IMMEDIATE_ACK is due.
-    immediate: bool,
     next_sequence: u64,
 }
 
@@ -37,27 +35,8 @@ impl AckRequest {
             asked: None,
             asked_at: Instant::ZERO,
             lost: false,
-            immediate: false,
             next_sequence: 0,
         }
-    }
-
-    /// The peer is to acknowledge the next packet at once. False if it does not know how.
-    pub const fn ask_at_once(&mut self) -> bool {
-        self.immediate = self.min_delay.is_some();
-        self.immediate
-    }
-
-    /// True if an IMMEDIATE_ACK frame is due.
-    #[must_use]
-    #[inline]
-    pub const fn immediate_due(&self) -> bool {
-        self.immediate
-    }
-
-    /// It was written.
-    pub const fn on_immediate_written(&mut self) {
-        self.immediate = false;
     }
 
     /// The frame to send now, if what is wanted has changed enough since the last one (at most one

@@ -119,7 +119,6 @@ impl Fates<'_> {
         let exponent = self.sources.handshake.peer_ack_delay_exponent();
         let micros = ack.delay.checked_shl(exponent).unwrap_or(u64::MAX);
         let delay = Duration::from_micros(micros);
-        let probed = self.spaces.recovery().pto_count() > 0;
         let (recovery, mut owners) = self.owners(space);
         let outcome = recovery
             .on_ack(now, space, ack.ranges(), delay, |fate, number, packet| {
@@ -136,13 +135,6 @@ impl Fates<'_> {
         let mtu_changed = owners.mtu_changed;
         let mut report = AckReport::default();
         if space == SpaceId::Data {
-            let below = outcome.newly.largest.map(|(number, ..)| number);
-            let tells = probed || below.is_none_or(|number| number < ack.largest);
-            if tells && outcome.newly.advanced && outcome.loss.packets > 0 {
-                // A probe, or a packet that asked for nothing, is acknowledged, and shows what was
-                // refused before it.
-                self.sources.streams.turns.serve_lowest_first();
-            }
             let next = self.spaces.next_number();
             let path = self.paths.path_mut();
             let narrower;

@@ -64,7 +64,8 @@ impl<'a> PacketBuilder<'a> {
         };
     }
 
-    /// Padding at the end of the datagram's last packet; `has_more`: streams have more to send.
+    /// Padding at the end of the datagram's last packet; `has_more`: there is more data
+    /// to send.
     pub(super) fn pad(
         &mut self,
         open: &Open,

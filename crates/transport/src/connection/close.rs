@@ -53,6 +53,13 @@ pub enum ConnectionError {
     /// `ConnectionRefused`: no socket has the port.
     #[error("{}", unreachable_text(*.0))]
     Unreachable(std::io::ErrorKind),
+    /// Client: the interface to the server carries no datagrams of this many bytes, as the
+    /// handshake's are (RFC 9000 §14.1).
+    #[error(
+        "the interface to the server carries no datagrams of {0} bytes: its MTU is too small for \
+         QUIC, unless both ends have a smaller `initial_mtu`"
+    )]
+    InterfaceTooNarrow(u16),
     /// The server supports none of the versions that this side supports.
     #[error("the server does not speak QUIC version 1")]
     VersionMismatch,

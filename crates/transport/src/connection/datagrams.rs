@@ -105,6 +105,13 @@ impl Datagrams<'_> {
         Ok(())
     }
 
+    /// True if datagrams that were not read take more than half of their queue, so that it is time
+    /// to read some before more packets are opened.
+    #[must_use]
+    pub fn pile_up(&self) -> bool {
+        self.sources.datagrams.pile_up()
+    }
+
     /// The oldest datagram that arrived and was not read. After `None`,
     /// [`Event::DatagramReceived`](super::Event::DatagramReceived) says when to ask again.
     pub fn read(&mut self) -> Option<Bytes> {

@@ -10,7 +10,6 @@ use super::{ConnectionError, Event};
 use crate::Arrived;
 use crate::cid::RemoteId;
 use crate::crypto::ResetToken;
-use crate::streams::Arrival;
 use crate::wire::frame::{Frames, types};
 use crate::wire::packet::Protected;
 use crate::wire::{Frame, PacketType, SpaceId, TransportError, TransportErrorCode as Code};
@@ -21,8 +20,6 @@ struct Summary {
     ack_eliciting: bool,
     /// Only frames that probe a path (RFC 9000 §9.1).
     probing: bool,
-    /// There was no memory for some of its data.
-    refused: bool,
     /// It is to be acknowledged at once.
     immediate_ack: bool,
 }
@@ -69,24 +66,6 @@ impl Receiving<'_> {
         let bytes = if carrier.first { carrier.bytes } else { 0 };
         let received = self.spaces.received_mut(space);
         let newest = received.is_newest(opened.number);
-        if summary.refused {
-            // The peer has to send it again: it is not acknowledged. All its other frames were
-            // dealt with, as frames may arrive more than once (RFC 9000 §13.3), and the peer hears
-            // that this side lives. The packet itself is not dealt with again (RFC 9000 §12.3).
-            self.stats.packets_refused += 1;
-            received.on_refused(now, opened.number, bytes);
-            let asks = received.asks();
-            let sent = self.spaces.recovery().space(SpaceId::Data).sent();
-            if asks && sent.ack_eliciting() == 0 {
-                // The request was answered by this packet.
-                self.sources.ask_for_packet(self.spaces);
-            }
-            self.sources.streams.receiving.on_refused();
-            if newest && !summary.probing && at.ty == PacketType::OneRtt {
-                self.follow_peer(carrier, found);
-            }
-            return Ok(());
-        }
         // [9000 13.1 processed-first]
         received.on_packet(
             now,
@@ -103,8 +82,6 @@ impl Receiving<'_> {
         if summary.immediate_ack || question {
             received.on_immediate_ack(now);
         }
-        // Its ACK is to arrive: what was refused is sent again only then.
-        self.sources.control.ping |= received.answers(now, opened.number);
         if space != SpaceId::Data {
             if space == SpaceId::Initial && self.side.is_server() && summary.ack_eliciting {
                 self.sources.repeat_first_flight(now, self.spaces);
@@ -196,8 +173,7 @@ impl Receiving<'_> {
                 }
                 Frame::ImmediateAck => summary.immediate_ack = true,
                 Frame::Stream(frame) => {
-                    let arrival = self.sources.streams.on_stream(self.now, frame)?;
-                    summary.refused |= arrival == Arrival::Refused;
+                    self.sources.streams.on_stream(self.now, frame)?;
                 }
                 frame => self.on_frame(at, frame)?,
             }

@@ -15,6 +15,7 @@ pub(super) struct Idle {
     /// The lesser of both sides' timeouts. `None`: never.
     timeout: Option<Duration>,
     longest_pto: Duration,
+    /// What the configuration says.
     keep_alive: Option<Duration>,
     /// Something ack-eliciting was sent since a packet was last received: only the first restarts
     /// the timer.
@@ -72,7 +73,14 @@ impl Idle {
         // [9000 10.1 three-timeouts]
         let timeout = self.timeout.map(|t| t.max(pto.saturating_mul(3)));
         timers.assign(Timer::Idle, timeout.map(|t| now + t));
-        timers.assign(Timer::KeepAlive, self.keep_alive.map(|t| now + t));
+        // Data that waits for the peer's credit keeps the connection as well (RFC 9000 §4.1).
+        let keep_alive = self.keep_alive.or(timeout.map(|t| t / 2));
+        timers.assign(Timer::KeepAlive, keep_alive.map(|t| now + t));
+    }
+
+    /// True if the connection is to outlive silence whatever waits.
+    pub(super) const fn keeps_alive(&self) -> bool {
+        self.keep_alive.is_some()
     }
 }
 
@@ -93,7 +101,11 @@ mod tests {
         idle.on_peer_timeout(Duration::from_millis(50));
         idle.on_received(Instant::ZERO, PTO, &mut timers);
         assert_eq!(timers.get(Timer::Idle), Some(Instant::from_millis(300)));
-        assert_eq!(timers.get(Timer::KeepAlive), None);
+        assert_eq!(
+            timers.get(Timer::KeepAlive),
+            Some(Instant::from_millis(150))
+        );
+        assert!(!idle.keeps_alive());
     }
 
     #[test]

@@ -190,6 +190,11 @@ impl Lifecycle {
         self.idle.longest_pto()
     }
 
+    /// True if the connection is to outlive silence, as its configuration says.
+    pub(super) const fn keeps_alive(&self) -> bool {
+        self.idle.keeps_alive()
+    }
+
     /// A packet arrived and opened: silence begins again.
     #[inline]
     pub(super) fn on_received(&mut self, now: Instant, pto: Duration) {

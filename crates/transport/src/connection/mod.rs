@@ -35,7 +35,6 @@ mod paths;
 mod probes;
 mod receive;
 mod received;
-mod refused;
 mod report;
 mod rtt_histogram;
 mod sources;
@@ -273,6 +272,15 @@ impl Connection {
     pub fn reset_tokens(&self) -> impl Iterator<Item = (SocketAddr, ResetToken)> {
         self.paths
             .reset_tokens(self.sources.control.remote_ids.current().token)
+    }
+
+    /// True if `quote`, the beginning of a datagram as an ICMP message has it, can be of one that
+    /// this connection has sent: it has the ID that its packets carry (RFC 9000 §14.2.1).
+    #[must_use]
+    pub fn is_quoted_by(&self, quote: &[u8]) -> bool {
+        let id = self.sources.control.remote_ids.current().id;
+        let len = id.as_slice().len();
+        len > 0 && quote.windows(len).any(|part| part == id.as_slice())
     }
 
     /// True if [`poll_routing`](Self::poll_routing) has something.

@@ -67,8 +67,8 @@ impl Sending<'_> {
         building.initial |=
             space == SpaceId::Initial && (contents.eliciting || self.side.is_client());
         if !more || building.w.remaining() < MIN_PACKET_ROOM {
-            let streams = &mut self.sources.streams;
-            building.pad(&open, &mut contents, || streams.wants_to_send());
+            let sources = &mut *self.sources;
+            building.pad(&open, &mut contents, || sources.has_data());
         }
         building.mark(self.paths.path().mark());
         contents.ecn = building.ecn;

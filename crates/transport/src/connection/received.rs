@@ -1,6 +1,5 @@
 //! What arrived in one packet number space, and telling the peer so.
 
-use super::refused::Refused;
 use crate::ack::{AckDelay, ReceivedRanges};
 use crate::path::EcnReceived;
 use crate::wire::frame::{AckFrequency, ack};
@@ -28,14 +27,10 @@ const MOST: usize = 4096;
 /// Bytes that a range takes.
 const RANGE: usize = size_of::<(u64, u64)>();
 
-/// See [`Received::answer`].
-const ASKS: u64 = u64::MAX;
-
 /// The receiving half of a packet number space.
 #[derive(Debug)]
 pub(super) struct Received {
     ranges: ReceivedRanges,
-    refused: Refused,
     delay: AckDelay,
     ecn: EcnReceived,
     /// Ranges that began since the last ACK frame.
@@ -47,13 +42,6 @@ pub(super) struct Received {
     /// Ranges that an ACK frame has at most.
     max_ranges: usize,
     postponed: u64,
-    /// [`ASKS`]: the next packet beyond those that were refused is acknowledged at once. Else one
-    /// more than the number of such a packet: each packet holds an ACK until the peer has one up to
-    /// it. 0: there is none.
-    answer: u64,
-    /// When an ACK was written last. Packets of one time hold one for [`answer`](Self::answer): a
-    /// packet that nothing else goes into is not sent then.
-    written_at: Option<Instant>,
 }
 
 impl Received {
@@ -65,7 +53,6 @@ impl Received {
         };
         Self {
             ranges: ReceivedRanges::new(FEWEST),
-            refused: Refused::default(),
             delay,
             ecn: EcnReceived::default(),
             begun: 0,
@@ -76,8 +63,6 @@ impl Received {
                 SpaceId::Initial | SpaceId::Handshake => usize::MAX,
             },
             postponed: 0,
-            answer: 0,
-            written_at: None,
         }
     }
 
@@ -106,13 +91,13 @@ impl Received {
 
     #[inline]
     pub(super) fn is_duplicate(&self, number: u64) -> bool {
-        self.ranges.contains(number) || self.refused.contains(number)
+        self.ranges.contains(number)
     }
 
     /// True if no packet of a larger number was opened before.
     #[inline]
     pub(super) fn is_newest(&self, number: u64) -> bool {
-        number >= self.expected().max(self.refused.end())
+        number >= self.expected()
     }
 
     /// A packet opened for the first time and was dealt with. `bytes`: those of its datagram, if it
@@ -147,52 +132,10 @@ impl Received {
         self.keep_proportion(now, due);
     }
 
-    /// Packet `number` opened and is not acknowledged, because there was no memory for its data.
-    /// `bytes` as for [`on_packet`](Self::on_packet).
-    pub(super) fn on_refused(&mut self, now: Instant, number: u64, bytes: usize) {
-        self.refused.insert(number);
-        self.credit = (self.credit + bytes / SHARE).min(MAX_CREDIT);
-        if self.ranges.largest().is_some() {
-            self.delay.on_unacknowledged(now);
-        }
-    }
-
-    /// True if no ACK has gone beyond the last packet that was refused, so that the peer cannot
-    /// know that it is to be sent again.
-    pub(super) fn hides_refusals(&self) -> bool {
-        let reported = self.delay.reported().map_or(0, |largest| largest + 1);
-        self.refused.end() > reported
-    }
-
-    /// What was refused has a place now: a later packet is to be acknowledged, as soon as there is
-    /// one.
-    pub(super) fn ask_for_refused(&mut self, now: Instant) {
-        self.answer = ASKS;
-        if let Some(largest) = self.ranges.largest() {
-            self.answers(now, largest);
-        }
-    }
-
-    /// True while there is none.
-    pub(super) const fn asks(&self) -> bool {
-        self.answer == ASKS
-    }
-
-    /// True if packet `number`, which was dealt with, is such a packet.
-    #[inline]
-    pub(super) fn answers(&mut self, now: Instant, number: u64) -> bool {
-        let answers = self.asks() && number >= self.refused.end();
-        if answers {
-            self.answer = number + 1;
-            self.delay.on_immediate_ack(now);
-        }
-        answers
-    }
-
     /// True if an ACK would tell the peer something.
     #[inline]
-    pub(super) fn has_news(&self, now: Instant) -> bool {
-        self.delay.news() || (self.answer > 0 && !self.asks() && self.written_at != Some(now))
+    pub(super) fn has_news(&self) -> bool {
+        self.delay.news()
     }
 
     /// Where ACKs would take more than their share, none leaves at once; `due` is when one was due
@@ -243,9 +186,6 @@ impl Received {
     #[inline]
     pub(super) fn on_ack_acked(&mut self, number: u64) {
         self.ranges.prune(number);
-        if number.saturating_add(1) >= self.answer {
-            self.answer = 0;
-        }
     }
 
     /// Writes an ACK frame of at most `limit` bytes, and no more than a quarter of what was
@@ -279,7 +219,6 @@ impl Received {
         self.credit = self.credit.saturating_sub(written + OVERHEAD);
         self.begun = 0;
         self.delay.on_ack_sent(largest);
-        self.written_at = Some(now);
         Some(largest)
     }
 }

@@ -135,19 +135,14 @@ fn ranges_that_began_lately_are_reported_four_times() {
 }
 
 /// What the ACKs took of which packets that arrive 10 µs apart, each behind a gap, made some due at
-/// once; of each four, the first is not acknowledged if `refused`. Also how many packets came.
-fn spent(received: &mut Received, bytes: usize, refused: bool) -> (usize, usize) {
+/// once. Also how many packets came.
+fn spent(received: &mut Received, bytes: usize) -> (usize, usize) {
     let mut spent = 0;
     let mut now = at(100);
     const PACKETS: usize = 4000;
     for n in 0..PACKETS {
         now += Duration::from_micros(10);
-        let number = 2 * n as u64;
-        if refused && n % 4 == 0 {
-            received.on_refused(now, number, bytes);
-        } else {
-            get(received, now, number, bytes);
-        }
+        get(received, now, 2 * n as u64, bytes);
         if received.delay.due(now) {
             spent += ack(received, now, 3).bytes + OVERHEAD;
         }
@@ -161,27 +156,19 @@ fn spent(received: &mut Received, bytes: usize, refused: bool) -> (usize, usize)
 #[test]
 fn acks_may_take_a_quarter_of_what_came_and_do() {
     for bytes in [40, 43, 100] {
-        for refused in [false, true] {
-            let mut received = receiver();
-            let (spent, packets) = spent(&mut received, bytes, refused);
-            let may = packets * (bytes / 4) + 4096;
-            let most = LEAST + OVERHEAD;
-            assert!(
-                spent <= may + 2 * most,
-                "{spent} of {may}, {bytes} {refused}"
-            );
-            assert!(
-                spent + 2 * most >= may,
-                "{spent} of {may}, {bytes} {refused}"
-            );
-            assert!(received.postponed() > 1000);
-            // What asks for no acknowledgement makes none wait.
-            let before = received.postponed();
-            for n in 0..50 {
-                received.on_packet(at(200), 10_000 + n, false, Ecn::NotEct, 0);
-            }
-            assert_eq!(received.postponed(), before);
+        let mut received = receiver();
+        let (spent, packets) = spent(&mut received, bytes);
+        let may = packets * (bytes / 4) + 4096;
+        let most = LEAST + OVERHEAD;
+        assert!(spent <= may + 2 * most, "{spent} of {may}, {bytes}");
+        assert!(spent + 2 * most >= may, "{spent} of {may}, {bytes}");
+        assert!(received.postponed() > 1000);
+        // What asks for no acknowledgement makes none wait.
+        let before = received.postponed();
+        for n in 0..50 {
+            received.on_packet(at(200), 10_000 + n, false, Ecn::NotEct, 0);
         }
+        assert_eq!(received.postponed(), before);
     }
 }
 
@@ -189,7 +176,7 @@ fn acks_may_take_a_quarter_of_what_came_and_do() {
 #[test]
 fn acks_of_full_packets_are_never_postponed() {
     let mut received = receiver();
-    let (spent, packets) = spent(&mut received, 1200, false);
+    let (spent, packets) = spent(&mut received, 1200);
     assert!(spent >= packets * OVERHEAD);
     assert_eq!(received.postponed(), 0);
 }
@@ -198,13 +185,12 @@ fn acks_of_full_packets_are_never_postponed() {
 #[test]
 fn acks_of_the_handshake_are_never_postponed() {
     let mut received = Received::new(SpaceId::Handshake, Duration::from_millis(25), None);
-    let (spent, packets) = spent(&mut received, 20, false);
+    let (spent, packets) = spent(&mut received, 20);
     assert!(spent >= packets * OVERHEAD);
     assert_eq!(received.postponed(), 0);
 }
 
-/// RFC 9000 Appendix A.3: numbers are expanded by one more than the largest. What was refused was
-/// there, too.
+/// RFC 9000 Appendix A.3: numbers are expanded by one more than the largest.
 #[test]
 fn the_newest_packet_is_the_one_after_all_others() {
     let mut received = receiver();
@@ -212,9 +198,8 @@ fn the_newest_packet_is_the_one_after_all_others() {
     assert!(received.is_newest(0));
     get(&mut received, at(1), 7, 1200);
     assert_eq!(received.expected(), 8);
-    received.on_refused(at(2), 9, 1200);
-    let newest = [6, 8, 9, 10].map(|number| received.is_newest(number));
-    assert_eq!(newest, [false, false, false, true]);
+    let newest = [6, 7, 8].map(|number| received.is_newest(number));
+    assert_eq!(newest, [false, false, true]);
 }
 
 /// 256 ranges in any case and 4096 at most; half as many where an eighth would do.

@@ -39,7 +39,7 @@ impl Asked<'_> {
         contents.eliciting |= frames.written;
     }
 
-    /// Writes IMMEDIATE_ACK and ACK_FREQUENCY: the sequence number of the latter.
+    /// Writes ACK_FREQUENCY: its sequence number.
     #[inline]
     fn write_ack_request(&mut self, w: &mut Writer<'_>) -> Option<u64> {
         let interval = self.path.measuring_interval();
@@ -76,19 +76,10 @@ impl Sources {
 
     /// True if some source has frames for a packet of `space`.
     #[inline]
-    pub(super) fn have_frames(
-        &mut self,
-        now: Instant,
-        space: SpaceId,
-        spaces: &PacketSpaces,
-        path: &Path,
-    ) -> bool {
+    pub(super) fn have_frames(&mut self, now: Instant, space: SpaceId, path: &Path) -> bool {
         // Data is what there is most often.
         let in_data = space == SpaceId::Data
-            && (self.has_data()
-                || self.handshake.is_complete() && spaces.immediate_due()
-                || self.control.is_due()
-                || path.wants_frames(now));
+            && (self.has_data() || self.control.is_due() || path.wants_frames(now));
         in_data || self.handshake.crypto.can_send(space)
     }
 
@@ -116,29 +107,24 @@ impl Sources {
             {
                 carried.add_control(ControlFrame::AckFrequency(sequence));
             }
-            let again = asked.spaces.probes_again();
-            self.write_data(asked.now, again, w, carried);
+            self.write_data(asked.now, w, carried);
         }
         contents.eliciting |= w.position() > start;
     }
 
     /// Datagrams and streams. Where both wait, flows of datagrams and streams share the window by
-    /// weight. `again`: the packet is a probe, and those before it got no answer.
-    fn write_data(&mut self, now: Instant, again: bool, w: &mut Writer<'_>, carried: &mut Carried) {
-        if again {
-            carried.streams = self.streams.write_frames(now, w, 1);
-            return;
-        }
+    /// weight.
+    fn write_data(&mut self, now: Instant, w: &mut Writer<'_>, carried: &mut Carried) {
         let streams = self.streams.turns.waiting();
         let flows = self.datagrams.waiting_flows(streams);
         let start = w.position();
         let bytes = if self.datagrams.goes_first() {
             self.datagrams.write(now, w);
             let between = w.position();
-            carried.streams = self.streams.write_frames(now, w, usize::MAX);
+            carried.streams = self.streams.write_frames(now, w);
             (between - start, w.position() - between)
         } else {
-            carried.streams = self.streams.write_frames(now, w, usize::MAX);
+            carried.streams = self.streams.write_frames(now, w);
             let between = w.position();
             self.datagrams.write(now, w);
             (w.position() - between, between - start)
@@ -232,11 +218,6 @@ impl Sources {
         }
     }
 
-    /// The peer is to send a packet at once.
-    pub(super) const fn ask_for_packet(&mut self, spaces: &mut PacketSpaces) {
-        self.control.ping |= !spaces.ask_at_once();
-    }
-
     /// What a probe of the Data space is to carry. A client's holds a PING in any case: where a NAT
     /// has rebound, a server follows no packet that has probing frames alone (RFC 9000 §9.1), as
     /// repeats of NEW_CONNECTION_ID are, and its answers go to the address before.
@@ -248,9 +229,8 @@ impl Sources {
         let again = spaces.probes_again();
         if again {
             self.streams.repeat_first(u64::from(path.mtu()));
-            self.streams.turns.serve_lowest_first();
         }
-        if again || !self.have_frames(now, SpaceId::Data, spaces, path) {
+        if again || !self.have_frames(now, SpaceId::Data, path) {
             self.repeat_oldest(SpaceId::Data, spaces, 0, PacketSpaces::PROBES);
         }
     }

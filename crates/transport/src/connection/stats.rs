@@ -30,9 +30,6 @@ pub struct Stats {
     /// 0-RTT packets received that did not: refused early data, forgeries, or before their keys and
     /// beyond what is kept of such. [`packets_dropped`](Self::packets_dropped) counts them too.
     pub early_packets_dropped: u64,
-    /// Packets not acknowledged because there was no memory for some of their data; the peer sends
-    /// them again.
-    pub packets_refused: u64,
     /// Acknowledgements that had to wait: they would have taken more than a quarter of the bytes
     /// received.
     pub acks_postponed: u64,

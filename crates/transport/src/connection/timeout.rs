@@ -44,7 +44,9 @@ impl Receiving<'_> {
             Timer::Idle => self.lose(ConnectionError::TimedOut),
             Timer::KeepAlive => {
                 let established = self.sources.handshake.is_complete() && self.lifecycle.is_open();
-                self.sources.control.ping |= established;
+                let wanted = self.lifecycle.keeps_alive()
+                    || self.sources.streams.limit() == pathmark_cc::Limit::Peer;
+                self.sources.control.ping |= established && wanted;
             }
             Timer::Close => {
                 self.lifecycle.forget();

@@ -60,9 +60,7 @@ impl Sending<'_> {
         let path = self.paths.path_mut();
         self.sources.drop_long_datagrams(path);
         path.route_mut().poll(now);
-        if self.sources.streams.receiving.prepare(now) {
-            self.ask_for_refused();
-        }
+        self.sources.streams.prepare();
         let renewed = self.spaces.keys_mut().renew(now);
         self.stats.key_updates += u64::from(renewed);
         let recovery = self.spaces.recovery();
@@ -77,17 +75,6 @@ impl Sending<'_> {
         }
         if restarts || starts > 0 {
             self.sources.follow_window(now, srtt, path);
-        }
-    }
-
-    /// Data that was refused has a place now. The peer sends it again once a packet is acknowledged
-    /// that it sent later: it is asked for one.
-    #[cold]
-    fn ask_for_refused(&mut self) {
-        let received = self.spaces.received_mut(SpaceId::Data);
-        if received.hides_refusals() {
-            received.ask_for_refused(self.now);
-            self.sources.ask_for_packet(self.spaces);
         }
     }
 
@@ -112,6 +99,10 @@ impl Sending<'_> {
                 break;
             };
             let permit = self.permit(size);
+            // The first datagram sets the size of those that follow: the kernel cuts a batch into
+            // segments of one size, and only the last may be shorter. A probe sets none, because
+            // the next one may have to carry more.
+            let sets_size = batch.is_none() && !self.spaces.is_probing();
             let Some(built) = self.datagram(room, permit, batch.as_ref()) else {
                 break;
             };
@@ -119,7 +110,7 @@ impl Sending<'_> {
             let path = self.paths.path();
             let transmit = batch.get_or_insert_with(|| path.transmit(built.ecn, 0, built.len));
             transmit.len += built.len;
-            if built.len < size || !built.batches {
+            if !built.batches || (built.len < size && !sets_size) {
                 break;
             }
         }
@@ -202,7 +193,7 @@ impl Sending<'_> {
     /// True if a packet of `space` would hold something ack-eliciting.
     pub(super) fn wants_eliciting(&mut self, space: SpaceId) -> bool {
         let path = self.paths.path();
-        self.spaces.probes(space) || self.sources.have_frames(self.now, space, self.spaces, path)
+        self.spaces.probes(space) || self.sources.have_frames(self.now, space, path)
     }
 
     /// One datagram of coalesced packets, to follow `batch`. `None`: nothing to send, or nothing

@@ -315,6 +315,11 @@ impl Datagrams {
         self.receive.pop()
     }
 
+    /// True if what was not read takes more than half of its queue.
+    pub(crate) const fn pile_up(&self) -> bool {
+        self.receive.bytes > self.config.receive_bytes / 2
+    }
+
     /// Memory of what arrived and was not read, bytes.
     pub(crate) const fn unread_bytes(&self) -> usize {
         self.receive.bytes

@@ -43,10 +43,10 @@ pub struct EndpointConfig {
     pub new_token_lifetime: Duration,
     /// NEW_TOKEN tokens whose use is remembered per lifetime, 9 bytes each, twice.
     pub remembered_tokens: usize,
-    /// Memory for data that was received and not read yet, of all connections together, bytes. Each
-    /// may hold what its application reads within some round trips; what connections hold beyond
-    /// that is a 24th of this at most, and 48 KiB of each. Where it is short, windows grow no
-    /// more, and packets with data beyond a gap count as lost.
+    /// Memory for data that peers may send and that was not read yet, of all connections together,
+    /// bytes. Each may promise what its application reads within some round trips; what
+    /// connections promise beyond that is a quarter of this at most, and 64 KiB of each. Where it
+    /// is short, windows grow no more.
     pub receive_memory: u64,
     /// Peers of whose path it is remembered what it carried, by their address (IPv6: its first 64
     /// bits). A later connection asks routers for that before its handshake is complete

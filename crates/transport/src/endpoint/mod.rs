@@ -177,10 +177,7 @@ impl Endpoint {
     /// Counters since the beginning.
     #[must_use]
     pub fn stats(&self) -> EndpointStats {
-        EndpointStats {
-            refused_for_memory: self.memory.refused(),
-            ..self.stats
-        }
+        self.stats
     }
 
     /// Changes [`EndpointConfig::receive_memory`], for connections that are open too.
@@ -189,7 +186,7 @@ impl Endpoint {
     }
 
     /// Changes the part of [`EndpointConfig::receive_memory`] for data that no reading has earned,
-    /// a 24th at first.
+    /// a quarter at first.
     pub fn set_unearned_memory(&self, bytes: u64) {
         self.memory.set_pool(bytes);
     }

@@ -32,9 +32,6 @@ pub struct EndpointStats {
     pub dropped_full: u64,
     /// Dropped: more datagrams than are held for a connection that waits to be accepted.
     pub dropped_waiting: u64,
-    /// Packets some of whose data had no room in
-    /// [`receive_memory`](super::EndpointConfig::receive_memory). They are sent again.
-    pub refused_for_memory: u64,
     /// Messages from the kernel, of one datagram or a train of them, whose control messages were
     /// cut off: their TTL, ECN field or destination are not known, and trains of unknown segments
     /// were dropped. From the driver; 0 without it.

@@ -254,11 +254,11 @@ impl Streams {
         self.receiving.share(memory);
     }
 
-    /// True if packets are to be built although there is nothing to send: the application has read,
-    /// or waits, and the peer may have to send again what was refused.
+    /// True if packets are to be built although there is nothing to send: the application waits for
+    /// a stream while the peer has spent its credit on others.
     #[must_use]
     pub fn wants_preparation(&self) -> bool {
-        self.receiving.wants_preparation()
+        self.receiving.holds_up_a_reader()
     }
 
     fn read_with<T>(

@@ -32,7 +32,7 @@ impl StreamsConfig {
         self
     }
 
-    /// No more promised at first than `memory` keeps of one connection. A stream is promised three
+    /// No more promised at first than `memory` has for a new connection. A stream is promised three
     /// quarters of that, so that one that is not read leaves some for others.
     #[must_use]
     pub fn within(mut self, memory: &ReceiveMemory) -> Self {
@@ -41,9 +41,6 @@ impl StreamsConfig {
             self.initial_connection_window = connection;
             self.initial_stream_window = self.initial_stream_window.min(connection / 4 * 3);
         }
-        let streams = memory.first_streams();
-        self.max_bidi_streams = self.max_bidi_streams.min(streams);
-        self.max_uni_streams = self.max_uni_streams.min(streams);
         self
     }
 }

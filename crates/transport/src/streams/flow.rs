@@ -2,8 +2,7 @@
 //!
 //! The receiving side promises `consumed + window` and lets the window grow by itself: the promise
 //! must cover what the sender may have in flight one round trip from now, so it is a multiple of
-//! what arrived in the last one. A promise costs no memory; only data that waits for a gap or for
-//! the application does.
+//! what arrived in the last one.
 //!
 //! What arrived counts if the application took it, or if it waits for it and cannot have it yet,
 //! because bytes before it were lost. Only bytes that arrived count, never an offset that the peer
@@ -137,8 +136,8 @@ pub struct ReceiveWindow {
     earned: Lately,
     /// It was reading that earned most of it.
     by_reading: bool,
-    /// Unread data that the application could read, KiB.
-    unread: u32,
+    /// What is promised in addition to the window, KiB.
+    extra: u32,
     /// The peer reported that it waits: announce whatever there is.
     peer_waits: bool,
     rate: Rate,
@@ -160,7 +159,7 @@ impl ReceiveWindow {
             window: initial,
             max: max.max(initial),
             cap: u64::MAX,
-            unread: 0,
+            extra: 0,
             wanted: 0,
             earned: Lately::default(),
             by_reading: false,
@@ -200,6 +199,7 @@ impl ReceiveWindow {
     /// Promises `bytes` more than so far, up to `most` bytes beyond what was consumed.
     pub fn stretch(&mut self, bytes: u64, most: u64) {
         let window = self.stretched(bytes, most) - self.consumed;
+        let window = window.saturating_sub(self.extra());
         self.window = self.window.max(window);
         self.cap = self.cap.max(window);
         self.peer_waits = true;
@@ -220,12 +220,27 @@ impl ReceiveWindow {
         self.window = self.max;
     }
 
-    /// Sets the bytes beyond the consumed ones that memory allows to promise, and the bytes that
-    /// the application could read. Those of the latter that exceed half of the window are promised
-    /// in addition to the window.
-    pub fn set_cap(&mut self, cap: u64, unread: u64) {
+    /// Sets the most that the window may be, whatever the rate asks for, and the bytes to promise
+    /// in addition to it.
+    pub fn set_cap(&mut self, cap: u64, extra: u64) {
         self.cap = cap;
-        self.unread = u32::try_from(unread / 1024).unwrap_or(u32::MAX);
+        self.extra = u32::try_from(extra / 1024).unwrap_or(u32::MAX);
+    }
+
+    /// Bytes that are promised beyond what was consumed, once all that may be is announced.
+    #[must_use]
+    pub fn allowed(&self) -> u64 {
+        self.window.min(self.cap)
+    }
+
+    /// Bytes that the peer may send or that are not consumed.
+    #[must_use]
+    pub fn outstanding(&self) -> u64 {
+        self.promised.saturating_sub(self.consumed)
+    }
+
+    fn extra(&self) -> u64 {
+        u64::from(self.extra) * 1024
     }
 
     /// True while the rate asks for a larger window than the configuration or memory allows.
@@ -289,7 +304,7 @@ impl ReceiveWindow {
     pub fn update_due(&self) -> bool {
         let more = self.next_promise().saturating_sub(self.promised);
         // [9000 4.2 credit-unasked]
-        more > 0 && (self.peer_waits || more >= self.window.min(self.cap) / UPDATE_FRACTION)
+        more > 0 && (self.peer_waits || more >= self.allowed() / UPDATE_FRACTION)
     }
 
     /// The limit to announce now.
@@ -301,9 +316,7 @@ impl ReceiveWindow {
     }
 
     fn next_promise(&self) -> u64 {
-        let unread = u64::from(self.unread) * 1024;
-        let more = unread.saturating_sub(self.window / 2);
-        let window = self.window.saturating_add(more).min(self.cap);
+        let window = self.allowed().saturating_add(self.extra());
         let limit = self.consumed.saturating_add(window);
         limit.min(varint::MAX).max(self.promised)
     }

@@ -3,12 +3,12 @@
 use pathmark_cc::{Duration, Instant, Limit, Limits};
 
 use super::{
-    Arrival, Dir, PeerLimits, SentFrames, Side, StreamEvent, StreamId, Streams, StreamsConfig,
+    Dir, PeerLimits, SentFrames, Side, StreamEvent, StreamId, Streams, StreamsConfig,
     account::SendAccount,
     control::Control,
     event::Events,
     opening::Opening,
-    receiving::{self, Receiving},
+    receiving::Receiving,
     record::{Records, Turn, sorted_ids},
     sent::{AckedRun, Sent},
     turns::Turns,
@@ -21,6 +21,9 @@ use crate::wire::{
 /// With room for more streams than this, their own credit is not looked at one by one: only the
 /// connection's counts.
 const FEW: usize = 32;
+
+/// Streams at most whose readers are helped at a time.
+const HINTS: usize = 16;
 
 impl Streams {
     /// No streams, and none allowed by the peer until [`set_peer_limits`](Self::set_peer_limits).
@@ -150,13 +153,11 @@ impl Streams {
     }
 
     /// Fills the rest of a packet: frames that steer first, then data by priority and in turn, one
-    /// packet's worth at a time, in at most `most` STREAM frames. A peer that is short of memory
-    /// acknowledges no packet in which there is data beyond a gap, whatever else it took from it:
-    /// in a frame alone, data that it waits for is acknowledged.
+    /// packet's worth at a time.
     ///
     /// A STREAM frame without a length is written only where it ends at the writer's limit, so
     /// whatever fits after this call may follow. All frames are ack-eliciting.
-    pub fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>, most: usize) -> SentFrames {
+    pub fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>) -> SentFrames {
         let mut sent = SentFrames::default();
         let (rtt, records) = (self.receiving.rtt(), &mut self.records);
         // A frame that does not fit stays due; smaller ones behind it wait for the next packet with
@@ -169,8 +170,7 @@ impl Streams {
             .and_then(|()| self.control.write(now, rtt, records, w, &mut sent))
             .is_ok();
         if fits {
-            self.turns
-                .write(w, &mut sent, most, records, &mut self.control);
+            self.turns.write(w, &mut sent, records, &mut self.control);
         }
         sent
     }
@@ -209,7 +209,7 @@ impl Streams {
     /// Nothing more of one ACK is to come.
     pub fn settle_acked(&mut self, run: &mut AckedRun) {
         if let Some((id, range, fin)) = run.take() {
-            self.turns.on_acked();
+            self.turns.on_change();
             if let Some(record) = self.records.get_mut(&id) {
                 let stream = (id, record.as_mut());
                 if self.account.on_acked(stream, range, fin, &mut self.events) {
@@ -259,30 +259,39 @@ impl Streams {
             .repeat_first(most, &mut self.records, &mut self.control);
     }
 
-    /// STREAM. [`Arrival::Refused`] if memory is so short that its data must not be kept, although
-    /// the peer was promised room: its packet must not be acknowledged, so that the peer sends it
-    /// again.
+    /// Before packets are built. A reader that waits because the peer has spent its credit on other
+    /// streams is given some; the peer is told for which streams that is.
+    pub(crate) fn prepare(&mut self) {
+        if !self.receiving.holds_up_a_reader() {
+            return;
+        }
+        self.receiving.stretch();
+        let waits = |id: &StreamId| self.records.get(id).is_some_and(|r| r.read_blocked);
+        let mut waiting = sorted_ids(&self.records);
+        waiting.retain(waits);
+        // The first of them is told last, and goes first.
+        for id in waiting.into_iter().take(HINTS).rev() {
+            if let Some(record) = self.records.get_mut(&id) {
+                record.due.max_data = true;
+                self.control.push(id, record);
+            }
+        }
+    }
+
+    /// STREAM.
     ///
     /// # Errors
     /// The error that ends the connection: flow control, final size, stream limit or stream state.
-    pub fn on_stream(
-        &mut self,
-        now: Instant,
-        frame: &Stream<'_>,
-    ) -> Result<Arrival, TransportError> {
+    pub fn on_stream(&mut self, now: Instant, frame: &Stream<'_>) -> Result<(), TransportError> {
         let (id, records, events) = (frame.id, &mut self.records, &mut self.events);
         let receiver = self.opening.receiver(id, types::STREAM, records, events)?;
         let Some(record) = receiver else {
-            return Ok(Arrival::Taken);
+            return Ok(());
         };
-        let ahead = self.opening.ahead_of(id);
-        if self.receiving.refuses(now, record, frame, ahead) {
-            return Ok(Arrival::Refused);
-        }
         self.receiving.on_data(now, record, frame, events)?;
         self.control.push(id, record);
         self.forget_if_done(id);
-        Ok(Arrival::Taken)
+        Ok(())
     }
 
     /// Any other frame about streams; the rest has no effect.
@@ -318,6 +327,7 @@ impl Streams {
                 if let Some(record) = opening.sender(id, ty, records, events)? {
                     self.account.on_credit((id, record), frame.max, events);
                     self.turns.settle(id, record, control);
+                    self.turns.prefer(id);
                 }
             }
             Frame::MaxStreams(frame) => {
@@ -330,7 +340,7 @@ impl Streams {
             Frame::StreamDataBlocked(frame) => {
                 let (id, ty) = (frame.id, types::STREAM_DATA_BLOCKED);
                 if let Some(record) = opening.receiver(id, ty, records, events)? {
-                    receiving::on_stream_blocked(record, frame.limit);
+                    self.receiving.on_stream_blocked(record, frame.limit);
                     control.push(id, record);
                 }
             }

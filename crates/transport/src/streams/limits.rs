@@ -158,12 +158,6 @@ impl RemoteStreams {
         })
     }
 
-    /// How many streams the application accepts before that of `index`; `None`: it has accepted it.
-    #[must_use]
-    pub const fn ahead_of(&self, index: u64) -> Option<u64> {
-        index.checked_sub(self.accepted)
-    }
-
     /// A stream is done on both sides.
     pub fn on_closed(&mut self) {
         self.closed += 1;

@@ -1,80 +1,74 @@
 //! How much memory received data may take, over all connections of an endpoint.
 //!
-//! A connection *earns* memory by what its application reads: some round trips' worth of it, as its
-//! window does. What it holds beyond that comes out of one small pool. Each connection may take as
-//! much as it leaves for the others, of the pool and of the whole, so that any number of them
+//! What a connection promises its peer is its own from then on: whatever the peer sends within it
+//! is kept. So the promises of all connections, and not what has arrived, are held to the limit.
+//! Each connection has a *base* that it was promised at first, as large as the number of others
+//! allows. It *earns* more by what its application reads: some round trips' worth of it, as its
+//! window does. Data that nobody reads yet takes of a part of the memory of its own.
+//!
+//! Of both a connection may take as much as it leaves for the others, so that any number of them
 //! leaves something for one more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What every connection may hold, bytes.
-pub(super) const FLOOR: u64 = 16 * 1024;
+/// What every connection may promise, bytes.
+pub(super) const FLOOR: u64 = 64 * 1024;
 
-/// Share of the whole that serves for what was not earned. Of the 512 MiB of the default, 21 MiB:
-/// with what the allocator cannot use again at once, less than 32 MiB of memory.
-const UNEARNED_SHARE: u64 = 24;
+/// Share of the whole for what was not earned.
+const UNEARNED_SHARE: u64 = 4;
 
-/// What a connection is promised at first however little memory there is. Less would keep an
-/// application that reads one stream after the other waiting for credit that other streams used up.
-const LEAST_PROMISE: u64 = 1536 * 1024;
+/// Share that a new connection may take of what is left of that. Of the 512 MiB of the default, the
+/// first two may be promised 24 MiB each, and the next ten 6 MiB.
+const FIRST_SHARE: u64 = 4;
 
-/// Memory of a stream with little data, bytes.
-const A_STREAM: u64 = 1280;
+/// A new connection that cannot be promised all that it wants is promised this share of it, or this
+/// share of that, and so on. More and more connections so change the promise only now and then: a
+/// server refuses early data from clients that were promised more before (RFC 9000 §7.4.1).
+const STEP: u64 = 4;
 
-/// Streams that a peer may have open at first however little memory there is: the default.
-const LEAST_STREAMS: u64 = 128;
-
-/// Bytes of data that `memory` bytes keep where it comes in bulk: blocks take some more.
-const fn bulk(memory: u64) -> u64 {
-    memory - memory / 32
-}
-
-/// Memory for received data that connections share. They keep it within `limit` bytes, but for 48
+/// Memory for received data that connections share. They keep it within `limit` bytes, but for 64
 /// KiB of each.
 #[derive(Debug)]
 pub struct ReceiveMemory {
     limit: AtomicU64,
-    /// The part of it for data whose connections have not earned it.
+    /// The part of it for what connections have not earned.
     pool: AtomicU64,
     held: AtomicU64,
+    /// Bytes that connections have taken beyond the least of each.
+    earned: AtomicU64,
     unearned: AtomicU64,
-    refused: AtomicU64,
 }
 
 impl ReceiveMemory {
-    /// Memory of `limit` bytes, a 24th of it for data whose connections have not earned it.
+    /// Memory of `limit` bytes, a quarter of it for what connections have not earned.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         Self {
             limit: AtomicU64::new(limit),
             pool: AtomicU64::new(limit / UNEARNED_SHARE),
             held: AtomicU64::new(0),
+            earned: AtomicU64::new(0),
             unearned: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
         }
     }
 
-    /// Bytes that may be held.
+    /// Bytes that connections may promise.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes that. What is held already stays.
+    /// Changes that. What is promised already stays.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);
         self.set_pool(limit / UNEARNED_SHARE);
     }
 
-    /// Has `bytes` of it serve for data whose connections have not earned it: peers who are trusted
-    /// may leave data unread on some streams, and use others.
+    /// Has `bytes` of it serve for what connections have not earned: peers who are trusted may
+    /// leave data unread on some streams, and use others.
     pub fn set_pool(&self, bytes: u64) {
         self.pool.store(bytes, Ordering::Relaxed);
-    }
-
-    fn pool(&self) -> u64 {
-        self.pool.load(Ordering::Relaxed)
     }
 
     /// Bytes held now.
@@ -83,82 +77,132 @@ impl ReceiveMemory {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Packets not taken for want of memory.
+    /// Bytes that connections have taken beyond the least of each, by promises or by what they
+    /// hold.
     #[must_use]
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
+    pub fn taken(&self) -> u64 {
+        let earned = self.earned.load(Ordering::Relaxed);
+        earned + self.unearned.load(Ordering::Relaxed)
     }
 
-    /// What one connection may be promised at first of `wanted` bytes: as much as it can keep
-    /// alone, or `LEAST_PROMISE`.
+    /// What a new connection may be promised at first of `wanted` bytes.
     #[must_use]
     pub fn first_promise(&self, wanted: u64) -> u64 {
-        let alone = bulk(self.pool() / 3 * 2);
-        wanted.min(alone.max(LEAST_PROMISE))
-    }
-
-    /// Streams that the peer may have open at first: as many small ones as one connection can keep
-    /// alone, or `LEAST_STREAMS`.
-    #[must_use]
-    pub fn first_streams(&self) -> u64 {
-        (self.pool() / 3 * 2 / A_STREAM).max(LEAST_STREAMS)
+        let most = FLOOR + self.free_unearned() / FIRST_SHARE;
+        let mut promise = wanted;
+        while promise > most {
+            promise /= STEP;
+        }
+        promise.max(FLOOR.min(wanted))
     }
 
     fn free(&self) -> u64 {
-        self.limit().saturating_sub(self.held())
+        self.limit().saturating_sub(self.taken())
     }
 
     fn free_unearned(&self) -> u64 {
-        let used = self.unearned.load(Ordering::Relaxed);
-        self.pool().saturating_sub(used)
+        let pool = self.pool.load(Ordering::Relaxed);
+        let left = pool.saturating_sub(self.unearned.load(Ordering::Relaxed));
+        left.min(self.free())
     }
 }
 
-/// What one connection holds of it; gives it back when dropped.
+/// What one connection takes of it; gives it back when dropped.
 #[derive(Debug, Default)]
 pub(super) struct MemoryAccount {
     /// `None`: no bound but flow control.
     shared: Option<Arc<ReceiveMemory>>,
+    /// What was promised at first.
+    base: u64,
     held: u64,
+    /// What the peer may still send and what is not read, as far as flow control counts it.
+    promised: u64,
+    /// What is taken of the shared memory beyond the least, by reading and otherwise.
+    earned: u64,
     unearned: u64,
 }
 
 impl MemoryAccount {
-    /// Shares from now on.
-    pub(super) fn share(&mut self, memory: Arc<ReceiveMemory>) {
-        let held = self.held;
-        self.set(0, 0);
+    /// Shares from now on. `promised`: what the peer was promised already.
+    pub(super) fn share(&mut self, memory: Arc<ReceiveMemory>, promised: u64) {
+        self.take(0, 0);
+        self.base = promised.max(FLOOR);
         self.shared = Some(memory);
-        self.set(held, 0);
+        self.promise(promised, 0);
     }
 
     /// A part holds `after` bytes that held `before`; the connection has earned `earned` in all.
     pub(super) fn change(&mut self, before: usize, after: usize, earned: u64) {
         if before != after {
             let held = (self.held + after as u64).saturating_sub(before as u64);
-            self.set(held, earned);
+            if let Some(shared) = &self.shared {
+                add(&shared.held, held, self.held);
+            }
+            self.held = held;
+            self.settle(earned);
         }
     }
 
-    fn set(&mut self, held: u64, earned: u64) {
-        let unearned = held.saturating_sub(earned);
+    /// The peer may have `promised` bytes here, read ones not counted.
+    pub(super) fn promise(&mut self, promised: u64, earned: u64) {
+        if self.promised != promised {
+            self.promised = promised;
+            self.settle(earned);
+        }
+    }
+
+    fn settle(&mut self, earned: u64) {
+        let beyond = self.size().saturating_sub(FLOOR);
+        let first = self.base.saturating_sub(FLOOR);
+        let by_reading = beyond.saturating_sub(first).min(self.earnable(earned));
+        // The base stays the connection's own, also while less than that is promised.
+        self.take(by_reading, beyond.saturating_sub(by_reading).max(first));
+    }
+
+    fn take(&mut self, earned: u64, unearned: u64) {
         if let Some(shared) = &self.shared {
-            // Wraps to a subtraction where the new value is lower.
-            let add = |to: &AtomicU64, new: u64, old: u64| {
-                to.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
-            };
-            add(&shared.held, held, self.held);
+            add(&shared.earned, earned, self.earned);
             add(&shared.unearned, unearned, self.unearned);
+            self.earned = earned;
+            self.unearned = unearned;
         }
-        self.held = held;
-        self.unearned = unearned;
     }
 
-    /// Bytes that the connection may hold, if it has earned `earned`.
-    pub(super) fn allowed(&self, earned: u64) -> u64 {
+    /// Promises count in full, however little of them has arrived. What is held takes some more
+    /// than its bytes.
+    fn size(&self) -> u64 {
+        self.promised.max(self.held)
+    }
+
+    /// What the connection may take beyond its base because it has earned `earned` bytes. What it
+    /// was given is not taken back.
+    fn earnable(&self, earned: u64) -> u64 {
         self.shared.as_ref().map_or(u64::MAX, |shared| {
-            let allowed = earned.saturating_add(shared.free_unearned());
-            allowed.min(shared.free()).max(FLOOR)
+            let part = (shared.free() + self.earned) / 2;
+            part.min(earned).max(self.earned)
+        })
+    }
+
+    /// The window that the connection may promise if it has earned `earned` bytes.
+    pub(super) fn window(&self, earned: u64) -> u64 {
+        self.base.saturating_add(self.earnable(earned))
+    }
+
+    /// What it may promise in addition for data that is not read.
+    pub(super) fn for_unread(&self) -> u64 {
+        self.part_of_unearned().max(self.own_unearned())
+    }
+
+    /// What it has of the part for what was not earned, beyond its base.
+    fn own_unearned(&self) -> u64 {
+        let first = self.base.saturating_sub(FLOOR);
+        self.unearned.saturating_sub(first)
+    }
+
+    /// As much of that as it leaves to the others.
+    fn part_of_unearned(&self) -> u64 {
+        self.shared.as_ref().map_or(u64::MAX, |shared| {
+            (shared.free_unearned() + self.own_unearned()) / 2
         })
     }
 
@@ -167,43 +211,26 @@ impl MemoryAccount {
         self.shared.is_some()
     }
 
-    /// Bytes of data in order that the connection can keep before some is refused, if it has earned
-    /// `earned`: what the peer may be promised. [`is_out`](Self::is_out), solved for what is held.
-    pub(super) fn promise(&self, earned: u64) -> u64 {
-        self.shared.as_ref().map_or(u64::MAX, |shared| {
-            let pool = shared.pool().saturating_add(self.unearned);
-            let left = pool.saturating_sub(shared.unearned.load(Ordering::Relaxed));
-            let kept = earned.saturating_mul(2).saturating_add(left) / 3 * 2;
-            bulk(kept).min(self.allowed(earned)).max(2 * FLOOR)
-        })
-    }
-
-    /// True if data beyond a gap is not to be kept.
-    pub(super) fn is_scarce(&self, earned: u64) -> bool {
-        self.shared.is_some() && self.held > self.allowed(earned)
-    }
-
-    /// True if no data is to be kept, not even what closes a gap.
+    /// True if the connection holds all the memory that it may.
     pub(super) fn is_out(&self, earned: u64) -> bool {
-        self.shared.is_some() && self.held / 2 > self.allowed(earned)
+        let window = self.window(earned);
+        self.is_shared() && self.held > window.saturating_add(self.part_of_unearned())
     }
+}
 
-    /// True if no data is to be kept, not even of streams that the application accepts next.
-    pub(super) fn is_full(&self, earned: u64) -> bool {
-        self.shared.is_some() && self.held / 3 > self.allowed(earned)
-    }
-
-    /// A packet was not taken.
-    pub(super) fn on_refused(&self) {
-        if let Some(shared) = &self.shared {
-            shared.refused.fetch_add(1, Ordering::Relaxed);
-        }
+/// `to` has `new` where it had `old`. Wraps to a subtraction where the new value is lower.
+fn add(to: &AtomicU64, new: u64, old: u64) {
+    if new != old {
+        to.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
     }
 }
 
 impl Drop for MemoryAccount {
     fn drop(&mut self) {
-        self.set(0, 0);
+        self.take(0, 0);
+        if let Some(shared) = &self.shared {
+            add(&shared.held, 0, self.held);
+        }
     }
 }
 
@@ -211,55 +238,80 @@ impl Drop for MemoryAccount {
 mod tests {
     use super::*;
 
-    #[test]
-    fn many_leave_something_for_one_more_and_give_all_back() {
-        let shared = Arc::new(ReceiveMemory::new(512 << 20));
-        let mut accounts = Vec::new();
-        for _ in 0..200 {
-            let mut account = MemoryAccount::default();
-            account.share(Arc::clone(&shared));
-            // Takes what it can get, 10 kB at a time.
-            let mut held = 0;
-            while !account.is_scarce(0) {
-                account.change(held, held + 10_000, 0);
-                held += 10_000;
-            }
-            accounts.push(account);
-        }
-        let pool = (512 << 20) / UNEARNED_SHARE;
-        assert!(shared.held() <= pool + 200 * (FLOOR + 10_000));
-        let mut honest = MemoryAccount::default();
-        honest.share(Arc::clone(&shared));
-        honest.change(0, 100_000_000, 120_000_000);
-        assert!(!honest.is_scarce(120_000_000));
-        honest.change(0, 300_000_000, 500_000_000);
-        assert!(honest.is_scarce(500_000_000) && honest.is_out(500_000_000));
-        accounts.push(honest);
-        accounts.clear();
-        assert_eq!((shared.held(), shared.free_unearned()), (0, pool));
+    const MIB: u64 = 1 << 20;
+
+    /// A connection that wants `wanted` bytes at first.
+    fn account(memory: &Arc<ReceiveMemory>, wanted: u64) -> MemoryAccount {
+        let mut account = MemoryAccount::default();
+        account.share(Arc::clone(memory), memory.first_promise(wanted));
+        account
     }
 
     #[test]
-    fn each_holds_a_little_however_short_memory_is() {
-        let mut account = MemoryAccount::default();
-        account.share(Arc::new(ReceiveMemory::new(0)));
-        for (held, scarce, out) in [
-            (FLOOR, false, false),
-            (FLOOR + 1, true, false),
-            (2 * FLOOR, true, false),
-            (2 * FLOOR + 2, true, true),
-        ] {
-            account.set(held, 0);
-            let found = (account.is_scarce(0), account.is_out(0));
-            assert_eq!(found, (scarce, out), "{held}");
+    fn many_leave_something_for_one_more_and_give_all_back() {
+        let shared = Arc::new(ReceiveMemory::new(512 * MIB));
+        let mut accounts = Vec::new();
+        for n in 0..200 {
+            let mut account = account(&shared, 24 * MIB);
+            assert!(account.base >= FLOOR && (n > 0 || account.base > 13 * MIB));
+            // As much unread data as it can get.
+            let most = account.window(0) + account.for_unread();
+            account.promise(most, 0);
+            accounts.push(account);
         }
+        assert!(shared.taken() <= 128 * MIB, "{}", shared.taken());
+        // One whose application reads has what the others have not.
+        let mut reader = account(&shared, 24 * MIB);
+        assert!(reader.base < FLOOR + 4096);
+        assert_eq!(reader.window(120 * MIB), reader.base + 120 * MIB);
+        assert!(reader.window(500 * MIB) > 190 * MIB);
+        let window = reader.window(500 * MIB);
+        reader.promise(window, 500 * MIB);
+        // It keeps that although it reads no more, and others get half of the rest at most.
+        assert_eq!(reader.window(0), window);
+        let other = account(&shared, 24 * MIB);
+        assert!((90 * MIB..100 * MIB).contains(&other.window(500 * MIB)));
+        reader.promise(FLOOR, 0);
+        assert_eq!(reader.window(0), reader.base);
+        accounts.push(reader);
+        accounts.push(other);
+        drop(accounts);
+        assert_eq!((shared.held(), shared.taken()), (0, 0));
+    }
+
+    #[test]
+    fn each_has_a_little_however_short_memory_is() {
+        let shared = Arc::new(ReceiveMemory::new(0));
+        let mut account = account(&shared, 24 * MIB);
+        assert_eq!((account.base, account.window(MIB)), (FLOOR, FLOOR));
+        assert_eq!(account.for_unread(), 0);
+        account.change(0, FLOOR as usize, 0);
+        assert!(!account.is_out(0));
+        account.change(0, 1, 0);
+        assert!(account.is_out(0));
+    }
+
+    /// Little data may take more memory than its bytes, and other things take some as well.
+    #[test]
+    fn what_is_held_counts_where_it_exceeds_the_promise() {
+        let shared = Arc::new(ReceiveMemory::new(512 * MIB));
+        let mut account = account(&shared, FLOOR);
+        account.change(0, 60_000, 0);
+        assert_eq!((shared.held(), shared.taken()), (60_000, 0));
+        account.change(0, 100_000, 0);
+        assert_eq!(shared.taken(), 160_000 - FLOOR);
+        account.change(160_000, 0, 0);
+        assert_eq!((shared.held(), shared.taken()), (0, 0));
     }
 
     #[test]
     fn an_account_of_its_own_knows_no_bound() {
         let mut account = MemoryAccount::default();
         account.change(0, 1 << 40, 0);
-        assert!(!account.is_scarce(0) && !account.is_out(0));
-        assert_eq!(account.allowed(0), u64::MAX);
+        assert!(!account.is_out(0));
+        assert_eq!(
+            (account.window(0), account.for_unread()),
+            (u64::MAX, u64::MAX)
+        );
     }
 }

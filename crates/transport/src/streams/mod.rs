@@ -16,7 +16,6 @@
 
 mod account;
 mod application;
-mod asking;
 mod config;
 mod control;
 mod error;
@@ -49,7 +48,6 @@ pub use flow::{CreditExceeded, ReceiveWindow, SendCredit};
 pub use limits::{LocalStreams, RemoteStreams, StreamLimitExceeded};
 pub use memory::ReceiveMemory;
 pub use reassembly::Reassembly;
-pub use receiving::Arrival;
 pub use recv::{RecvError, RecvPart, RecvState};
 pub use schedule::Schedule;
 pub use send::{Piece, SendPart, SendState};

@@ -111,13 +111,6 @@ impl Opening {
         StreamId::new(self.side.peer(), dir, index?)
     }
 
-    /// How many streams the application accepts before this one; `None`: it is not the peer's, or
-    /// it was accepted.
-    pub(super) fn ahead_of(&self, id: StreamId) -> Option<u64> {
-        let remote = &self.kind(id.dir()).remote;
-        (!self.is_own(id)).then_some(remote)?.ahead_of(id.index())
-    }
-
     /// The stream of a frame for this side's receiving part; `None` if it is done and forgotten.
     pub(super) fn receiver<'r>(
         &mut self,

@@ -1,5 +1,4 @@
-//! The connection's half of receiving: the window and the memory that streams share, data
-//! that is refused when memory is short, and requests for it.
+//! The connection's half of receiving: the window and the memory that streams share.
 
 use std::sync::Arc;
 
@@ -8,9 +7,8 @@ use pathmark_cc::{Duration, Instant};
 use super::{
     ClosedStream, ReadError, ReceiveMemory, ReceiveWindow, RecvError, RecvPart, SentFrames,
     StreamEvent, StreamId, StreamsConfig,
-    asking::Asking,
     event::Events,
-    memory::{FLOOR, MemoryAccount},
+    memory::MemoryAccount,
     record::{Buffered, Record},
     sent::{ConnectionFrames, room_for},
 };
@@ -19,22 +17,16 @@ use crate::wire::{
     frame::{FrameType, ResetStream, Stream, types},
 };
 
-/// Memory of a small stream, for an estimate of how many are accepted next.
-const A_STREAM: u64 = 1024;
+/// Bytes of credit for a reader that waits while other streams have used up all that there is. The
+/// peer learns for which stream they are. What the reader takes of them comes again.
+const STRETCH: u64 = 16 * 1024;
 
-/// Bytes beyond what was consumed up to which credit grows for a reader that waits: less than the
-/// default memory keeps of one connection.
-const STRETCHED: u64 = 12 << 20;
+/// The most of that at a time, in case the peer spends it on other streams.
+const STRETCHED: u64 = 64 * 1024;
 
-/// The fate of a STREAM frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Arrival {
-    /// It was taken in.
-    Taken,
-    /// There was no memory for it.
-    Refused,
-}
+/// Of eight parts of the connection's window, the most that one stream's window has: a stream that
+/// is not read leaves something for others.
+const OF_A_STREAM: u64 = 7;
 
 /// See the module.
 #[derive(Debug)]
@@ -45,8 +37,10 @@ pub(crate) struct Receiving {
     max_data_due: bool,
     /// Memory of received data.
     memory: MemoryAccount,
-    /// Data that was refused for want of it.
-    asking: Asking,
+    /// Streams that the application tried to read in vain.
+    readers: u32,
+    /// The window that the application has set.
+    wanted: u64,
     /// Bytes that the application could read now, of all streams.
     readable: u64,
     rtt: Option<Duration>,
@@ -58,7 +52,8 @@ impl Receiving {
             window: ReceiveWindow::new(config.initial_connection_window, config.max_window),
             max_data_due: false,
             memory: MemoryAccount::default(),
-            asking: Asking::default(),
+            readers: 0,
+            wanted: 0,
             readable: 0,
             rtt: None,
         }
@@ -72,6 +67,13 @@ impl Receiving {
     /// Sets it; it does not grow by itself from then on.
     pub(super) fn set_window(&mut self, bytes: u64) {
         self.window.set(bytes);
+        self.wanted = bytes;
+        self.limit_window();
+    }
+
+    /// Memory that the connection may take beyond its base, if others leave that.
+    fn earned(&self) -> u64 {
+        self.window.earned().max(self.wanted)
     }
 
     /// True while that window is smaller than the rate at which the application reads asks for: by
@@ -82,7 +84,7 @@ impl Receiving {
 
     /// Takes memory for received data out of what connections share.
     pub(super) fn share(&mut self, memory: Arc<ReceiveMemory>) {
-        self.memory.share(memory);
+        self.memory.share(memory, self.window.outstanding());
     }
 
     /// The smoothed RTT, for windows that grow by it.
@@ -94,7 +96,7 @@ impl Receiving {
         self.rtt
     }
 
-    /// STREAM, which is not [refused](Self::refuses).
+    /// STREAM.
     pub(super) fn on_data(
         &mut self,
         now: Instant,
@@ -144,10 +146,10 @@ impl Receiving {
     fn after_arrival(&mut self, (id, record): (StreamId, &mut Record), events: &mut Events) {
         if record.reader_waits && record.recv.as_ref().is_some_and(RecvPart::is_readable) {
             record.reader_waits = false;
-            record.end_wait(&mut self.asking.readers);
+            record.end_wait(&mut self.readers);
             events.push(StreamEvent::Readable(id));
         }
-        offer_credit(record);
+        self.offer_credit(record);
     }
 
     /// The application reads a stream by `read`.
@@ -162,13 +164,12 @@ impl Receiving {
         let after = recv.kept();
         self.on_kept(before, after);
         match result {
-            Ok(Some(_)) => offer_credit(record),
+            Ok(Some(_)) => self.offer_credit(record),
             Err(ReadError::Blocked) => {
                 record.reader_waits = true;
                 if !record.read_blocked {
                     record.read_blocked = true;
-                    self.asking.readers += 1;
-                    self.asking.on_progress();
+                    self.readers += 1;
                 }
             }
             _ => {}
@@ -182,7 +183,7 @@ impl Receiving {
         let before = recv.kept();
         record.due.stop = recv.stop(code, &mut self.window)?;
         let after = recv.kept();
-        record.end_wait(&mut self.asking.readers);
+        record.end_wait(&mut self.readers);
         self.on_kept(before, after);
         Ok(())
     }
@@ -190,118 +191,81 @@ impl Receiving {
     /// Drops the receiving part of a stream if it is done.
     pub(super) fn forget_if_done(&mut self, record: &mut Record) {
         if record.recv.as_ref().is_some_and(RecvPart::is_done) {
-            record.end_wait(&mut self.asking.readers);
+            record.end_wait(&mut self.readers);
             let before = record.recv.take().map_or(Buffered::default(), |r| r.kept());
             self.readable = self.readable.saturating_sub(before.readable);
-            let earned = self.window.earned();
+            let earned = self.earned();
             self.memory.change(before.memory, 0, earned);
         }
     }
 
     /// A stream keeps `after` now and kept `before`.
     fn on_kept(&mut self, before: Buffered, after: Buffered) {
-        let earned = self.window.earned();
+        let earned = self.earned();
         self.readable = (self.readable + after.readable).saturating_sub(before.readable);
         self.memory.change(before.memory, after.memory, earned);
+        self.limit_window();
+    }
+
+    /// What the connection has promised is its own, and it promises no more than it may take.
+    fn limit_window(&mut self) {
+        let earned = self.earned();
+        self.memory.promise(self.window.outstanding(), earned);
+        let cap = self.memory.window(earned);
         // Unread data of some streams takes no credit from others.
-        self.window
-            .set_cap(self.memory.promise(earned), self.readable);
-        if after.readable < before.readable {
-            self.asking.on_progress();
+        let half = self.window.window().min(cap) / 2;
+        let extra = match self.readable.saturating_sub(half) {
+            0 => 0,
+            extra => extra.min(self.memory.for_unread()),
+        };
+        self.window.set_cap(cap, extra);
+    }
+
+    /// MAX_STREAM_DATA may be due.
+    fn offer_credit(&self, record: &mut Record) {
+        if let Some(recv) = record.recv.as_mut() {
+            let most = self.window.allowed() / 8 * OF_A_STREAM;
+            recv.window_mut().set_cap(most, 0);
+            record.due.max_data |= recv.update_due();
         }
     }
 
-    /// True if a frame's data is not to be kept, since memory is scarce. The application accepts
-    /// `ahead` streams before this one: [`Opening::ahead_of`](super::opening::Opening::ahead_of).
-    pub(super) fn refuses(
-        &mut self,
-        now: Instant,
-        record: &Record,
-        frame: &Stream<'_>,
-        ahead: Option<u64>,
-    ) -> bool {
-        let refuses = self.is_scarce(now) && self.has_no_place_for(record, frame, ahead);
-        if refuses {
-            self.asking.on_refused();
-        }
-        refuses
-    }
-
-    fn is_scarce(&mut self, now: Instant) -> bool {
-        self.holds_all_it_may() && {
-            self.window.measure(now, self.rtt);
-            self.holds_all_it_may()
+    /// STREAM_DATA_BLOCKED, of a limit of `limit`.
+    pub(super) fn on_stream_blocked(&self, record: &mut Record, limit: u64) {
+        if let Some(recv) = record.recv.as_mut() {
+            recv.window_mut().on_peer_blocked(limit);
+            self.offer_credit(record);
         }
     }
 
-    fn has_no_place_for(&self, record: &Record, frame: &Stream<'_>, ahead: Option<u64>) -> bool {
-        record.recv.as_ref().is_some_and(|recv| {
-            if !recv.keeps(frame.offset, frame.data.len()) {
-                return false;
-            }
-            // What the application waits for is always taken, or nothing could ever end the
-            // shortage: the next bytes of streams that it tried to read, and of any stream while
-            // there is nothing to read at all. Of a stream that has something to read, some more:
-            // the application may just not have had its turn to read what came before in the same
-            // batch, and the sender takes what is refused for lost. Of no other: the first byte may
-            // take a whole block.
-            let kept = recv.kept();
-            let waits = (record.read_blocked && kept.readable == 0)
-                || self.readable == 0
-                || (kept.readable > 0 && self.readable < FLOOR);
-            !recv.is_next(frame.offset) || (self.has_no_room(ahead) && !waits)
-        })
-    }
-
-    /// True if memory is too short for data in order that the application does not wait for. The
-    /// streams that it accepts next have a place that others leave: an application that reads a
-    /// stream after the other would get one for each round trip.
-    fn has_no_room(&self, ahead: Option<u64>) -> bool {
-        let earned = self.window.earned();
-        if ahead.is_some_and(|ahead| ahead < self.memory.allowed(earned) / A_STREAM) {
-            self.memory.is_full(earned)
-        } else {
-            self.memory.is_out(earned)
-        }
-    }
-
-    /// A packet was not acknowledged since data was refused.
-    pub(crate) fn on_refused(&self) {
-        self.memory.on_refused();
-    }
-
-    /// Before packets are built. True if the peer is to be asked for data that was refused: it has
-    /// a place now.
-    pub(crate) fn prepare(&mut self, now: Instant) -> bool {
-        if self.holds_up_a_reader() {
-            self.window.stretch(FLOOR, STRETCHED);
-        }
-        self.has_a_place() && self.asking.take(now, self.rtt)
-    }
-
-    /// True if [`prepare`](Self::prepare) is to be called, since the application has read or waits.
-    pub(super) fn wants_preparation(&self) -> bool {
-        (self.asking.is_wanted() && self.has_a_place()) || self.holds_up_a_reader()
-    }
-
-    /// True if some of what was refused would be taken.
-    fn has_a_place(&self) -> bool {
-        self.asking.readers > 0 || self.readable == 0 || !self.holds_all_it_may()
+    /// Before packets are built, while a reader is [held up](Self::holds_up_a_reader) because the
+    /// peer has spent its credit on other streams: it gets a little more.
+    pub(super) fn stretch(&mut self) {
+        let most = self.most();
+        self.window.stretch(STRETCH, most);
     }
 
     /// True if the application waits for a stream while the peer has spent its credit on others.
-    fn holds_up_a_reader(&self) -> bool {
-        self.asking.readers > 0 && self.memory.is_shared() && self.window.is_used_up(STRETCHED)
+    pub(super) fn holds_up_a_reader(&self) -> bool {
+        self.readers > 0 && self.memory.is_shared() && self.window.is_used_up(self.most())
+    }
+
+    /// What may be promised for a reader that waits, beyond what was consumed.
+    fn most(&self) -> u64 {
+        let window = self.memory.window(self.earned());
+        window
+            .saturating_add(self.memory.for_unread())
+            .saturating_add(STRETCHED)
     }
 
     /// True if the connection holds all the memory that it may.
     pub(crate) fn holds_all_it_may(&self) -> bool {
-        self.memory.is_scarce(self.window.earned())
+        self.memory.is_out(self.earned())
     }
 
     /// Arrivals that the connection keeps outside of streams take `after` bytes, and took `before`.
     pub(crate) fn on_other_memory(&mut self, before: usize, after: usize) {
-        self.memory.change(before, after, self.window.earned());
+        self.memory.change(before, after, self.earned());
     }
 
     /// DATA_BLOCKED.
@@ -323,7 +287,9 @@ impl Receiving {
     ) -> Result<(), WriteError> {
         if self.has_frame() {
             room_for(w, 9)?;
-            Frame::MaxData(self.window.announce(now, self.rtt)).encode(w)?;
+            let max = self.window.announce(now, self.rtt);
+            self.limit_window();
+            Frame::MaxData(max).encode(w)?;
             self.max_data_due = false;
             sent.insert(ConnectionFrames::MAX_DATA);
         }
@@ -334,19 +300,6 @@ impl Receiving {
     pub(super) fn on_lost(&mut self, lost: ConnectionFrames) {
         self.max_data_due |= lost.contains(ConnectionFrames::MAX_DATA);
     }
-}
-
-/// STREAM_DATA_BLOCKED, of a limit of `limit`.
-pub(super) fn on_stream_blocked(record: &mut Record, limit: u64) {
-    if let Some(recv) = record.recv.as_mut() {
-        recv.window_mut().on_peer_blocked(limit);
-        offer_credit(record);
-    }
-}
-
-/// MAX_STREAM_DATA may be due.
-fn offer_credit(record: &mut Record) {
-    record.due.max_data |= record.recv.as_ref().is_some_and(RecvPart::update_due);
 }
 
 fn to_transport(error: RecvError, frame: FrameType) -> TransportError {

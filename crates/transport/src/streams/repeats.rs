@@ -138,7 +138,7 @@ mod tests {
         assert!(!buffer.has_lost());
     }
 
-    /// A peer that is short of memory has forgotten what it was sent.
+    /// As a probe does.
     #[test]
     fn what_is_repeated_is_lost_whatever_is_on_its_way() {
         let mut buffer = lost(2);

@@ -59,19 +59,19 @@ impl Schedule {
         for queue in self.queues.values_mut() {
             queue.make_contiguous().sort_unstable();
         }
+        self.taken = 0;
     }
 
-    /// Puts the lowest of those that go first in front of its equals. The others keep their order.
-    pub(super) fn lowest_first(&mut self) {
-        let Some(queue) = self.queues.values_mut().find(|queue| !queue.is_empty()) else {
-            return;
-        };
-        let lowest = queue.iter().enumerate().min_by_key(|(_, entry)| **entry);
-        if let Some((at, _)) = lowest
-            && let Some(entry) = queue.remove(at)
-        {
-            queue.push_front(entry);
+    /// Puts `id` in front of its equals.
+    pub(super) fn to_front(&mut self, id: StreamId) {
+        for queue in self.queues.values_mut() {
+            if let Some(at) = queue.iter().position(|(waiting, _)| *waiting == id)
+                && let Some(entry) = queue.remove(at)
+            {
+                queue.push_front(entry);
+            }
         }
+        self.taken = 0;
     }
 
     /// Drops streams that are gone, once they are most of those that wait: behind others that
@@ -171,26 +171,17 @@ mod tests {
     }
 
     #[test]
-    fn equals_are_put_in_order() {
+    fn equals_are_put_in_order_and_one_in_front_of_them() {
         let mut schedule = Schedule::default();
-        for (priority, n) in [(0, 7), (1, 9), (0, 4), (1, 2), (0, 5)] {
-            schedule.push_back((priority, ONE), id(n));
-        }
-        schedule.sort();
-        let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
-        assert_eq!(order, [2, 9, 4, 5, 7].map(id));
-    }
-
-    #[test]
-    fn the_lowest_goes_first_and_the_others_keep_their_order() {
-        let mut schedule = Schedule::default();
-        schedule.lowest_first();
+        schedule.to_front(id(5));
         for (priority, n) in [(0, 7), (1, 9), (1, 4), (1, 5), (0, 2)] {
             schedule.push_back((priority, ONE), id(n));
         }
-        schedule.lowest_first();
+        schedule.sort();
+        schedule.to_front(id(5));
+        schedule.to_front(id(7));
         let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
-        assert_eq!(order, [4, 9, 5, 7, 2].map(id));
+        assert_eq!(order, [5, 4, 9, 7, 2].map(id));
     }
 
     #[test]

@@ -14,9 +14,9 @@ use crate::wire::{
     frame::{Fit, StreamHeader},
 };
 
-/// Packets that take one stream after the other: about as much as a receiver keeps that is as short
-/// of memory as can be.
-const IN_ORDER: u8 = 32;
+/// With less than this of the connection's credit, new data goes first where the peer's application
+/// waits for it.
+const LITTLE: u64 = 32 * 1024;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -29,10 +29,9 @@ pub(crate) struct Turns {
     /// The stream whose turn it is to send data, if that is known: it is asked for several times
     /// for each packet. Forgotten whenever a stream's data, its place or the credit changes.
     ready: Option<StreamId>,
-    /// Packets that are still to take one stream after the other.
-    in_order: u8,
-    /// Streams were put in order, and no data was acknowledged since.
-    in_vain: bool,
+    /// The peer has named streams that its application waits for: what is left of the connection's
+    /// credit is for these, and then for the lowest stream.
+    prefers: bool,
     /// Streams whose data waits for the connection's credit alone.
     parked: VecDeque<StreamId>,
     /// Streams whose data waits for the peer's credit on that stream.
@@ -92,17 +91,12 @@ impl Turns {
         self.ready = None;
     }
 
-    /// Data was acknowledged.
-    pub(super) fn on_acked(&mut self) {
-        self.ready = None;
-        self.in_vain = false;
-    }
-
     /// MAX_DATA: streams that waited for it are scheduled again.
     pub(super) fn raise(&mut self, max: u64, records: &mut Records, control: &mut Control) {
         if !self.credit.raise(max) {
             return;
         }
+        self.prefers = false;
         while let Some(id) = self.parked.pop_front() {
             let Some(record) = records.get_mut(&id) else {
                 continue;
@@ -219,21 +213,18 @@ impl Turns {
         self.blocked_due |= blocked && self.credit.is_blocked();
     }
 
-    /// Fills a packet with at most `most` STREAM frames, by priority and in turn, one packet's
-    /// worth at a time.
+    /// Fills a packet, by priority and in turn, one packet's worth at a time.
     pub(super) fn write(
         &mut self,
         w: &mut Writer<'_>,
         sent: &mut SentFrames,
-        most: usize,
         records: &mut Records,
         control: &mut Control,
     ) {
-        let (mut wrote, mut frames) = (None, 0);
+        let mut wrote = None;
         while let Some(id) = self.next(records) {
             let again = wrote == Some(id) && w.remaining() > 0 && is_in(sent, id, records);
-            let full = again || frames == most;
-            if full
+            if again
                 || !self
                     .write_stream(id, w, sent, records, control)
                     .unwrap_or(false)
@@ -245,14 +236,12 @@ impl Turns {
                 return;
             }
             wrote = Some(id);
-            frames += 1;
         }
     }
 
     /// Behind its equals with it.
     fn rotate(&mut self, id: StreamId, records: &Records) {
-        if self.in_order > 0 {
-            self.in_order -= 1;
+        if self.prefers && self.credit.available() < LITTLE {
             return;
         }
         let send = records.get(&id).and_then(|r| r.send.as_ref());
@@ -323,9 +312,7 @@ impl Turns {
     }
 
     /// The first `most` bytes that the peer has not acknowledged are sent again, of each stream:
-    /// whatever it waits for is there. The lowest stream goes first, and the others in turn: a
-    /// reader of one stream after the other waits for the lowest, and a turn of many streams takes
-    /// as many probes.
+    /// whatever it waits for is there. The lowest stream goes first.
     pub(super) fn repeat_first(&mut self, most: u64, records: &mut Records, control: &mut Control) {
         for id in sorted_ids(records) {
             if let Some(record) = records.get_mut(&id)
@@ -335,20 +322,23 @@ impl Turns {
                 self.settle(id, record, control);
             }
         }
-        self.schedule.lowest_first();
+        self.schedule.sort();
         self.ready = None;
     }
 
-    /// The peer refused what it was sent, and has a place for some of it now. It may wait for the
-    /// lowest stream alone, and have no place for what others send in turn: the next packets take
-    /// one stream after the other. Where that brought nothing since the last time, all take turns.
-    pub(crate) fn serve_lowest_first(&mut self) {
-        self.in_order = 0;
-        if !core::mem::replace(&mut self.in_vain, true) {
-            self.in_order = IN_ORDER;
-            self.schedule.sort();
-            self.ready = None;
+    /// The peer allows more on a stream, perhaps no more than before. While it allows little on all
+    /// streams together, that stream goes first: the peer's application waits for its data, and
+    /// others would use up the rest. The lowest goes next, for readers of one stream after the
+    /// other.
+    pub(super) fn prefer(&mut self, id: StreamId) {
+        if self.credit.available() >= LITTLE {
+            return;
         }
+        if !core::mem::replace(&mut self.prefers, true) {
+            self.schedule.sort();
+        }
+        self.schedule.to_front(id);
+        self.ready = None;
     }
 
     /// Drops streams that are gone, once they are most of a queue.

@@ -52,8 +52,7 @@ impl Sender {
         let mut w = Writer::new(&mut buffer);
         let mut sent = SentFrames::default();
         let (records, control) = (&mut self.records, &mut self.control);
-        self.turns
-            .write(&mut w, &mut sent, usize::MAX, records, control);
+        self.turns.write(&mut w, &mut sent, records, control);
         let frames = Frames::new(w.written()).map(|frame| match frame.unwrap() {
             Frame::Stream(frame) => (frame.id.as_u64(), frame.data.len()),
             other => panic!("{other:?}"),
@@ -136,24 +135,30 @@ fn a_stream_at_its_limit_leaves_the_turn_to_others_and_asks_for_more() {
     assert_eq!(sender.streams(4), [0, 4, 0, 4]);
 }
 
+/// The peer's application waits for the last stream, and the others would use up the credit.
 #[test]
-fn after_a_refusal_the_lowest_is_served_alone_while_that_helps() {
-    let mut sender = Sender::new(2, 50 * PACKET, 1 << 20, 1 << 20);
-    assert_eq!(sender.streams(3), [0, 4, 0]);
-    sender.turns.serve_lowest_first();
-    let served = sender.streams(usize::from(IN_ORDER) + 3);
-    assert!(
-        served[..=usize::from(IN_ORDER)]
-            .iter()
-            .all(|stream| *stream == 0)
-    );
-    assert_eq!(served[usize::from(IN_ORDER) + 1..], [4, 0]);
-    // Nothing was acknowledged since.
-    sender.turns.serve_lowest_first();
-    assert_eq!(sender.streams(3), [4, 0, 4]);
-    sender.turns.on_acked();
-    sender.turns.serve_lowest_first();
-    assert_eq!(sender.streams(3), [0, 0, 0]);
+fn the_last_of_the_credit_goes_where_the_peer_waits() {
+    let mut sender = Sender::new(3, 50 * PACKET, 1 << 20, 2 * PACKET as u64);
+    assert_eq!(sender.streams(2), [0, 4]);
+    let raise = |sender: &mut Sender, packets: u64| {
+        let (records, control) = (&mut sender.records, &mut sender.control);
+        sender
+            .turns
+            .raise(packets * PACKET as u64, records, control);
+    };
+    raise(&mut sender, 5);
+    sender.turns.prefer(id(8));
+    assert_eq!(sender.streams(3), [8, 8, 8]);
+    // Without a word of it, and with much credit, all take turns.
+    raise(&mut sender, 8);
+    let mut turns = sender.streams(3);
+    turns.sort_unstable();
+    assert_eq!(turns, [0, 4, 8]);
+    raise(&mut sender, 80);
+    let next = sender.next();
+    sender.turns.prefer(id(8));
+    assert_eq!(sender.next(), next);
+    sender.turns.prefer(id(12));
 }
 
 #[test]

@@ -274,17 +274,6 @@ impl PacketSpaces {
             .set_max_ack_delay(self.ack_request.max_ack_delay());
     }
 
-    /// The peer is to acknowledge at once. False if it cannot be asked.
-    pub(in crate::connection) const fn ask_at_once(&mut self) -> bool {
-        self.ack_request.ask_at_once()
-    }
-
-    /// True if an IMMEDIATE_ACK frame is due.
-    #[inline]
-    pub(in crate::connection) const fn immediate_due(&self) -> bool {
-        self.ack_request.immediate_due()
-    }
-
     /// True if any space owes a probe.
     pub(in crate::connection) fn is_probing(&self) -> bool {
         self.probes.any()
@@ -302,8 +291,8 @@ impl PacketSpaces {
     }
 
     /// True if probes of the Data space leave, and others before them got no answer. New data may
-    /// be of no use to the peer: it waits for what comes first in a stream, say, and has no memory
-    /// for what is behind. So new data fills the first probes only.
+    /// be of no use to the peer, which waits for what comes first in a stream, say. So new data
+    /// fills the first probes only.
     #[inline]
     pub(in crate::connection) const fn probes_again(&self) -> bool {
         self.probes.is_due(SpaceId::Data) && self.recovery.pto_count() > 1

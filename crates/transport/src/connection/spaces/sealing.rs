@@ -99,7 +99,7 @@ impl PacketSpaces {
         let is_data = space == SpaceId::Data;
         // [9000 13.2.6 same-space]
         let received = self.received_mut(space);
-        if !received.has_news(now) {
+        if !received.has_news() {
             return None;
         }
         // With data in the packet, the two frames get half of it.
@@ -115,8 +115,8 @@ impl PacketSpaces {
         acked
     }
 
-    /// IMMEDIATE_ACK, if it is due, and ACK_FREQUENCY, when what is wanted has changed; its
-    /// sequence number. `interval`: over which routers measure; `window`: in datagrams.
+    /// ACK_FREQUENCY, when what is wanted has changed; its sequence number. `interval`: over which
+    /// routers measure; `window`: in datagrams.
     pub(in crate::connection) fn write_ack_request(
         &mut self,
         now: Instant,
@@ -124,9 +124,6 @@ impl PacketSpaces {
         window: u64,
         w: &mut Writer<'_>,
     ) -> Option<u64> {
-        if self.ack_request.immediate_due() && Frame::ImmediateAck.encode(w).is_ok() {
-            self.ack_request.on_immediate_written();
-        }
         let threshold = self.recovery.space(SpaceId::Data).reordering().packets();
         let srtt = self.recovery.rtt().srtt();
         let frequency = self

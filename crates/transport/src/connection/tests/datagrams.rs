@@ -97,6 +97,36 @@ fn a_shorter_packet_ends_its_batch() {
     assert_eq!(pair.server.get().stats().packets_dropped, 0);
 }
 
+/// Datagrams that are alike leave in one batch, also where each is much shorter than a packet may
+/// be, and whatever the first one has besides.
+#[test]
+fn datagrams_of_one_size_leave_in_batches() {
+    for (len, count) in [(1100, 8_usize), (700, 8), (100, 80)] {
+        let mut pair = Pair::connected(setup());
+        pair.run(Duration::from_millis(200));
+        for _ in 0..count {
+            let data = Bytes::from(vec![7; len]);
+            pair.client.get().datagrams().send(data).unwrap();
+        }
+        let mut buffer = vec![0; 65_535];
+        let now = pair.now;
+        // What searches for the path's MTU goes first.
+        let sent = loop {
+            let sent = pair.client.get().poll_transmit(now, &mut buffer, 64);
+            if pair.client.get().stats().datagram_frames_sent > 0 {
+                break sent.unwrap();
+            }
+        };
+        let segments = sent.len.div_ceil(sent.segment_size);
+        let per_packet = usize::from(pair.client.get().path_report(now).mtu) / (len + 3);
+        assert!(
+            segments + 2 >= count.div_ceil(per_packet),
+            "{len}: {sent:?}"
+        );
+        assert!(sent.segment_size >= len && segments > 1, "{len}: {sent:?}");
+    }
+}
+
 /// The window holds for them, and what has no room in their queue is dropped, the oldest first.
 #[test]
 fn they_wait_for_the_window_in_a_queue_with_a_bound() {

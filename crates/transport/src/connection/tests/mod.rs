@@ -39,7 +39,6 @@ mod reports;
 mod rules;
 mod sealed;
 mod setup;
-mod short_memory;
 pub(crate) mod signal;
 mod small_datagrams;
 mod soak;

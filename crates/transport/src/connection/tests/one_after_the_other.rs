@@ -112,14 +112,9 @@ fn read_all(pair: &mut Pair, count: usize, size: usize, limit: Duration) -> Dura
     let took = pair.now - begun;
     let sent = pair.client.get().stats();
     println!(
-        "{count} x {size}: {} streams, {} bytes after {took:?}, refused {}, sent {}, lost {}, \
+        "{count} x {size}: {} streams, {} bytes after {took:?}, sent {}, lost {}, \
          probe timeouts {}",
-        reader.done,
-        reader.bytes,
-        pair.server.get().stats().packets_refused,
-        sent.packets_sent,
-        sent.packets_lost,
-        sent.probe_timeouts,
+        reader.done, reader.bytes, sent.packets_sent, sent.packets_lost, sent.probe_timeouts,
     );
     assert!(done, "{reader:?} {:?}", pair.client.error());
     assert_eq!(reader.bytes, count * size);
@@ -162,8 +157,7 @@ fn a_reader_goes_on_while_other_peers_fill_the_memory() {
             pair
         })
         .collect();
-    let pool = (16 << 20) / 24;
-    assert!(memory.held() > pool - pool / 8, "{}", memory.held());
+    assert!(memory.taken() > 15 << 17, "{}", memory.taken());
     for latency in [Duration::from_micros(50), Duration::from_millis(10)] {
         let mut pair = connected(latency, 128, &memory);
         read_all(&mut pair, 100, 5000, Duration::from_secs(2));
@@ -226,7 +220,6 @@ fn a_pause_costs_two_round_trips() {
             write(&mut pair);
             pair.run(Duration::from_millis(10));
         }
-        let refused = pair.server.get().stats().packets_refused;
         let before = reader.bytes;
         reader.read(&mut pair);
         let (resumed, held) = (pair.now, reader.bytes - before);
@@ -237,8 +230,9 @@ fn a_pause_costs_two_round_trips() {
             reader.bytes > before
         });
         let took = pair.now - resumed;
-        println!("{rate} B/s: held {held}, refused {refused}, next byte after {took:?}");
+        println!("{rate} B/s: held {held}, next byte after {took:?}");
         assert!(done && took <= 2 * RTT, "{took:?}");
-        assert!(refused < 100, "{refused}");
+        let sent = pair.client.get().stats();
+        assert_eq!((sent.packets_lost, sent.bytes_retransmitted), (0, 0));
     }
 }

@@ -47,23 +47,25 @@ fn a_waiting_peer_gets_the_little_there_is() {
     assert!(!window.update_due());
 }
 
-/// Data that one stream's reader leaves takes no credit from other streams.
 #[test]
-fn unread_data_beyond_half_of_the_window_is_promised_in_addition() {
+fn a_window_has_a_cap_and_something_may_be_promised_in_addition() {
     const KIB: u64 = 1024;
-    for (unread, cap, promised) in [
-        (0, u64::MAX, 100),
-        (50, u64::MAX, 100),
-        (51, u64::MAX, 101),
-        (100, u64::MAX, 150),
-        (100, 120, 120),
-        (100, 90, 100),
+    for (cap, extra, promised) in [
+        (u64::MAX, 0, 100),
+        (u64::MAX, 7, 107),
+        (90, 0, 100),
+        (90, 17, 107),
     ] {
         let mut window = ReceiveWindow::new(100 * KIB, 100 * KIB);
         let now = Instant::ZERO;
-        window.on_received(now, None, unread * KIB).unwrap();
-        window.set_cap(cap.saturating_mul(KIB), unread * KIB);
-        assert_eq!(window.announce(now, None), promised * KIB, "{unread} {cap}");
+        window.set_cap(cap.saturating_mul(KIB), extra * KIB);
+        assert_eq!(window.announce(now, None), promised * KIB, "{cap} {extra}");
+        assert_eq!(window.outstanding(), promised * KIB);
+        // What was read is not renewed beyond the cap.
+        window.on_received(now, None, 50 * KIB).unwrap();
+        window.on_read(50 * KIB);
+        window.announce(now, None);
+        assert_eq!(window.outstanding(), (cap.min(100) + extra) * KIB);
     }
 }
 

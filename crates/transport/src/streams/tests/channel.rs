@@ -48,7 +48,7 @@ pub(super) fn packet(from: &mut Streams, now: Instant) -> Option<Packet> {
     }
     let mut buffer = [0; PACKET];
     let mut w = Writer::new(&mut buffer);
-    let sent = from.write_frames(now, &mut w, usize::MAX);
+    let sent = from.write_frames(now, &mut w);
     assert_eq!(w.position() == 0, sent.is_empty());
     assert!(!sent.is_empty(), "wants to send but does not");
     let payload = w.written().to_vec();

@@ -4,6 +4,5 @@ mod channel;
 mod exchange;
 mod lossy;
 mod queues;
-mod scarce;
 mod violations;
 mod waiting;

@@ -154,7 +154,7 @@ fn credit_for_which_a_packet_has_no_room_goes_into_the_next() {
         assert_eq!(server.read(id, &mut [0; 10_000]), Ok(Some(10_000)));
         let mut buffer = [0; 9];
         let mut w = Writer::new(&mut buffer[..room]);
-        let sent = server.write_frames(NOW, &mut w, usize::MAX);
+        let sent = server.write_frames(NOW, &mut w);
         assert_eq!(sent.is_empty(), room < 9, "{room}");
         let written = w.written().to_vec();
         deliver(&mut client, NOW, &written).unwrap();

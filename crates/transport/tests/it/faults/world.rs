@@ -147,7 +147,7 @@ impl World {
         let mut struck = self.path.struck;
         for end in &self.ends {
             struck[DATAGRAMS] += end.messages.arrived();
-            struck[SHORTAGE] += end.endpoint.stats().refused_for_memory;
+            struck[SHORTAGE] += u64::from(self.plan.shortage.is_some());
             struck[EARLY_DATA] += u64::from(end.early);
         }
         struck

@@ -110,8 +110,7 @@ fn server() -> Parts {
 impl Parts {
     fn have(&mut self, space: SpaceId) -> bool {
         let path = self.paths.path();
-        self.sources
-            .have_frames(self.now, space, &self.spaces, path)
+        self.sources.have_frames(self.now, space, path)
     }
 
     /// What `fill` puts into a packet, and its bytes.
@@ -293,24 +292,21 @@ fn a_packet_with_a_challenge_asks_for_an_answer_and_for_padding() {
     assert!(write(&mut parts).is_empty());
 }
 
-/// draft-ietf-quic-ack-frequency: both frames are of 1-RTT packets.
+/// draft-ietf-quic-ack-frequency: the frame is of 1-RTT packets.
 #[test]
 fn the_peer_is_asked_for_acknowledgements_once_the_handshake_is_complete() {
     let (mut client, mut server) = (client(), server());
     let (delay, least) = (Duration::from_millis(25), Duration::from_millis(1));
     client.spaces.on_peer_parameters(delay, Some(least));
-    assert!(client.spaces.ask_at_once());
     assert!(!client.have(DATA) && client.write(DATA).1.is_empty());
     for _ in 0..4 {
         client.pass_crypto(&mut server);
         server.pass_crypto(&mut client);
     }
     assert_eq!(client.sources.handshake.complete_now(), Ok(true));
-    assert!(client.have(DATA));
-    assert!(!client.have(INITIAL) && !client.have(SpaceId::Handshake));
+    client.sources.control.ping = true;
     let bytes = client.send(DATA, Probe::Nothing);
-    assert_eq!(frames(&bytes), [Frame::ImmediateAck]);
-    assert!(!client.have(DATA));
+    assert_eq!(frames(&bytes), [Frame::Ping]);
     // Once a round trip is known, the peer is to acknowledge 16 times in each window.
     client.now += Duration::from_millis(80);
     let (recovery, ..) = client.spaces.split(DATA);
@@ -326,21 +322,6 @@ fn the_peer_is_asked_for_acknowledgements_once_the_handshake_is_complete() {
     assert_eq!(asked.ack_eliciting_threshold, WINDOW / 16);
     let control = [ControlFrame::AckFrequency(asked.sequence)];
     assert_eq!(contents.carried.control(), control);
-}
-
-#[test]
-fn a_peer_that_cannot_acknowledge_at_once_gets_a_ping() {
-    let mut parts = client();
-    parts.sources.ask_for_packet(&mut parts.spaces);
-    assert_eq!(frames(&parts.write(DATA).1), [Frame::Ping]);
-    let (delay, least) = (Duration::from_millis(25), Duration::from_millis(1));
-    parts.spaces.on_peer_parameters(delay, Some(least));
-    parts.sources.ask_for_packet(&mut parts.spaces);
-    assert!(parts.spaces.immediate_due() && !parts.sources.control.ping);
-    // A PING that is due for another reason stays.
-    parts.sources.control.ping = true;
-    parts.sources.ask_for_packet(&mut parts.spaces);
-    assert!(parts.sources.control.ping);
 }
 
 #[test]

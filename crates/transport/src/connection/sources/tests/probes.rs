@@ -72,7 +72,10 @@ fn probes_after_the_first_repeat_what_streams_begin_with() {
     parts.time_out(DATA);
     assert_eq!(stream_data(&parts.data_probe()), [(high, 300, 100)]);
     parts.time_out(DATA);
-    assert_eq!(stream_data(&parts.data_probe()), [(low, 0, 300)]);
+    assert_eq!(
+        stream_data(&parts.data_probe()),
+        [(low, 0, 300), (high, 0, 400)]
+    );
 }
 
 /// RFC 9002 §6.2.4: two packets of a flight are repeated by two probes.

@@ -203,22 +203,6 @@ fn acknowledgements_are_due_where_there_are_keys() {
 }
 
 #[test]
-fn a_peer_is_asked_to_acknowledge_at_once_if_it_knows_how() {
-    let mut random = Random::from_u64(1);
-    let mut spaces = spaces(&mut random);
-    assert!(!spaces.ask_at_once() && !spaces.immediate_due());
-    let least = Some(Duration::from_millis(1));
-    spaces.on_peer_parameters(Duration::from_millis(25), least);
-    assert!(spaces.ask_at_once() && spaces.immediate_due());
-    let mut room = [0; 100];
-    let mut w = Writer::new(&mut room);
-    spaces.write_ack_request(START, None, 10, &mut w);
-    let first = Frames::new(w.written()).next();
-    assert!(matches!(first, Some(Ok(Frame::ImmediateAck))));
-    assert!(!spaces.immediate_due());
-}
-
-#[test]
 fn a_packet_is_started_with_room_for_its_seal() {
     let mut random = Random::from_u64(1);
     let mut spaces = spaces(&mut random);
