@@ -69,6 +69,71 @@ async fn an_endpoint_takes_its_configuration() {
     drop(first);
 }
 
+/// A future that is dropped takes no data with it: the next read has what the last one had read.
+#[tokio::test]
+async fn reads_that_are_dropped_lose_nothing() {
+    let endpoint = Endpoint::client(loopback()).unwrap();
+    let (near, far) = connected_from(&endpoint, transport()).await;
+    for way in 0..4 {
+        let mut sending = near.open_uni().await.unwrap();
+        sending.write_all(b"first half, ").await.unwrap();
+        let mut received = far.accept_uni().await.unwrap();
+        let mut read = polled_once(&mut received);
+        while read == 0 {
+            tokio::task::yield_now().await;
+            read = polled_once(&mut received);
+        }
+        assert_eq!(read, 12);
+        sending.write_all(b"second half").await.unwrap();
+        sending.finish().unwrap();
+        let whole = b"first half, second half";
+        let mut got = vec![0; 5];
+        match way {
+            0 => got.clear(),
+            1 => {
+                assert_eq!(received.read(&mut got).await.unwrap(), Some(5));
+            }
+            2 => got = received.read_chunk().await.unwrap().unwrap().to_vec(),
+            _ => {
+                let error = received.read_to_end(20).await.unwrap_err();
+                assert_eq!(error, ReadToEndError::TooLong(20));
+                got.clear();
+            }
+        }
+        got.extend(received.read_to_end(23).await.unwrap());
+        assert_eq!(got, whole, "{way}");
+    }
+}
+
+/// Begins to read to the end, and gives up at once: how much the stream keeps.
+fn polled_once(received: &mut RecvStream) -> usize {
+    {
+        let reading = std::pin::pin!(received.read_to_end(100));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(reading.poll(&mut cx).is_pending());
+    }
+    received.kept()
+}
+
+/// The number of a connection is not used again when another one takes its place in memory.
+#[tokio::test]
+async fn numbers_of_connections_are_never_used_again() {
+    let mut seen = std::collections::HashSet::new();
+    let server = Endpoint::server(server_config(), loopback()).unwrap();
+    for _ in 0..20 {
+        let endpoint = Endpoint::client(loopback()).unwrap();
+        let config = client(transport());
+        let begun = endpoint.connect_with(config, server.local_address(), "server.test");
+        let accepting = async { server.accept().await.unwrap().accept().unwrap().await };
+        let (near, far) = tokio::try_join!(begun.unwrap(), accepting).unwrap();
+        assert!(seen.insert(near.stable_id()) && seen.insert(far.stable_id()));
+        near.close(0u32, b"");
+        drop(near);
+        endpoint.wait_idle().await;
+        far.closed().await;
+    }
+}
+
 /// A connection is known by its number and its address, and a weak handle leads to it as long as it
 /// is open.
 #[tokio::test]

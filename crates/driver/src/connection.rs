@@ -104,11 +104,11 @@ impl Connection {
         local.map(|ip| ip.to_canonical())
     }
 
-    /// A number that no other connection of this process has as long as a handle of this one, weak
-    /// ones and streams included, is held.
+    /// A number that no other connection of this process has or had: not even a later one, as after
+    /// a reconnect.
     #[must_use]
     pub fn stable_id(&self) -> usize {
-        Arc::as_ptr(&self.shared).addr()
+        self.shared.id
     }
 
     /// A handle that does not keep the connection open.

@@ -32,6 +32,10 @@ const BATCHES_PER_TURN: usize = 8;
 /// kernel hands over what one sender has sent together as one message.
 const STRANGERS_PER_TURN: usize = 64;
 
+/// Bytes after which applications get a turn if datagrams pile up that they have not read: their
+/// queue drops the oldest, and a batch may hold twice as much as it takes.
+const BEFORE_READERS: usize = 128 * 1024;
+
 /// How long a socket that was replaced is read after its last connection has left it: until what
 /// was under way to there has arrived.
 const LINGER: Duration = Duration::from_secs(3);
@@ -111,19 +115,29 @@ impl ReceiveTask {
         }
     }
 
-    /// Deals with the batch, or with as much of it as may be in this turn.
-    fn handle_batch(&mut self) {
+    /// Deals with the batch, or with as much of it as may be in this turn. True if it is others'
+    /// turn after that.
+    fn handle_batch(&mut self) -> bool {
         let now = clock::now();
         let begin = self.rest.take().unwrap_or(0);
         let (mut sorted, mut done) = (begin, begin);
-        let end = loop {
+        let pauses = loop {
             let (at, first) = match self.sort(now, sorted) {
                 Sorted::First(at, first) => (at, first),
                 Sorted::Pause(at) => {
+                    self.open(now, done, at);
                     self.rest = Some(at);
-                    break at;
+                    break true;
                 }
-                Sorted::All => break usize::MAX,
+                Sorted::Part(at) => {
+                    if self.open(now, done, at) {
+                        self.rest = Some(at);
+                        break true;
+                    }
+                    (sorted, done) = (at, at);
+                    continue;
+                }
+                Sorted::All => break self.open(now, done, usize::MAX),
             };
             // What came before is opened here if there is one thread: a handshake that it completes
             // makes no room for this client. With several, each handshake's packets are left to its
@@ -138,20 +152,25 @@ impl ReceiveTask {
             }
             (sorted, done) = (at + 1, at);
         };
-        self.open(now, done, end);
         self.shared.timers.wake_due(now);
+        pauses
     }
 
     /// Finds whom the datagrams of the batch from place `from` on are for, up to the first packet
-    /// of a client, or until it is others' turn.
+    /// of a client, or until it may be others' turn.
     fn sort(&mut self, now: Instant, from: usize) -> Sorted {
+        let mut sorted = 0;
         for (at, datagram) in self.batch.datagrams().enumerate().skip(from) {
             if self.strangers >= STRANGERS_PER_TURN {
                 return Sorted::Pause(at);
             }
+            if sorted >= BEFORE_READERS {
+                return Sorted::Part(at);
+            }
             let (shared, socket) = (&self.shared, &self.socket);
             let received = datagram.received();
             let bytes = datagram.bytes;
+            sorted += bytes.len();
             let found = shared.sort(now, socket, &received, bytes, &mut self.answer);
             self.strangers += usize::from(!matches!(found, Found::Connection(_)));
             match found {
@@ -163,8 +182,8 @@ impl ReceiveTask {
     }
 
     /// Opens the datagrams of the batch that are sorted, which stand at `from..to`, or leaves them
-    /// to the tasks of their connections.
-    fn open(&mut self, now: Instant, from: usize, to: usize) {
+    /// to the tasks of their connections. True if applications should read before there is more.
+    fn open(&mut self, now: Instant, from: usize, to: usize) -> bool {
         let Self {
             shared,
             batch,
@@ -173,11 +192,12 @@ impl ReceiveTask {
         } = self;
         if shares.of_each.is_empty() {
             shares.owners.clear();
-            return;
+            return false;
         }
         if self.hands_over {
             shares.hand_over();
         }
+        let mut piles_up = false;
         let all = shares.of_each.iter().map(|share| share.datagrams);
         shared.received.count(all.sum());
         let datagrams = batch.datagrams().take(to).skip(from);
@@ -187,7 +207,7 @@ impl ReceiveTask {
             };
             let received = datagram.received();
             let Some(group) = &mut share.group else {
-                share.connection.receive(now, &received, datagram.bytes);
+                piles_up |= share.connection.receive(now, &received, datagram.bytes);
                 continue;
             };
             if group.add(received, datagram.bytes) {
@@ -205,6 +225,7 @@ impl ReceiveTask {
             }
         }
         shares.owners.clear();
+        piles_up
     }
 }
 
@@ -222,6 +243,8 @@ enum Sorted {
     First(usize, FirstPacket),
     /// Up to this place; the rest has to wait.
     Pause(usize),
+    /// Up to this place; the rest may have to wait.
+    Part(usize),
     All,
 }
 
@@ -343,9 +366,6 @@ impl Future for ReceiveTask {
         }
         this.strangers = 0;
         for _ in 0..BATCHES_PER_TURN {
-            if this.strangers >= STRANGERS_PER_TURN {
-                break;
-            }
             if this.rest.is_none() {
                 match this.socket.poll_receive(cx, &mut this.batch) {
                     Poll::Pending => return Poll::Pending,
@@ -358,7 +378,9 @@ impl Future for ReceiveTask {
                     }
                 }
             }
-            this.handle_batch();
+            if this.handle_batch() {
+                break;
+            }
         }
         cx.waker().wake_by_ref();
         Poll::Pending

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pathmark_cc::{Controller, NewReno};
-use pathmark_testbed::Testbed;
+use pathmark_testbed::{Node, Testbed};
 
 use super::*;
 use pathmark_transport::connection::ConnectionError;
@@ -104,20 +104,25 @@ async fn a_refusal_ends_the_attempts_that_it_is_about_and_no_others() {
     stream.finish().unwrap();
 }
 
-/// An ICMP message (RFC 792, type 3 code 3) that quotes a datagram from `ours` to `theirs`.
-fn port_unreachable(ours: SocketAddr, theirs: SocketAddr) -> Vec<u8> {
+const PORT_UNREACHABLE: u8 = 3;
+
+/// An ICMP message (RFC 792, type 3) that quotes the beginning `quote` of a datagram from `ours` to
+/// `theirs`.
+fn unreachable(code: u8, ours: SocketAddr, theirs: SocketAddr, quote: &[u8]) -> Vec<u8> {
     let octets = |address: SocketAddr| match address {
         SocketAddr::V4(v4) => v4.ip().octets(),
         SocketAddr::V6(_) => panic!("IPv4 only"),
     };
-    let mut bytes = vec![3, 3, 0, 0, 0, 0, 0, 0];
-    // IPv4 header, then UDP header and 8 bytes.
-    bytes.extend([0x45, 0, 0, 36, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+    let mut bytes = vec![3, code, 0, 0, 0, 0, 0, 0];
+    // IPv4 header, then UDP header and the quote, of an even number of bytes.
+    let udp = 8 + quote.len() as u8;
+    bytes.extend([0x45, 0, 0, 20 + udp, 0, 0, 0x40, 0, 64, 17, 0, 0]);
     bytes.extend(octets(ours));
     bytes.extend(octets(theirs));
     bytes.extend(ours.port().to_be_bytes());
     bytes.extend(theirs.port().to_be_bytes());
-    bytes.extend([0, 16, 0, 0, 0xc0, 0, 0, 0, 1, 8, 0, 0]);
+    bytes.extend([0, udp, 0, 0]);
+    bytes.extend(quote);
     let sum: u32 = bytes
         .chunks(2)
         .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]))
@@ -128,34 +133,73 @@ fn port_unreachable(ours: SocketAddr, theirs: SocketAddr) -> Vec<u8> {
     bytes
 }
 
+/// A host of its own, and who forges ICMP messages there.
+struct Forger {
+    node: Node,
+    raw: UdpSocket,
+    _bed: Testbed,
+}
+
+impl Forger {
+    fn new() -> Self {
+        let bed = Testbed::new().expect(FORBIDDEN);
+        let node = bed.node("a").unwrap();
+        let raw = node.socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP);
+        Self {
+            // It sends as a UDP socket does.
+            raw: UdpSocket::from(raw.unwrap()),
+            node,
+            _bed: bed,
+        }
+    }
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    fn socket(&self) -> UdpSocket {
+        self.node.udp(Self::at(0)).unwrap()
+    }
+
+    /// Reports on a datagram from `ours` to `theirs`.
+    fn report(&self, code: u8, ours: SocketAddr, theirs: SocketAddr, quote: &[u8]) {
+        let message = unreachable(code, ours, theirs, quote);
+        self.raw.send_to(&message, Self::at(0)).unwrap();
+    }
+}
+
+/// A server that says nothing, and the beginning of the first packet to it.
+async fn first_packet(silent: UdpSocket) -> Vec<u8> {
+    silent.set_nonblocking(true).unwrap();
+    let silent = tokio::net::UdpSocket::from_std(silent).unwrap();
+    let mut packet = [0; 32];
+    silent.recv(&mut packet).await.unwrap();
+    packet.to_vec()
+}
+
 /// The same message ends an attempt that has no answer yet, and no established connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_of_icmp_ends_no_established_connection() {
     // [9000 14.2.1 icmp-validated]
-    let bed = Testbed::new().expect(FORBIDDEN);
-    let node = bed.node("a").unwrap();
-    let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
-    let socket = || node.udp(at(0)).unwrap();
-    let raw = node.socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP);
-    // It sends as a UDP socket does.
-    let raw = UdpSocket::from(raw.unwrap());
-    let (there, ours) = (server(socket()), socket());
+    let forger = Forger::new();
+    let (there, ours) = (server(forger.socket()), forger.socket());
     let local = ours.local_addr().unwrap();
     let endpoint = Endpoint::new(ours, None).unwrap();
-    let forge = |to: SocketAddr| {
-        for _ in 0..50 {
-            raw.send_to(&port_unreachable(local, to), at(0)).unwrap();
-        }
-    };
     let connecting = endpoint.connect_with(client(), there.local_address(), "server");
     let connection = connecting.unwrap().await.unwrap();
 
-    let silent = socket();
-    let silent = silent.local_addr().unwrap();
-    let waits = endpoint.connect_with(client(), silent, "server").unwrap();
+    let silent = forger.socket();
+    let to = silent.local_addr().unwrap();
+    let waits = endpoint.connect_with(client(), to, "server").unwrap();
+    let quote = first_packet(silent.try_clone().unwrap()).await;
+    let forge = |to: SocketAddr| {
+        for _ in 0..50 {
+            forger.report(PORT_UNREACHABLE, local, to, &quote);
+        }
+    };
     // The queue is on meanwhile, and has these reports in it too.
     forge(there.local_address());
-    forge(silent);
+    forge(to);
     let ended = tokio::time::timeout(Duration::from_secs(2), waits).await;
     let refused = ConnectionError::Unreachable(std::io::ErrorKind::ConnectionRefused);
     assert_eq!(ended.expect("the report counts").unwrap_err(), refused);
@@ -165,6 +209,60 @@ async fn a_report_of_icmp_ends_no_established_connection() {
     stream.write_all(&[7; 10_000]).await.unwrap();
     stream.finish().unwrap();
     assert!(connection.close_reason().is_none());
+}
+
+/// Whoever guesses ports has no connection ID to quote.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_without_the_connection_id_has_no_effect() {
+    // [9000 14.2.1 icmp-validated]
+    let forger = Forger::new();
+    let (ours, silent) = (forger.socket(), forger.socket());
+    let (local, to) = (ours.local_addr().unwrap(), silent.local_addr().unwrap());
+    let endpoint = Endpoint::new(ours, None).unwrap();
+    let mut waits = endpoint.connect_with(client(), to, "server").unwrap();
+    let mut quote = first_packet(silent.try_clone().unwrap()).await;
+    // Another ID of eight bytes or more.
+    quote[8] ^= 1;
+    let mut sweeps = tokio::time::interval(Duration::from_millis(20));
+    let ended = tokio::time::timeout(Duration::from_secs(4), async {
+        loop {
+            tokio::select! {
+                ended = &mut waits => return ended.err(),
+                _ = sweeps.tick() => {}
+            }
+            for code in [PORT_UNREACHABLE, 0, 1, 13] {
+                forger.report(code, local, to, b"garbage!");
+                forger.report(code, local, to, &quote);
+            }
+        }
+    });
+    assert!(ended.await.is_err(), "it goes on");
+}
+
+/// A route is missing: that ends an attempt if it lasts, and none if it is for a moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_out_of_reach_ends_an_attempt_after_a_while() {
+    const HOST_UNREACHABLE: u8 = 1;
+    let forger = Forger::new();
+    let (ours, silent) = (forger.socket(), forger.socket());
+    let (local, to) = (ours.local_addr().unwrap(), silent.local_addr().unwrap());
+    let endpoint = Endpoint::new(ours, None).unwrap();
+    let begun = std::time::Instant::now();
+    let mut waits = endpoint.connect_with(client(), to, "server").unwrap();
+    let quote = first_packet(silent.try_clone().unwrap()).await;
+    let mut reports = tokio::time::interval(Duration::from_millis(20));
+    let ended = tokio::time::timeout(Duration::from_secs(20), async {
+        loop {
+            tokio::select! {
+                ended = &mut waits => return ended.unwrap_err(),
+                _ = reports.tick() => {}
+            }
+            forger.report(HOST_UNREACHABLE, local, to, &quote);
+        }
+    });
+    let unreachable = ConnectionError::Unreachable(std::io::ErrorKind::HostUnreachable);
+    assert_eq!(ended.await.expect("an end"), unreachable);
+    assert!(begun.elapsed() > Duration::from_secs(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -183,4 +281,19 @@ async fn what_the_kernel_does_not_send_ends_an_attempt_at_once() {
         let no_route = ConnectionError::Socket(std::io::ErrorKind::NetworkUnreachable);
         assert_eq!(error, no_route, "{to}");
     }
+}
+
+/// No datagram of a handshake has room on the interface: the error says so, and at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interface_that_is_too_narrow_ends_an_attempt_at_once() {
+    let bed = Testbed::new().expect(FORBIDDEN);
+    let [host, other] = ["host", "other"].map(|name| bed.node(name).unwrap());
+    bed.veth((&host, "eth0"), (&other, "eth0"), 1200).unwrap();
+    for (node, address) in [(&host, "10.0.0.1/24"), (&other, "10.0.0.2/24")] {
+        node.add_address("eth0", address.parse().unwrap()).unwrap();
+    }
+    let socket = host.udp("10.0.0.1:0".parse().unwrap()).unwrap();
+    let endpoint = Endpoint::new(socket, None).unwrap();
+    let error = why(&endpoint, "10.0.0.2:4433".parse().unwrap()).await;
+    assert_eq!(error, ConnectionError::InterfaceTooNarrow(1200));
 }

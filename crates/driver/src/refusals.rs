@@ -2,9 +2,11 @@
 //!
 //! Linux reports them to an unconnected socket by its error queue, if that is switched on
 //! (`IP_RECVERR`, ip(7)). A socket has it on while handshakes of clients run at it: an attempt that
-//! has received nothing from its server ends with the first report that its address refuses. Once a
-//! packet of the server has opened, and on established connections, no report changes anything:
-//! ICMP is not authenticated.
+//! has received nothing from its server ends with the first report that the port is closed. Other
+//! reports may be true for a moment only, as while a route is missing: they end an attempt if they
+//! still come after some probe timeouts. ICMP is not authenticated. So a report counts if it quotes
+//! the connection ID, which nobody off the path knows; and once a packet of the server has opened,
+//! and on established connections, none changes anything.
 
 use std::future::poll_fn;
 use std::io;
@@ -76,7 +78,7 @@ impl Drop for Listening {
     }
 }
 
-/// Ends the handshake of `shared` with the first ICMP error that reports its server out of reach.
+/// Ends the handshake of `shared` when ICMP errors report its server out of reach.
 pub(super) fn watch(shared: Arc<Shared>, socket: Arc<Socket>) {
     // The caller may be outside any runtime.
     let runtime = shared.endpoint.runtime();
@@ -128,7 +130,9 @@ fn apply(endpoint: &EndpointShared, socket: &Arc<Socket>, error: &QueuedError) {
     drop(state);
     for connection in handshaking {
         // [9000 14.2.1 icmp-validated]
-        if connection.has_no_answer_from(to) {
+        if connection.has_no_answer_from(to, &error.quote)
+            && (error.number == libc::ECONNREFUSED || connection.is_long_out_of_reach())
+        {
             connection.fail(socket, &ConnectionError::Unreachable(kind));
         }
     }
@@ -147,8 +151,9 @@ fn refusal(number: i32) -> Option<io::ErrorKind> {
 }
 
 impl Shared {
-    /// A client's handshake with the server at `to` runs, and no packet of it has opened.
-    pub(super) fn has_no_answer_from(&self, to: SocketAddr) -> bool {
+    /// A client's handshake with the server at `to` runs, no packet of it has opened, and `quote`
+    /// is of a packet to it.
+    fn has_no_answer_from(&self, to: SocketAddr, quote: &[u8]) -> bool {
         let same = |remote: SocketAddr| {
             let ip = remote.ip().to_canonical();
             (ip, remote.port()) == (to.ip().to_canonical(), to.port())
@@ -158,6 +163,7 @@ impl Shared {
             state.core.is_handshaking()
                 && state.core.stats().packets_received == 0
                 && same(state.core.remote_address())
+                && state.core.is_quoted_by(quote)
         }
     }
 }

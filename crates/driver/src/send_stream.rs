@@ -57,7 +57,8 @@ impl SendStream {
         self.id
     }
 
-    /// Writes some of `data` and returns how much, once there is room in the send buffer.
+    /// Writes some of `data` and returns how much, once there is room in the send buffer. Dropped
+    /// before it is ready, the future has written nothing.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -66,7 +67,10 @@ impl SendStream {
         poll_fn(|cx| writing.0.poll_write_bytes(cx, data)).await
     }
 
-    /// Writes all of `data`.
+    /// Writes all of `data`. Dropped before it is ready, the future has written a part, and nothing
+    /// tells how much: use [`write`](Self::write) where that matters, or
+    /// [`reset`](Self::reset) the stream. After [`finish`](Self::finish) the peer takes the part
+    /// for the whole.
     ///
     /// # Errors
     /// [`WriteError`].

@@ -41,6 +41,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) endpoint: Arc<EndpointShared>,
     pub(super) handle: ConnectionHandle,
+    /// Differs from that of every other connection that this process has or had.
+    pub(super) id: usize,
     /// Datagrams that arrived and are not opened yet.
     pub(super) inbox: Inbox,
     /// Client: what the server was called.
@@ -62,6 +64,8 @@ pub(super) struct State {
     /// Bidirectional streams of the peer's that the application has accepted.
     accepted: u64,
     pub(super) lost: Option<ConnectionError>,
+    /// Probe timeouts when ICMP first reported the server out of reach, during the handshake.
+    pub(super) out_of_reach: Option<u64>,
     /// Why the kernel refused the last datagram, if it did.
     pub(super) send_error: Option<io::ErrorKind>,
     pub(super) driver: Option<Waker>,

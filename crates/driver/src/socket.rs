@@ -329,6 +329,14 @@ impl Socket {
         self.wakes_senders.wake_by_ref();
     }
 
+    /// True if ICMP errors came since the error queue was switched on.
+    pub(super) fn has_icmp_errors(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.errors.lock().has_reported;
+        #[cfg(not(target_os = "linux"))]
+        return false;
+    }
+
     #[cfg(target_os = "linux")]
     pub(super) fn errors(&self) -> &ErrorQueue {
         &self.errors

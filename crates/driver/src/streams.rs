@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::shared::Shared;
@@ -44,11 +44,16 @@ impl End {
 /// tries again after an error never takes a truncated stream for a complete one.
 ///
 /// Dropped before its end, it asks the peer to stop with code 0.
+///
+/// All of its futures can be dropped before they are ready, as by `select!` or a timeout, and no
+/// data is lost: the next read goes on where the last one that was ready has ended.
 #[derive(Debug)]
 pub struct RecvStream {
     shared: Arc<Shared>,
     id: StreamId,
     end: Option<End>,
+    /// What [`read_to_end`](Self::read_to_end) has read and not returned.
+    kept: BytesMut,
     /// A waker of the task that polled last is kept for it.
     waits: bool,
 }
@@ -71,6 +76,7 @@ impl RecvStream {
             shared,
             id,
             end: None,
+            kept: BytesMut::new(),
             waits: false,
         }
     }
@@ -79,6 +85,12 @@ impl RecvStream {
     #[must_use]
     pub fn id(&self) -> StreamId {
         self.id
+    }
+
+    /// Bytes that were read and not returned.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.kept.len()
     }
 
     /// Reads what is there next, in order, into `out`; `None` at the end, also when called again.
@@ -113,6 +125,13 @@ impl RecvStream {
         if out.is_empty() {
             return Poll::Ready(Ok(Some(0)));
         }
+        if !self.kept.is_empty() {
+            let len = out.len().min(self.kept.len());
+            if let Some(out) = out.get_mut(..len) {
+                self.kept.copy_to_slice(out);
+            }
+            return Poll::Ready(Ok(Some(len)));
+        }
         self.poll_with(cx, |streams, id| streams.read(id, out))
     }
 
@@ -125,22 +144,39 @@ impl RecvStream {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, ReadError>> {
+        if !self.kept.is_empty() {
+            return Poll::Ready(Ok(Some(std::mem::take(&mut self.kept).freeze())));
+        }
         self.poll_with(cx, |streams, id| streams.read_chunk(id, usize::MAX))
     }
 
-    /// Everything up to the end.
+    /// Everything up to the end. Where the future is dropped before that, or there is too much, the
+    /// stream keeps what it has read: the next read of any kind begins with it.
     ///
     /// # Errors
     /// [`ReadToEndError`], among others if there is more than `limit`.
     pub async fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>, ReadToEndError> {
-        let mut all = Vec::new();
-        while let Some(chunk) = self.read_chunk().await? {
-            if all.len() + chunk.len() > limit {
-                return Err(ReadToEndError::TooLong(limit));
+        let reading = Reading(self);
+        poll_fn(|cx| reading.0.poll_read_to_end(cx, limit)).await
+    }
+
+    fn poll_read_to_end(
+        &mut self,
+        cx: &mut Context<'_>,
+        limit: usize,
+    ) -> Poll<Result<Vec<u8>, ReadToEndError>> {
+        while self.kept.len() <= limit {
+            let read = self.poll_with(cx, |streams, id| streams.read_chunk(id, usize::MAX));
+            match ready!(read) {
+                Ok(Some(chunk)) => self.kept.extend_from_slice(&chunk),
+                Ok(None) => return Poll::Ready(Ok(std::mem::take(&mut self.kept).into())),
+                Err(error) => {
+                    self.kept.clear();
+                    return Poll::Ready(Err(error.into()));
+                }
             }
-            all.extend_from_slice(&chunk);
         }
-        Ok(all)
+        Poll::Ready(Err(ReadToEndError::TooLong(limit)))
     }
 
     fn poll_with<T>(

@@ -14,7 +14,7 @@ use super::socket::{Outgoing, Sent, Socket};
 use super::timers::Timer;
 use super::waiters::Waiter;
 use pathmark_transport::connection::{ConnectionError, Event, Transmit};
-use pathmark_transport::path::ETHERNET_MTU;
+use pathmark_transport::path::{BASE_MTU, ETHERNET_MTU};
 use pathmark_transport::{Duration, Instant};
 
 /// Batches that one turn of the task sends before other tasks get their turn.
@@ -144,7 +144,8 @@ impl ConnectionTask {
         Turn::Over
     }
 
-    /// Opens what has arrived and waits, up to some groups; the task is woken for the rest.
+    /// Opens what has arrived and waits, up to some groups, or until the application should read
+    /// DATAGRAM frames first; the task is woken for the rest.
     fn open(&self, cx: &Context<'_>) {
         for _ in 0..GROUPS_PER_TURN {
             if self.shared.inbox.is_empty() {
@@ -152,9 +153,13 @@ impl ConnectionTask {
             }
             let mut state = self.shared.lock();
             let opened = self.shared.open_next(&mut state, clock::now());
+            let piles_up = state.core.datagrams().pile_up();
             drop(state);
             let received = &self.shared.endpoint.received;
             received.count_handed_over(opened.unwrap_or(0));
+            if piles_up {
+                break;
+            }
         }
         if !self.shared.inbox.is_empty() {
             cx.waker().wake_by_ref();
@@ -189,6 +194,15 @@ impl ConnectionTask {
                 let size = u16::try_from(transmit.segment_size).unwrap_or(u16::MAX);
                 let mut state = self.shared.lock();
                 state.core.on_size_refused(clock::now(), size);
+                let begins = self.shared.server_name.is_some()
+                    && state.core.is_handshaking()
+                    && state.core.stats().packets_received == 0;
+                drop(state);
+                if begins && size <= BASE_MTU {
+                    // No smaller one would do.
+                    let error = ConnectionError::InterfaceTooNarrow(size);
+                    self.shared.fail(&self.socket, &error);
+                }
             }
             Sent::Failed(kind) => {
                 self.failing = true;
@@ -206,6 +220,10 @@ impl ConnectionTask {
                     && state.core.is_handshaking()
                     && state.core.stats().packets_received == 0;
                 drop(state);
+                // The kernel shows ICMP errors by the next call, too: what came from elsewhere has
+                // to last.
+                let is_lost = is_lost
+                    && (!self.socket.has_icmp_errors() || self.shared.is_long_out_of_reach());
                 if is_lost {
                     let error = ConnectionError::Socket(kind);
                     self.shared.fail(&self.socket, &error);

@@ -19,6 +19,13 @@ use pathmark_transport::Instant;
 use pathmark_transport::connection::{self as core, ConnectionError, Received};
 use pathmark_transport::endpoint::ConnectionHandle;
 
+/// The number of the next connection.
+static NEXT_ID: AtomicUsize = AtomicUsize::new(1);
+
+/// Probe timeouts after the first report of a host or network out of reach, after which another
+/// such report ends an attempt: 3 s where nothing is known of the path.
+const PATIENCE: u64 = 2;
+
 /// A place among those who wait for something; dropped, it is given back.
 pub(crate) struct Waiting<'a> {
     shared: &'a Shared,
@@ -62,6 +69,7 @@ impl Shared {
                 readers: FxHashMap::default(),
                 accepted: 0,
                 lost: None,
+                out_of_reach: None,
                 send_error: None,
                 driver: None,
                 socket: Arc::downgrade(socket),
@@ -75,6 +83,7 @@ impl Shared {
             }),
             endpoint,
             handle,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             server_name,
             users: AtomicUsize::new(0),
             handshaking: AtomicBool::new(true),
@@ -135,12 +144,24 @@ impl Shared {
         self.handshaking.load(Ordering::Relaxed)
     }
 
-    /// A datagram for this connection arrived, later than all that waits to be opened.
-    pub(crate) fn receive(&self, now: Instant, received: &Received, bytes: &mut [u8]) {
+    /// The server is reported out of reach. True if that was so some probe timeouts ago as well.
+    pub(crate) fn is_long_out_of_reach(&self) -> bool {
+        let mut state = self.lock();
+        let timeouts = state.core.stats().probe_timeouts;
+        let since = *state.out_of_reach.get_or_insert(timeouts);
+        timeouts >= since + PATIENCE
+    }
+
+    /// A datagram for this connection arrived, later than all that waits to be opened. True if the
+    /// application should have a turn to read DATAGRAM frames before more is opened.
+    pub(crate) fn receive(&self, now: Instant, received: &Received, bytes: &mut [u8]) -> bool {
+        let mut piles_up = false;
         self.guarded(self.lock(), |state| {
             while self.open_next(state, now).is_some() {}
             self.open(state, now, received, bytes);
+            piles_up = state.core.datagrams().pile_up();
         });
+        piles_up
     }
 
     /// The same for datagrams that were to wait, but had no room.

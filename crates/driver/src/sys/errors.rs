@@ -16,9 +16,11 @@ const NAME: usize = 28;
 /// Room for `sock_extended_err` (16 bytes) with the address of its sender behind it, and for what
 /// [`prepare`](super::prepare) asks for.
 const CONTROL: usize = 512;
+/// Room for what a report quotes of the datagram: a shim, the header of a QUIC packet.
+const QUOTE: usize = 128;
 
 /// An entry of the error queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueuedError {
     /// Destination of the datagram that met the error.
     pub(crate) to: Option<SocketAddr>,
@@ -26,6 +28,8 @@ pub(crate) struct QueuedError {
     pub(crate) number: c_int,
     /// A router or the destination reported it by ICMP; otherwise the kernel of this host did.
     pub(crate) by_icmp: bool,
+    /// The beginning of the datagram's payload, as far as the report has it.
+    pub(crate) quote: Vec<u8>,
 }
 
 /// Switches the error queue on, or off and empty.
@@ -42,6 +46,11 @@ pub(crate) fn take_error(socket: &impl AsFd) -> io::Result<QueuedError> {
     struct Aligned<const N: usize>([u8; N]);
     let mut name = Aligned([0; NAME]);
     let mut control = Aligned([0; CONTROL]);
+    let mut quote = [0; QUOTE];
+    let mut part = libc::iovec {
+        iov_base: quote.as_mut_ptr().cast(),
+        iov_len: QUOTE,
+    };
     #[expect(unsafe_code, reason = "a C structure that is zero at first")]
     // SAFETY: all fields are integers and pointers, for which zeros are values.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
@@ -49,20 +58,22 @@ pub(crate) fn take_error(socket: &impl AsFd) -> io::Result<QueuedError> {
     header.msg_namelen = libc::socklen_t::try_from(NAME).unwrap_or(0);
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = CONTROL as _;
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    loop {
+    let quoted = loop {
         #[expect(unsafe_code, reason = "recvmsg(2) takes pointers")]
         // SAFETY: the descriptor is open, since it is borrowed. The pointers are to buffers of the
         // lengths next to them, which live until the call returns and which nothing else uses.
         let got = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) };
-        if got >= 0 {
-            break;
+        if let Ok(got) = usize::try_from(got) {
+            break got;
         }
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
-    }
+    };
     #[allow(
         clippy::unnecessary_cast,
         reason = "C libraries differ in the type of lengths"
@@ -91,5 +102,6 @@ pub(crate) fn take_error(socket: &impl AsFd) -> io::Result<QueuedError> {
         to,
         number,
         by_icmp,
+        quote: quote.get(..quoted).unwrap_or(&[]).to_vec(),
     })
 }
