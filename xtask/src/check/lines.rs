@@ -24,14 +24,19 @@ pub(super) fn measure(root: &Path, files: &[PathBuf], figures: &mut Figures) -> 
         }
         counts.insert(path, counted.code);
     }
+    let mut crates: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for (path, code) in counts {
         // Its module, whose file may also be `mod.rs` in the folder of that name.
         let module = path.with_extension("");
         if !module.ancestors().any(|module| of_tests.contains(module)) {
-            let place = crate_of(path);
-            figures.add("code", &place, code);
-            figures.add("files", &place, 1);
+            let (all, files) = crates.entry(crate_of(path)).or_default();
+            *all += code;
+            *files += 1;
         }
+    }
+    for (name, (code, files)) in crates {
+        figures.set("code", &name, code);
+        figures.set("files", &name, files);
     }
     let programs = files.iter().filter(|path| is_test_program(path));
     figures.set("test-programs", "all", programs.count());
