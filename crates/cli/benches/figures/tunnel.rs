@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use pathmark_cli::demo::bed::{CLIENT, SERVER};
-use pathmark_testbed::Node;
+use pathmark_testbed::{Node, Testbed};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 
-use crate::support::{drops, jain, link};
+use crate::support::{drops, link};
 
 /// A variant of a built-in scenario, with keys changed.
 pub(crate) fn run(name: &str, variant: &str, changes: &[(&str, &str)]) -> RunResult {

@@ -138,6 +138,7 @@ impl Served {
         ClientConfig::new(Arc::new(tls), transport())
     }
 
+    #[allow(dead_code, reason = "the tests of `pathmark` use it")]
     pub(crate) async fn connect(&self) -> Connection {
         let endpoint = Endpoint::client(loopback()).unwrap();
         let connecting = endpoint.connect_with(self.config(), self.address, "localhost");

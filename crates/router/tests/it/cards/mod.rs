@@ -66,6 +66,7 @@ impl Cards {
     }
 
     /// One network, whose gateway is on the side of the WAN; the box is nothing yet.
+    #[allow(dead_code, reason = "the tests of `pathmark` use it")]
     pub(crate) fn in_one_network() -> Self {
         let gateway = ["10.0.1.254", "fd00:1::fe"];
         let hosts = Hosts {
