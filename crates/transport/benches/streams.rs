@@ -105,7 +105,7 @@ fn transfer(style: Style, lose_every: usize) -> usize {
                 break;
             }
             let mut w = Writer::new(payload);
-            let sent = client.write_frames(now, &mut w, usize::MAX);
+            let sent = client.write_frames(now, &mut w);
             packets += 1;
             let lost = lose_every > 0 && packets.is_multiple_of(lose_every);
             *len = if lost { 0 } else { w.position() };
@@ -129,7 +129,7 @@ fn transfer(style: Style, lose_every: usize) -> usize {
         while server.wants_to_send() {
             let mut payload = [0; PACKET];
             let mut w = Writer::new(&mut payload);
-            let sent = server.write_frames(now, &mut w, usize::MAX);
+            let sent = server.write_frames(now, &mut w);
             deliver(&mut client, now, w.written());
             acked(&mut server, &sent);
         }

@@ -39,12 +39,6 @@ impl Figures {
         places.insert(place.to_owned(), value as u64);
     }
 
-    /// Adds to what is there.
-    pub(super) fn add(&mut self, measure: &str, place: &str, value: usize) {
-        let before = self.get(measure, place).unwrap_or(0);
-        self.set(measure, place, before as usize + value);
-    }
-
     /// Figures that have no ceiling or exceed it, a line each.
     pub(super) fn above(&self, ceilings: &Self) -> Vec<String> {
         let mut lines = Vec::new();

@@ -147,7 +147,8 @@ async fn metadata_alone_breaks_no_transfer() {
                 existing: Existing::Replace,
                 headers: http::HeaderMap::new(),
             };
-            let getting = client.get_with(&path("/file"), &own, how, |now| once(now, &there));
+            let from = path("/file");
+            let getting = client.get_with(&from, &own, how, |now| once(now, &there));
             let got = getting.await;
             assert_eq!(got.is_ok(), name != "write", "get, {name}: {got:?}");
             std::fs::write(&own, &file).unwrap();

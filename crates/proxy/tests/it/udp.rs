@@ -72,7 +72,7 @@ async fn idle_flows_keep_nobody_from_new_ones() {
         assert_eq!(last.receive().await.unwrap(), "again");
         assert!(idle[0].receive().await.is_err());
         // TCP of the user, and UDP of another.
-        let (listener, target) = support::listener().await;
+        let (listener, target) = crate::support::listener().await;
         let flow = tunnel.tcp(&target).await.unwrap();
         listener.accept().await.unwrap();
         let other = served.tunnel("b").udp(&to).await.unwrap();
