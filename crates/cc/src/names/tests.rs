@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::{Duration, Instant};
+use crate::metrics::{FallbackReason, QuickStartOutcome};
 use crate::signals::{Arrival, Carried, VcpCarried, VcpCode, XcpCarried};
 
 #[test]
@@ -299,6 +300,32 @@ fn pages_have_every_option() {
         let (_, options) = text.split_once("| default | meaning |").unwrap();
         for key in keys {
             assert!(options.contains(&format!("`{key}`")), "{page}.md: {key}");
+        }
+    }
+}
+
+/// What reports call a fallback or a starting rate is explained where users look it up.
+#[test]
+fn pages_have_every_value_of_reports() {
+    use QuickStartOutcome::*;
+    let outcomes = [
+        Unasked, Waiting, Denied, Unanswered, Partial, Refused, Unused, Used, Lowered, Revoked,
+    ];
+    // A new outcome does not compile here: add it above, too.
+    let name = |outcome: QuickStartOutcome| match outcome {
+        Unasked | Waiting | Denied | Unanswered | Partial | Refused | Unused | Used | Lowered
+        | Revoked => outcome.name(),
+    };
+    let reasons = FallbackReason::ALL.iter().map(|reason| reason.name());
+    let pages = [
+        ("json", outcomes.map(name).to_vec()),
+        ("path-report", reasons.collect()),
+    ];
+    for (page, names) in pages {
+        let path = format!("{}/../../docs/{page}.md", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        for name in names {
+            assert!(text.contains(&format!("| `{name}` |")), "{page}.md: {name}");
         }
     }
 }
