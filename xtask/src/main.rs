@@ -6,7 +6,6 @@ mod ablate;
 mod check;
 mod cores;
 mod hashes;
-mod parity;
 mod soak;
 
 use std::process::ExitCode;
@@ -25,8 +24,6 @@ enum Command {
     Hashes(hashes::Args),
     /// Run transfers over drawn faults for a while, from seeds that differ from day to day
     Soak(soak::Args),
-    /// Compare downloads in real time with the emulator's, over a satellite link
-    Parity,
 }
 
 fn main() -> ExitCode {
@@ -35,7 +32,6 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Hashes(args) => hashes::run(&args),
         Command::Soak(args) => soak::run(&args),
-        Command::Parity => parity::run(),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
