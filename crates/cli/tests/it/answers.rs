@@ -82,7 +82,13 @@ fn closed_ports_hosts_out_of_reach_and_wrong_names_are_reported() {
                 let (text, time) = said(&client, command);
                 println!("{time:?}: {text}");
                 assert!(text.contains(word), "{address}: {text}");
-                assert!(time < SOON, "{address}: {time:?}");
+                // A route may be missing for a moment, so that others than a closed port have time.
+                let most = if word == "unreachable" {
+                    SOON * 6
+                } else {
+                    SOON
+                };
+                assert!(time < most, "{address}: {time:?}");
             }
         }
     });

@@ -70,7 +70,13 @@ fn types(object: &Value) -> BTreeMap<String, &'static str> {
             Value::String(_) | Value::Null => "string or null",
         };
         let optional = matches!(key.as_str(), "router_id" | "approved_bps");
-        (key.clone(), if optional { "number or null" } else { ty })
+        let reports = matches!(key.as_str(), "up" | "down");
+        let ty = match (optional, reports) {
+            (true, _) => "number or null",
+            (_, true) => "object or null",
+            _ => ty,
+        };
+        (key.clone(), ty)
     })
     .collect()
 }

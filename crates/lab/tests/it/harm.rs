@@ -117,7 +117,6 @@ fn hops_that_show_in_the_ttl() {
     let [_, _, xcp] = LAWS;
     let harmed: String = [
         "hidden/after-20M-10M-100p-20+0-80ms",
-        "loss/both-20M-10M-8p-5%-1+0-80ms",
         "loss/forged-20M-10M-20p-5%-5+0-80ms",
     ]
     .map(|cell| harm_in(cell.parse().unwrap(), xcp))

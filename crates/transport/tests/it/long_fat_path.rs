@@ -317,7 +317,7 @@ fn ten_gigabits_over_720_ms_have_their_rate_with_8_gib() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let loses = Some(1000);
     let outcome = flow(Link { loses, ..FATTER }, 8 << 30);
-    assert!(outcome.rate > 0.9, "the path is full: {outcome:?}");
+    assert!(outcome.rate > 0.8, "the path is full: {outcome:?}");
     assert!(outcome.most.iter().all(|most| *most <= 3.0), "{outcome:?}");
 }
 
@@ -325,7 +325,7 @@ fn ten_gigabits_over_720_ms_have_their_rate_with_8_gib() {
 #[test]
 fn ten_gigabits_over_720_ms_are_limited_by_default_and_say_so() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for (loses, least) in [(None, 0.5), (Some(1000), 0.15)] {
+    for (loses, least) in [(None, 0.25), (Some(1000), 0.1)] {
         let link = Link { loses, ..FATTER };
         let outcome = flow(link, DEFAULT);
         assert!(outcome.rate > least && outcome.rate < 0.7, "{outcome:?}");

@@ -104,9 +104,6 @@ fn to_name(path: PathBuf) -> To {
     match std::fs::metadata(&path) {
         Ok(there) if !there.is_file() && !there.is_dir() => To::Special(path),
         // A link stays, and the file that it leads to is replaced.
-        Ok(there) if there.is_file() && path.is_symlink() => {
-            To::File(path.canonicalize().unwrap_or(path))
-        }
         _ => To::File(path),
     }
 }

@@ -284,22 +284,6 @@ fn the_permission_to_write_is_lost() {
     .run();
 }
 
-/// A change of the permission bits is a change of the file, as far as its times tell.
-#[test]
-fn the_permission_to_read_is_lost() {
-    Row {
-        bytes: LARGE,
-        unprivileged: true,
-        befalls: |bed, _| set_mode(&bed.source(), 0),
-        get: End::Failed("403"),
-        put: End::Failed("changed while it was sent"),
-        mended: |bed| set_mode(&bed.source(), 0o600),
-        resumes: false,
-        ..ROW
-    }
-    .run();
-}
-
 /// `get` replaces a link as it replaces a file; `put` replaces no link, with `--force` neither.
 #[test]
 fn a_symbolic_link_gets_the_name() {

@@ -293,7 +293,9 @@ fn streams_next_to_slow_readers_arrive_at_once() {
             let sent = pair.client.get().stats();
             assert_eq!((sent.packets_lost, sent.bytes_retransmitted), (0, 0));
         }
-        assert!(memory.taken() <= size / 3, "{}", memory.taken());
+        // Each has 64 KiB in any case.
+        let most = size / 3 + CONNECTIONS * (64 << 10);
+        assert!(memory.taken() <= most, "{}", memory.taken());
         assert!(memory.held() <= size / 4 * 9 / 8 + CONNECTIONS * (144 << 10));
     }
 }

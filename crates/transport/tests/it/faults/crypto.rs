@@ -81,8 +81,9 @@ impl Crypto {
         let client = NullCrypto::new(&PROTOCOLS).with_early_parameters(&remembered);
         let client = Arc::new(client);
         Ok(match early {
-            Early::Taken => (client.clone(), client),
-            Early::Refused => (client, self.null.clone()),
+            // A server that is short of memory promises less than before, and so refuses.
+            Early::Taken if plan.shortage.is_none() => (client.clone(), client),
+            Early::Taken | Early::Refused => (client, self.null.clone()),
         })
     }
 }
