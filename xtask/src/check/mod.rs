@@ -10,7 +10,7 @@
 //! | `packages` | packages that are built for a library user, the test kit, the router |
 //! | `code`, `files` | lines of code of a crate, and its files of Rust, apart from tests |
 //! | `test-programs` | programs of integration tests, each of which links all that it tests |
-//! | `lines` | lines of a file that has more than 400, but for those that only cite |
+//! | `lines` | lines of a file that has more than 500, but for those that only cite |
 //!
 //! After the ceilings come links within the pages, the book's table of contents, and citations of
 //! equations and requirements (`citations.rs`). `.ci/tools` runs the tools that others keep.
@@ -34,7 +34,7 @@ use anyhow::{Context, Result, bail};
 use ceilings::Figures;
 
 /// Files of more lines have a ceiling of their own.
-const MOST_LINES: usize = 400;
+const MOST_LINES: usize = 500;
 /// Crates of laws and protocols: whatever matches on a protocol there is at home.
 const AT_HOME: [&str; 6] = [
     "cc",

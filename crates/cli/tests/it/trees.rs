@@ -165,7 +165,9 @@ fn content_goes_into_what_is_no_file() {
     symlink("file", &link).unwrap();
     let get = ["get", &source, "-o", link.to_str().unwrap(), "--json"];
     json(&run(&server, &get));
-    assert!(link.is_symlink() && fs::read(file).unwrap() == content);
+    // A link to a file is replaced, as a file is: what it points to may be somebody else's.
+    assert!(!link.is_symlink() && fs::read(&link).unwrap() == content);
+    assert_eq!(fs::read(file).unwrap(), b"before");
     let out = run(&server, &["get", &source, "-o", "/dev/stdout"]);
     assert!(out.status.success() && out.stdout == content);
 }

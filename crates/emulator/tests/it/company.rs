@@ -130,7 +130,7 @@ fn apart(law: &str, mbit: u32, fast: (u32, u32, u32), slow: (u32, u32)) -> (f64,
 fn few_slow_flows_have_their_share() {
     for (mbit, fast, slow) in [
         (50, (9, 20, 1500), (2, 800)),
-        (10, (40, 20, 500), (10, 500)),
+        (10, (40, 20, 512), (10, 512)),
     ] {
         let fair = f64::from(mbit) / f64::from(fast.0 + slow.0);
         let (quick, few, queue) = apart("xcp", mbit, fast, slow);
