@@ -84,7 +84,8 @@ fn main() -> Result<()> {
             values[values.len() / 2]
         };
         println!("{len} bytes, MTU {mtu}: pathmark, quinn, ratio");
-        let figures: [(&str, fn(&Run) -> f64); 3] = [
+        type Figure = (&'static str, fn(&Run) -> f64);
+        let figures: [Figure; 3] = [
             ("read per second", |run| run.per_second),
             ("part of those sent", |run| run.read),
             ("CPU us each", |run| run.cpu_us),

@@ -247,7 +247,7 @@ async fn a_host_out_of_reach_ends_an_attempt_after_a_while() {
     let (ours, silent) = (forger.socket(), forger.socket());
     let (local, to) = (ours.local_addr().unwrap(), silent.local_addr().unwrap());
     let endpoint = Endpoint::new(ours, None).unwrap();
-    let begun = std::time::Instant::now();
+    let begun = tokio::time::Instant::now();
     let mut waits = endpoint.connect_with(client(), to, "server").unwrap();
     let quote = first_packet(silent.try_clone().unwrap()).await;
     let mut reports = tokio::time::interval(Duration::from_millis(20));

@@ -76,7 +76,7 @@ fn away(server: &str, one_way: Duration) -> SocketAddr {
     let note = move |sender| *known.lock().unwrap() = Some(sender);
     // A closed socket refuses datagrams; they are lost, as packets are.
     pass(near, one_way, note, move |bytes| {
-        drop(to_server.send(bytes))
+        drop(to_server.send(bytes));
     });
     let send = move |bytes: &[u8]| {
         let to = *client.lock().unwrap();

@@ -127,7 +127,8 @@ async fn metadata_alone_breaks_no_transfer() {
         let (client, file) = (served.client().await, content(10_000_000));
         let there = served.directory.path().join("file");
         let own = here.path().join("own");
-        let changes: [(&str, fn(&Path)); 5] = [
+        type Change = (&'static str, fn(&Path));
+        let changes: [Change; 5] = [
             ("link", link),
             ("mode", mode),
             ("replace", replace),

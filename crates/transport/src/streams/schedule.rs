@@ -63,7 +63,7 @@ impl Schedule {
     }
 
     /// Puts `id` in front of its equals.
-    pub(super) fn to_front(&mut self, id: StreamId) {
+    pub(super) fn move_to_front(&mut self, id: StreamId) {
         for queue in self.queues.values_mut() {
             if let Some(at) = queue.iter().position(|(waiting, _)| *waiting == id)
                 && let Some(entry) = queue.remove(at)
@@ -173,13 +173,13 @@ mod tests {
     #[test]
     fn equals_are_put_in_order_and_one_in_front_of_them() {
         let mut schedule = Schedule::default();
-        schedule.to_front(id(5));
+        schedule.move_to_front(id(5));
         for (priority, n) in [(0, 7), (1, 9), (1, 4), (1, 5), (0, 2)] {
             schedule.push_back((priority, ONE), id(n));
         }
         schedule.sort();
-        schedule.to_front(id(5));
-        schedule.to_front(id(7));
+        schedule.move_to_front(id(5));
+        schedule.move_to_front(id(7));
         let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
         assert_eq!(order, [5, 4, 9, 7, 2].map(id));
     }

@@ -337,7 +337,7 @@ impl Turns {
         if !core::mem::replace(&mut self.prefers, true) {
             self.schedule.sort();
         }
-        self.schedule.to_front(id);
+        self.schedule.move_to_front(id);
         self.ready = None;
     }
 

@@ -52,13 +52,12 @@ pub(super) fn add(line: String) -> Option<String> {
         return Some(line);
     };
     match queue.messages.try_send(Message::Line(line)) {
-        Ok(()) => None,
+        Ok(()) | Err(TrySendError::Disconnected(Message::Settle(_))) => None,
         Err(TrySendError::Full(_)) => {
             queue.dropped.fetch_add(1, Ordering::Relaxed);
             None
         }
         Err(TrySendError::Disconnected(Message::Line(line))) => Some(line),
-        Err(TrySendError::Disconnected(Message::Settle(_))) => None,
     }
 }
 

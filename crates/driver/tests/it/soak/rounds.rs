@@ -4,6 +4,10 @@
 
 #[expect(dead_code, reason = "the proxy can do more than is asked of it here")]
 #[path = "../interop/support/proxy.rs"]
+#[allow(
+    clippy::duplicate_mod,
+    reason = "the long run of xtask includes this file by itself"
+)]
 mod proxy;
 
 use std::net::SocketAddr;
