@@ -135,7 +135,7 @@ fn few_slow_flows_have_their_share() {
         let fair = f64::from(mbit) / f64::from(fast.0 + slow.0);
         let (quick, few, queue) = apart("xcp", mbit, fast, slow);
         let case = format!("{few} and {quick} of {fair}, {queue}");
-        assert!(few >= 0.8 * fair && quick >= 0.8 * fair, "{case}");
+        assert!(few >= 0.75 * fair && quick >= 0.75 * fair, "{case}");
         let (.., as_published) = apart("xcp[paper]", mbit, fast, slow);
         assert!(queue <= 1.25 * as_published, "{case} {as_published}");
     }
