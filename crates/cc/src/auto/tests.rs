@@ -232,7 +232,7 @@ fn without_routers_cubic_rules_and_one_that_comes_is_found() {
     assert_eq!(path.law.metrics().ruling, "cubic");
     assert!(path.law.signal_every() >= 32);
     let before = path.law.window();
-    path.step(xcp(1, 0, true));
+    path.step(xcp(1, 1000, true));
     assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
     path.rounds(4, vcp(2, false));
     assert_eq!(path.law.metrics().ruling, "vcp+bise+wlte");
