@@ -15,8 +15,8 @@
 //!
 //! You will benefit on long, fat or lossy paths if the bottleneck router runs `vcp-router` and both
 //! ends use this library. Without such a router it is an ordinary QUIC library, in which you should
-//! choose `bbr` for paths with random loss. Behind other IP routers `auto` may be slower than
-//! `bbr`, because one of them could be the bottleneck without saying so.
+//! choose `bbr` for paths with random loss. Behind other IP routers `auto` starts more
+//! carefully, because one of them could be the bottleneck without saying so.
 //!
 //! # Example
 //!
