@@ -44,8 +44,7 @@ impl Judge {
         }
     }
 
-    /// `packets` more came back with an answer, `translated` or not. True if it is time to change:
-    /// at once with the first answer that `bounds` the flow, else after some round trips.
+    /// `packets` more came back with an answer, `translated` or not. True if it is time to change.
     #[inline]
     pub(crate) fn hear(
         &mut self,
@@ -53,7 +52,6 @@ impl Judge {
         srtt: Duration,
         packets: u64,
         translated: bool,
-        bounds: bool,
     ) -> bool {
         if packets == 0 {
             return false;
@@ -61,7 +59,7 @@ impl Judge {
         let Some(since) = self.since else {
             self.since = Some(now);
             // Nothing is under way that a change could disturb.
-            return translated && bounds && self.changed.is_none();
+            return translated && self.changed.is_none();
         };
         self.answered = self.answered.saturating_add(packets);
         if translated {
@@ -120,7 +118,7 @@ mod tests {
     fn rounds_until(judge: &mut Judge, from: Instant, translated: impl Fn(u64) -> bool) -> u64 {
         for tenth in 1..100_000 {
             let now = from + ms(10 * tenth);
-            if judge.hear(now, RTT, 10, translated(tenth), true) {
+            if judge.hear(now, RTT, 10, translated(tenth)) {
                 return tenth / 10;
             }
         }
@@ -131,12 +129,12 @@ mod tests {
     fn the_first_answer_decides_at_once_and_later_ones_over_two_round_trips() {
         let mut judge = Judge::new();
         assert!(
-            !judge.hear(Instant::ZERO, RTT, 0, true, true),
+            !judge.hear(Instant::ZERO, RTT, 0, true),
             "nothing came back"
         );
-        assert!(judge.hear(Instant::ZERO, RTT, 1, true, true));
+        assert!(judge.hear(Instant::ZERO, RTT, 1, true));
         let mut judge = Judge::new();
-        assert!(!judge.hear(Instant::ZERO, RTT, 1, false, true));
+        assert!(!judge.hear(Instant::ZERO, RTT, 1, false));
         assert_eq!(rounds_until(&mut judge, Instant::ZERO, |_| true), 2);
         // Two ports that bound it by turns.
         assert_eq!(

@@ -218,12 +218,12 @@ impl LawSet for AutoLaw {
             path.smoothed = Some(acked.srtt);
         }
         let srtt = path.smoothed.unwrap_or_default();
-        let (answered, translated, bounds) = match (&self.law, feedback) {
-            (Law::Xcp(_), Feedback::Xcp(xcp)) => (xcp.stamped, xcp.translated, xcp.router > 0),
+        let (answered, translated) = match (&self.law, feedback) {
+            (Law::Xcp(_), Feedback::Xcp(xcp)) => (xcp.stamped, xcp.translated),
             (Law::Vcp(_), Feedback::Vcp(vcp)) => {
                 let [_, low, high, over] = vcp.packets;
                 let answered = low.saturating_add(high).saturating_add(over);
-                (answered, vcp.translated, true)
+                (answered, vcp.translated)
             }
             (Law::Xcp(_), Feedback::Vcp(_)) | (Law::Vcp(_), Feedback::Xcp(_)) => {
                 self.on_other(now, path);
@@ -246,7 +246,7 @@ impl LawSet for AutoLaw {
             self.law_mut().wait_for_measure(now, path, 1);
         }
         self.misunderstood = None;
-        if !self.fixed && self.judge.hear(now, srtt, answered, translated, bounds) {
+        if !self.fixed && self.judge.hear(now, srtt, answered, translated) {
             self.change(now, path);
         }
     }
