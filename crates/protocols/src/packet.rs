@@ -35,12 +35,12 @@ pub fn write_answer(
     match (target.carrier, answer) {
         (Carrier::Vcp(lifted), Answer::Vcp(answer)) if index == 0 => {
             // The shim that was read on arrival is there: no outcome to check, here and below.
-            let _ = lifted.mark(bytes, answer, router.id, state);
+            let _ = lifted.mark(bytes, answer, shim::vcp_router(router), state);
         }
         (Carrier::Vcp(lifted), Answer::Vcp(answer)) if state == ChecksumState::Partial => {
             let shim = lifted.payload_offset() + segment_offset(target, index);
             let rest = bytes.get_mut(shim..).unwrap_or_default();
-            let _ = row.mark_payload(rest, answer, router.id);
+            let _ = row.mark_payload(rest, answer, shim::vcp_router(router));
         }
         (Carrier::Vcp(lifted), _) => {
             write_shim(
@@ -83,7 +83,7 @@ fn write_shim(
     let _ = match target.checksum {
         ChecksumState::Partial => {
             let shim = bytes.get_mut(payload + offset..).unwrap_or(&mut []);
-            shim::write(shim, answer, packet, router, shim::FORWARDED)
+            shim::write(shim, answer, packet, router)
         }
         ChecksumState::Complete => located(bytes)
             .is_some_and(|udp| shim::write_packet(bytes, &udp, offset, answer, packet, router)),

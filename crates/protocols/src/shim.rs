@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use pathmark_cc::{Answer, Carried, CloudAnswer, OwnWords};
+use pathmark_cc::{Answer, Carried, OwnWords};
 use pathmark_shim::Kind;
 use pathmark_shim::demux::Datagram as Contents;
 use pathmark_shim::frame::{MAX_LEN, declared_len};
@@ -14,9 +14,6 @@ use xcp_proto::stamp;
 use crate::registry;
 
 pub use xcp_proto::Identity;
-
-/// What a router takes off the IP TTL.
-pub const FORWARDED: u8 = 1;
 
 /// Which part of a packet carries feedback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +47,8 @@ pub trait Outer {
     fn source_hash(&self) -> u32;
     /// The source address.
     fn source(&self) -> Option<IpAddr>;
-    /// The TTL or hop limit that the packet leaves this router with.
+    /// The TTL or hop limit that the packet leaves this router's box with if the box takes one off
+    /// it.
     fn ttl(&self) -> Option<u8>;
 }
 
@@ -85,6 +83,15 @@ pub fn read(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
         }
         Contents::Shim(kind) => read_own(kind, payload),
         _ => Carried::Foreign,
+    }
+}
+
+/// A router as VCP's marks name it. A shim without a hop has no answer, so that a host's own port
+/// counts as one.
+pub(crate) fn vcp_router(router: &Identity) -> mark::Router {
+    mark::Router {
+        id: router.id,
+        hops: router.hops.max(1),
     }
 }
 
@@ -149,33 +156,21 @@ fn find_other(
     (carried, Carrier::Shim { payload })
 }
 
-/// Writes a port's answer into the shim in front of a UDP payload. `hops` is what the router takes
-/// off the IP TTL: 1, or 0 at a host's own port. False, and nothing changed, if there is no such
-/// shim.
+/// Writes a port's answer into the shim in front of a UDP payload. False, and nothing changed, if
+/// there is no such shim.
 #[inline]
-pub fn write(
-    payload: &mut [u8],
-    answer: &Answer,
-    packet_bytes: u32,
-    router: &Identity,
-    hops: u8,
-) -> bool {
+pub fn write(payload: &mut [u8], answer: &Answer, packet_bytes: u32, router: &Identity) -> bool {
     match answer {
         Answer::Vcp(answer) => {
-            mark::mark_payload(payload, answer, router.id) == mark::Outcome::Marked
+            let outcome = mark::mark_payload(payload, answer, vcp_router(router));
+            outcome == mark::Outcome::Marked
         }
         Answer::Xcp(answer) => {
-            let mut answer = *answer;
-            if hops == 0 {
-                // Stamping takes one off `xcp_ttl`, and a host takes none off the TTL: modulo 256
-                // this adds it again.
-                answer.cloud = CloudAnswer::Counted { hops: u8::MAX };
-            }
-            let outcome = stamp::stamp_payload(payload, &answer, packet_bytes, router);
+            let outcome = stamp::stamp_payload(payload, answer, packet_bytes, router);
             outcome == stamp::Outcome::Stamped
         }
         Answer::QuickStart(answer) => {
-            answer::answer_payload(payload, answer, hops) == answer::Outcome::Answered
+            answer::answer_payload(payload, answer, router.hops) == answer::Outcome::Answered
         }
         Answer::Own(answer) => {
             let len = declared_len(payload).unwrap_or(0);
@@ -200,7 +195,7 @@ pub fn write_packet(
     let state = ChecksumState::Complete;
     match answer {
         Answer::Vcp(answer) => {
-            let outcome = mark::mark_packet(bytes, udp, offset, answer, router.id, state);
+            let outcome = mark::mark_packet(bytes, udp, offset, answer, vcp_router(router), state);
             outcome == mark::Outcome::Marked
         }
         Answer::Xcp(answer) => {
@@ -209,7 +204,7 @@ pub fn write_packet(
             outcome == stamp::Outcome::Stamped
         }
         Answer::QuickStart(answer) => {
-            let outcome = answer::answer_packet(bytes, udp, offset, answer, FORWARDED, state);
+            let outcome = answer::answer_packet(bytes, udp, offset, answer, router.hops, state);
             outcome == answer::Outcome::Answered
         }
         Answer::Own(answer) => write_own(bytes, udp, offset, answer, router.id),

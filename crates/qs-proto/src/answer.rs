@@ -3,7 +3,7 @@
 //! | field | approved | denied |
 //! |---|---|---|
 //! | rate | the router's, rounded down, if lower; never raised | 0 |
-//! | QS TTL | less by what this router takes off the IP TTL, modulo 256 | 0 |
+//! | QS TTL | less by what this router's box takes off the IP TTL, modulo 256 | 0 |
 //! | function | 1 (of a question for what was granted: 3): a router has answered | the same |
 //! | nonce | if the rate is lowered, random beyond the bits that belong to it | 0 |
 //!
@@ -27,8 +27,8 @@ pub enum Outcome {
 /// Bits of a nonce.
 const NONCE: u64 = (1 << 48) - 1;
 
-/// Answers the request at the start of a UDP payload. `hops` is what this router takes off the IP
-/// TTL: 1, or 0 at a host's own port.
+/// Answers the request at the start of a UDP payload. `hops` is what this router's box takes off
+/// the IP TTL: 1, more where its kernel forwards as well, or 0 at a host's own port.
 #[inline]
 pub fn answer_payload(payload: &mut [u8], answer: &QuickStartAnswer, hops: u8) -> Outcome {
     match payload.first_chunk_mut::<LEN>() {

@@ -10,7 +10,7 @@
 //!   R        r is carried: routers lower r instead of mixing marks
 //!   T        the router named runs another law, and says in VCP's terms what that would tell
 //!   k        class of the loss by corruption that routers declare, three bits ([`corruption`]): the sum over routers
-//!   hops     VCP routers passed, saturating
+//!   hops     what the boxes of VCP routers took off the IP TTL, saturating
 //!   router   identity of the router with the highest load so far (ties: the later); 0 before the first
 //!   r        share of LOW in 2⁻¹⁶, 65 535 standing for 1: the least over BISE routers
 //!   t_ρ      measuring interval in ms: the longest over routers; 0 before the first

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | code | the higher of both; 0 stays 0, such a packet is not VCP |
 //! | BISE | cleared by a router without it |
-//! | hops | one more, up to 255 |
+//! | hops | more by what this router's box takes off the IP TTL, up to 255 |
 //! | router, load, translated | this router's, if its load is not below the one found |
 //! | r | the lower of both, if the shim carries r |
 //! | t_ρ | the longer of both, rounded up to a millisecond |
@@ -42,6 +42,23 @@ const T_RHO: u32 = 0xFFFF;
 // and in the third.
 const LOAD: u32 = 0xFF;
 
+/// A router as marks name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Router {
+    /// Its identity, chosen by its operator; not 0.
+    pub id: u16,
+    /// What its box takes off the IP TTL: 1, and more where the kernel of the box forwards its
+    /// packets as well.
+    pub hops: u8,
+}
+
+impl From<u16> for Router {
+    /// A router that takes one off the IP TTL.
+    fn from(id: u16) -> Self {
+        Self { id, hops: 1 }
+    }
+}
+
 /// What became of a packet that was to be marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -58,7 +75,12 @@ pub enum Outcome {
 // the rest.
 #[inline(always)]
 #[must_use]
-pub fn combine(packet: &Packet<'_>, answer: &VcpAnswer, router: u16) -> Option<[u8; LEN]> {
+pub fn combine(
+    packet: &Packet<'_>,
+    answer: &VcpAnswer,
+    router: impl Into<Router>,
+) -> Option<[u8; LEN]> {
+    let router = router.into();
     let [first, second, third] = frame::words(packet.bytes());
     let found = first & CODE;
     if found == 0 {
@@ -78,15 +100,12 @@ pub fn combine(packet: &Packet<'_>, answer: &VcpAnswer, router: u16) -> Option<[
         let class = packet.corruption();
         corrupted = u32::from(corruption::add(class, answer.corruption_ppm));
     }
-    let mut hops = first & HOPS;
-    if hops != HOPS {
-        hops += ONE_HOP;
-    }
+    let hops = ((first & HOPS) + ONE_HOP * u32::from(router.hops)).min(HOPS);
     let (mut load, mut by) = (third & LOAD, first & ROUTER);
     let mine = u32::from(answer.load_128);
     if mine >= load {
         load = mine;
-        by = u32::from(router.swap_bytes()) << ROUTER.trailing_zeros();
+        by = u32::from(router.id.swap_bytes()) << ROUTER.trailing_zeros();
         let translated = u32::from(answer.translated) << TRANSLATED.trailing_zeros();
         flags = flags & !TRANSLATED | translated;
     }
@@ -101,7 +120,7 @@ pub fn combine(packet: &Packet<'_>, answer: &VcpAnswer, router: u16) -> Option<[
 
 /// Marks the shim at the start of `payload` in place. For payloads that no checksum covers yet.
 #[inline]
-pub fn mark_payload(payload: &mut [u8], answer: &VcpAnswer, router: u16) -> Outcome {
+pub fn mark_payload(payload: &mut [u8], answer: &VcpAnswer, router: impl Into<Router>) -> Outcome {
     let Some(marked) = marked(payload, answer, router) else {
         return Outcome::Untouched;
     };
@@ -119,13 +138,19 @@ pub fn mark_payload(payload: &mut [u8], answer: &VcpAnswer, router: u16) -> Outc
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Row {
     /// The last shim that was marked, by which router with which answer, and what it became.
-    last: Option<([u8; LEN], u16, VcpAnswer, [u8; LEN])>,
+    last: Option<([u8; LEN], Router, VcpAnswer, [u8; LEN])>,
 }
 
 impl Row {
     /// What [`mark_payload`] does.
     #[inline]
-    pub fn mark_payload(&mut self, payload: &mut [u8], answer: &VcpAnswer, router: u16) -> Outcome {
+    pub fn mark_payload(
+        &mut self,
+        payload: &mut [u8],
+        answer: &VcpAnswer,
+        router: impl Into<Router>,
+    ) -> Outcome {
+        let router = router.into();
         let Some(shim) = payload.first_chunk_mut::<LEN>() else {
             return Outcome::Untouched;
         };
@@ -158,9 +183,10 @@ pub fn mark_packet(
     udp: &Datagram,
     offset: usize,
     answer: &VcpAnswer,
-    router: u16,
+    router: impl Into<Router>,
     state: ChecksumState,
 ) -> Outcome {
+    let router = router.into();
     if udp.rewrite(bytes, offset, state, |shim| marked(shim, answer, router)) {
         Outcome::Marked
     } else {
@@ -215,7 +241,7 @@ impl Lifted {
         &self,
         bytes: &mut [u8],
         answer: &VcpAnswer,
-        router: u16,
+        router: impl Into<Router>,
         state: ChecksumState,
     ) -> Outcome {
         let Some((headers, payload)) = bytes.split_at_mut_checked(self.payload_offset()) else {
@@ -238,7 +264,7 @@ impl Lifted {
 }
 
 #[inline]
-fn marked(payload: &[u8], answer: &VcpAnswer, router: u16) -> Option<[u8; LEN]> {
+fn marked(payload: &[u8], answer: &VcpAnswer, router: impl Into<Router>) -> Option<[u8; LEN]> {
     combine(&Packet::parse(payload).ok()?, answer, router)
 }
 

@@ -15,8 +15,8 @@ pub fn from_payload(payload: &[u8], bytes: u32) -> Carried {
 }
 
 /// The same, and the cloud that the packet came through: `ttl` is the IP TTL or hop limit that it
-/// leaves this router with, `source` tells its source address. A header in the compact form has no
-/// room for the router before the cloud, and tells of none.
+/// leaves this router's box with if the box takes one off it, `source` tells its source address. A
+/// header in the compact form has no room for the router before the cloud, and tells of none.
 #[inline]
 #[must_use]
 pub fn from_forwarded(

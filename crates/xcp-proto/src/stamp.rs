@@ -4,7 +4,7 @@
 //! |---|---|
 //! | stamped | set |
 //! | format | 3, if the packet came through a cloud that the answer knows nothing of; in the full form |
-//! | xcp_ttl | one less, modulo 256; at XCP-i routers less the hops of a cloud before them, in the full form |
+//! | xcp_ttl | less by what this router's box takes off the IP TTL, modulo 256; at XCP-i routers also less the hops of a cloud before them |
 //! | feedback | the router's, if lower; never raised |
 //! | last router | this router's address, in the full form; as it was behind a cloud that the port does not look for |
 //! | router | this router's identity, if it lowered the feedback |
@@ -34,16 +34,20 @@ pub struct Identity {
     pub v4: Ipv4Addr,
     /// Its IPv6 address; unspecified if it has none.
     pub v6: Ipv6Addr,
+    /// What its box takes off the IP TTL: 1, more where the kernel of the box forwards its packets
+    /// as well, or 0 at a host's own port.
+    pub hops: u8,
 }
 
 impl Identity {
-    /// A router without addresses.
+    /// A router without addresses that takes one off the IP TTL.
     #[must_use]
     pub const fn new(id: u16) -> Self {
         Self {
             id,
             v4: Ipv4Addr::UNSPECIFIED,
             v6: Ipv6Addr::UNSPECIFIED,
+            hops: 1,
         }
     }
 }
@@ -137,22 +141,22 @@ fn form(payload: &[u8]) -> Form {
 
 #[inline]
 fn v4(shim: &[u8; LEN_V4], answer: &XcpAnswer, router: &Identity) -> Option<[u8; LEN_V4]> {
-    full(shim, answer, router.id, router.v4.octets())
+    full(shim, answer, router, router.v4.octets())
 }
 
 #[inline]
 fn v6(shim: &[u8; LEN_V6], answer: &XcpAnswer, router: &Identity) -> Option<[u8; LEN_V6]> {
-    full(shim, answer, router.id, router.v6.octets())
+    full(shim, answer, router, router.v6.octets())
 }
 
 #[inline]
 fn full<const N: usize, const A: usize>(
     shim: &[u8; N],
     answer: &XcpAnswer,
-    id: u16,
+    router: &Identity,
     address: [u8; A],
 ) -> Option<[u8; N]> {
-    let (mut new, packet) = begin(shim)?;
+    let (mut new, packet) = begin(shim, router.hops)?;
     if let crate::header::Body::Full(fields) = packet.repr().body {
         put(&mut new, 20, fields.delta.min(answer.delta).to_be_bytes());
     }
@@ -162,12 +166,12 @@ fn full<const N: usize, const A: usize>(
         let class = corruption::add(packet.corruption(), answer.corruption_ppm);
         *first = *first & !corruption::MASK | class;
     }
-    pass_cloud(&mut new, packet.xcp_ttl(), answer.cloud);
+    pass_cloud(&mut new, answer.cloud);
     if answer.cloud != CloudAnswer::Passed {
         put(&mut new, 28, address);
     }
     if answer.bounding {
-        put(&mut new, 28 + A, id.to_be_bytes());
+        put(&mut new, 28 + A, router.id.to_be_bytes());
     }
     if answer.bounding || packet.router() == 0 {
         name_law(&mut new, answer.translated);
@@ -179,13 +183,15 @@ fn full<const N: usize, const A: usize>(
 /// Hides the cloud before this router from those behind it, and marks it if it is not accounted
 /// for.
 #[inline]
-fn pass_cloud<const N: usize>(shim: &mut [u8; N], xcp_ttl: u8, cloud: CloudAnswer) {
+fn pass_cloud<const N: usize>(shim: &mut [u8; N], cloud: CloudAnswer) {
     let (hops, known) = match cloud {
         CloudAnswer::None | CloudAnswer::Passed => return,
         CloudAnswer::Counted { hops } => (hops, true),
         CloudAnswer::Unknown { hops } => (hops, false),
     };
-    put(shim, 5, [xcp_ttl.wrapping_sub(1).wrapping_sub(hops)]);
+    if let Some(xcp_ttl) = shim.get_mut(5) {
+        *xcp_ttl = xcp_ttl.wrapping_sub(hops);
+    }
     if !known && let Some(first) = shim.get_mut(4) {
         *first = *first & !FORMAT | (Format::Uncounted as u8) << 4;
     }
@@ -210,8 +216,8 @@ fn compact(
     bytes: u32,
     router: &Identity,
 ) -> Option<[u8; LEN_COMPACT]> {
-    let (mut new, packet) = begin(shim)?;
-    pass_cloud(&mut new, packet.xcp_ttl(), answer.cloud);
+    let (mut new, packet) = begin(shim, router.hops)?;
+    pass_cloud(&mut new, answer.cloud);
     // A request that the port only passes on keeps the very word that it came with.
     if answer.bounding {
         if let crate::header::Body::Compact(fields) = packet.repr().body {
@@ -227,16 +233,16 @@ fn compact(
     Some(new)
 }
 
-/// The shim checked, and a copy of it that counts as stamped.
+/// The shim checked, and a copy of it that counts as stamped by a router of so many hops.
 #[inline]
-fn begin<const N: usize>(shim: &[u8; N]) -> Option<([u8; N], Packet<'_>)> {
+fn begin<const N: usize>(shim: &[u8; N], hops: u8) -> Option<([u8; N], Packet<'_>)> {
     let packet = Packet::parse(shim).ok()?;
     if !packet.format().asks() || packet.form().len() != N {
         return None;
     }
     let mut new = *shim;
     let flags = shim.get(4).copied().unwrap_or(0) | STAMPED;
-    put(&mut new, 4, [flags, packet.xcp_ttl().wrapping_sub(1)]);
+    put(&mut new, 4, [flags, packet.xcp_ttl().wrapping_sub(hops)]);
     Some((new, packet))
 }
 

@@ -13,6 +13,7 @@ const ROUTER: Identity = Identity {
     id: 0xABCD,
     v4: Ipv4Addr::new(198, 51, 100, 9),
     v6: Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, 9),
+    hops: 1,
 };
 
 fn shim(repr: &Repr) -> Vec<u8> {

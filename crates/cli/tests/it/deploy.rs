@@ -270,6 +270,8 @@ fn two_cards_routed_from_the_documents_text() {
             "{figures}"
         );
         assert_eq!(figures["down"]["feedback"], "vcp", "{figures}");
+        // The box's own kernel is no hop that does not take part.
+        assert!(figures["down"]["fallback"].is_null(), "{figures}");
         for port in ["wan", "lan"] {
             let marked = reader.cards.link(port)["controller"]["marked"].clone();
             assert!(

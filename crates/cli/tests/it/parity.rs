@@ -10,10 +10,12 @@ use std::path::Path;
 use pathmark_cli::demo::parity;
 use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
-use pathmark_testbed::chain::RouterProgram;
+use pathmark_testbed::chain::{Addresses, Chain, Hop, RouterProgram};
 use pathmark_testbed::undisturbed;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
+
+use crate::quick_start::{Served, program};
 
 const TOP: &str = "duration = \"30s\"\n";
 /// With `auto`, where all five ask for a rate to start with at once, mean goodput was 1.3 and 1.4
@@ -129,5 +131,104 @@ async fn what_the_test_bed_cannot_show_is_refused() {
             .unwrap_err()
             .to_string();
         assert!(error.contains(words), "{error}");
+    }
+}
+
+/// A satellite link whose ports answer, with or without routers in front of it that do not.
+struct Satellite {
+    controller: &'static str,
+    plain_hops: bool,
+}
+
+impl Satellite {
+    const SEEDS: std::ops::RangeInclusive<u64> = 31..=33;
+
+    /// Keys of a port towards the client and of one back.
+    fn ports(&self) -> [String; 2] {
+        let port = |rate: &str| {
+            format!(
+                "rate = \"{rate}\"\ndelay = \"150ms\"\ncontroller = \"{}\"\n\
+                 queue = {{ rtt = \"300ms\" }}\n",
+                self.controller
+            )
+        };
+        let loss = "loss = { kind = \"bernoulli\", per = 0.01 }\n";
+        [port("10Mbit") + loss, port("2Mbit")]
+    }
+
+    /// Seconds from the request to the end of a file of 1 MB, by `serve` and `get`. A router
+    /// without a law and the kernel behind it are two plain hops.
+    fn real(&self, seed: u64) -> f64 {
+        let [forward, reverse] = self.ports();
+        let plain = || "rate = \"1Gbit\"\ncontroller = \"none\"\n".to_owned();
+        let plain = Hop {
+            forward: plain(),
+            reverse: plain(),
+        };
+        let satellite = Hop { forward, reverse };
+        let hops = [plain, satellite];
+        let hops = &hops[usize::from(!self.plain_hops)..];
+        // The satellite's router has the seed, and the one before it the number before it.
+        let first = seed + 1 - hops.len() as u64;
+        let chain = Chain::with(program(), 1500, hops, Addresses::V4, first).unwrap();
+        let served = Served::by(&chain, "auto");
+        let figures = served.get("auto", Path::new("/dev/null"));
+        let seconds = figures["seconds"].as_f64().unwrap();
+        println!("  seed {seed}: {seconds:.2} s, {}", figures["controllers"]);
+        seconds
+    }
+
+    /// The same in the emulator, whose flows begin with the handshake. Its links are named as the
+    /// ports are, because the name decides which packets are lost.
+    fn emulated(&self, seed: u64) -> f64 {
+        let link = |name: &str, ends: [&str; 2], keys: &str| {
+            let [from, to] = ends;
+            format!("[[link]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\n{keys}\n")
+        };
+        let [forward, reverse] = self.ports();
+        let plain = "rate = \"1Gbit\"\ndelay = \"0ms\"\n";
+        let server = if self.plain_hops { "S" } else { "R" };
+        let text = [
+            format!("duration = \"60s\"\nseed = {seed}\n"),
+            link("plain", ["S", "P"], plain),
+            link("plain 2", ["P", "R"], plain),
+            link("plain.reverse", ["P", "S"], plain),
+            link("plain 2.reverse", ["R", "P"], plain),
+            link("forward", ["R", "D"], &forward),
+            link("reverse", ["D", "R"], &reverse),
+            format!(
+                "[[flow]]\nname = \"get\"\nfrom = \"{server}\"\nto = \"D\"\n\
+                 algorithm = \"auto\"\napp = \"http\"\nbytes = 1_000_000\n"
+            ),
+        ];
+        let scenario = Scenario::parse(Path::new("satellite.toml"), &text.concat()).unwrap();
+        let result = scenario.run(|_| ControlFlow::Continue(())).unwrap();
+        let flow = &result.flows[0];
+        flow.completion_s.unwrap() - flow.rtt_ms.unwrap().min / 1e3
+    }
+}
+
+/// Downloads take as long as emulated ones do where routers answer, and where other routers on the
+/// path do not.
+#[test]
+fn downloads_behind_plain_hops_take_as_long_as_emulated() {
+    for controller in ["vcp+bise", "xcp"] {
+        for plain_hops in [false, true] {
+            let path = Satellite {
+                controller,
+                plain_hops,
+            };
+            let median = |run: &dyn Fn(u64) -> f64| {
+                let mut all: Vec<f64> = Satellite::SEEDS.map(run).collect();
+                all.sort_by(f64::total_cmp);
+                all[all.len() / 2]
+            };
+            let emulated = median(&|seed| path.emulated(seed));
+            undisturbed(|| {
+                let real = median(&|seed| path.real(seed));
+                println!("{controller}, {plain_hops}: {real:.2} s, emulated {emulated:.2} s");
+                assert!((0.9..1.1).contains(&(real / emulated)), "{real} {emulated}");
+            });
+        }
     }
 }

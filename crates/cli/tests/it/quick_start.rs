@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::common::offered::Offered;
 
-fn program() -> RouterProgram {
+pub(crate) fn program() -> RouterProgram {
     RouterProgram {
         program: env!("CARGO_BIN_EXE_pathmark").into(),
         prefix: vec!["vcp-router".to_owned()],
@@ -55,7 +55,7 @@ fn said(process: &mut ChildGuard) -> Value {
 }
 
 /// A server of a file of 1 MB.
-struct Served<'a> {
+pub(crate) struct Served<'a> {
     chain: &'a Chain,
     _process: ChildGuard,
     _directory: Offered,
@@ -64,7 +64,7 @@ struct Served<'a> {
 
 impl<'a> Served<'a> {
     /// It sends by the first of these laws unless it is asked for another one of them.
-    fn by(chain: &'a Chain, laws: &str) -> Self {
+    pub(crate) fn by(chain: &'a Chain, laws: &str) -> Self {
         let directory = Offered::new();
         std::fs::write(directory.path().join("file"), vec![7; 1_000_000]).unwrap();
         let listen = format!("{SENDER}:4433");
@@ -83,7 +83,7 @@ impl<'a> Served<'a> {
     }
 
     /// Figures of the file as `get --cc` fetched it, with this directory for state.
-    fn get(&self, cc: &str, state: &Path) -> Value {
+    pub(crate) fn get(&self, cc: &str, state: &Path) -> Value {
         let here = TempDir::new().unwrap();
         let target = format!("{SENDER}:4433/file");
         let out = here.path().to_str().unwrap();

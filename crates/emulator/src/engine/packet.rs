@@ -198,7 +198,8 @@ impl Pool {
         };
         // A host sends with the whole TTL; the nodes behind it take one off each.
         let hops = u8::from(packet.label.hop > 1);
-        shim::write(front.unwrap_or(&mut []), answer, bytes, router, hops);
+        let router = Identity { hops, ..*router };
+        shim::write(front.unwrap_or(&mut []), answer, bytes, &router);
     }
 
     fn release(&mut self, id: PacketId) {

@@ -111,15 +111,14 @@ fn shims_are_read_and_answered() {
     // A datagram by itself: only its shim changes, and only downwards.
     let router = Identity::new(3);
     let mut payload = unread.clone();
-    assert!(write(&mut payload, &answer(KIND, 500), 1500, &router, 1));
+    assert!(write(&mut payload, &answer(KIND, 500), 1500, &router));
     assert_eq!(payload, [&shim(KIND, 500, 3)[..], &[1; 20]].concat());
-    assert!(!write(&mut payload, &answer(6, 1), 1500, &router, 1));
+    assert!(!write(&mut payload, &answer(6, 1), 1500, &router));
     assert!(!write(
         &mut payload[..LEN - 1],
         &answer(KIND, 1),
         1500,
-        &router,
-        1
+        &router
     ));
     payload[5] ^= 1;
     assert_eq!(read(&payload, 1500, &NoHeader), Carried::Foreign);

@@ -2,7 +2,7 @@
 
 use pathmark_cc::{Answer, Duration, QuickStartAnswer, VcpAnswer, VcpCode, XcpAnswer};
 use pathmark_protocols::forged::{Claim, kind, shim};
-use pathmark_protocols::shim::{FORWARDED, Identity, write};
+use pathmark_protocols::shim::{Identity, write};
 use pathmark_protocols::tunnel::{copy_outward, lift, merge_back};
 use pathmark_shim::quick_start;
 
@@ -66,11 +66,12 @@ fn a_copy_brings_back_the_answer() {
         let inner = lift(&inside).unwrap();
         assert_eq!(inner.as_ref(), inside);
         let mut outside = copy_outward(&inner, shift).as_ref().to_vec();
-        assert!(write(&mut outside, &answer, PACKET, &router, FORWARDED));
+        assert!(write(&mut outside, &answer, PACKET, &router));
         let arrived = lift(&outside).unwrap();
-        let merged = merge_back(&inner, &arrived, shift - FORWARDED).unwrap();
+        let merged = merge_back(&inner, &arrived, shift - router.hops).unwrap();
         let mut expected = inside.clone();
-        assert!(write(&mut expected, &answer, PACKET, &router, 0));
+        let host = Identity { hops: 0, ..router };
+        assert!(write(&mut expected, &answer, PACKET, &host));
         assert_eq!(merged.as_ref(), expected, "{answer:?}");
         // Without a router nothing changes.
         let arrived = copy_outward(&inner, shift);

@@ -35,6 +35,7 @@ fn router(id: u16, last: u8) -> Identity {
     Identity {
         v4: [192, 0, 2, last].into(),
         v6: [0x2001, 0xDB8, 0, 0, 0, 0, 0, 0x11].into(),
+        hops: 1,
         ..Identity::new(id)
     }
 }

@@ -96,6 +96,10 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
         let asks = port.own.reserve.as_ref().map(Spanned::span).or(queue);
         buffers.push(asks.unwrap_or_else(|| port.own.name.span()));
         trusts.push(port.own.shims.clone());
+        // Steering leads packets from the cards of this box into interfaces, and the kernel
+        // forwards what comes out of them to cards.
+        let steered = port.own.tun.is_some() && !file.steer.is_empty();
+        let kernel_forwards = port.own.kernel_forwards.unwrap_or(steered);
         let source_check = port.own.source_check.unwrap_or(file.source_check);
         let law = port.link.controller.as_ref().map(Spanned::span);
         let later = port.link.at.iter().find(|at| {
@@ -108,6 +112,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
             measuring = measuring.or(law);
         }
         checked.source_check = source_check;
+        checked.kernel_forwards = kernel_forwards;
         if !interfaces.insert(format!("{:?}", checked.interface)) {
             return Err(source.locate(place, "two ports share this interface"));
         }
@@ -285,6 +290,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
         reserve: own.reserve.map(Spanned::into_inner),
         shims: Trust::default(),
         source_check: false,
+        kernel_forwards: false,
         tunnel: tunnel.transpose()?,
         link,
         host: HostSpec {

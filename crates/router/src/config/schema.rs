@@ -109,6 +109,8 @@ pub struct PortSpec {
     pub shims: Trust,
     /// Packets that come in here must have a source that routes back here.
     pub source_check: bool,
+    /// The kernel of the box forwards between its interface and network cards.
+    pub kernel_forwards: bool,
     /// The tunnel that it is in front of.
     pub tunnel: Option<Encapsulation>,
     /// Its link.
@@ -222,6 +224,7 @@ pub(super) struct OwnKeys {
     pub(super) reserve: Option<Spanned<ByteCount>>,
     pub(super) shims: Option<Spanned<toml::Value>>,
     pub(super) source_check: Option<bool>,
+    pub(super) kernel_forwards: Option<bool>,
     pub(super) tunnel: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) on_stop: OnStop,

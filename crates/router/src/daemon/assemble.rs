@@ -315,6 +315,7 @@ fn settings(port: &PortSpec, config: &Config) -> PortSettings {
         per_packet: port.link.is_random(),
         shims: port.shims.clone(),
         source_check: port.source_check,
+        kernel_forwards: port.kernel_forwards,
         tunnel: port.tunnel,
         measures: port.link.measures_clouds(),
         reserve: usize::try_from(config.reserve(port)).unwrap_or(usize::MAX),

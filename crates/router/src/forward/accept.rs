@@ -161,7 +161,7 @@ fn dispatch_tunnelled(
             continue;
         };
         if let Ok(layout) = Layout::walk(piece.get(..len).unwrap_or(&[])) {
-            let route = alone(route.port, layout);
+            let route = alone(route, layout);
             dispatch_one(router, now, from, tunnel, (&mut piece, offload), &route);
         }
     }
@@ -193,7 +193,7 @@ fn dispatch_one(
     match inserted {
         Some(layout) => {
             port.tunnel.copied += shims;
-            router.dispatch(now, from, buffer, offload, &alone(route.port, layout));
+            router.dispatch(now, from, buffer, offload, &alone(route, layout));
         }
         None => {
             port.tunnel.refused += shims;
@@ -202,10 +202,11 @@ fn dispatch_one(
     }
 }
 
-/// The route of a packet that is no super-packet and fits.
-fn alone(port: usize, layout: Layout) -> Route {
+/// The route of a packet that is no super-packet and fits, and goes where `of` leads.
+fn alone(of: &Route, layout: Layout) -> Route {
     Route {
-        port,
+        port: of.port,
+        kernel: of.kernel,
         layout,
         whole: None,
         fits: true,

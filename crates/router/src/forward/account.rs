@@ -2,9 +2,9 @@
 
 /// Names the account of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Account(pub(super) u32);
+pub(super) struct Account(pub(super) u16);
 
 impl Account {
     /// No account.
-    pub(super) const NONE: Self = Self(u32::MAX);
+    pub(super) const NONE: Self = Self(u16::MAX);
 }

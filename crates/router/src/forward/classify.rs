@@ -47,11 +47,13 @@ impl EcnRule {
     }
 }
 
-/// A packet that this router has taken its hop off.
+/// A packet that this router, and before it perhaps the kernel of its box, has taken a hop off.
 struct Forwarded<'a> {
     bytes: &'a [u8],
     layout: &'a Layout,
     seed: u64,
+    /// What the kernel took off its TTL before.
+    before: u8,
 }
 
 impl shim::Outer for Forwarded<'_> {
@@ -67,7 +69,8 @@ impl shim::Outer for Forwarded<'_> {
 
     #[inline]
     fn ttl(&self) -> Option<u8> {
-        self.layout.ttl(self.bytes)
+        let ttl = self.layout.ttl(self.bytes)?;
+        Some(ttl.saturating_add(self.before))
     }
 }
 
@@ -83,11 +86,12 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// What a port needs to know of a packet, and where its feedback is.
+    /// What a port needs to know of a packet, and where its feedback is. `before` is what the
+    /// kernel of the box took off its TTL before it came to the router.
     #[inline]
     #[must_use]
-    pub fn classify(&self, bytes: &[u8], layout: &Layout) -> (Arrival, Carrier) {
-        self.classify_first(bytes, layout, layout.len())
+    pub fn classify(&self, bytes: &[u8], layout: &Layout, before: u8) -> (Arrival, Carrier) {
+        self.classify_first(bytes, layout, layout.len(), before)
     }
 
     /// What there is to know of a packet whose shim is not believed: as if it bore none.
@@ -122,8 +126,9 @@ impl Classifier {
         bytes: &[u8],
         layout: &Layout,
         packet: usize,
+        before: u8,
     ) -> (Arrival, Carrier) {
-        let (carried, carrier) = self.carried(bytes, layout, packet);
+        let (carried, carrier) = self.carried(bytes, layout, packet, before);
         let arrival = Arrival {
             bytes: u32::try_from(layout.len()).unwrap_or(u32::MAX),
             flow_hash: layout.flow_hash(bytes, self.seed),
@@ -133,7 +138,13 @@ impl Classifier {
     }
 
     #[inline]
-    fn carried(&self, bytes: &[u8], layout: &Layout, packet: usize) -> (Carried, Carrier) {
+    fn carried(
+        &self,
+        bytes: &[u8],
+        layout: &Layout,
+        packet: usize,
+        before: u8,
+    ) -> (Carried, Carrier) {
         if self.shims
             && let Some(udp) = Datagram::locate(bytes, layout)
         {
@@ -142,6 +153,7 @@ impl Classifier {
                 bytes,
                 layout,
                 seed: self.seed,
+                before,
             };
             let (carried, carrier) = shim::find(bytes, &udp, packet, &ip);
             if carried != Carried::Foreign {

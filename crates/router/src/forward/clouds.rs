@@ -168,7 +168,7 @@ impl Router {
         if len > mtu as usize {
             return false;
         }
-        let (arrival, carrier) = self.classifier.classify(bytes, &layout);
+        let (arrival, carrier) = self.classifier.classify(bytes, &layout, 0);
         let frame = self.store.pool.copy(bytes, Offload::default());
         generated(&mut self.ports, port, 1);
         self.enqueue(now, port, frame, arrival, carrier, 1);

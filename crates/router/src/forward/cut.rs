@@ -6,7 +6,7 @@ use pathmark_shim::ip::Layout;
 
 use super::frame::Frame;
 use super::refuse::generated;
-use super::route::Route;
+use super::route::{KernelHops, Route};
 use super::router::{Router, enqueue};
 use crate::ip::{Fragments, complete};
 use crate::offload::{Offload, Super};
@@ -30,9 +30,11 @@ impl Router {
                 self.store.pool.give_buffer(buffer);
                 continue;
             };
-            let frame = Frame::new(buffer, len, offload);
+            let mut frame = Frame::new(buffer, len, offload);
+            frame.hops = route.kernel.hops();
             if !route.fits {
-                self.fragment(now, frame.bytes(), offload, route.port, believed);
+                let exit = (route.port, route.kernel);
+                self.fragment(now, frame.bytes(), offload, exit, believed);
                 self.store.pool.give(frame);
                 continue;
             }
@@ -40,7 +42,9 @@ impl Router {
                 self.store.pool.give(frame);
                 continue;
             };
-            let known = self.classifier.classify(frame.bytes(), &layout);
+            let known = self
+                .classifier
+                .classify(frame.bytes(), &layout, route.kernel.before);
             let Some(port) = self.ports.get_mut(route.port) else {
                 self.store.pool.give(frame);
                 return;
@@ -63,7 +67,7 @@ impl Router {
         now: Instant,
         bytes: &[u8],
         offload: Offload,
-        port: usize,
+        (port, kernel): (usize, KernelHops),
         believed: bool,
     ) {
         let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu as usize);
@@ -84,12 +88,13 @@ impl Router {
                     let Ok(layout) = Layout::walk(part) else {
                         continue;
                     };
-                    let known = self.classifier.classify(part, &layout);
+                    let known = self.classifier.classify(part, &layout, kernel.before);
                     let Some(heeding) = self.ports.get_mut(port) else {
                         break;
                     };
                     let (arrival, carrier) = heeding.heed(believed, known, 1);
-                    let frame = self.store.pool.copy(part, Offload::default());
+                    let mut frame = self.store.pool.copy(part, Offload::default());
+                    kernel.note(&mut frame);
                     self.wake(port);
                     enqueue(
                         &mut self.ports,

@@ -9,7 +9,7 @@ use super::accept::{accept, accept_tunnelled, room};
 use super::addresses::{is_destination, is_neighbour, is_source};
 use super::port::RouterPort;
 use super::refuse::Refusal;
-use super::route::Route;
+use super::route::{KernelHops, Route};
 use super::router::{Router, Target};
 use crate::ip::IcmpError;
 use crate::offload::{Offload, Super};
@@ -98,7 +98,18 @@ impl Router {
             layout,
             whole,
             fits,
+            kernel: KernelHops {
+                before: self.kernel_hops(from),
+                behind: self.kernel_hops(port),
+            },
         })
+    }
+
+    /// What the kernel takes off the TTL between port `port`'s interface and a card.
+    #[inline]
+    fn kernel_hops(&self, port: usize) -> u8 {
+        let forwards = |port: &RouterPort| port.settings.kernel_forwards;
+        u8::from(self.ports.get(port).is_some_and(forwards))
     }
 
     /// True for one of the router's own addresses.

@@ -17,6 +17,8 @@ pub struct Frame {
     pub offload: Offload,
     /// Where its feedback is.
     pub carrier: Carrier,
+    /// What the box takes off its TTL: the router one, and its kernel what it forwards.
+    pub hops: u8,
 }
 
 impl Frame {
@@ -29,6 +31,7 @@ impl Frame {
             account: Account::NONE,
             offload,
             carrier: Carrier::None,
+            hops: 1,
         }
     }
 

@@ -194,7 +194,7 @@ impl Pool {
     /// Takes a buffer back, and discharges its account.
     #[inline(always)]
     pub fn give(&mut self, frame: Frame) {
-        if let Some(holding) = self.holdings.get_mut(frame.account.0 as usize) {
+        if let Some(holding) = self.holdings.get_mut(usize::from(frame.account.0)) {
             let before = holding.shared();
             holding.held -= frame.buffer.len();
             if before > 0 {
@@ -242,7 +242,7 @@ impl Pool {
             self.holdings.push(Holding::default());
             self.holdings.len() - 1
         });
-        let account = Account(u32::try_from(index).unwrap_or(u32::MAX));
+        let account = Account(u16::try_from(index).unwrap_or(u16::MAX));
         if let Some(holding) = self.holdings.get_mut(index) {
             holding.open = true;
         }
@@ -253,14 +253,14 @@ impl Pool {
     /// Closes an account. What it still holds it holds on its own.
     pub(super) fn close(&mut self, account: Account) {
         self.set_reserve(account, 0);
-        if let Some(holding) = self.holdings.get_mut(account.0 as usize) {
+        if let Some(holding) = self.holdings.get_mut(usize::from(account.0)) {
             holding.open = false;
         }
     }
 
     /// Changes what an account may always hold.
     pub(super) fn set_reserve(&mut self, account: Account, reserve: usize) {
-        if let Some(holding) = self.holdings.get_mut(account.0 as usize) {
+        if let Some(holding) = self.holdings.get_mut(usize::from(account.0)) {
             self.reserved -= holding.reserve;
             self.shared -= holding.shared();
             holding.reserve = reserve;
@@ -273,7 +273,7 @@ impl Pool {
     /// stays without an account.
     #[inline(always)]
     pub(super) fn charge(&mut self, frame: &mut Frame, account: Account) -> bool {
-        let Some(holding) = self.holdings.get_mut(account.0 as usize) else {
+        let Some(holding) = self.holdings.get_mut(usize::from(account.0)) else {
             return false;
         };
         let held = holding.held + frame.buffer.len();
@@ -293,7 +293,7 @@ impl Pool {
     /// Bytes of buffers that an account holds.
     pub(super) fn held(&self, account: Account) -> usize {
         self.holdings
-            .get(account.0 as usize)
+            .get(usize::from(account.0))
             .map_or(0, |holding| holding.held)
     }
 

@@ -37,6 +37,9 @@ pub struct PortSettings {
     pub source_check: bool,
     /// The tunnel that the port is in front of.
     pub tunnel: Option<Encapsulation>,
+    /// The kernel of the box forwards between its interface and network cards, and so takes one
+    /// off the TTL of each packet there.
+    pub kernel_forwards: bool,
     /// Its control law gets the estimates of the clouds before the router.
     pub measures: bool,
 }

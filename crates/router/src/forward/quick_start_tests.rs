@@ -6,7 +6,7 @@ use pathmark_shim::quick_start::{Function, Rate, Repr, RttOctave};
 use pathmark_shim::udp::Datagram;
 
 use super::Router;
-use super::tests::{DST, OUT, SRC, drain, router, send, udp, udp_checksum_ok};
+use super::tests::{BACK, DST, OUT, SRC, drain, router, send, udp, udp_checksum_ok};
 use crate::offload::Offload;
 
 /// 100 Mbit/s in bytes per second.
@@ -82,4 +82,15 @@ fn the_second_flow_is_denied_and_a_report_passes() {
     let report = request(1000, Function::Report);
     let passed = through(&mut router, SRC, DST, &report);
     assert_eq!((passed.rate, passed.qs_ttl), (Rate::ceil(1000), 200));
+}
+
+/// What the kernel of the box takes off the TTL, the router takes off the QS TTL as well.
+#[test]
+fn the_hops_of_the_box_are_taken_off_the_qs_ttl() {
+    let mut router = granting();
+    for port in [BACK, OUT] {
+        router.port_mut(port).unwrap().settings.kernel_forwards = true;
+    }
+    let asked = request(125_000_000, Function::Request);
+    assert_eq!(through(&mut router, SRC, DST, &asked).qs_ttl, 197);
 }

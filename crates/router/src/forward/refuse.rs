@@ -9,6 +9,7 @@ use pathmark_shim::ip::{Fragment, Layout, Version, protocol};
 use super::addresses::is_of_one_link;
 use super::frame::Frame;
 use super::port::RouterPort;
+use super::route::KernelHops;
 use super::router::{Router, Target};
 use super::tally::Refused;
 use crate::field::put;
@@ -223,7 +224,7 @@ impl Router {
             self.originate_in_pieces(now, port, whole, mtu);
             return;
         }
-        let (arrival, carrier) = self.classifier.classify(bytes, &layout);
+        let (arrival, carrier) = self.classifier.classify(bytes, &layout, 0);
         let frame = self.store.pool.copy(bytes, Offload::default());
         self.enqueue(now, port, frame, arrival, carrier, 1);
     }
@@ -237,7 +238,8 @@ impl Router {
             put(&mut whole, 10, 0);
             let sum = Sum::new().bytes(whole.get(..20).unwrap_or(&[])).finish();
             put(&mut whole, 10, sum);
-            self.fragment(now, &whole, Offload::default(), port, true);
+            let exit = (port, KernelHops::default());
+            self.fragment(now, &whole, Offload::default(), exit, true);
             return;
         }
         let mut pieces = Vec::new();
@@ -250,7 +252,7 @@ impl Router {
             let Ok(layout) = Layout::walk(&piece) else {
                 continue;
             };
-            let (arrival, carrier) = self.classifier.classify(&piece, &layout);
+            let (arrival, carrier) = self.classifier.classify(&piece, &layout, 0);
             let frame = self.store.pool.copy(&piece, Offload::default());
             self.enqueue(now, port, frame, arrival, carrier, 1);
         }

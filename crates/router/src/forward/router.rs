@@ -77,6 +77,17 @@ pub(super) struct PacketStore {
     row: Row,
 }
 
+impl PacketStore {
+    #[inline]
+    fn write(&mut self, packet: &mut Frame, index: u32, answer: &Answer) {
+        let router = Identity {
+            hops: packet.hops,
+            ..self.id
+        };
+        write_answer(packet, index, answer, &router, &mut self.row);
+    }
+}
+
 impl Owner<Frame> for PacketStore {
     fn packets(&self, packet: &Frame) -> u32 {
         packet.packets()
@@ -84,12 +95,12 @@ impl Owner<Frame> for PacketStore {
 
     #[inline]
     fn mark(&mut self, packet: &mut Frame, answer: &Answer) {
-        write_answer(packet, 0, answer, &self.id, &mut self.row);
+        self.write(packet, 0, answer);
     }
 
     #[inline]
     fn mark_one(&mut self, run: &mut Frame, index: u32, answer: &Answer) {
-        write_answer(run, index, answer, &self.id, &mut self.row);
+        self.write(run, index, answer);
     }
 
     #[inline]
@@ -284,7 +295,11 @@ impl Router {
         let unread = port.settings.shims == Trust::All && !port.link.port().reads_packets();
         let known = match unread {
             true => Classifier::unread(&route.layout),
-            false => self.classifier.classify_first(bytes, &route.layout, packet),
+            false => {
+                let before = route.kernel.before;
+                self.classifier
+                    .classify_first(bytes, &route.layout, packet, before)
+            }
         };
         let shim = !believed && known.1.is_shim();
         let (arrival, carrier) = match shim {
@@ -294,10 +309,12 @@ impl Router {
         let Some(whole) = &route.whole else {
             if route.fits {
                 port.not_believed += u64::from(shim);
-                let frame = self.store.pool.keep(buffer, len, offload);
+                let mut frame = self.store.pool.keep(buffer, len, offload);
+                route.kernel.note(&mut frame);
                 self.enqueue(now, route.port, frame, arrival, carrier, 1);
             } else {
-                self.fragment(now, bytes, offload, route.port, believed);
+                let exit = (route.port, route.kernel);
+                self.fragment(now, bytes, offload, exit, believed);
             }
             return;
         };
@@ -315,10 +332,11 @@ impl Router {
             // copy.
             let waits = port.link.port().depth().packets > 0;
             port.not_believed += if shim { u64::from(packets) } else { 0 };
-            let frame = match waits {
+            let mut frame = match waits {
                 true => self.store.pool.keep(buffer, len, offload),
                 false => self.store.pool.swap(buffer, len, offload),
             };
+            route.kernel.note(&mut frame);
             self.enqueue(now, route.port, frame, arrival, carrier, packets);
         } else {
             self.cut(now, bytes, whole, route, believed);

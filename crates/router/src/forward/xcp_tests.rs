@@ -11,7 +11,7 @@ use pathmark_shim::udp::Datagram;
 use xcp_proto::header::{Body, LastRouter};
 use xcp_proto::{Form, Packet, Repr};
 
-use super::tests::{DST, OUT, SRC, drain, router, send, udp, udp_checksum_ok};
+use super::tests::{BACK, DST, OUT, SRC, drain, router, send, udp, udp_checksum_ok};
 use super::{Identity, Router};
 use crate::offload::{Gso, GsoKind, Offload};
 
@@ -55,6 +55,7 @@ fn granting() -> (Router, std::sync::mpsc::Receiver<Carried>) {
         id: 77,
         v4: Ipv4Addr::new(10, 9, 0, 1),
         v6: Ipv6Addr::new(0xFD00, 9, 0, 0, 0, 0, 0, 1),
+        hops: 1,
     };
     let classifier = super::Classifier {
         shims: true,
@@ -275,6 +276,50 @@ fn a_law_that_looks_for_no_clouds_does_not_hide_where_one_begins() {
                 let hidden = if looks { hops } else { 0 };
                 assert_eq!(now.xcp_ttl, 63 - hidden, "{law} {hops} {form:?}");
             }
+        }
+    }
+}
+
+/// A box takes one off the TTL for its router, and one wherever its kernel forwards. No hop that
+/// does not take part shows, and hops in front of the box show as before.
+#[test]
+fn the_hops_of_the_box_count_as_hops_of_the_router() {
+    let own = |before: bool, behind: bool| 1 + u8::from(before) + u8::from(behind);
+    for (before, behind) in [(false, false), (true, false), (false, true), (true, true)] {
+        for (law, silent) in [
+            ("vcp", 0),
+            ("xcp", 0),
+            ("xcp-i", 0),
+            ("vcp", 2),
+            ("xcp-i", 2),
+        ] {
+            let mut router = router(1500, Some(1_250_000), false);
+            for (port, forwards) in [(BACK, before), (OUT, behind)] {
+                router.port_mut(port).unwrap().settings.kernel_forwards = forwards;
+            }
+            let controller: LinkAlgorithm = law.parse().unwrap();
+            let controller = controller.controller(Instant::ZERO, 1_250_000, 1);
+            let port = router.port_mut(OUT).unwrap().link.port_mut();
+            port.set_controller(Instant::ZERO, Some(controller));
+            let vcp = vcp_proto::Repr::initial(&Request::default(), true).emit();
+            let mut with_vcp = vec![0x55; 600];
+            with_vcp[..16].copy_from_slice(&vcp);
+            let ttl = 64 - silent - u8::from(before);
+            for payload in [headed(Form::V4, 3000 << 16, 600), with_vcp] {
+                let sent = udp(SRC, DST, ttl, 0x4000, &payload);
+                send(&mut router, &sent, Offload::default());
+            }
+            let out = drain_some(&mut router, 2);
+            let layout = Layout::walk(&out[0]).unwrap();
+            let arrives = layout.ttl(&out[0]).unwrap() - u8::from(behind);
+            assert_eq!(64 - silent - arrives, own(before, behind));
+            let hidden = if law == "xcp-i" { silent } else { 0 };
+            let case = format!("{law} {silent} {before} {behind}");
+            assert_eq!(read(&out[0]).xcp_ttl - arrives, silent - hidden, "{case}");
+            let datagram = Datagram::locate(&out[1], &layout).unwrap();
+            let marked = vcp_proto::Packet::parse(datagram.payload(&out[1])).unwrap();
+            assert_eq!(64 - arrives - marked.hops(), silent, "{case}");
+            assert!(udp_checksum_ok(&out[0]) && udp_checksum_ok(&out[1]));
         }
     }
 }

@@ -307,3 +307,55 @@ fn the_example_runs_as_it_is() {
     let left = shell(&cards.kernel, "ip link; ip route show table all proto 118");
     assert!(!left.out.contains("vcp"), "{left:?}");
 }
+
+/// What senders see of the box: its kernel forwards before and behind the router, and still no hop
+/// shows that does not take part.
+#[test]
+fn the_box_is_no_hop_that_does_not_take_part() {
+    let mut cards = Cards::new();
+    cards.configure("", "rate = \"10Mbit\"\ncontroller = \"vcp\"");
+    cards.setup();
+    cards.start();
+    let frames = socket2::Socket::from(cards.wan.frames("eth0").unwrap());
+    let again = Some(Duration::from_millis(50));
+    frames.set_read_timeout(again).unwrap();
+    let vcp = vcp_proto::Repr::initial(&pathmark_cc::Request::default(), true).emit();
+    let mut xcp = vec![0x55; 100];
+    let request = pathmark_cc::XcpRequest {
+        rtt_us: 40_000,
+        x: 1 << 31,
+        delta: 3000 << 16,
+        covers: 1,
+        window: 28_000,
+        packet: 1400,
+    };
+    xcp_proto::Repr::initial(xcp_proto::Form::V4, Some(&request), 64).emit(&mut xcp);
+    for v6 in [false, true] {
+        let udp = cards.udp(v6);
+        udp.until_it_passes();
+        // TTL or hop limit, and the shim.
+        let arrives = |payload: &[u8]| -> (u8, Vec<u8>) {
+            let start = Instant::now();
+            let mut buffer = [0; 2048];
+            loop {
+                udp.send_all(payload);
+                let Ok(len) = (&frames).read(&mut buffer) else {
+                    assert!(start.elapsed() < Duration::from_secs(10), "nothing passes");
+                    continue;
+                };
+                let (headers, ttl) = if v6 { (48, 7) } else { (28, 8) };
+                let packet = buffer[..len].get(14..).unwrap_or_default();
+                if packet.len() == headers + payload.len() && packet[headers] == payload[0] {
+                    return (packet[ttl], packet[headers..].to_vec());
+                }
+            }
+        };
+        let (ttl, shim) = arrives(&vcp);
+        assert_eq!(ttl, 61, "the box takes three");
+        assert_eq!(vcp_proto::Packet::parse(&shim).unwrap().hops(), 64 - ttl);
+        let (ttl, shim) = arrives(&xcp);
+        let shim = xcp_proto::Packet::parse(&shim).unwrap();
+        assert!(shim.stamped());
+        assert_eq!(shim.xcp_ttl(), ttl);
+    }
+}

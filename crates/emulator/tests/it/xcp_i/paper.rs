@@ -154,9 +154,9 @@ fn fast_clouds_are_measured() {
 /// dropped at the start, where CUBIC drops 678 to 772 (seeds 1 to 5). Shares are even, and goodput
 /// is nearly TCP's.
 ///
-/// CUBIC fills the link to 0.9998 from 60 s on, and its packets have no headers: 0.995 and 0.994 of
-/// its goodput there, 0.989 where the receiver measures. NewReno, as in the study's figure 5, loses
-/// more by its cuts: 1.026, 1.014 and 1.020 of its goodput.
+/// CUBIC fills the link to 0.9998 from 60 s on, and its packets have no headers: 0.997 and 1.002 of
+/// its goodput there, 0.990 where the receiver measures. NewReno, as in the study's figure 5, loses
+/// more by its cuts in case 1: 1.012 and 1.005 of its goodput, and 1.000 in case 2.
 #[test]
 fn hybrid_networks_of_the_linux_study() {
     let window = |result: &RunResult| {
@@ -166,7 +166,7 @@ fn hybrid_networks_of_the_linux_study() {
     for (scenario, variant, of_cubic, of_newreno, drops_of_cubic) in [
         ("xcp-linux-fig13", "xcp-i", 0.96, 0.99, 0.0),
         ("xcp-linux-fig13", "xcp-i, measured", 0.97, 1.0, 0.5),
-        ("xcp-linux-fig14", "xcp-i", 0.98, 1.0, 0.0),
+        ("xcp-linux-fig14", "xcp-i", 0.98, 0.99, 0.0),
     ] {
         let (cubic, newreno) = (run(scenario, "cubic", &[]), run(scenario, "newreno", &[]));
         let here = run(scenario, variant, &[]);
