@@ -24,6 +24,15 @@ struct Outgoing {
     returned: Returned,
 }
 
+impl Outgoing {
+    /// A signal that goes in front of our data from packet `next` on.
+    fn from(signal: Arc<dyn Signal>, next: u64) -> Self {
+        let mut returned = Returned::new();
+        returned.on_path_change(next);
+        Self { signal, returned }
+    }
+}
+
 /// A signal that the peer's data carries.
 #[derive(Debug)]
 struct Incoming {
@@ -37,10 +46,11 @@ pub(in crate::connection) struct Feedback {
     own: Vec<Arc<dyn Signal>>,
     /// Kinds that the peer reads and fills.
     peer: Vec<u8>,
-    /// Signals in front of our data: one, or those among which a law chooses.
+    /// Signals that are or were in front of our data. Each stays, because the peer goes on counting
+    /// where it was when its turn comes again.
     outgoing: Vec<Outgoing>,
-    /// Which of them is in use.
-    used: usize,
+    /// Which of them is in use. `None`: nothing goes in front but questions.
+    used: Option<usize>,
     /// The signal that asks for a starting rate.
     asking: Option<Outgoing>,
     /// One per kind of ours that the peer uses.
@@ -86,7 +96,7 @@ impl Feedback {
         self.outgoing = if alone { None } else { first(false) }
             .into_iter()
             .collect();
-        self.used = 0;
+        self.used = (!self.outgoing.is_empty()).then_some(0);
         for signal in self.own.clone() {
             if signal.shim_len() == 0 && kinds.contains(&signal.kind()) {
                 self.counting(signal.kind());
@@ -112,27 +122,18 @@ impl Feedback {
         if !self.peer.contains(&kind) || !self.own.iter().any(|own| own.kind() == kind) {
             return false;
         }
-        let known = if signal.asks_once() {
-            self.asking.take().filter(|o| o.signal.kind() == kind)
+        if signal.asks_once() {
+            let asked = self.asking.as_ref().map(|asking| asking.signal.kind());
+            if asked != Some(kind) {
+                self.asking = Some(Outgoing::from(signal, next));
+            }
+            self.used = None;
         } else {
             let at = self.outgoing.iter().position(|o| o.signal.kind() == kind);
-            at.map(|at| self.outgoing.swap_remove(at))
-        };
-        let returned = known.map_or_else(
-            || {
-                let mut returned = Returned::new();
-                returned.on_path_change(next);
-                returned
-            },
-            |known| known.returned,
-        );
-        let outgoing = Outgoing { signal, returned };
-        self.outgoing.clear();
-        self.used = 0;
-        if outgoing.signal.asks_once() {
-            self.asking = Some(outgoing);
-        } else {
-            self.outgoing.push(outgoing);
+            self.used = Some(at.unwrap_or(self.outgoing.len()));
+            if at.is_none() {
+                self.outgoing.push(Outgoing::from(signal, next));
+            }
         }
         true
     }
@@ -150,24 +151,22 @@ impl Feedback {
     #[cold]
     fn change(&mut self, wanted: Explicit, next: u64) {
         if let Some(at) = self.outgoing.iter().position(|o| o.signal.speaks(wanted)) {
-            self.used = at;
+            self.used = Some(at);
             return;
         }
         let fits = |s: &&Arc<dyn Signal>| {
             !s.asks_once() && self.peer.contains(&s.kind()) && s.speaks(wanted)
         };
         if let Some(signal) = self.own.iter().find(fits).cloned() {
-            let mut returned = Returned::new();
-            returned.on_path_change(next);
-            self.used = self.outgoing.len();
-            self.outgoing.push(Outgoing { signal, returned });
+            self.used = Some(self.outgoing.len());
+            self.outgoing.push(Outgoing::from(signal, next));
         }
     }
 
     /// The one in use.
     #[inline]
     fn in_use(&self) -> Option<&Outgoing> {
-        self.outgoing.get(self.used)
+        self.outgoing.get(self.used?)
     }
 
     /// All signals that went in front of our data, and the one for questions.
@@ -238,7 +237,9 @@ impl Feedback {
     pub(in crate::connection) fn on_sent(&mut self, shim: ShimUse, number: u64, bytes: u64) {
         let outgoing = match shim {
             ShimUse::Question(_) => self.asking.as_mut(),
-            ShimUse::Nothing | ShimUse::Request(_) => self.outgoing.get_mut(self.used),
+            ShimUse::Nothing | ShimUse::Request(_) => {
+                self.used.and_then(|used| self.outgoing.get_mut(used))
+            }
         };
         if let Some(outgoing) = outgoing {
             outgoing.returned.on_sent(number, bytes);

@@ -109,6 +109,9 @@ fn a_signal_that_is_set_again_goes_on_counting() {
     feedback.on_sent(ShimUse::Request(12), 6, 100);
     assert!(!returned(&mut feedback, 1, 1, 3));
     assert!(returned(&mut feedback, 1, 2, 5));
+    // The peer counts on where it was when the first one returns, whoever asks for it.
+    assert!(set(&mut feedback, 0, 7));
+    assert!(returned(&mut feedback, 0, 3, 3));
 }
 
 /// A law that wants another gets the first of ours that the peer knows, that speaks so and that
