@@ -149,11 +149,11 @@ fn shown(feedback: Option<Feedback>) -> Option<Feedback> {
 }
 
 /// A server writes a few small streams before its data, so that its first headers ask for nothing:
-/// the port says which law it runs all the same, and the sender follows it within round trips.
+/// the port says which law it runs all the same, and the sender follows it at once.
 #[test]
 fn a_port_that_was_asked_for_nothing_is_known_by_its_answers() {
     let mut path = Path::new();
-    path.rounds(4, shown(xcp(1, 0, true)));
+    path.step(shown(xcp(1, 0, true)));
     assert_eq!(path.asks_in(), Explicit::Vcp(Carrier::Shim));
     path.rounds(1, shown(vcp(1, false)));
     assert_eq!(path.law.metrics().ruling, "vcp+bise+wlte");
