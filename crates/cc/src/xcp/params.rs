@@ -96,9 +96,8 @@ impl Default for XcpLinkParams {
 /// What losses mean to an XCP sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XcpLoss {
-    /// Nothing, as long as routers announce congestion; congestion once other signs show: a hop
-    /// that is not an XCP router, packets that no router stamped, or losses that a trial or long
-    /// delays attribute to a queue.
+    /// Nothing, as long as routers announce congestion; congestion once other signs show: packets
+    /// that no router stamped, or losses that a trial or long delays attribute to a queue.
     #[default]
     Hybrid,
     /// Nothing (the XCP Linux paper, section IV-C).
