@@ -91,6 +91,8 @@ fn the_hops_of_the_box_are_taken_off_the_qs_ttl() {
     for port in [BACK, OUT] {
         router.port_mut(port).unwrap().settings.kernel_forwards = true;
     }
+    // A port that was changed is due until it is polled.
+    assert!(router.poll(Instant::ZERO, BACK).is_none());
     let asked = request(125_000_000, Function::Request);
     assert_eq!(through(&mut router, SRC, DST, &asked).qs_ttl, 197);
 }
