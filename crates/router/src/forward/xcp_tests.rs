@@ -336,7 +336,7 @@ fn drain_some(router: &mut Router, count: usize) -> Vec<Vec<u8>> {
         }
         match router.deadline() {
             Some(at) if now < Instant::from_millis(1000) => {
-                now = at.max(now + Duration::from_millis(1))
+                now = at.max(now + Duration::from_millis(1));
             }
             _ => break,
         }
