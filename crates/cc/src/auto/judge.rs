@@ -44,7 +44,8 @@ impl Judge {
         }
     }
 
-    /// `packets` more came back with an answer, `translated` or not. True if it is time to change.
+    /// `packets` more came back with an answer, `translated` or not. True if it is time to change:
+    /// at once with the first answer of a path, and over round trips later.
     #[inline]
     pub(crate) fn hear(
         &mut self,

@@ -26,7 +26,7 @@ struct Outgoing {
 
 impl Outgoing {
     /// A signal that goes in front of our data from packet `next` on.
-    fn from(signal: Arc<dyn Signal>, next: u64) -> Self {
+    fn new(signal: Arc<dyn Signal>, next: u64) -> Self {
         let mut returned = Returned::new();
         returned.on_path_change(next);
         Self { signal, returned }
@@ -123,17 +123,19 @@ impl Feedback {
             return false;
         }
         if signal.asks_once() {
-            let asked = self.asking.as_ref().map(|asking| asking.signal.kind());
-            if asked != Some(kind) {
-                self.asking = Some(Outgoing::from(signal, next));
+            match &mut self.asking {
+                Some(known) if known.signal.kind() == kind => known.signal = signal,
+                other => *other = Some(Outgoing::new(signal, next)),
             }
             self.used = None;
-        } else {
-            let at = self.outgoing.iter().position(|o| o.signal.kind() == kind);
-            self.used = Some(at.unwrap_or(self.outgoing.len()));
-            if at.is_none() {
-                self.outgoing.push(Outgoing::from(signal, next));
-            }
+            return true;
+        }
+        let mut known = self.outgoing.iter();
+        let at = known.position(|outgoing| outgoing.signal.kind() == kind);
+        self.used = Some(at.unwrap_or(self.outgoing.len()));
+        match at.and_then(|at| self.outgoing.get_mut(at)) {
+            Some(known) => known.signal = signal,
+            None => self.outgoing.push(Outgoing::new(signal, next)),
         }
         true
     }
@@ -159,7 +161,7 @@ impl Feedback {
         };
         if let Some(signal) = self.own.iter().find(fits).cloned() {
             self.used = Some(self.outgoing.len());
-            self.outgoing.push(Outgoing::from(signal, next));
+            self.outgoing.push(Outgoing::new(signal, next));
         }
     }
 

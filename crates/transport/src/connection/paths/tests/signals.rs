@@ -112,6 +112,15 @@ fn a_signal_that_is_set_again_goes_on_counting() {
     // The peer counts on where it was when the first one returns, whoever asks for it.
     assert!(set(&mut feedback, 0, 7));
     assert!(returned(&mut feedback, 0, 3, 3));
+    // It may speak another way than the one of its kind before.
+    let xcp = Explicit::Xcp(Default::default());
+    let signal = TestSignal {
+        speaks: Some(xcp),
+        ..TestSignal::shim(0)
+    };
+    assert!(feedback.set_signal(Arc::new(signal), 8));
+    assert!(feedback.signal().is_some_and(|signal| signal.speaks(xcp)));
+    assert_eq!(feedback.kind(), Some(0));
 }
 
 /// A law that wants another gets the first of ours that the peer knows, that speaks so and that
