@@ -93,9 +93,7 @@ impl Feedback {
         if kind(&self.asking) != kind(&asking) {
             self.asking = asking;
         }
-        self.outgoing = if alone { None } else { first(false) }
-            .into_iter()
-            .collect();
+        self.outgoing = first(false).filter(|_| !alone).into_iter().collect();
         self.used = (!self.outgoing.is_empty()).then_some(0);
         for signal in self.own.clone() {
             if signal.shim_len() == 0 && kinds.contains(&signal.kind()) {
@@ -130,8 +128,7 @@ impl Feedback {
             self.used = None;
             return true;
         }
-        let mut known = self.outgoing.iter();
-        let at = known.position(|outgoing| outgoing.signal.kind() == kind);
+        let at = self.outgoing.iter().position(|o| o.signal.kind() == kind);
         self.used = Some(at.unwrap_or(self.outgoing.len()));
         match at.and_then(|at| self.outgoing.get_mut(at)) {
             Some(known) => known.signal = signal,
