@@ -92,14 +92,14 @@ impl HiddenHop {
         Some(window_of(self.trains.rate(), srtt)).filter(|&window| window > 0)
     }
 
-    /// What was granted, in bytes, as far as packets that were sent at once show that the path
-    /// carries it.
+    /// What was granted, in bytes, as far as packets that were sent at once do not show that the
+    /// path carries less.
     pub(crate) fn granted_window(&self, srtt: Duration) -> u64 {
-        let shown = match self.trains.rate() {
+        let shown = match self.trains.narrowest() {
             // The first packets were sent at once, and most of them did not arrive yet.
-            0 if self.trains.is_unsure() => 0,
-            0 => u64::MAX,
-            rate => mul_div(window_of(rate, srtt), SURE_OF_TRAIN.0, SURE_OF_TRAIN.1),
+            None if self.trains.is_unsure() => 0,
+            None => u64::MAX,
+            Some(rate) => mul_div(window_of(rate, srtt), SURE_OF_TRAIN.0, SURE_OF_TRAIN.1),
         };
         self.granted.min(shown.max(INITIAL_WINDOW * self.mtu))
     }

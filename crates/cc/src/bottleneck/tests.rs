@@ -310,3 +310,21 @@ fn chance_in_random_loss_shows_no_hop() {
         assert_eq!(path.appeared, None, "seed {seed}, {loss} in 10^-6");
     }
 }
+
+/// A start behind packets that left one by one: they arrived as slowly as they were sent, so they
+/// show no narrow hop, and all of the grant may be sent. Packets that a hop spread do show one.
+#[test]
+fn packets_that_were_sent_slowly_do_not_narrow_a_grant() {
+    for (sent_us, queued_us, allowed) in [(1000, 0, 400_000), (0, 1000, 131_250)] {
+        let mut watch = HiddenHop::new(Instant::ZERO, MTU, STEP);
+        for number in 0..10 {
+            let mut ack = acked(number, MTU, RTT + Duration::from_micros(number * queued_us));
+            (ack.min_rtt, ack.srtt) = (RTT, RTT);
+            ack.sent_at = Instant::from_micros(number * sent_us);
+            ack.forward_delay = Some(Duration::from_micros(number * queued_us));
+            watch.on_first_ack(&ack);
+        }
+        watch.allow(400_000, RTT);
+        assert_eq!(watch.granted_window(RTT), allowed);
+    }
+}

@@ -82,8 +82,7 @@ pub(crate) const DENIED_AGAIN: u32 = 2;
 pub(crate) const FIRST_LOST: (u64, u64) = (2, 4);
 
 /// Where TTLs show a hop that did not take part, a flight has the granted rate over this: the half
-/// that draft-ietf-tsvwg-careful-resume, section 3.3, allows of a capacity that is not confirmed
-/// yet. What arrives of it confirms the rest.
+/// that RFC 9959 allows of a capacity that is not confirmed yet. What arrives confirms the rest.
 pub(crate) const UNSEEN_HOP: u64 = 2;
 
 /// Flows share a start if they ask within this part of a round trip. A flow that asks later in the

@@ -23,6 +23,12 @@ fn granted() -> QuickStart<XcpSender> {
 
 /// `law` with a granted window of 1000 packets; `heard`: an XCP router has answered by then.
 fn granted_to<C: Startable>(law: C, heard: bool) -> QuickStart<C> {
+    granted_behind(law, heard, 15_000_000, 0)
+}
+
+/// `law` with a grant of `rate` bytes per second, of whose routers TTLs show that they do not
+/// include `plain` hops.
+fn granted_behind<C: Startable>(law: C, heard: bool, rate: u64, plain: u8) -> QuickStart<C> {
     let mut sender = QuickStart::new(None, MTU, None, AfterGrant::Avoidance, law);
     sender.on_handshake_rtt(at(0), ms(100));
     let request = sender.ask(at(0), 77, &Limits::NONE).unwrap();
@@ -42,8 +48,8 @@ fn granted_to<C: Startable>(law: C, heard: bool) -> QuickStart<C> {
     let answer = QuickStartFeedback {
         packets: 1,
         bytes: 1472,
-        rate: 15_000_000,
-        ttl_difference: Some(request.ttl_difference),
+        rate,
+        ttl_difference: Some(request.ttl_difference.wrapping_sub(plain)),
         answered: true,
         nonce: request.nonce,
         nonce_bits: 48,
@@ -82,6 +88,30 @@ fn routers_that_are_heard_behind_the_answer_steer_the_flight() {
         let quick_start = sender.metrics().quick_start.unwrap();
         assert_eq!(quick_start.revoked, 0, "{late}");
         assert!(sender.window() > 900 * 1472, "{late}: {}", sender.window());
+    }
+}
+
+/// Behind a hop that takes no part, a flight has half of the grant, or an initial window where that
+/// is more, and deliveries of the flight confirm the rest.
+#[test]
+fn deliveries_confirm_what_half_a_start_left_of_the_grant() {
+    for (packets, first) in [(1000, 500), (16, 10)] {
+        let law = XcpSender::new(at(0), MTU, XcpParams::default());
+        let rate = packets * u64::from(MTU) * 10;
+        let mut sender = granted_behind(law, true, rate, 1);
+        let quick_start = sender.metrics().quick_start.unwrap();
+        assert_eq!(quick_start.outcome, QuickStartOutcome::Used);
+        let window = |sender: &QuickStart<XcpSender>| sender.window() / u64::from(MTU);
+        let half = window(&sender);
+        assert!((first * 9 / 10..=first).contains(&half), "{half} {first}");
+        for number in 10..10 + first {
+            sender.on_sent(at(101), &sent(number, 1472));
+        }
+        for number in 10..10 + first {
+            sender.on_ack(at(201), &acked(number, 1472, ms(100)));
+        }
+        let whole = window(&sender);
+        assert!((packets * 9 / 10..=packets).contains(&whole), "{whole}");
     }
 }
 

@@ -91,14 +91,14 @@ impl<C: Startable> QuickStart<C> {
     /// `granted` bytes of IP packets per second are approved. The flight has one in `part` of them.
     fn begin(&mut self, now: Instant, granted: u64, part: u64, question: &Question, acked: &Acked) {
         self.metrics.approved += 1;
-        let pace = self.of_payload(granted) / part;
-        let window = mul_div(pace, nanos(acked.min_rtt), 1_000_000_000);
-        if question.ahead && window <= self.law.window() {
+        let rate = self.of_payload(granted);
+        let whole = mul_div(rate, nanos(acked.min_rtt), 1_000_000_000);
+        let too_little = whole <= self.law.window();
+        if question.ahead && too_little {
             // By now the amount of data to send is known.
             self.metrics.outcome = QuickStartOutcome::Unused;
             return self.forget_question();
         }
-        let too_little = window <= self.law.window();
         let may_start = self.law.may_start();
         if too_little || !may_start || self.loses_before() {
             self.metrics.outcome = QuickStartOutcome::Unused;
@@ -111,6 +111,9 @@ impl<C: Startable> QuickStart<C> {
         }
         self.metrics.granted = granted;
         self.metrics.outcome = QuickStartOutcome::Used;
+        // Part of a small grant may be less than what is sent without one.
+        let window = (whole / part).max(self.law.window());
+        let pace = mul_div(rate, window, whole);
         // A rate that is dealt out again is a share of all, including earlier grants in headers.
         let steered = if self.repeats > 0 || self.again > 0 {
             self.law.begin_again_with(now, window)
@@ -125,7 +128,7 @@ impl<C: Startable> QuickStart<C> {
         self.state = State::Flight(Flight {
             pace,
             window,
-            granted: window.saturating_mul(part),
+            granted: whole,
             steered,
             until: now + acked.srtt.min(LATEST_START),
             packets: None,
