@@ -80,6 +80,26 @@ fn a_vcp_flow_at_an_xcp_port_does_not_grow_unseen() {
     assert!(shares.iter().all(|share| *share >= 0.5), "{shares:?}");
 }
 
+/// Five VCP flows without any XCP flow: their packets state the round trip that the port's interval
+/// follows, so that feedback shows before more is given, and no flow fills the buffer of one BDP.
+#[test]
+fn vcp_flows_alone_at_an_xcp_port_leave_its_buffer_free() {
+    for law in ["vcp", "vcp+bise+wlte"] {
+        for (delay, rtt) in [("50ms", "100ms"), ("200ms", "400ms"), ("300ms", "600ms")] {
+            let more = format!("controller = \"xcp\"\nqueue = {{ rtt = \"{rtt}\" }}");
+            let link = link("port", ENDS, "10Mbit", delay, &more);
+            let result = over(&link, ("20s", "60s"), &flows(&[("guest", law, 5)]), 1);
+            let port = &result.links[0];
+            let queue =
+                port.queue_ms.unwrap().mean / rtt.trim_end_matches("ms").parse::<f64>().unwrap();
+            assert!(queue < 0.3, "{law} {rtt}: {queue}");
+            assert_eq!(port.drops, 0, "{law} {rtt}");
+            let total: f64 = goodputs(&result, "guest").iter().sum();
+            assert!(total > 7.5, "{law} {rtt}: {total}");
+        }
+    }
+}
+
 /// XCP flows at a VCP port get the growth that VCP flows derive from its codes. They got a quarter
 /// more while they alone grew under LOW, and in the first interval after an OVER.
 #[test]

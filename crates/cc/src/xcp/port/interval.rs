@@ -167,14 +167,18 @@ impl XcpLink {
         rtts.map_or(u64::MAX, |rtts| rtts.plausible(self.capacity))
     }
 
-    /// The mean RTT that the interval showed, bounded by what its bytes need.
+    /// The mean RTT that the interval showed, bounded by what its bytes need. Where all flows are
+    /// VCP's, it is the one that their packets state.
     fn shown_rtt_us(&self) -> Option<u64> {
-        let mean = self.sums.mean_rtt_us()?;
+        let mean = self.sums.mean_rtt_us();
         let Some(rtts) = &self.rtts else {
-            return Some(mean);
+            return mean;
         };
         let Some(reference) = rtts.reference(self.capacity) else {
-            return Some(mean);
+            return mean;
+        };
+        let Some(mean) = mean else {
+            return (self.vcp_flows.active() > 0).then_some(reference);
         };
         let needed = if rtts.is_light(self.capacity) {
             reference
