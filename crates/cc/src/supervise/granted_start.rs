@@ -63,7 +63,8 @@ impl<L: LawSet> Startable for Supervised<L> {
     fn confirm(&mut self, window: u64) {
         if self.explicit() {
             self.path.hidden.confirm(window, self.path.rtt());
-            self.laws.law_mut().confirm(window);
+            // The port has counted the whole grant: its answers bring no growth of this.
+            self.laws.law_mut().floor(window);
         }
     }
 

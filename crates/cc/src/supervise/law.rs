@@ -186,11 +186,6 @@ pub(crate) trait ExplicitLaw: fmt::Debug + Send {
         let _ = (now, path, rounds);
     }
 
-    /// What arrives of a granted flight confirms `window` bytes of the grant, while the law rules.
-    fn confirm(&mut self, window: u64) {
-        let _ = window;
-    }
-
     /// Routers leave `window` bytes of what they granted; `rules`: the law does.
     fn give_back(&mut self, now: Instant, path: &mut Path, window: u64, rules: bool);
 

@@ -138,11 +138,10 @@ async fn what_the_test_bed_cannot_show_is_refused() {
 struct Satellite {
     controller: &'static str,
     plain_hops: bool,
+    bytes: usize,
 }
 
 impl Satellite {
-    const BYTES: usize = 4_000_000;
-
     /// Keys of a port towards the client and of one back.
     fn ports(&self) -> [String; 2] {
         let port = |rate: &str| {
@@ -168,7 +167,7 @@ impl Satellite {
         let hops = [plain, satellite];
         let hops = &hops[usize::from(!self.plain_hops)..];
         let chain = Chain::new(program(), 1500, hops).unwrap();
-        let served = Served::by(&chain, "auto", Self::BYTES);
+        let served = Served::by(&chain, "auto", self.bytes);
         let figures = served.get("auto", Path::new("/dev/null"));
         println!("{}", figures["controllers"]);
         figures["seconds"].as_f64().unwrap()
@@ -194,7 +193,7 @@ impl Satellite {
             format!(
                 "[[flow]]\nname = \"get\"\nfrom = \"{server}\"\nto = \"D\"\n\
                  algorithm = \"auto\"\napp = \"http\"\nbytes = {}\n",
-                Self::BYTES
+                self.bytes
             ),
         ];
         let scenario = Scenario::parse(Path::new("satellite.toml"), &text.concat()).unwrap();
@@ -209,15 +208,21 @@ impl Satellite {
 #[test]
 fn downloads_behind_plain_hops_take_as_long_as_emulated() {
     for controller in ["vcp+bise", "xcp"] {
-        for plain_hops in [false, true] {
+        for (plain_hops, bytes) in [
+            (false, 4_000_000),
+            (true, 4_000_000),
+            (false, 200_000),
+            (true, 200_000),
+        ] {
             let path = Satellite {
                 controller,
                 plain_hops,
+                bytes,
             };
             let emulated = path.emulated();
             undisturbed(|| {
                 let real = path.real();
-                println!("{controller}, {plain_hops}: {real:.2} s, emulated {emulated:.2} s");
+                println!("{controller}, {plain_hops}: {bytes} bytes in {real:.2} s, {emulated:.2}");
                 assert!((0.9..1.1).contains(&(real / emulated)), "{real} {emulated}");
             });
         }

@@ -18,7 +18,7 @@ const AHEAD: u64 = 128 * 1024;
 
 /// Each stream may buffer this much however full the rest is: a stream that waits for its peer's
 /// credit cannot keep others from sending.
-const STREAM_FLOOR: u64 = 16 * 1024;
+pub(super) const STREAM_FLOOR: u64 = 16 * 1024;
 
 /// Entries of a queue that are worth no walk over it.
 const FEW_ENTRIES: usize = 32;

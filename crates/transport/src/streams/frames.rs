@@ -4,7 +4,7 @@ use pathmark_cc::{Duration, Instant, Limit, Limits};
 
 use super::{
     Dir, PeerLimits, SentFrames, Side, StreamEvent, StreamId, Streams, StreamsConfig,
-    account::SendAccount,
+    account::{STREAM_FLOOR, SendAccount},
     control::Control,
     event::Events,
     opening::Opening,
@@ -122,8 +122,9 @@ impl Streams {
             let sends = self.records.values().filter_map(|r| r.send.as_ref());
             let streams = sends.clone();
             let streams = streams.fold(0u64, |sum, send| sum.saturating_add(send.allowed()));
+            // A stream for control has no known length either, and seldom more to send.
             let mut each = sends.map(|send| match send.unwritten() {
-                None if more && send.unacked() > 0 => None,
+                None if more && send.unacked() >= STREAM_FLOOR => None,
                 bytes => Some(bytes.unwrap_or(0)),
             });
             let unwritten = each.try_fold(0u64, |sum, bytes| Some(sum.saturating_add(bytes?)));

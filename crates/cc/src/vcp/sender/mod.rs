@@ -308,11 +308,6 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
         self.held_until = Some(now + self.steering.t_rho() + rounds);
     }
 
-    /// The port has counted the whole grant, so its codes bring no growth of this.
-    fn confirm(&mut self, window: u64) {
-        self.steering.floor(window);
-    }
-
     fn give_back(&mut self, now: Instant, path: &mut Path, window: u64, rules: bool) {
         if rules {
             self.steering.cap(window);

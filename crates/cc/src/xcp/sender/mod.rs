@@ -353,10 +353,6 @@ impl ExplicitLaw for XcpLaw {
         self.stated = window;
     }
 
-    fn confirm(&mut self, window: u64) {
-        self.steering.floor(window);
-    }
-
     fn give_back(&mut self, now: Instant, path: &mut Path, window: u64, rules: bool) {
         if rules {
             self.steering.cap(window);

@@ -414,7 +414,7 @@ fn what_is_announced_bounds_what_is_asked_for() {
     streams.set_peer_limits(PeerLimits {
         max_data: 50_000_000,
         max_stream_data_uni: 20_000_000,
-        max_streams_uni: 3,
+        max_streams_uni: 4,
         ..PeerLimits::default()
     });
     let first = streams.open(Dir::Uni).unwrap();
@@ -423,11 +423,17 @@ fn what_is_announced_bounds_what_is_asked_for() {
     let written = streams.write(first, &[0; 1 << 20]).unwrap();
     assert!(written < 1 << 20, "its writer waits");
     assert_eq!(streams.limits(0).application, 3_000_000);
+    // A control stream stays open, and its writer has written all that it wants to.
+    let control = streams.open(Dir::Uni).unwrap();
+    assert_eq!(streams.write(control, &[0; 26]).unwrap(), 26);
+    assert_eq!(streams.limits(0).application, 3_000_026);
+    streams.reset(control, 0).unwrap();
     // One that has announced nothing, and has nothing to send, bounds nothing.
     let second = streams.open(Dir::Uni).unwrap();
     assert_eq!(streams.limits(0).application, 3_000_000);
-    let little = streams.write(second, &[0; 5000]).unwrap() as u64;
+    let little = streams.write(second, &[0; 1 << 20]).unwrap() as u64;
     assert!(little > 0);
+    streams.write(second, &[0]).unwrap_err();
     assert_eq!(streams.limits(0).application, u64::MAX);
     streams.finish(second).unwrap();
     assert_eq!(streams.limits(0).application, 3_000_000 + little);
