@@ -1,7 +1,7 @@
 //! The pages of results are those of today: the quick ones are made again and compared.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
@@ -113,4 +113,46 @@ fn the_summary_copies_its_figures() {
         }
     }
     assert!(checked > 80, "{checked}");
+}
+
+/// A page names the test that holds what it says: a test that is renamed or removed takes its
+/// sentence along. Names of five words and more are tests'.
+#[test]
+fn tests_that_pages_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut sources = String::new();
+    for part in ["crates", "src", "xtask", "examples"] {
+        for file in walk(&root.join(part), "rs") {
+            sources += &fs::read_to_string(file).unwrap();
+        }
+    }
+    let mut pages = walk(&root.join("docs"), "md");
+    pages.push(root.join("README.md"));
+    let mut named = 0;
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for name in text.split('`').skip(1).step_by(2) {
+            let plain = name.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric());
+            if plain && name.matches('_').count() >= 4 {
+                let there = sources.contains(&format!("fn {name}("));
+                assert!(there, "{}: {name}", page.display());
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 20, "{named}");
+}
+
+/// Files with an extension beneath a directory.
+fn walk(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(walk(&path, extension));
+        } else if path.extension().is_some_and(|found| found == extension) {
+            found.push(path);
+        }
+    }
+    found
 }
