@@ -115,9 +115,10 @@
 //!
 //! # Packages
 //!
-//! Endpoints and streams are those of [`pathmark_transport`], controllers those of [`pathmark_cc`],
-//! and protocols on the wire those of [`pathmark_protocols`]. `pathmark-http3` transfers files, and
-//! the command is in `pathmark-cli`. Version 0.1 is unreleased, and its API may change.
+//! Endpoints and streams are those of [`pathmark_driver`], which drives the protocol core of
+//! [`pathmark_transport`]. Controllers are those of [`pathmark_cc`], and protocols on the wire are
+//! those of [`pathmark_protocols`]. `pathmark-http3` transfers files, and the command is in
+//! `pathmark-cli`. Version 0.1 is unreleased, and its API may change.
 
 #![forbid(unsafe_code)]
 
@@ -183,7 +184,7 @@ pub fn transport_config_of(laws: &[Algorithm]) -> TransportConfig {
     config
 }
 
-/// Returns the signal by which a named law asks routers, or `None` if it doesn't ask them.
+/// Returns the signal with which a named law asks routers, or `None` if it doesn't ask any.
 #[must_use]
 pub fn signal(algorithm: &Algorithm) -> Option<Arc<dyn Signal>> {
     signals::signal(algorithm.explicit()?)
@@ -199,7 +200,8 @@ pub struct Readme;
 #[doc = include_str!("../docs/quick-start.md")]
 pub struct QuickStart;
 
-/// Returns a factory of controllers of a named law, for [`Connection::set_controller`].
+/// Returns a factory that creates controllers of a named law, for passing to
+/// [`Connection::set_controller`].
 #[must_use]
 pub fn controller(algorithm: &Algorithm) -> Arc<dyn ControllerFactory> {
     let algorithm = algorithm.clone();

@@ -1,12 +1,13 @@
-//! XCP-i at a host (feature `xcp-i`), for hops without XCP between the host and the router next to
-//! it.
+//! XCP-i at a host (feature `xcp-i`), for hops without XCP between the host and the nearest XCP-i
+//! router.
 //!
-//! A sender whose first XCP-i router lies behind such hops is the one before them, and
-//! [answers](HostEdge::answering) the router that measures them. A receiver whose last XCP-i router
-//! lies before such hops is the one behind them: it [measures](HostEdge::measuring) them, and has
-//! virtual routers for them ([`HostClouds`]), which [`count_hops`] puts into an endpoint's
-//! configuration. Neither is done unless asked for, and both need the secret that the routers
-//! share; messages are those of `docs/wire.md`, section 9.
+//! If a sender's first XCP-i router lies behind such hops, the sender acts as the router before
+//! them, and [answers](HostEdge::answering) the router that measures these hops. If a receiver's
+//! last XCP-i router lies before such hops, the receiver acts as the router behind them: it
+//! [measures](HostEdge::measuring) these hops and has virtual routers for them ([`HostClouds`]),
+//! which you put into an endpoint's configuration by calling [`count_hops`]. You must ask for both
+//! explicitly, and both need the secret that the routers share. Messages are those of
+//! `docs/wire.md`, section 9.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -43,13 +44,15 @@ const LONG: Duration = Duration::from_millis(500);
 /// Most routers whose clouds are measured.
 const MOST_NAMED: usize = 32;
 
-/// Puts a receiver's virtual routers into the configuration of an endpoint: what comes to it by XCP
-/// from behind hops that are no XCP routers goes through them.
+/// Puts a receiver's virtual routers into the configuration of an endpoint, so that packets
+/// arriving by XCP from behind hops without XCP go through these routers. You should pass the same
+/// `clouds` to [`HostEdge::measuring`].
 pub fn count_hops(config: &mut TransportConfig, clouds: &HostClouds) {
     signals::count_clouds(config, clouds);
 }
 
-/// A host's part in XCP-i: its own measurements and those it lets routers make, as configured.
+/// A host's part in XCP-i: the measurements that it makes, and those that it lets routers make.
+/// After configuring this, call [`start`](Self::start).
 #[derive(Debug)]
 pub struct HostEdge {
     own: IpAddr,
@@ -59,7 +62,8 @@ pub struct HostEdge {
     clouds: Option<HostClouds>,
 }
 
-/// While it is there, messages are taken. Dropped, it waits for its thread, half a second at most.
+/// A thread that handles messages while you keep this value. Dropping it waits for the thread,
+/// which takes half a second at most.
 #[derive(Debug)]
 pub struct RunningEdge {
     over: Arc<AtomicBool>,
@@ -77,11 +81,11 @@ impl Drop for RunningEdge {
 }
 
 impl HostEdge {
-    /// A host with the address `own`, which no NAT on the path may translate, and the `secret` that
-    /// it shares with routers.
+    /// Creates the part of a host with the address `own`, which no NAT on the path may translate,
+    /// and the `secret` that it shares with routers.
     ///
     /// # Errors
-    /// [`ShortSecret`]: fewer than 16 bytes.
+    /// [`ShortSecret`] if `secret` has fewer than 16 bytes.
     pub fn new(own: IpAddr, secret: &[u8]) -> Result<Self, ShortSecret> {
         Ok(Self {
             own,
@@ -91,27 +95,28 @@ impl HostEdge {
         })
     }
 
-    /// It sends the trains of packets that routers request: `rate` bytes per second over time, and
-    /// ten seconds of that at once.
+    /// Sends the trains of packets that routers request, using up to `rate` bytes per second over
+    /// time, and up to ten seconds of this rate at once.
     #[must_use]
     pub const fn answering(mut self, rate: u64) -> Self {
         self.rate = rate;
         self
     }
 
-    /// It requests trains of packets from the routers that headers name, and puts the estimates
-    /// into `clouds`. Trains take 1 % of those hops' capacity over time, up to 5 % in the first two
-    /// seconds.
+    /// Requests trains of packets from the routers that headers name, and puts the estimates into
+    /// `clouds`. Trains take 1 % of the capacity of those hops over time, and up to 5 % in the
+    /// first two seconds.
     #[must_use]
     pub fn measuring(mut self, clouds: HostClouds) -> Self {
         self.clouds = Some(clouds);
         self
     }
 
-    /// Begins, in a thread of its own.
+    /// Starts a thread for messages, which runs until you drop the returned value.
     ///
     /// # Errors
-    /// No random numbers, no thread, or UDP port 6653 of the host's address cannot be bound.
+    /// If UDP port 6653 of the host's address can't be bound, if the system provides no random
+    /// numbers, or if the thread can't be started.
     pub fn start(self) -> io::Result<RunningEdge> {
         let socket = UdpSocket::bind(SocketAddr::new(self.own, PORT))?;
         socket.set_nonblocking(true)?;

@@ -1,8 +1,8 @@
 //! Congestion control laws as pure state machines.
 //!
-//! Endpoints send requests, routers answer in the packet, receivers return the answer, and a
-//! controller follows it. This crate holds both ends of that loop and nothing of the bytes in
-//! between:
+//! Endpoints send requests, routers answer by modifying the packet, receivers return the answer,
+//! and a controller follows it. This crate contains both ends of this loop, but doesn't know the
+//! bytes in between:
 //!
 //! ```text
 //!   transport ──sent, acked, lost, feedback──►  Controller     ─window, pace, request──► transport
@@ -11,23 +11,23 @@
 //!                                               (link half)
 //! ```
 //!
-//! Both halves of an algorithm live in one folder (`vcp/sender/` and `vcp/port/`), next to the
-//! constants with their sources (`params.rs`) and the slow `f64` oracle that tests hold them to.
-//! Nothing here reads a clock, draws randomness, allocates per packet or touches a wire format:
-//! `now` comes in, numbers come out.
+//! Both halves of an algorithm are in the same folder (`vcp/sender/` and `vcp/port/`), together
+//! with the constants and their sources (`params.rs`) and the slow `f64` oracle against which tests
+//! compare them. No law reads a clock, draws randomness, allocates per packet or touches a wire
+//! format. Instead, you pass in `now` and get numbers back.
 //!
-//! Each room imports only from rooms above it:
+//! Each top-level module can only import from modules above it:
 //!
-//! | room | what |
+//! | module | contents |
 //! |---|---|
 //! | `base` | time, integer arithmetic, meters, the table of flows |
-//! | [`units`] | numbers with units, read and shown |
-//! | `signals` | what packets carry, what ports answer, requests, feedback |
+//! | [`units`] | parsing and printing numbers with units |
+//! | `signals` | contents of packets, answers of ports, requests, feedback |
 //! | `metrics` | the state of laws, for reports |
 //! | `law` | the traits [`Controller`] and [`LinkController`] |
 //! | `standard` | CUBIC, NewReno, BBR, slow start |
-//! | `bottleneck` | a hop that limits the flow and announces nothing |
-//! | `quick_start` | rates to start with: both halves |
+//! | `bottleneck` | detecting a hop that limits the flow without announcing anything |
+//! | `quick_start` | starting rates: both halves |
 //! | `cubiq`, `ada` | standard laws with such a start |
 //! | `supervise` | the frame of senders that follow routers: their law, or a standard one |
 //! | `vcp`, `xcp` | the laws of VCP (with BISE and WLTE) and of XCP: sender and port |

@@ -5,7 +5,8 @@ use std::time;
 
 use pathmark_transport::{Duration, Instant};
 
-/// Now, by the clock that the connections of this process are driven by: since its first call.
+/// Returns the time of the clock that drives this process's connections, which starts at 1 s with
+/// the first call.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the driver owns the clock")]
 pub fn now() -> Instant {

@@ -46,15 +46,15 @@ impl ServerConfig {
         self
     }
 
-    /// Chooses when clients must prove their address first. By default they must while there are
-    /// many half-open handshakes.
+    /// Chooses when clients must prove their address first. By default, this is only necessary
+    /// while there are many half-open handshakes.
     pub fn retry(&mut self, policy: RetryPolicy) -> &mut Self {
         self.retry = Some(policy);
         self
     }
 
-    /// Limits half-open handshakes at a time. Beyond this limit, a new client gets a place from the
-    /// IPv4 address or IPv6 prefix that has the most
+    /// Limits how many half-open handshakes there can be at a time. Beyond this limit, a new client
+    /// gets a place from the IPv4 address or IPv6 prefix that has the most
     /// ([`EndpointConfig::max_half_open`](core::EndpointConfig::max_half_open)).
     pub fn max_half_open(&mut self, handshakes: usize) -> &mut Self {
         self.max_half_open = Some(handshakes);
@@ -78,7 +78,7 @@ impl ServerConfig {
         self
     }
 
-    /// Limits connections at a time.
+    /// Limits how many connections there can be at a time.
     pub fn max_connections(&mut self, connections: usize) -> &mut Self {
         self.max_connections = Some(connections);
         self

@@ -1,4 +1,4 @@
-//! A connection as an application sees it.
+//! Connections, as an application uses them.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -19,7 +19,8 @@ use pathmark_transport::crypto::{ExportError, HandshakeData};
 use pathmark_transport::streams::Dir;
 use pathmark_transport::{Signal, VarInt};
 
-/// A connection. Cheap to clone; the last clone dropped closes it with code 0.
+/// A QUIC connection. You can clone this cheaply; dropping the last clone closes it with code 0,
+/// even if you still hold streams.
 pub struct Connection {
     pub(super) shared: Arc<Shared>,
     /// Where this handle's polls wait.
@@ -39,9 +40,9 @@ impl Connection {
         &self.shared
     }
 
-    /// Ends the connection at once, with an application error code below 2^62 and a reason for
-    /// people. What is not yet delivered is lost: wait with
-    /// [`SendStream::stopped`](super::SendStream::stopped) for what matters.
+    /// Closes the connection immediately, with an application error code below 2^62 and a
+    /// human-readable reason. Undelivered data is lost: you should first await
+    /// [`SendStream::stopped`](super::SendStream::stopped) where it matters.
     pub fn close(&self, code: impl Into<VarInt>, reason: &[u8]) {
         let code = code.into().into_inner();
         self.shared.close(code, Bytes::copy_from_slice(reason));
@@ -61,10 +62,10 @@ impl Connection {
         .await
     }
 
-    /// Waits until the peer is known to have completed the handshake too (RFC 9001 §4.1.2).
+    /// Waits until the handshake is confirmed: the peer has completed it, too (RFC 9001 §4.1.2).
     ///
     /// # Errors
-    /// [`ConnectionError`] if the connection ends before.
+    /// [`ConnectionError`] if the connection ends before this.
     pub async fn confirmed(&self) -> Result<(), ConnectionError> {
         let mut waiting = self.shared.waiting(Awaited::Progress);
         poll_fn(|cx| {
@@ -81,13 +82,13 @@ impl Connection {
         .await
     }
 
-    /// Why the connection is over, if it is.
+    /// Returns why the connection is over, or `None` if it isn't.
     #[must_use]
     pub fn close_reason(&self) -> Option<ConnectionError> {
         self.shared.lock().lost()
     }
 
-    /// The peer's address, which may change during the connection.
+    /// Returns the peer's address, which can change during the connection.
     #[must_use]
     pub fn remote_address(&self) -> SocketAddr {
         let mut address = self.shared.lock().core.remote_address();
@@ -96,39 +97,39 @@ impl Connection {
         address
     }
 
-    /// This side's address, by which the peer's packets come, where the system tells it; `None`
-    /// before the first one. IPv4 addresses are not IPv4-mapped.
+    /// Returns the local address at which the peer's packets arrive, if the system reports it, or
+    /// `None` before the first one. IPv4 addresses are never IPv4-mapped.
     #[must_use]
     pub fn local_ip(&self) -> Option<IpAddr> {
         let local = self.shared.lock().core.local_address();
         local.map(|ip| ip.to_canonical())
     }
 
-    /// A number that no other connection of this process has or had: not even a later one, as after
-    /// a reconnect.
+    /// Returns a number that no other connection of this process will ever have, not even a later
+    /// one after reconnecting.
     #[must_use]
     pub fn stable_id(&self) -> usize {
         self.shared.id
     }
 
-    /// A handle that does not keep the connection open.
+    /// Returns a handle that doesn't keep the connection open.
     #[must_use]
     pub fn weak_handle(&self) -> WeakConnection {
         WeakConnection(Arc::downgrade(&self.shared))
     }
 
-    /// Sets how many bidirectional streams the peer may have open at once, in place of
-    /// [`StreamsConfig::max_bidi_streams`][most]. A lower number holds as streams end: what the
-    /// peer was promised stays.
+    /// Sets how many bidirectional streams the peer can have open at once, replacing
+    /// [`StreamsConfig::max_bidi_streams`][most]. Since earlier promises stay valid, a lower number
+    /// only takes effect as streams end.
     ///
     /// [most]: pathmark_transport::streams::StreamsConfig::max_bidi_streams
     pub fn set_max_concurrent_bi_streams(&self, streams: impl Into<VarInt>) {
         self.set_max_concurrent(Dir::Bi, streams.into());
     }
 
-    /// Sets how many unidirectional streams the peer may have open at once, in place of
-    /// [`StreamsConfig::max_uni_streams`][most]. A lower number holds as streams end: what the peer
-    /// was promised stays.
+    /// Sets how many unidirectional streams the peer can have open at once, replacing
+    /// [`StreamsConfig::max_uni_streams`][most]. Since earlier promises stay valid, a lower number
+    /// only takes effect as streams end.
     ///
     /// [most]: pathmark_transport::streams::StreamsConfig::max_uni_streams
     pub fn set_max_concurrent_uni_streams(&self, streams: impl Into<VarInt>) {
@@ -142,35 +143,38 @@ impl Connection {
         state.wake_driver();
     }
 
-    /// Smoothed round-trip time; `None` before the first sample.
+    /// Returns the smoothed round-trip time, or `None` before the first sample.
     #[must_use]
     pub fn rtt(&self) -> Option<std::time::Duration> {
         self.path_report().smoothed_rtt
     }
 
-    /// What the handshake settled: application protocol, server name.
+    /// Returns the results of the handshake: application protocol, server name, and whether it
+    /// resumed a session.
     #[must_use]
     pub fn handshake_data(&self) -> HandshakeData {
         self.shared.lock().core.handshake().data()
     }
 
-    /// What became of early data (0-RTT) on this connection.
+    /// Returns whether early data (0-RTT) was offered, accepted or refused on this connection.
     #[must_use]
     pub fn early_data(&self) -> EarlyData {
         self.shared.lock().core.handshake().early_data()
     }
 
-    /// The peer's certificates in DER, its own first.
+    /// Returns the peer's certificate chain in DER, beginning with its own, or nothing if it
+    /// presented none.
     #[must_use]
     pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
         self.shared.lock().core.handshake().peer_certificates()
     }
 
-    /// Fills `out` with keying material that only the two sides have, for `label`
-    /// and `context` (RFC 8446 §7.5, RFC 5705): the same at both ends if these are.
+    /// Fills `out` with keying material that only the two sides have, for `label` and `context`
+    /// (RFC 8446 §7.5, RFC 5705). By passing the same label, context and length, both ends get the
+    /// same bytes.
     ///
     /// # Errors
-    /// [`ExportError`] if `out` is too long.
+    /// [`ExportError`] before the handshake is complete, or if `out` is too long.
     pub fn export_keying_material(
         &self,
         out: &mut [u8],
@@ -184,57 +188,58 @@ impl Connection {
             .export_keying_material(out, label, context)
     }
 
-    /// How the path is doing: the controller's state, the routers' last feedback, and what bounds
-    /// this side.
+    /// Returns a report on the path: the controller's state, the routers' latest feedback, and the
+    /// limits of this side.
     #[must_use]
     pub fn path_report(&self) -> PathReport {
         self.shared.lock().core.path_report(clock::now())
     }
 
-    /// Counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.lock().core.stats()
     }
 
-    /// The endpoint's socket buffers as the kernel granted them.
+    /// Returns the sizes of the endpoint's socket buffers, as the kernel granted them.
     #[must_use]
     pub fn socket_buffers(&self) -> SocketBuffers {
         self.shared.endpoint.socket().buffers()
     }
 
-    /// Sets how many bytes of all streams together may be under way to the application: what the
-    /// peer sends beyond what was read waits there. The window does not grow by itself from then
-    /// on. Streams share it: data that is not read on some of them leaves less for the others.
-    /// What the peer was promised before stays promised.
+    /// Sets the receive window of the connection, in bytes: how much data the peer may send on all
+    /// streams together before you read it. From then on this window doesn't grow automatically.
+    /// Since streams share it, leaving data unread on some leaves less for the others. Earlier
+    /// promises to the peer stay valid.
     pub fn set_receive_window(&self, bytes: u64) {
         let mut state = self.shared.lock();
         state.core.streams().set_receive_window(bytes);
         state.wake_driver_for_credit();
     }
 
-    /// Sets how many bytes of all streams together are kept for sending at most; the buffer sizes
-    /// itself by the congestion window up to there. Each stream keeps 16 KiB in any case.
+    /// Limits the send buffer of all streams together, in bytes. Up to there, its size follows the
+    /// congestion window. Each stream can always buffer 16 KiB.
     pub fn set_send_window(&self, bytes: u64) {
         self.shared.lock().core.streams().set_send_window(bytes);
     }
 
-    /// From now on `factory`'s controllers steer this connection, beginning with a fresh one.
+    /// Switches this connection to the controllers of `factory`, immediately starting with a new
+    /// one.
     pub fn set_controller(&self, factory: Arc<dyn ControllerFactory>) {
         let mut state = self.shared.lock();
         state.core.set_controller(clock::now(), factory);
         state.wake_driver();
     }
 
-    /// From now on `signal` goes in front of what this side sends, as the controller that was
-    /// [set](Self::set_controller) may need it. False, and nothing changed, unless both sides
-    /// offered its kind when they connected.
+    /// Switches to `signal` in front of this side's packets, as a controller that you have
+    /// [set](Self::set_controller) may need it. This returns false, without changing anything,
+    /// unless both sides offered this kind of signal when connecting.
     pub fn set_signal(&self, signal: Arc<dyn Signal>) -> bool {
         self.shared.lock().core.set_signal(signal)
     }
 
-    /// Updates the packet protection keys (RFC 9001 §6). False if it is too early for another
-    /// update.
+    /// Updates the packet protection keys (RFC 9001 §6). This returns false if it's too early for
+    /// another update.
     pub fn update_keys(&self) -> bool {
         let mut state = self.shared.lock();
         let updated = state.core.update_keys(clock::now());
@@ -242,7 +247,7 @@ impl Connection {
         updated
     }
 
-    /// Says something, so that the path and the peer stay awake.
+    /// Sends a PING frame, so that neither the path nor the connection becomes idle.
     pub fn ping(&self) {
         let mut state = self.shared.lock();
         state.core.ping();
@@ -250,12 +255,13 @@ impl Connection {
     }
 }
 
-/// A handle of a [`Connection`] that does not keep it open.
+/// A handle of a [`Connection`] that doesn't keep it open. Call [`Connection::weak_handle`] to get
+/// one.
 #[derive(Clone, Debug)]
 pub struct WeakConnection(Weak<Shared>);
 
 impl WeakConnection {
-    /// The connection, unless its last [`Connection`] was dropped, which closed it.
+    /// Returns the connection, or `None` if dropping its last [`Connection`] has closed it.
     #[must_use]
     pub fn upgrade(&self) -> Option<Connection> {
         let shared = self.0.upgrade()?;

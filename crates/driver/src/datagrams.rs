@@ -75,7 +75,7 @@ impl DatagramQueue {
     /// Queues a datagram, which may be lost and will not be sent again.
     ///
     /// # Errors
-    /// [`SendDatagramError`].
+    /// [`SendDatagramError`], as for [`Connection::send_datagram`].
     pub fn send(&self, datagram: FlowDatagram) -> Result<(), SendDatagramError> {
         let mut state = self.shared.lock();
         if let Some(error) = state.lost() {
@@ -107,7 +107,7 @@ impl Drop for DatagramQueue {
 }
 
 impl Connection {
-    /// Opens a queue for the datagrams of one flow. It exists as long as its handle.
+    /// Opens a queue for the datagrams of one flow. Dropping the returned handle closes this queue.
     #[must_use]
     pub fn datagram_queue(&self) -> DatagramQueue {
         let counters = Arc::<QueueCounters>::default();
@@ -130,7 +130,8 @@ impl Connection {
     /// [unsent]: pathmark_transport::connection::Stats::datagram_frames_unsent
     ///
     /// # Errors
-    /// [`SendDatagramError`].
+    /// [`SendDatagramError`] if the peer accepts no datagrams, if `data` is too long, or if the
+    /// connection is over.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
         let mut state = self.shared.lock();
         if let Some(error) = state.lost() {

@@ -1,4 +1,4 @@
-//! An endpoint as an application sees it, and what its tasks share.
+//! Endpoints, as an application uses them, and the state that their tasks share.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,70 +32,72 @@ use pathmark_transport::{Instant, VarInt};
 /// The cryptography library has gathered entropy.
 static ENTROPY: Once = Once::new();
 
-/// A connection could not be begun.
+/// Why a connection could not begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address cannot be connected to from this endpoint's socket.
+    /// The socket can't reach this address: port 0, or the other IP version.
     #[error(
         "cannot connect to {0} from this endpoint: port 0, or the other IP version than the \
          socket's"
     )]
     Address(SocketAddr),
-    /// The endpoint has no default configuration for clients.
+    /// The endpoint has no default client configuration. You can call [`Endpoint::connect_with`]
+    /// instead.
     #[error("the endpoint has no default client configuration: set one, or connect with one")]
     NoDefaultClientConfig,
     /// The endpoint was closed.
     #[error("the endpoint is closed")]
     Closed,
-    /// The connection could not begin.
+    /// The connection could not begin, for example because the endpoint has too many.
     #[error(transparent)]
     Core(#[from] core::ConnectError),
 }
 
-/// A UDP socket with QUIC connections on it, as client, server or both. Cheap to clone.
+/// A UDP socket that carries QUIC connections as a client, a server or both. It is cheap to clone.
 ///
-/// When the last clone is dropped, no further connection is accepted; those there are go on.
+/// After dropping the last clone, no further connections are accepted, but existing ones continue.
 ///
-/// An endpoint is made inside a tokio runtime that has I/O enabled
+/// You must create an endpoint inside a tokio runtime that has I/O enabled
 /// ([`enable_all`](tokio::runtime::Builder::enable_all)). A connection's task runs in the runtime
-/// that it is begun in, or in the endpoint's where [`connect`](Self::connect) or
-/// [`Incoming::accept`](super::Incoming::accept) is called outside any. All connections end with
-/// the endpoint's runtime.
+/// in which you begin it. If you call [`connect`](Self::connect) or
+/// [`Incoming::accept`](super::Incoming::accept) outside any runtime, it runs in the endpoint's
+/// instead. All connections end with the endpoint's runtime.
 pub struct Endpoint {
     pub(super) shared: Arc<EndpointShared>,
 }
 
 impl Endpoint {
-    /// An endpoint that connects only, bound to `address` (port 0: any).
+    /// Creates an endpoint that only connects, bound to `address`. Port 0 lets the system choose
+    /// one.
     ///
     /// # Errors
-    /// If the socket cannot be had, or outside a tokio runtime.
+    /// If the socket can't be bound, or outside a tokio runtime.
     pub fn client(address: SocketAddr) -> io::Result<Self> {
         Self::new(std::net::UdpSocket::bind(address)?, None)
     }
 
-    /// An endpoint that accepts connections and may connect too.
+    /// Creates an endpoint that accepts connections and can connect, too.
     ///
     /// # Errors
-    /// If the socket cannot be had, or outside a tokio runtime.
+    /// If the socket can't be bound, or outside a tokio runtime.
     pub fn server(config: ServerConfig, address: SocketAddr) -> io::Result<Self> {
         Self::new(std::net::UdpSocket::bind(address)?, Some(config))
     }
 
-    /// An endpoint on a socket that is bound already.
+    /// Creates an endpoint on a socket that is already bound. Without `server`, it only connects.
     ///
     /// # Errors
-    /// If the socket cannot be used, or outside a tokio runtime.
+    /// If the socket can't be used, or outside a tokio runtime.
     pub fn new(socket: std::net::UdpSocket, server: Option<ServerConfig>) -> io::Result<Self> {
         Self::with_config(socket, server, |_| {})
     }
 
-    /// An endpoint whose configuration `adjust` changes: it is given the defaults with what
-    /// `server` says, and may change limits, lifetimes of tokens and memory.
+    /// Creates an endpoint after passing its configuration to `adjust`, which gets the defaults
+    /// with the settings of `server`, and can change limits, lifetimes of tokens and memory.
     ///
     /// # Errors
-    /// If the socket cannot be used, or outside a tokio runtime.
+    /// If the socket can't be used, or outside a tokio runtime.
     pub fn with_config(
         socket: std::net::UdpSocket,
         server: Option<ServerConfig>,
@@ -104,11 +106,11 @@ impl Endpoint {
         Self::begin(|| Socket::new(socket), server, adjust)
     }
 
-    /// An endpoint on a socket of the application's own: a relay, a tunnel, a simulated network.
-    /// Otherwise as [`with_config`](Self::with_config).
+    /// Creates an endpoint on a socket that your application provides, such as a relay, a tunnel or
+    /// a simulated network. Otherwise this works like [`with_config`](Self::with_config).
     ///
     /// # Errors
-    /// Outside a tokio runtime, or where the system gives no timer.
+    /// Outside a tokio runtime, or if the system provides no timer.
     pub fn with_socket(
         socket: Arc<dyn DatagramSocket>,
         server: Option<ServerConfig>,
@@ -170,12 +172,11 @@ impl Endpoint {
         Ok(Self { shared })
     }
 
-    /// Begins a connection to `address` with the
-    /// [default configuration](Self::set_default_client_config), as
-    /// [`connect_with`](Self::connect_with) does.
+    /// Begins a connection to `address` as [`connect_with`](Self::connect_with) does, by using the
+    /// [default configuration](Self::set_default_client_config).
     ///
     /// # Errors
-    /// [`ConnectError::NoDefaultClientConfig`] without one; otherwise as
+    /// [`ConnectError::NoDefaultClientConfig`] if you haven't set one; otherwise as for
     /// [`connect_with`](Self::connect_with).
     pub fn connect(
         &self,
@@ -187,18 +188,18 @@ impl Endpoint {
         self.connect_with(config, address, server_name)
     }
 
-    /// Sets what [`connect`](Self::connect) begins connections with, for all clones of this
-    /// endpoint. Connections that are begun already keep what they began with.
+    /// Sets the configuration that [`connect`](Self::connect) uses, for all clones of this
+    /// endpoint. Connections that have already begun keep theirs.
     pub fn set_default_client_config(&self, config: ClientConfig) {
         self.shared.lock().client = Some(config);
     }
 
-    /// Begins a connection to `address`, whose certificate must fit `server_name`. An endpoint
-    /// bound to `[::]` connects to IPv4 addresses too, where the system's sockets take both
-    /// versions (on Linux).
+    /// Begins a connection to `address`, where the server's certificate must match `server_name`.
+    /// An endpoint bound to `[::]` can also connect to IPv4 addresses if the system's sockets
+    /// support both versions, as on Linux.
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// [`ConnectError`]. A failing handshake is reported by [`Connecting`].
     pub fn connect_with(
         &self,
         config: ClientConfig,
@@ -254,28 +255,30 @@ impl Endpoint {
         Ok(Connecting::begin(&self.shared, state, socket, begun, name))
     }
 
-    /// Takes out the token that `server_name` gave last for a later connection (NEW_TOKEN, RFC
-    /// 9000 §8.1.3), if no connection has taken it since. To be kept for an endpoint of a later
-    /// process, for one connection from the same address.
+    /// Removes and returns the latest token that `server_name` issued for a later connection
+    /// (NEW_TOKEN, RFC 9000 §8.1.3), unless a connection has already used it. You can store it for
+    /// one connection of a later process from the same address.
     pub fn take_token(&self, server_name: &str) -> Option<Bytes> {
         self.shared.lock().tokens.remove(server_name)
     }
 
-    /// Gives this endpoint a token that `server_name` gave an [earlier](Self::take_token) one: the
-    /// next connection to it uses it. One longer than 512 bytes, or beyond 64 servers, is dropped.
+    /// Gives this endpoint a token that `server_name` issued to an [earlier](Self::take_token) one,
+    /// so that the next connection to this server uses it. Tokens longer than 512 bytes, or of
+    /// servers beyond the first 64, are dropped.
     pub fn set_token(&self, server_name: &str, token: Bytes) {
         self.shared.remember(server_name, token);
     }
 
-    /// The next client that asks for a connection; `None` once the endpoint is closed.
+    /// Waits for the next client that asks for a connection, or returns `None` once the endpoint is
+    /// closed.
     pub fn accept(&self) -> Accept<'_> {
         Accept::new(&self.shared)
     }
 
-    /// From now on connections are accepted with this configuration: another certificate, other
-    /// protocols, other transport settings. Connections that are accepted already keep theirs;
-    /// clients that wait to be accepted get the new one. An endpoint that only connected accepts
-    /// from here on. Its key of tokens and resets stays, whatever the configuration has.
+    /// Replaces the configuration with which connections are accepted, for example to change the
+    /// certificate, the protocols or transport settings. Connections that you have accepted keep
+    /// theirs, whereas clients still waiting get the new one. An endpoint that only connected will
+    /// accept from now on. Its key of tokens and resets stays, regardless of the configuration.
     ///
     /// # Errors
     /// [`ConnectError::Closed`] if the endpoint was closed.
@@ -293,20 +296,20 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The address that the socket is bound to.
+    /// Returns the address that the socket is bound to.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.shared.socket().local_address()
     }
 
-    /// The socket's buffers as the kernel granted them.
+    /// Returns the sizes of the socket's buffers, as the kernel granted them.
     #[must_use]
     pub fn socket_buffers(&self) -> SocketBuffers {
         self.shared.socket().buffers()
     }
 
-    /// Counters of the endpoint: datagrams for no connection, control messages that were cut off,
-    /// and how many datagrams connections' own tasks opened.
+    /// Returns the endpoint's counters, such as datagrams for no connection, control messages that
+    /// were cut off, and datagrams that connections' own tasks opened.
     #[must_use]
     pub fn stats(&self) -> EndpointStats {
         let state = self.shared.lock();
@@ -318,28 +321,30 @@ impl Endpoint {
         stats
     }
 
-    /// Sets the memory for data that peers may send and that was not read yet, of all connections
-    /// together, bytes. 512 MiB at first ([`EndpointConfig::receive_memory`]); a connection of 10
-    /// Gbit/s over 720 ms wants 8 GiB: it may take half of the memory at most.
+    /// Sets the memory for data that peers can send before applications read it, in bytes for all
+    /// connections together. The default is 512 MiB ([`EndpointConfig::receive_memory`]). Because a
+    /// connection can take at most half of this, you should set 8 GiB for one of 10 Gbit/s over 720
+    /// ms.
     pub fn set_receive_memory(&self, bytes: u64) {
         self.shared.lock().core.set_receive_memory(bytes);
     }
 
-    /// Sets the part of that memory for data beyond what reading has earned, bytes. It is a
-    /// quarter of the memory at first, and after each change of that. Streams that applications
-    /// leave unread take credit from other streams once they hold half of this part.
+    /// Sets the part of [this memory](Self::set_receive_memory), in bytes, that is available beyond
+    /// the credit which applications earn by reading. It is initially a quarter of the memory, and
+    /// changing the memory resets it to a quarter. Once unread streams hold half of this part, they
+    /// take credit from others.
     pub fn set_unread_memory(&self, bytes: u64) {
         self.shared.lock().core.set_unearned_memory(bytes);
     }
 
-    /// Connections that are not over and forgotten yet.
+    /// Returns the number of connections, including those that are over but not forgotten yet.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.lock().alive
     }
 
-    /// Ends all connections with an application error code below 2^62 and a reason, and accepts
-    /// none any more.
+    /// Closes all connections with an application error code below 2^62 and a reason, and stops
+    /// accepting new ones.
     pub fn close(&self, code: impl Into<VarInt>, reason: &[u8]) {
         let code = code.into().into_inner();
         let mut state = self.shared.lock();
@@ -353,6 +358,7 @@ impl Endpoint {
     }
 
     /// Waits until all connections are over and their peers have had time to receive the close.
+    /// Await this after [`close`](Self::close), before exiting.
     pub async fn wait_idle(&self) {
         let mut waiting = Idle {
             shared: &self.shared,

@@ -9,17 +9,18 @@
 //!   timer ─ one task per endpoint
 //! ```
 //!
-//! No packet is opened, sent or received and no TLS session made under the endpoint's lock.
+//! The endpoint's lock is never held while opening, sending or receiving packets, or while creating
+//! a TLS session.
 //!
-//! Applications use the package `pathmark`, which has the items of this one.
+//! Applications should depend on the package `pathmark`, which re-exports most of these items.
 //!
-//! Systems other than Linux lack these:
+//! On systems other than Linux, you will have to do without these features:
 //!
 //! | feature | without it |
 //! |---|---|
 //! | code points of [`TransportConfig::dscp`] | packets leave with 0 |
-//! | the MTU of interfaces | where [`TransportConfig::max_mtu`] is `None`, no datagram has more than 1472 bytes |
-//! | TTL of what arrives | [`Arrived`](pathmark_transport::Arrived) has none |
+//! | the MTU of interfaces | if [`TransportConfig::max_mtu`] is `None`, no datagram has more than 1472 bytes |
+//! | TTL of received datagrams | [`Arrived`](pathmark_transport::Arrived) has none |
 //! | ICMP errors during a handshake | [`TransportConfig::handshake_timeout`] ends it |
 //! | timers of the kernel | those of tokio, in steps of 1 ms |
 //!
@@ -27,8 +28,8 @@
 //! [`TransportConfig::handshake_timeout`]: pathmark_transport::TransportConfig::handshake_timeout
 //! [`TransportConfig::max_mtu`]: pathmark_transport::TransportConfig::max_mtu
 //!
-//! Names and habits are quinn's where the meaning is the same. What comes on top:
-//! [`Connection::path_report`], [`Connection::set_controller`], [`Connection::socket_buffers`].
+//! Names and conventions are those of quinn where the meaning is the same. Additionally, there are
+//! [`Connection::path_report`], [`Connection::set_controller`] and [`Connection::socket_buffers`].
 
 #![cfg_attr(
     not(test),

@@ -1,4 +1,4 @@
-//! Sending parts of streams as an application sees them.
+//! The sending parts of streams, as an application uses them.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -18,8 +18,8 @@ use pathmark_transport::streams::{self, StreamId};
 
 /// The sending part of a stream.
 ///
-/// Dropped, it is finished: what was written is still delivered. To abandon it,
-/// [`reset`](Self::reset) it.
+/// Dropping this finishes the stream, so that written data is still delivered. To abandon it
+/// instead, call [`reset`](Self::reset).
 #[derive(Debug)]
 pub struct SendStream {
     shared: Arc<Shared>,
@@ -51,26 +51,27 @@ impl SendStream {
         }
     }
 
-    /// Its number on the wire.
+    /// Returns the stream's number on the wire.
     #[must_use]
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// Writes some of `data` and returns how much, once there is room in the send buffer. Dropped
-    /// before it is ready, the future has written nothing.
+    /// Writes some of `data` once the send buffer has room, and returns how many bytes. Dropping
+    /// the future before it is ready writes nothing.
     ///
     /// # Errors
-    /// [`WriteError`].
+    /// [`WriteError`] if the stream is stopped, finished or reset, or if the connection is over.
     pub async fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
         let writing = Writing(self);
         poll_fn(|cx| writing.0.poll_write_bytes(cx, data)).await
     }
 
-    /// Writes all of `data`. Dropped before it is ready, the future has written a part, and nothing
-    /// tells how much: use [`write`](Self::write) where that matters, or
-    /// [`reset`](Self::reset) the stream. After [`finish`](Self::finish) the peer takes the part
-    /// for the whole.
+    /// Writes all of `data`.
+    ///
+    /// If you drop the future before it is ready, it may have written a part, and you can't tell
+    /// how much. Where this matters, call [`write`](Self::write) instead, or [`reset`](Self::reset)
+    /// the stream: after [`finish`](Self::finish) the peer will take the part for the whole.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -82,7 +83,7 @@ impl SendStream {
         Ok(())
     }
 
-    /// Writes all of `chunk` without copying it; it is kept until it is acknowledged.
+    /// Writes all of `chunk` without copying, by keeping it until it is acknowledged.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -94,8 +95,9 @@ impl SendStream {
         Ok(())
     }
 
-    /// [`write`](Self::write) for what cannot await. Pending, it has the task of the last poll
-    /// woken; the stream keeps one waker, until it is dropped.
+    /// Poll-based [`write`](Self::write), for callers that cannot await. When this returns
+    /// `Pending`, the task of the most recent poll will be woken. The stream keeps one waker until
+    /// you drop it.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -107,8 +109,8 @@ impl SendStream {
         self.poll_with(cx, |streams, id| streams.write(id, data))
     }
 
-    /// Writes the front of `chunk` without copying it and takes it off, in the manner of
-    /// [`poll_write_bytes`](Self::poll_write_bytes); how many bytes.
+    /// Writes the front of `chunk` without copying, removes it, and returns its number of bytes.
+    /// This wakes tasks as [`poll_write_bytes`](Self::poll_write_bytes) does.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -143,10 +145,10 @@ impl SendStream {
         Poll::Ready(result)
     }
 
-    /// No more will be written; what was is delivered.
+    /// Finishes the stream: you can't write any more, but written data will be delivered.
     ///
     /// # Errors
-    /// [`WriteError`] if the stream was finished, reset or stopped before.
+    /// [`WriteError`] if the stream was already finished, reset or stopped.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
         if let Some(error) = state.lost() {
@@ -161,10 +163,11 @@ impl SendStream {
         result
     }
 
-    /// Abandons the stream with an application error code below 2^62: nothing more is delivered.
+    /// Abandons the stream with an application error code below 2^62. Data that the peer hasn't
+    /// received yet may never arrive.
     ///
     /// # Errors
-    /// [`WriteError::Closed`] if it is done already.
+    /// [`WriteError::Closed`] if the stream is already done.
     pub fn reset(&mut self, code: impl Into<VarInt>) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
         let result = state.core.streams().reset(self.id, code.into().into());
@@ -172,32 +175,32 @@ impl SendStream {
         result.map_err(|_| WriteError::Closed)
     }
 
-    /// Streams of higher priority are sent first; those of the same take turns. 0 at first.
+    /// Sets the priority, which is initially 0. Streams of higher priority are sent first; those of
+    /// the same priority take turns.
     ///
     /// # Errors
-    /// [`WriteError::Closed`] if it is done already.
+    /// [`WriteError::Closed`] if the stream is already done.
     pub fn set_priority(&mut self, priority: i32) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
         let result = state.core.streams().set_priority(self.id, priority);
         result.map_err(|_| WriteError::Closed)
     }
 
-    /// Says that about `bytes` more will be written: the size of a file, where it is known. Routers
-    /// are then asked for no starting rate that this does not need, and others get it. A hint: more
-    /// or less may be written.
+    /// Announces that you will write about `bytes` more, such as the size of a file if you know it.
+    /// Routers are then asked for no starting rate that this doesn't need, so that others can get
+    /// it. This is a hint: you can write more or less.
     ///
     /// # Errors
-    /// [`WriteError::Closed`] if it is done already.
+    /// [`WriteError::Closed`] if the stream is already done.
     pub fn announce(&mut self, bytes: u64) -> Result<(), WriteError> {
         let mut state = self.shared.lock();
         let result = state.core.streams().announce(self.id, bytes);
         result.map_err(|_| WriteError::Closed)
     }
 
-    /// Waits until the peer has everything, or has acknowledged this side's
-    /// [`reset`](Self::reset) (both `None`), or until it asked to stop (its application error
-    /// code). The future is `'static`: it may wait in a `select!` with writes, and after this part
-    /// is dropped.
+    /// Waits until the peer has received everything or acknowledged your [`reset`](Self::reset)
+    /// (both `None`), or until it asks you to stop (its application error code). The future is
+    /// `'static`, so that you can use it in a `select!` with writes, and after dropping this part.
     ///
     /// # Errors
     /// [`WriteError::ConnectionLost`].
@@ -210,22 +213,22 @@ impl SendStream {
         }
     }
 
-    /// Says that the stream carries a flow which would have a connection of its own elsewhere. Its
-    /// next 14,720 bytes, an initial window (RFC 9002 §7.2), may be in flight in addition to the
-    /// congestion window, until a loss or CE. It has no effect once the stream has ended.
+    /// Marks the beginning of a flow that would have its own connection elsewhere. The stream's
+    /// next 14,720 bytes, an initial window (RFC 9002 §7.2), can be in flight in addition to the
+    /// congestion window, until a loss or CE. This has no effect once the stream has ended.
     pub fn start_flow(&self) {
         let _ = self.shared.lock().core.streams().start_flow(self.id);
     }
 
-    /// Sets how many packets the stream sends in its turn among those with data, 1 at first. It has
-    /// no effect once the stream has ended.
+    /// Sets how many packets the stream sends in its turn among those with data, initially 1. This
+    /// has no effect once the stream has ended.
     pub fn set_weight(&self, weight: NonZeroU8) {
         let mut state = self.shared.lock();
         let _ = state.core.streams().set_weight(self.id, weight);
     }
 
-    /// Tells at any time, also after this part is dropped, whether it waits for the peer's credit
-    /// alone, and not for the path.
+    /// Returns a handle that tells whether the stream is only waiting for the peer's credit, and
+    /// not for the path. You can use it even after dropping this part.
     #[must_use]
     pub fn stall(&self) -> Stall {
         Stall {
@@ -234,8 +237,8 @@ impl SendStream {
         }
     }
 
-    /// [`stopped`](Self::stopped) in the manner of [`poll_write_bytes`](Self::poll_write_bytes),
-    /// whose waker it replaces.
+    /// Poll-based [`stopped`](Self::stopped), which wakes tasks as
+    /// [`poll_write_bytes`](Self::poll_write_bytes) does and replaces its waker.
     ///
     /// # Errors
     /// [`WriteError::ConnectionLost`].
@@ -252,7 +255,8 @@ impl SendStream {
     }
 }
 
-/// Tells whether the peer's credit for a stream is used up: see [`SendStream::stall`].
+/// A handle that tells whether the peer's credit for a stream is used up, from
+/// [`SendStream::stall`].
 #[derive(Clone, Debug)]
 pub struct Stall {
     shared: Arc<Shared>,
@@ -260,14 +264,14 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// True while the stream has data to send and no credit.
+    /// Returns true while the stream has data to send and no credit.
     #[must_use]
     pub fn is_now(&self) -> bool {
         self.shared.lock().core.streams().is_stalled(self.id)
     }
 }
 
-/// Waits for the end of a sending part: see [`SendStream::stopped`].
+/// Future of the end of a sending part, from [`SendStream::stopped`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Stopped {

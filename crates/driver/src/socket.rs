@@ -28,10 +28,10 @@ use pathmark_transport::Ecn;
 /// Asked of the kernel for each direction; enough for 20 ms at 2.5 Gbit/s.
 const WANTED_BUFFER: usize = 6 << 20;
 
-/// What the kernel granted of the socket buffers that were asked for.
+/// The buffer sizes that an endpoint requests for its socket, and those that the kernel granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketBuffers {
-    /// Bytes asked for, in each direction.
+    /// Bytes requested for each direction.
     pub wanted: usize,
     /// Bytes granted for receiving.
     pub receive: usize,
@@ -40,7 +40,8 @@ pub struct SocketBuffers {
 }
 
 impl SocketBuffers {
-    /// The sysctls to raise, one sentence each; empty if the kernel gave what was asked for.
+    /// Returns a sentence for each sysctl that you should raise. This is empty if the kernel
+    /// granted the requested sizes.
     #[must_use]
     pub fn advice(&self) -> Vec<String> {
         [

@@ -1,14 +1,14 @@
-//! How calls of streams fail.
+//! Errors of reading and writing streams.
 
 use std::io;
 
 use pathmark_transport::connection::ConnectionError;
 
-/// Writing to a stream failed.
+/// Why writing to a stream failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The peer asked to stop, with this application error code.
+    /// The peer asked you to stop, with this application error code.
     #[error("the peer stopped the stream with code {0}")]
     Stopped(u64),
     /// The stream was finished or reset.
@@ -19,14 +19,14 @@ pub enum WriteError {
     ConnectionLost(#[from] ConnectionError),
 }
 
-/// Reading from a stream failed.
+/// Why reading from a stream failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The peer abandoned the stream with this application error code.
+    /// The peer abandoned the stream, with this application error code.
     #[error("the peer reset the stream with code {0}")]
     Reset(u64),
-    /// This side stopped the stream.
+    /// You have stopped the stream.
     #[error("the stream is closed for reading")]
     Closed,
     /// The connection is over.
@@ -34,14 +34,14 @@ pub enum ReadError {
     ConnectionLost(#[from] ConnectionError),
 }
 
-/// Reading a whole stream failed.
+/// Why reading a whole stream failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadToEndError {
     /// Reading failed.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// There is more than the limit.
+    /// The stream is longer than this limit.
     #[error("the stream is longer than {0} bytes")]
     TooLong(usize),
 }

@@ -1,4 +1,4 @@
-//! Receiving parts of streams as an application sees them.
+//! The receiving parts of streams, as an application uses them.
 
 use std::future::poll_fn;
 use std::io;
@@ -38,15 +38,15 @@ impl End {
 
 /// The receiving part of a stream.
 ///
-/// Each read after the end repeats the end: `None` where everything was read,
-/// [`ReadError::Reset`] where the peer reset the stream, [`ReadError::Closed`] after
-/// [`stop`](Self::stop). [`AsyncRead`] returns 0 bytes in the first case only, so a reader that
-/// tries again after an error never takes a truncated stream for a complete one.
+/// Each read after the end repeats it: `None` if you have read everything, [`ReadError::Reset`] if
+/// the peer reset the stream, or [`ReadError::Closed`] after [`stop`](Self::stop). [`AsyncRead`]
+/// only returns 0 bytes in the first case, so that a reader that tries again after an error will
+/// never take a truncated stream for a complete one.
 ///
-/// Dropped before its end, it asks the peer to stop with code 0.
+/// Dropping this before the end asks the peer to stop with code 0.
 ///
-/// All of its futures can be dropped before they are ready, as by `select!` or a timeout, and no
-/// data is lost: the next read goes on where the last one that was ready has ended.
+/// You can drop its futures before they are ready, for example by using `select!` or a timeout,
+/// without losing data: the next read continues where the last completed one ended.
 #[derive(Debug)]
 pub struct RecvStream {
     shared: Arc<Shared>,
@@ -81,7 +81,7 @@ impl RecvStream {
         }
     }
 
-    /// Its number on the wire.
+    /// Returns the stream's number on the wire.
     #[must_use]
     pub fn id(&self) -> StreamId {
         self.id
@@ -93,17 +93,18 @@ impl RecvStream {
         self.kept.len()
     }
 
-    /// Reads what is there next, in order, into `out`; `None` at the end, also when called again.
-    /// An empty `out` is `Some(0)` at once.
+    /// Reads the next data, in order, into `out`, and returns how many bytes, or `None` at the end,
+    /// even if you call it again. If `out` is empty, it immediately returns `Some(0)`.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// [`ReadError`] if the stream is reset or stopped, or if the connection is over and no data is
+    /// left.
     pub async fn read(&mut self, out: &mut [u8]) -> Result<Option<usize>, ReadError> {
         let reading = Reading(self);
         poll_fn(|cx| reading.0.poll_read_bytes(cx, out)).await
     }
 
-    /// The next piece of data, in order; `None` at the end, also when called again.
+    /// Returns the next piece of data, in order, or `None` at the end, even if you call it again.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -112,8 +113,9 @@ impl RecvStream {
         poll_fn(|cx| reading.0.poll_read_chunk(cx)).await
     }
 
-    /// [`read`](Self::read) for what cannot await. Pending, it has the task of the last poll woken;
-    /// the stream keeps one waker, until it is dropped.
+    /// Poll-based [`read`](Self::read), for callers that cannot await. When this returns `Pending`,
+    /// the task of the most recent poll will be woken. The stream keeps one waker until you drop
+    /// it.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -135,8 +137,8 @@ impl RecvStream {
         self.poll_with(cx, |streams, id| streams.read(id, out))
     }
 
-    /// [`read_chunk`](Self::read_chunk) in the manner of
-    /// [`poll_read_bytes`](Self::poll_read_bytes).
+    /// Poll-based [`read_chunk`](Self::read_chunk), which wakes tasks as
+    /// [`poll_read_bytes`](Self::poll_read_bytes) does.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -150,11 +152,12 @@ impl RecvStream {
         self.poll_with(cx, |streams, id| streams.read_chunk(id, usize::MAX))
     }
 
-    /// Everything up to the end. Where the future is dropped before that, or there is too much, the
-    /// stream keeps what it has read: the next read of any kind begins with it.
+    /// Reads everything up to the end. If you drop the future before this, or if there is too much,
+    /// the stream keeps the data, and the next read of any kind will begin with it.
     ///
     /// # Errors
-    /// [`ReadToEndError`], among others if there is more than `limit`.
+    /// [`ReadToEndError::TooLong`] if there are more than `limit` bytes, or
+    /// [`ReadToEndError::Read`] if reading fails.
     pub async fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>, ReadToEndError> {
         let reading = Reading(self);
         poll_fn(|cx| reading.0.poll_read_to_end(cx, limit)).await
@@ -217,9 +220,9 @@ impl RecvStream {
         Poll::Ready(result)
     }
 
-    /// Waits until the peer has reset the stream (its application error code), or until it cannot
-    /// reset it any more: `None` once all data has arrived or this side has stopped the stream.
-    /// Data that can be read stays. A dropped future changes nothing.
+    /// Waits until the peer resets the stream (its application error code), or until it can't any
+    /// more (`None`) because all data has arrived or you have stopped the stream. Data that you can
+    /// read stays, and dropping the future changes nothing.
     ///
     /// # Errors
     /// [`ReadError::ConnectionLost`].
@@ -254,11 +257,11 @@ impl RecvStream {
         Poll::Ready(Ok(reset))
     }
 
-    /// Asks the peer to stop sending, with an application error code below 2^62. What has arrived
-    /// and was not read is dropped.
+    /// Asks the peer to stop sending, with an application error code below 2^62. Data that has
+    /// arrived unread is dropped.
     ///
     /// # Errors
-    /// [`ReadError::Closed`] if the stream was read to its end, reset or stopped before.
+    /// [`ReadError::Closed`] if the stream was already read to its end, reset or stopped.
     pub fn stop(&mut self, code: impl Into<VarInt>) -> Result<(), ReadError> {
         let mut state = self.shared.lock();
         let result = state.core.streams().stop(self.id, code.into().into());

@@ -1,4 +1,4 @@
-//! What an application chooses about its connections.
+//! Configuration of connections.
 
 use core::fmt;
 use std::sync::Arc;
@@ -11,12 +11,13 @@ use crate::streams::StreamsConfig;
 use crate::wire::packet::MIN_INITIAL_DATAGRAM;
 use crate::{Duration, Instant, Signal};
 
-/// Makes a congestion controller for each path of each connection.
+/// Creates a congestion controller for each path of each connection.
 ///
-/// Implemented by every `Fn(Instant, u16) -> Box<dyn Controller>`, so an application can bring its
-/// own law.
+/// Every `Fn(Instant, u16) -> Box<dyn Controller>` implements this trait, so you can bring your own
+/// control law by passing a closure.
 pub trait ControllerFactory: Send + Sync {
-    /// A controller for a new path. `mtu` is the largest datagram so far, in bytes of UDP payload.
+    /// Creates the controller for a new path. `mtu` is the largest datagram that can currently be
+    /// sent, in bytes of UDP payload.
     fn build(&self, now: Instant, mtu: u16) -> Box<dyn Controller>;
 }
 
@@ -29,77 +30,83 @@ where
     }
 }
 
-/// Configuration of a connection; one serves many.
+/// Configuration of a connection. One value can serve many connections.
 ///
-/// Fields are public and have sane defaults ([`TransportConfig::new`]); what cannot be is clamped
-/// when a connection starts, not refused.
+/// All fields are public and start from usable defaults ([`TransportConfig::new`]). A value that is
+/// impossible isn't refused: it is clamped when a connection starts.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct TransportConfig {
-    /// Makes the congestion controllers.
+    /// Creates the congestion controllers.
     pub controller: Arc<dyn ControllerFactory>,
-    /// Explicit-feedback protocols that this side can fill and read, the preferred first. Empty:
-    /// not one byte differs from plain QUIC.
+    /// Explicit-feedback protocols that this side can write and read, in order of preference. If
+    /// empty, the connection doesn't differ from plain QUIC by a single byte.
     pub signals: Vec<Arc<dyn Signal>>,
-    /// The connection ends after this time without a packet (the lesser of both sides' rules).
-    /// `None` or zero: never. Three probe timeouts of a slow path are waited in any case (RFC 9000
-    /// §10.1), each of which counts as this timeout, or 20 s, at most.
+    /// Ends the connection after this time of inactivity; if the peer also sets a timeout, the
+    /// shorter one applies. `None` or zero disables it. On a slow path, the connection always waits
+    /// for three probe timeouts (RFC 9000 §10.1), each counted as at most this timeout or 20 s,
+    /// whichever is longer.
     pub max_idle_timeout: Option<Duration>,
-    /// The connection ends if its handshake is not complete by then, whatever arrives meanwhile.
+    /// Ends the connection if its handshake isn't complete by then, regardless of any packets
+    /// received.
     pub handshake_timeout: Duration,
-    /// Send a PING after this time of silence, so that the connection outlives idle times. `None`:
-    /// do not.
+    /// Sends a PING after this time of silence, so that the connection survives idle periods.
+    /// `None` disables it.
     pub keep_alive: Option<Duration>,
-    /// Largest datagram before path MTU discovery, bytes of UDP payload, shim included: what every
-    /// path is known to carry. 1200 on the Internet (RFC 9000 §14). More where the network is
-    /// known; less, down to 400, only where both ends are configured so and old studies with small
-    /// packets are repeated: Initial datagrams then are that small, and servers with another
-    /// configuration drop them.
+    /// Largest datagram to send before path MTU discovery has run, in bytes of UDP payload
+    /// including the shim. Every path must be able to carry it, which holds for 1200 on the
+    /// Internet (RFC 9000 §14). You can raise it if you know the network. You should lower it, to
+    /// no less than 400, only for repeating old studies with small packets, and then at both ends:
+    /// Initial datagrams will be equally small, and servers with a different configuration will
+    /// drop them.
     pub initial_mtu: u16,
-    /// Largest datagram that path MTU discovery tries, bytes of UDP payload, shim included. Not
-    /// above [`initial_mtu`](Self::initial_mtu): no discovery. `None`: what the interface carries,
-    /// as far as the driver knows it, but no more than 8972, which is a packet of 9000 bytes; 1472
-    /// where the interface's MTU is unknown.
+    /// Largest datagram that path MTU discovery tries, in bytes of UDP payload including the shim.
+    /// Discovery is disabled if this isn't above [`initial_mtu`](Self::initial_mtu). With `None`,
+    /// the limit is the interface's MTU if the driver knows it, but at most 8972 (a packet of 9000
+    /// bytes), and 1472 otherwise.
     pub max_mtu: Option<u16>,
-    /// Largest datagram that this side receives, bytes (`max_udp_payload_size`, RFC 9000 §18.2).
+    /// Largest datagram that this side can receive, in bytes (`max_udp_payload_size`, RFC 9000
+    /// §18.2).
     pub max_udp_payload_size: u16,
-    /// Mark packets ECT(0) and read the counts that come back (RFC 9000 §13.4), unless a signal
-    /// claims the field.
+    /// Marks packets as ECT(0) and evaluates the counts that the peer returns (RFC 9000 §13.4),
+    /// unless a signal claims the ECN field.
     pub ecn: bool,
-    /// Differentiated services code point of all packets of a connection (RFC 2474), below 64 (its
-    /// low six bits count). 0: best effort. The driver sets it on Linux only. Answers to strangers
-    /// (Retry, resets) leave with 0.
+    /// Differentiated services code point of all packets of a connection (RFC 2474), below 64
+    /// because only the low six bits are used. 0 means best effort. Drivers currently set it only
+    /// on Linux. Packets that the endpoint sends without a connection (Retry, resets) always use 0.
     pub dscp: u8,
     /// Limits and windows of streams.
     pub streams: StreamsConfig,
-    /// Unreliable datagrams (RFC 9221): whether this side takes them, and its queues.
+    /// Unreliable datagrams (RFC 9221): whether this side accepts them, and the bounds of its
+    /// queues.
     pub datagrams: DatagramsConfig,
-    /// Longest time that this side delays an acknowledgement (RFC 9000 §13.2.1). The transport
-    /// parameter advertises whole milliseconds, at least one.
+    /// Longest time by which this side delays an acknowledgement (RFC 9000 §13.2.1). The transport
+    /// parameter is advertised in whole milliseconds and is at least one.
     pub max_ack_delay: Duration,
-    /// Ranges of packet numbers that an ACK frame of 1-RTT packets has at most, at least 1: the
-    /// newest are reported. `None`: as many as there is reason for. Few serve studies of what
-    /// selective acknowledgement is worth: what a receiver held back of an older range is never
-    /// acknowledged, so its sender repeats it.
+    /// Maximum number of packet number ranges in an ACK frame of 1-RTT packets, at least 1; the
+    /// newest ranges are reported. `None` reports as many as are useful. A small number helps when
+    /// studying the value of selective acknowledgements: an older range that no longer fits is
+    /// never acknowledged, so the sender will repeat its data.
     pub max_ack_ranges: Option<usize>,
-    /// Connection ids of the peer's that this side stores, at least 2.
+    /// Number of the peer's connection IDs that this side stores, at least 2.
     pub active_connection_id_limit: u64,
-    /// A client may change its address (RFC 9000 §9). Servers with false send
+    /// Allows a client to change its address (RFC 9000 §9). If false, servers send
     /// `disable_active_migration`.
     pub migration: bool,
-    /// The rate that paths to these peers are known to carry, in bytes of IP packets per second.
-    /// Where the peer's address is validated, a law that asks routers for a starting rate asks for
-    /// this one before the handshake is complete: a server with its first flight, a client with its
-    /// own if it may send early data there (0-RTT) and the peer advertised the signal for questions
-    /// the last time. Nothing is sent at this rate without a grant. `None`: it asks with its first
-    /// flight of data.
+    /// Rate that paths to these peers are known to carry, in bytes of IP packets per second. Once
+    /// the peer's address is validated, a law that asks routers for a starting rate requests this
+    /// rate before the handshake is complete. A server does so with its first flight; a client can
+    /// do so with its own if it may send early data (0-RTT) and the peer advertised the signal for
+    /// such questions the last time. Nothing is sent at this rate without a grant. With `None`, the
+    /// law asks when sending its first flight of data.
     pub known_rate: Option<u64>,
-    /// 1-RTT packets after which the keys are updated; the cipher's own limits hold besides.
+    /// Number of 1-RTT packets after which the keys are updated. The cipher's own limits also
+    /// apply.
     pub key_update_after: u64,
 }
 
 impl TransportConfig {
-    /// The defaults, with this way to make controllers.
+    /// Creates a configuration with default values and the given controller factory.
     #[must_use]
     pub fn new(controller: Arc<dyn ControllerFactory>) -> Self {
         Self {
@@ -124,8 +131,8 @@ impl TransportConfig {
         }
     }
 
-    /// Size of the datagrams that begin connections, which prove that a path carries QUIC: 1200
-    /// bytes (RFC 9000 §14.1), or what every path is configured to carry if that is less. A server
+    /// Size of the datagrams that begin connections and thereby prove that a path carries QUIC:
+    /// 1200 bytes (RFC 9000 §14.1), or the configured size of every path if that is less. A server
     /// drops Initial packets in smaller ones.
     pub(crate) fn full_datagram(&self) -> usize {
         MIN_INITIAL_DATAGRAM.min(self.initial_mtu.max(LEAST_BASE).into())
@@ -133,9 +140,9 @@ impl TransportConfig {
 }
 
 impl Default for TransportConfig {
-    /// The defaults with the library's choice of a control law, [`Algorithm::default()`], and no
-    /// signal: plain QUIC on CUBIC. Routers' answers come in by a signal, and this crate knows no
-    /// signal: `pathmark::transport_config` adds those of the law.
+    /// Uses the library's default control law, [`Algorithm::default()`], without any signal: plain
+    /// QUIC on CUBIC. Receiving answers from routers requires a signal, and this crate doesn't know
+    /// any; `pathmark::transport_config` adds those that the law needs.
     fn default() -> Self {
         let law = Algorithm::default();
         Self::new(Arc::new(move |now: Instant, mtu: u16| {

@@ -1,6 +1,7 @@
 //! QUIC v1 as a sans-I/O state machine for reliable streams, with explicit feedback from the path.
 //!
-//! Applications use the package `pathmark`, which puts this one, laws and protocols together.
+//! Applications should use the package `pathmark`, which combines this crate with the control laws
+//! and the feedback protocols.
 //!
 //! ```text
 //!   application ──streams──► Connection ──datagrams──► driver (tokio, emulator) ──► UDP
@@ -10,10 +11,11 @@
 //!                            pathmark_cc::Controller
 //! ```
 //!
-//! `Connection` and `Endpoint` take `now` and bytes and return bytes, events and deadlines.
-//! Sockets, clocks and wakers belong to a driver: `pathmark-driver` is the one on tokio, and
-//! `examples/blocking.rs` is one in 150 lines on threads. The crate knows no algorithm and no
-//! header: what a protocol such as VCP puts in front of datagrams comes in through [`Signal`].
+//! [`Connection`] and [`Endpoint`](endpoint::Endpoint) take the current time and received bytes,
+//! and return bytes to send, events and deadlines. Sockets, clocks and wakers belong to a driver:
+//! `pathmark-driver` runs on tokio, and `examples/blocking.rs` shows how to write one in 150 lines
+//! using threads. The crate doesn't know any algorithm or header. Instead, a protocol such as VCP,
+//! which puts a header in front of datagrams, is added by implementing [`Signal`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -1,31 +1,31 @@
-//! What an explicit-feedback protocol adds to the transport.
+//! Explicit-feedback protocols as the transport sees them.
 //!
-//! A `Signal` defines how many bytes stand in front of a datagram, fills them from the controller's
-//! request, makes a [`Meter`] that counts what arrives, and turns differences of the returned
-//! counters into the controller's [`Feedback`]. The transport carries the counters as opaque
+//! A [`Signal`] defines how many bytes precede a datagram, fills them from the controller's
+//! request, creates a [`Meter`] for counting arrivals, and turns differences of the returned
+//! counters into the controller's [`Feedback`]. The transport carries these counters as opaque
 //! cumulative numbers.
 
 use core::fmt;
 
 use pathmark_cc::{Countable, Explicit, Feedback, Instant, Request};
 
-/// The IP ECN field (RFC 3168).
+/// ECN field of the IP header (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ecn {
-    /// Not-ECT.
+    /// Not-ECT: the sender doesn't support ECN.
     #[default]
     NotEct = 0,
     /// ECT(1).
     Ect1 = 1,
     /// ECT(0).
     Ect0 = 2,
-    /// Congestion experienced.
+    /// Congestion experienced (CE).
     Ce = 3,
 }
 
 impl Ecn {
-    /// The field in the two low bits of `bits`.
+    /// Reads the field from the two low bits of `bits`; other bits are ignored.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
@@ -37,29 +37,29 @@ impl Ecn {
     }
 }
 
-/// A packet that arrived and opened, as a [`Meter`] sees it.
+/// A packet that arrived and was successfully opened, as passed to a [`Meter`].
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
-    /// The shim as it arrived, prefix and check included; `None` if there was none or its check
-    /// failed.
+    /// The shim as received, including prefix and check. `None` if the datagram had none or the
+    /// check failed.
     pub shim: Option<&'a [u8]>,
-    /// The IP ECN field.
+    /// ECN field of the IP header.
     pub ecn: Ecn,
-    /// IP TTL or hop limit, where the driver can read it.
+    /// IP TTL or hop limit, if the driver can read it.
     pub ttl: Option<u8>,
-    /// Bytes of UDP payload, shim included.
+    /// Bytes of UDP payload, including the shim.
     pub bytes: u64,
-    /// When it was read.
+    /// Time at which the packet was read.
     pub now: Instant,
-    /// Its packet number.
+    /// Packet number.
     pub number: u64,
 }
 
-/// Most counters that one signal may keep.
+/// Maximum number of counters that a signal can keep.
 pub const MAX_COUNTERS: usize = 20;
 
 /// Cumulative counters of one path epoch, opaque to the transport. Each is below 2^62 (a QUIC
-/// varint); a signal that wraps does so modulo 2^62.
+/// varint); a signal whose counters can wrap must do so modulo 2^62.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
     values: [u64; MAX_COUNTERS],
@@ -67,7 +67,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// No counters.
+    /// Creates an empty set of counters.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -76,8 +76,8 @@ impl Counters {
         }
     }
 
-    /// Appends one, reduced modulo 2^62. False (and unchanged) if [`MAX_COUNTERS`] are held
-    /// already.
+    /// Appends a counter, reducing it modulo 2^62. Returns false, leaving the set unchanged, if it
+    /// already holds [`MAX_COUNTERS`].
     pub fn push(&mut self, value: u64) -> bool {
         match self.values.get_mut(usize::from(self.len)) {
             Some(slot) => {
@@ -89,7 +89,7 @@ impl Counters {
         }
     }
 
-    /// The counters in the order in which they were pushed.
+    /// Returns the counters in the order in which they were pushed.
     #[must_use]
     pub fn as_slice(&self) -> &[u64] {
         self.values.get(..usize::from(self.len)).unwrap_or(&[])
@@ -108,95 +108,101 @@ impl fmt::Debug for Counters {
     }
 }
 
-/// What about a peer's counters cannot be.
+/// Reason why a peer's counters are impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Breach {
-    /// Their number, or a field out of its range.
+    /// There are too few or too many counters, or a field is out of range.
     Form,
-    /// A total fell.
+    /// A total decreased.
     Backwards,
-    /// More packets than were sent.
+    /// The peer claims more packets than were sent.
     Packets,
-    /// Bytes or sums that do not fit the packets they are of.
+    /// Bytes or sums don't match the number of packets.
     Sum,
 }
 
-/// Counters that cannot be.
+/// The peer returned impossible counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("impossible feedback counters: {message}")]
 pub struct BadFeedback {
     /// What is wrong.
     pub breach: Breach,
-    /// The same for people.
+    /// The reason as text for people.
     pub message: &'static str,
 }
 
-/// The receiver's counting of one path epoch.
+/// Counts arriving packets of one path epoch at the receiver.
 pub trait Meter: Send + fmt::Debug {
-    /// A 1-RTT packet opened, for the first time, on the current path, in a datagram of its own or
-    /// as the first of its datagram: its shim counts once. Only for datagrams with something
-    /// ack-eliciting in them, since no other carries the signal.
+    /// Counts a 1-RTT packet that was opened for the first time on the current path. Called only
+    /// for the first packet of a datagram, because the datagram's shim must be counted once, and
+    /// only if the datagram contains something ack-eliciting, because no other carries the signal.
     fn on_packet(&mut self, arrived: &Arrived<'_>);
 
-    /// The totals so far, to go into the next FEEDBACK frame. `None`: nothing worth sending.
+    /// Returns the totals so far, for sending in the next FEEDBACK frame, or `None` if there's
+    /// nothing worth sending.
     fn counters(&self) -> Option<Counters>;
 }
 
-/// An explicit-feedback protocol over this transport. One value serves all connections of an
+/// An explicit-feedback protocol on top of this transport. One value serves all connections of an
 /// endpoint.
 pub trait Signal: Send + Sync + fmt::Debug {
-    /// Its number in the `explicit_feedback` transport parameter and in FEEDBACK frames.
+    /// Returns the protocol's number in the `explicit_feedback` transport parameter and in FEEDBACK
+    /// frames.
     fn kind(&self) -> u8;
 
-    /// Bytes in front of a datagram that carries it. 0: no shim (the ECN field carries it).
+    /// Returns how many bytes precede a datagram that carries the signal. 0 means that there is no
+    /// shim, because the ECN field carries the signal.
     fn shim_len(&self) -> usize;
 
-    /// The same for a datagram with this request: never 0 where [`shim_len`](Self::shim_len) is
-    /// not, but it may be less or more.
+    /// Returns the length of the shim for this particular request, which can be less or more than
+    /// [`shim_len`](Self::shim_len), but must not be 0 unless that is.
     fn len_of(&self, request: &Request) -> usize {
         let _ = request;
         self.shim_len()
     }
 
-    /// The most that [`len_of`](Self::len_of) may return for any request on a path of IPv6, or of
+    /// Returns the maximum of [`len_of`](Self::len_of) for any request, on a path over IPv6 or over
     /// IPv4.
     fn longest(&self, ipv6: bool) -> usize {
         let _ = ipv6;
         self.shim_len()
     }
 
-    /// True if it carries what laws [ask in](Request::signal) as `wanted`.
+    /// Returns true if this signal carries the protocol `wanted`, in which laws
+    /// [ask](Request::signal).
     fn speaks(&self, wanted: Explicit) -> bool {
         let _ = wanted;
         false
     }
 
-    /// The ECN field of outgoing packets, if this signal claims it. `None`: the transport's own
-    /// (ECT(0)).
+    /// Returns the ECN field of outgoing packets if this signal claims it. With `None`, the
+    /// transport uses its own (ECT(0)).
     fn ecn(&self) -> Option<Ecn> {
         None
     }
 
-    /// True if it goes in front of those packets alone with which the controller
-    /// [asks](pathmark_cc::Controller::ask) for a starting rate, in place of the signal that goes
-    /// in front of the others, if any.
+    /// Returns true if the signal precedes only packets with which the controller
+    /// [asks](pathmark_cc::Controller::ask) for a starting rate. These packets carry it instead of
+    /// the signal that precedes all others, if any.
     fn asks_once(&self) -> bool {
         false
     }
 
-    /// Fills the [`len_of`](Self::len_of) bytes in front of a datagram from the controller's
-    /// request.
+    /// Writes the controller's request into the [`len_of`](Self::len_of) bytes that precede a
+    /// datagram.
     fn fill(&self, request: &Request, shim: &mut [u8]);
 
-    /// A receiver's counters for a new path epoch.
+    /// Creates the receiver's counters for a new path epoch.
     fn meter(&self) -> Box<dyn Meter>;
 
-    /// What `newer` adds to `older` (`None` at the start of an epoch), for the controller. Both are
-    /// a peer's word; `sent` is ours: the totals of `newer` must not be above it.
+    /// Computes the controller's feedback from the increase between `older` (`None` at the start of
+    /// an epoch) and `newer`. Both are claims by a peer and must not be trusted; `sent` holds our
+    /// own totals, which those in `newer` must not exceed.
     ///
     /// # Errors
-    /// [`BadFeedback`] if the counters cannot be; the transport then ignores them and counts it.
+    /// Returns [`BadFeedback`] if the counters are impossible. The transport then ignores these
+    /// counters and increments a statistic.
     fn difference(
         &self,
         older: Option<&Counters>,

@@ -1,4 +1,4 @@
-//! The sender half of a control law.
+//! Sender half of a control law.
 
 use core::fmt;
 
@@ -6,40 +6,40 @@ use crate::base::{Duration, Instant};
 use crate::metrics::Metrics;
 use crate::signals::{Feedback, KnownPath, QuickStartRequest, Request};
 
-/// State that a controller keeps with each packet in flight, returned on its ACK or loss.
+/// State that a controller stores with each packet in flight, and gets back on its ACK or loss.
 ///
-/// Opaque to the transport.
+/// It is opaque to the transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketState {
-    /// Of a law that follows routers.
+    /// State of a law that follows routers.
     pub explicit: u64,
-    /// Of a standard law, which may stand in the routers' place.
+    /// State of a standard law, which can replace the routers' law.
     pub standard: u64,
 }
 
-/// A packet that counts towards bytes in flight has just been sent.
+/// A packet that was just sent and counts towards bytes in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// Its packet number (application data space).
+    /// Packet number (application data space).
     pub packet_number: u64,
-    /// Its size in bytes, shim included, as the path's routers will count it less IP and UDP
-    /// headers.
+    /// Size in bytes, including the shim. The path's routers count IP and UDP headers in addition.
     pub bytes: u64,
-    /// Bytes in flight after it was sent.
+    /// Bytes in flight after sending it.
     pub in_flight: u64,
-    /// What keeps the sender from sending more right now, if anything but the window does.
+    /// The limit that currently keeps the sender from sending more, if it isn't the window.
     pub limit: Limit,
-    /// The request rides on it: it has a shim, or its ECN field is the signal's.
+    /// True if the packet carries the request, either in a shim or in an ECN field used by the
+    /// signal.
     pub signal: bool,
 }
 
-/// What bounds a sender at a given moment.
+/// The limit that applies to a sender at a given moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Limit {
     /// The congestion window, or the pacer that spreads it.
     #[default]
     Window,
-    /// The application has nothing more to send.
+    /// The application doesn't have anything more to send.
     Application,
     /// The peer's flow control.
     Peer,
@@ -47,31 +47,32 @@ pub enum Limit {
     Buffer,
 }
 
-/// What besides the congestion window bounds the bytes in flight, in bytes; `u64::MAX` where there
-/// is no such bound.
+/// Limits on the bytes in flight besides the congestion window, in bytes. `u64::MAX` means that
+/// there's no such limit.
 ///
-/// A law that states its rate to routers states the least of its window and these: a window that is
-/// never used would make routers count a flow that is not there (XCP Linux paper, section IV-A).
+/// A law that states its rate to routers must use the least of its window and these limits, because
+/// a window that is never used would make routers count a flow that doesn't exist (XCP Linux paper,
+/// section IV-A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes in flight plus the credit that the peer's flow control still gives.
+    /// Bytes in flight plus the credit still available from the peer's flow control.
     pub peer: u64,
-    /// What this side's send buffer can hold in flight.
+    /// Bytes in flight that this side's send buffer can hold.
     pub buffer: u64,
-    /// Bytes in flight plus what the application has handed over and not yet seen sent, if that is
-    /// all it has.
+    /// Bytes in flight plus the application's data that hasn't been sent yet, if there's nothing
+    /// else to send.
     pub application: u64,
 }
 
 impl Limits {
-    /// No bound but the window.
+    /// No limit except the window.
     pub const NONE: Self = Self {
         peer: u64::MAX,
         buffer: u64::MAX,
         application: u64::MAX,
     };
 
-    /// The narrowest of them.
+    /// Returns the lowest limit.
     #[inline]
     #[must_use]
     pub fn least(&self) -> u64 {
@@ -88,164 +89,168 @@ impl Default for Limits {
 /// Packets newly acknowledged by one ACK frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Acked {
-    /// Their bytes (those that counted towards bytes in flight).
+    /// Number of bytes, considering only packets that counted towards bytes in flight.
     pub bytes: u64,
-    /// Their number.
+    /// Number of packets.
     pub packets: u64,
-    /// Largest packet number among them.
+    /// Largest packet number.
     pub largest: u64,
-    /// When that largest packet was sent.
+    /// Time at which the packet with this number was sent.
     pub sent_at: Instant,
-    /// [`PacketState`] of that largest packet.
+    /// [`PacketState`] of this largest packet.
     pub state: PacketState,
-    /// RTT sample of this ACK, acknowledgement delay taken off; `None` if it gives none.
+    /// RTT sample from this ACK after subtracting the acknowledgement delay, or `None` if there
+    /// isn't any.
     pub rtt: Option<Duration>,
-    /// How much longer the packet of that sample was on its way to the receiver than the fastest
-    /// one: its time in queues, and no more than `rtt - min_rtt`. The rest of a longer RTT is the
-    /// way back. `None` where the peer does not report its clock.
+    /// How much longer the sampled packet took to reach the receiver than the fastest one, which is
+    /// its queueing delay, at most `rtt - min_rtt`. Any remaining increase of the RTT happened on
+    /// the way back. `None` if the peer doesn't report its clock.
     pub forward_delay: Option<Duration>,
-    /// Smoothed RTT after the sample.
+    /// Smoothed RTT after processing the sample.
     pub srtt: Duration,
-    /// Least RTT seen on this path.
+    /// Minimum RTT observed on this path.
     pub min_rtt: Duration,
-    /// Bytes in flight before these packets were taken off.
+    /// Bytes in flight before removing these packets.
     pub in_flight_before: u64,
-    /// True if the window (or its pacer) bounded the sender at some point since the previous ACK;
-    /// growth is skipped otherwise (RFC 9002 §7.8).
+    /// True if the window (or its pacer) limited the sender at some point since the previous ACK.
+    /// Otherwise, the window should not grow (RFC 9002 §7.8).
     pub window_limited: bool,
 }
 
 /// Packets declared lost together.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost {
-    /// Their bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Their number.
+    /// Number of packets.
     pub packets: u64,
-    /// Of how many ranges of packet numbers in a row they are, at least 1.
+    /// Number of contiguous ranges of packet numbers, at least 1.
     pub ranges: u64,
-    /// [`PacketState`] of the smallest packet number among them.
+    /// [`PacketState`] of the packet with the smallest number.
     pub first_state: PacketState,
-    /// Largest packet number among them.
+    /// Largest packet number.
     pub largest: u64,
-    /// When that largest packet was sent.
+    /// Time at which the packet with this number was sent.
     pub sent_at: Instant,
-    /// [`PacketState`] of that largest packet.
+    /// [`PacketState`] of this largest packet.
     pub state: PacketState,
-    /// Largest packet number sent so far: losses up to here belong to the same round trip.
+    /// Largest packet number sent so far. Losses up to this number belong to the same round trip.
     pub last_sent: u64,
-    /// Smoothed RTT at the time.
+    /// Current smoothed RTT.
     pub srtt: Duration,
-    /// Least RTT seen on this path.
+    /// Minimum RTT observed on this path.
     pub min_rtt: Duration,
-    /// Bytes in flight before the lost packets were taken off.
+    /// Bytes in flight before removing the lost packets.
     pub in_flight_before: u64,
 }
 
-/// A pacing rate that bounds nothing: what the window lets go leaves at once.
+/// A pacing rate without effect: packets leave as soon as the window allows.
 pub const UNPACED: u64 = u64::MAX;
 
-/// The sender half of a control law: one per connection and path.
+/// Sender half of a control law. There's one per connection and path.
 ///
-/// Its inputs are events on the path, its outputs a window, a pace and the request for the next
-/// packet. Methods neither allocate nor block nor read a clock; `now` never needs to advance
-/// between calls. A controller never trusts the range of a field.
+/// Its inputs are events on the path; its outputs are a window, a pace and the request for the next
+/// packet. Methods must not allocate, block or read a clock, and `now` may be the same in several
+/// calls. A controller must never trust the range of a field.
 ///
-/// The order of calls for one incoming ACK packet is: [`on_feedback`](Self::on_feedback) (if its
-/// FEEDBACK frame brought something new), then [`on_ack`](Self::on_ack), then
+/// When an ACK packet arrives, the transport calls [`on_feedback`](Self::on_feedback) (if its
+/// FEEDBACK frame contains something new), then [`on_ack`](Self::on_ack), and finally
 /// [`on_loss`](Self::on_loss).
 pub trait Controller: Send + fmt::Debug {
-    /// A packet that counts towards bytes in flight was sent; the return value is kept with it.
+    /// Handles sending a packet that counts towards bytes in flight, and returns the state to keep
+    /// with it.
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
         let _ = (now, sent);
         PacketState::default()
     }
 
-    /// Packets were newly acknowledged.
+    /// Handles newly acknowledged packets.
     fn on_ack(&mut self, now: Instant, acked: &Acked);
 
-    /// The receiver's counters moved. `acked` describes the ACK frame that came with them, whose
-    /// packets [`on_ack`](Self::on_ack) reports next; with no newly acknowledged packets its counts
-    /// are 0.
+    /// Handles new feedback from the receiver's counters. `acked` describes the ACK frame received
+    /// with it, whose packets will be passed to [`on_ack`](Self::on_ack) next. If it doesn't newly
+    /// acknowledge any packets, its counts are 0.
     fn on_feedback(&mut self, now: Instant, feedback: &Feedback, acked: &Acked) {
         let _ = (now, feedback, acked);
     }
 
-    /// Packets were declared lost.
+    /// Handles packets declared lost.
     fn on_loss(&mut self, now: Instant, lost: &Lost);
 
-    /// The IP ECN field came back with new CE marks (never called while the field carries VCP
-    /// codes). `sent_at` is when the largest newly acknowledged packet was sent, `last_sent` as in
-    /// [`Lost`].
+    /// Handles new CE marks in the IP ECN field. It isn't called while the field carries VCP codes.
+    /// `sent_at` is the time at which the largest newly acknowledged packet was sent; for
+    /// `last_sent`, see [`Lost`].
     fn on_congestion_experienced(&mut self, now: Instant, sent_at: Instant, last_sent: u64) {
         let _ = (now, sent_at, last_sent);
     }
 
-    /// A probe timeout fired (RFC 9002 §6.2). Not a loss.
+    /// Handles an expired probe timeout (RFC 9002 §6.2), which isn't a loss.
     fn on_probe_timeout(&mut self, now: Instant) {
         let _ = now;
     }
 
-    /// Persistent congestion was established (RFC 9002 §7.6).
+    /// Handles persistent congestion (RFC 9002 §7.6).
     fn on_persistent_congestion(&mut self, now: Instant);
 
-    /// Every packet of the last loss event was acknowledged after all.
+    /// Handles a spurious loss: every packet of the last loss event was eventually acknowledged.
     fn on_spurious_loss(&mut self, now: Instant) {
         let _ = now;
     }
 
-    /// The sender has nothing in flight and sends again after a pause of `idle`.
+    /// Handles restarting after a pause of `idle`, with nothing in flight.
     fn on_restart(&mut self, now: Instant, idle: Duration) {
         let _ = (now, idle);
     }
 
-    /// The largest datagram changed (path MTU discovery), in bytes of UDP payload.
+    /// Handles a change of the largest datagram by path MTU discovery, in bytes of UDP payload.
     fn on_mtu(&mut self, mtu: u16);
 
-    /// Congestion window in bytes.
+    /// Returns the congestion window in bytes.
     fn window(&self) -> u64;
 
-    /// Pace in bytes per second; `None` lets the transport derive one from window and smoothed RTT
-    /// (RFC 9002 §7.7 with N = 1.25).
+    /// Returns the pace in bytes per second. With `None`, the transport derives one from window and
+    /// smoothed RTT (RFC 9002 §7.7 with N = 1.25).
     fn pacing_rate(&self) -> Option<u64> {
         None
     }
 
-    /// The handshake has measured the RTT before any of the path's packets was acknowledged.
+    /// Handles the RTT measured by the handshake, before any of the path's packets was
+    /// acknowledged.
     fn on_handshake_rtt(&mut self, now: Instant, srtt: Duration) {
         let _ = (now, srtt);
     }
 
-    /// Further bounds of the sender, reported before [`request`](Self::request) whenever they may
-    /// have changed.
+    /// Receives the sender's other limits, before calling [`request`](Self::request) whenever they
+    /// may have changed.
     fn on_limits(&mut self, now: Instant, limits: &Limits) {
         let _ = (now, limits);
     }
 
-    /// The request to the routers in the next packet. A packet's request is taken before its
+    /// Returns the request to routers for the next packet. It is called before the packet's
     /// [`on_sent`](Self::on_sent).
     fn request(&self) -> Request {
         Request::default()
     }
 
-    /// True if the law would ask routers for a rate to start with, had the sender more to send than
-    /// its window holds. Called for each packet: no more than a look.
+    /// Returns true if the law would ask routers for a starting rate, provided that the sender has
+    /// more to send than its window holds. Because it is called for each packet, it must be cheap.
     fn asks(&self) -> bool {
         false
     }
 
-    /// The question for a starting rate that rides on the next packet, in place of the request; the
-    /// next [`on_sent`](Self::on_sent) is that packet's. Called only while the law
-    /// [asks](Self::asks); `random` is for what it draws, another one each time. `None`: there is
-    /// nothing to gain.
+    /// Returns the question for a starting rate that the next packet carries instead of the
+    /// request, or `None` if asking wouldn't gain anything. The next [`on_sent`](Self::on_sent) is
+    /// for that packet. Only called while the law [asks](Self::asks). `random` is a fresh random
+    /// number for the law to use.
     fn ask(&mut self, now: Instant, random: u64, limits: &Limits) -> Option<QuickStartRequest> {
         let _ = (now, random, limits);
         None
     }
 
-    /// A question for a starting rate that leaves before the handshake is complete and before there
-    /// is anything to send, for what is `known` of the path; otherwise as [`ask`](Self::ask).
-    /// `None`: there is nothing to gain, or the law has asked already.
+    /// Returns a question for a starting rate based on the `known` state of the path, for asking
+    /// before the handshake is complete and before there's anything to send. `None` if asking
+    /// wouldn't gain anything or the law has already asked. Otherwise, this works like
+    /// [`ask`](Self::ask).
     fn ask_ahead(
         &mut self,
         now: Instant,
@@ -256,20 +261,20 @@ pub trait Controller: Send + fmt::Debug {
         None
     }
 
-    /// Packet `number` asked for a starting rate and is lost. It counts in no
-    /// [`on_loss`](Self::on_loss): a hop may drop what it does not know.
+    /// Handles the loss of packet `number`, which asked for a starting rate. It isn't included in
+    /// any [`on_loss`](Self::on_loss), because a hop may drop packets that it doesn't know.
     fn on_question_lost(&mut self, now: Instant, number: u64) {
         let _ = (now, number);
     }
 
-    /// The request rides on each n-th packet that asks for an acknowledgement: 1, the default, is
-    /// on all of them. The transport lets no round trip pass without one. A router that keeps
-    /// packets with and without feedback in queues of their own takes both kinds of a flow for the
-    /// former as long as it sees some.
+    /// Returns n if every n-th ack-eliciting packet should carry the request; the default of 1
+    /// includes all of them. The transport always sends at least one per round trip. If a router
+    /// queues packets with and without feedback separately, it treats all packets of a flow as
+    /// having feedback as long as it sees some.
     fn signal_every(&self) -> u32 {
         1
     }
 
-    /// State for reports.
+    /// Returns the state for reports.
     fn metrics(&self) -> Metrics;
 }

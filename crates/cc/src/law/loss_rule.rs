@@ -1,37 +1,37 @@
-//! Loss rules: the meaning of a lost packet on a path whose routers announce congestion by other
+//! Loss rules, which interpret lost packets on a path whose routers announce congestion by other
 //! means.
 
 use core::fmt;
 
-/// What is known about the path when packets are declared lost while routers rule.
+/// Knowledge about the path when packets are declared lost while routers control the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossView {
-    /// A substantial share of packets came back without any router's mark.
+    /// True if a substantial share of packets returned without any router's mark.
     pub unmarked: bool,
 }
 
-/// What is to be done about a loss besides retransmission.
+/// Reaction to a loss besides retransmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// A queue overflowed: cut, once per round trip.
+    /// A queue overflowed. The window must be cut, once per round trip.
     Congestion,
-    /// The link corrupted it: leave the window alone.
+    /// The link corrupted the packet. The window must not change.
     Corruption,
 }
 
-/// A loss rule.
+/// Decides how a law reacts to losses.
 pub trait LossRule: Clone + Send + fmt::Debug {
     /// Judges a loss.
     fn judge(&self, view: &LossView) -> Verdict;
 
-    /// Losses may show a bottleneck that no router announces, and hand the window to CUBIC. False:
-    /// routers are trusted to announce all.
+    /// Returns true if losses may indicate a bottleneck that no router announces, and should then
+    /// hand the window to CUBIC. With false, routers are trusted to announce every bottleneck.
     fn doubts(&self) -> bool {
         true
     }
 }
 
-/// Every loss is congestion, as in TCP (VCP itself).
+/// Treats every loss as congestion, as in TCP (VCP itself).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Halving;
 

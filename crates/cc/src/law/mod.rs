@@ -1,4 +1,4 @@
-//! The traits of control laws: a sender's half, a port's half, and a reaction to losses.
+//! Traits of control laws: the sender's half, the port's half, and the reaction to losses.
 
 mod controller;
 mod link;

@@ -1,11 +1,11 @@
-//! A port without a law: it answers nothing.
+//! A port without a law, which never answers.
 
 use super::link::LinkController;
 use crate::base::Instant;
 use crate::metrics::LinkMetrics;
 use crate::signals::{Answer, Arrival};
 
-/// The link half called `none`.
+/// Link half named `none`, which never answers packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passive;
 

@@ -1,22 +1,22 @@
-//! A port's counters of clouds, for reports.
+//! Counters of clouds at a port, for reports.
 
-/// A port's counters of clouds.
+/// Counters of clouds at a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloudMetrics {
-    /// Upstream routers that are kept.
+    /// Upstream routers currently remembered.
     pub upstreams: u32,
-    /// Those of them whose cloud is known.
+    /// Upstream routers among these whose cloud is known.
     pub known: u32,
-    /// Packets that came through a cloud that is known …
+    /// Packets that arrived through a known cloud.
     pub counted: u64,
-    /// … and through one that is not; their senders received that.
+    /// Packets that arrived through an unknown cloud; their senders were told so.
     pub unknown: u64,
-    /// Packets among the latter for whose upstream router there was no room.
+    /// Packets whose upstream router couldn't be remembered because there was no room.
     pub refused: u64,
     /// Upstream routers that were forgotten.
     pub forgotten: u64,
-    /// Times that others were found to keep a cloud's queue full, so that senders were left to
-    /// share it with them as CUBIC does.
+    /// How often others were found to keep a cloud's queue full, so that senders were left to
+    /// compete with them as CUBIC does.
     pub crowded: u64,
 }

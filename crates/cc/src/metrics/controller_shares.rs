@@ -1,57 +1,58 @@
-//! Which laws had a connection's window, for how long, and why.
+//! Laws that controlled a connection's window, for how long, and why.
 
 use super::Ruler;
 use crate::base::{Duration, Instant};
 
-/// Rulers that are told apart; whatever comes after them counts as [`OTHERS`].
+/// Maximum number of rulers that are distinguished. Any further ones count as [`OTHERS`].
 const MOST_RULERS: usize = 12;
-/// Changes that are kept, the latest.
+/// Maximum number of changes that are kept, dropping the oldest.
 const MOST_CHANGES: usize = 12;
-/// Rulers beyond the ones that are told apart. Laws of this crate have fewer.
+/// Represents rulers beyond this maximum. Laws of this crate have fewer.
 const OTHERS: Ruler = Ruler {
     law: "others",
     fallback: None,
 };
 
-/// A connection's time and bytes by the law that had the window. The state at the end of a
-/// connection says little about it: a law can have the window for most of the time, and give it
-/// back just before the end.
+/// Time and bytes of a connection, by the law that controlled the window.
+///
+/// You should prefer these to the final state when judging a connection: a law can control the
+/// window for most of the time and lose it just before the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControllerShares {
     shares: Vec<ControllerShare>,
     changes: Vec<ControllerChange>,
     forgotten: u64,
-    /// The place of the one that rules in `shares`.
+    /// Index of the current ruler in `shares`.
     current: usize,
     begun: Option<Instant>,
-    /// The time until which time is counted.
+    /// Time up to which shares are counted.
     counted: Option<Instant>,
 }
 
-/// What passed while one law had the window for one reason.
+/// Time and bytes while one law controlled the window for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ControllerShare {
-    /// Who had it.
+    /// The ruler.
     pub ruler: Ruler,
-    /// For how long.
+    /// Total time.
     pub time: Duration,
-    /// Bytes of packets that left meanwhile, those sent again included.
+    /// Bytes of packets sent during this time, including retransmissions.
     pub bytes: u64,
 }
 
-/// A law got the window.
+/// Change of the law that controls the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ControllerChange {
-    /// When, from the connection's first packet of data on.
+    /// Time of the change, since the connection's first packet of data.
     pub at: Duration,
-    /// Who got it, and why.
+    /// The new ruler, including the reason.
     pub ruler: Ruler,
 }
 
 impl ControllerShares {
-    /// Nobody so far.
+    /// Creates an empty record, without any ruler.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -64,14 +65,14 @@ impl ControllerShares {
         }
     }
 
-    /// True before the first [`note`](Self::note).
+    /// Returns true before the first call of [`note`](Self::note).
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.begun.is_none()
     }
 
-    /// From `now` on `ruler` has the window, as before or instead of another one.
+    /// Records that `ruler` controls the window from `now` on, whether or not it did before.
     pub fn note(&mut self, now: Instant, ruler: Ruler) {
         self.count(now);
         let rules = |share: &ControllerShare| share.ruler == ruler;
@@ -103,7 +104,7 @@ impl ControllerShares {
         self.changes.push(ControllerChange { at, ruler });
     }
 
-    /// Counts the time until `now` for the one that has the window.
+    /// Adds the time until `now` to the current ruler's share.
     pub fn count(&mut self, now: Instant) {
         let since = self.counted.replace(now).unwrap_or(now);
         if let Some(share) = self.shares.get_mut(self.current) {
@@ -111,7 +112,7 @@ impl ControllerShares {
         }
     }
 
-    /// A packet left.
+    /// Adds a sent packet to the current ruler's share.
     #[inline]
     pub fn on_sent(&mut self, bytes: u64) {
         if let Some(share) = self.shares.get_mut(self.current) {
@@ -119,19 +120,19 @@ impl ControllerShares {
         }
     }
 
-    /// Who had the window, in the order of their first times.
+    /// Returns the shares, ordered by when each ruler first got the window.
     #[must_use]
     pub fn shares(&self) -> &[ControllerShare] {
         &self.shares
     }
 
-    /// The latest changes, the oldest first; the first of all is the connection's beginning.
+    /// Returns the latest changes, oldest first. The very first is the beginning of the connection.
     #[must_use]
     pub fn changes(&self) -> &[ControllerChange] {
         &self.changes
     }
 
-    /// Changes before these.
+    /// Returns how many earlier changes were dropped.
     #[must_use]
     pub const fn forgotten(&self) -> u64 {
         self.forgotten

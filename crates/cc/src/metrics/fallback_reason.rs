@@ -1,33 +1,34 @@
-//! Why standard congestion control has the window of a law that asks routers.
+//! Reasons for using standard congestion control with a law that asks routers.
 
 use core::fmt;
 
-/// Why CUBIC, or what was chosen in its place, has the window of a law that asks routers.
+/// Reason why CUBIC, or the law chosen instead, controls the window although the sender's law asks
+/// routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FallbackReason {
-    /// No router has answered yet, or none does any more.
+    /// No router has answered yet, or none answers anymore.
     NoAnswer,
-    /// An XCP-i router found hops that are not XCP routers, and has no estimate of what they can
-    /// carry: they are not measured, the router before them does not answer, or others keep their
-    /// queue full.
+    /// An XCP-i router found hops that aren't XCP routers, and can't estimate their capacity: they
+    /// aren't measured, the router before them doesn't answer, or others keep their queue full.
     NoEstimate,
-    /// The IP TTL shows a hop that does not answer, and no router covers it.
+    /// The IP TTL reveals a hop that doesn't answer, and no router covers it.
     PlainHop,
-    /// Losses or a queue show a hop that does not answer. The IP TTL at the receiver is above that
-    /// of the header: it is rewritten on the way, and cannot show the hop.
+    /// Losses or a queue reveal a hop that doesn't answer. The IP TTL can't reveal it, because it
+    /// is rewritten on the way: at the receiver, it is higher than in the header.
     TtlRewritten,
-    /// Losses or a queue show a hop that does not answer, and the IP TTL does not: a switch, a
-    /// modem, or a receiver that cannot read TTLs.
+    /// Losses or a queue reveal a hop that doesn't answer, but the IP TTL doesn't: a switch, a
+    /// modem, or a receiver that can't read TTLs.
     HiddenHop,
-    /// A queue that is not of a router of the law set "congestion experienced" in the ECN field.
+    /// A queue that doesn't belong to a router of the law set "congestion experienced" in the ECN
+    /// field.
     EcnMark,
-    /// A loss, where each loss is taken for congestion.
+    /// A packet was lost while every loss is treated as congestion.
     Loss,
 }
 
 impl FallbackReason {
-    /// All that there are.
+    /// All reasons.
     pub const ALL: &[Self] = &[
         Self::NoAnswer,
         Self::NoEstimate,
@@ -38,13 +39,13 @@ impl FallbackReason {
         Self::Loss,
     ];
 
-    /// The one of that [name](Self::name).
+    /// Looks up a reason by its [name](Self::name).
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|known| known.name() == name)
     }
 
-    /// Its name in reports: `no-answer`, `no-estimate`, `plain-hop`, `ttl-rewritten`,
+    /// Returns the name for reports: `no-answer`, `no-estimate`, `plain-hop`, `ttl-rewritten`,
     /// `hidden-hop`, `ecn-mark`, `loss`.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -59,7 +60,7 @@ impl FallbackReason {
         }
     }
 
-    /// The same for people.
+    /// Returns a description for people.
     #[must_use]
     pub const fn message(self) -> &'static str {
         match self {
@@ -73,7 +74,7 @@ impl FallbackReason {
         }
     }
 
-    /// What an operator can do so that routers steer the window.
+    /// Returns advice for operators on how to let routers control the window.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {

@@ -1,25 +1,25 @@
-//! What a port made of requests for a starting rate, for reports.
+//! Counters of a port's requests for a starting rate, for reports.
 
-/// Counters of a port's requests so far.
+/// Counters of a port's requests for a starting rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GrantMetrics {
-    /// Requests looked at.
+    /// Requests processed.
     pub requests: u64,
-    /// Of these, granted at least in part.
+    /// Requests granted at least partially.
     pub granted: u64,
-    /// Denied: used and granted rates leave nothing.
+    /// Requests denied because used and granted rates didn't leave any capacity.
     pub denied_busy: u64,
-    /// Denied: too many of one source within a second, or of one that left grants unused.
+    /// Requests denied because their source sent too many within a second, or left grants unused.
     pub denied_source: u64,
-    /// Denied: the port's table of grants is full.
+    /// Requests denied because the port's table of grants was full.
     pub denied_room: u64,
-    /// Grants whose traffic did not arrive in time, or of which less than an eighth did.
+    /// Grants whose traffic didn't arrive in time, or amounted to less than an eighth.
     pub unused: u64,
-    /// Grants of which a part was taken back, for other flows that asked meanwhile.
+    /// Grants partially withdrawn in favour of other flows that asked meanwhile.
     pub lowered: u64,
-    /// Rate of all grants that count as approved, in bytes per second.
+    /// Total rate of all grants that currently count as approved, in bytes per second.
     pub pending: u64,
-    /// The part of these whose traffic has not arrived yet.
+    /// Part of this rate whose traffic hasn't arrived yet.
     pub outstanding: u64,
 }

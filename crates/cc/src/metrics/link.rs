@@ -1,29 +1,29 @@
-//! A port's state, for reports.
+//! State of a port, for reports.
 
 use super::{CloudMetrics, GrantMetrics, XcpLinkMetrics};
 use crate::base::Duration;
 use crate::signals::VcpCode;
 
-/// A port's state, for `show` and results. Not for control.
+/// State of a port for `show` and results. It must not be used for control.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct LinkMetrics {
     /// Measuring interval.
     pub interval: Duration,
-    /// Load factor ρ of the last interval in 10^-9.
+    /// Load factor ρ of the last interval, in 10^-9.
     pub load_ppb: u64,
-    /// The code that follows from it.
+    /// Code resulting from this load.
     pub code: VcpCode,
-    /// BISE's r in 2^-32, if it runs.
+    /// BISE's r in 2^-32, if it is running.
     pub r_q32: Option<u64>,
     /// Persistent queue in bytes.
     pub persistent_queue: u64,
-    /// Packets that left with each code: none, LOW, HIGH, OVER.
+    /// Packets sent with each code: none, LOW, HIGH, OVER.
     pub marked: [u64; 4],
     /// Measurements and grants of an XCP port, if the port runs XCP.
     pub xcp: Option<XcpLinkMetrics>,
-    /// The port's counters of requests for a starting rate, if it handles them.
+    /// Counters of requests for a starting rate, if the port handles these.
     pub grants: Option<GrantMetrics>,
-    /// The port's counters of clouds, if it looks for them.
+    /// Counters of clouds, if the port looks for these.
     pub clouds: Option<CloudMetrics>,
 }

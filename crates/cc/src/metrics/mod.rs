@@ -1,4 +1,4 @@
-//! The state of laws, for reports. No law reads these types.
+//! State of laws, for reports. No law reads these types.
 
 mod cloud;
 mod controller_shares;

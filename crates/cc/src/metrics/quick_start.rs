@@ -1,67 +1,68 @@
-//! A connection's report of its questions for a starting rate.
+//! Report about a connection's questions for a starting rate.
 
-/// What became of a connection's questions so far.
+/// Results of a connection's questions for a starting rate so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuickStartMetrics {
-    /// Questions that left.
+    /// Questions sent.
     pub asked: u64,
-    /// The last one's rate, in bytes of IP packets per second.
+    /// Rate requested by the last question, in bytes of IP packets per second.
     pub wanted: u64,
-    /// What was approved of it and used; 0: nothing.
+    /// Part of this rate that was approved and used; 0 if nothing was.
     pub granted: u64,
     /// Answers that approved a rate.
     pub approved: u64,
     /// Questions that were denied or not answered.
     pub denied: u64,
-    /// Of these, those asked again because their packet was lost.
+    /// Questions among these that were repeated because their packet was lost.
     pub repeated: u64,
-    /// Answers after their time, to an earlier question or to none.
+    /// Answers that arrived too late, or answered an earlier question or none at all.
     pub late: u64,
-    /// Answers with more than was asked for.
+    /// Answers that approved more than was requested.
     pub above: u64,
-    /// Answers from a path on which not every hop took part, or whose receiver cannot determine it.
+    /// Answers from a path on which not every hop participated, or whose receiver can't determine
+    /// this.
     pub partial: u64,
-    /// Answers with a wrong nonce. After one, nothing is asked any more.
+    /// Answers with a wrong nonce. After receiving one, the connection never asks again.
     pub forged: u64,
-    /// Grants that were given up because of a loss.
+    /// Grants abandoned because of a loss.
     pub revoked: u64,
-    /// Grants of which routers took a part back, for others who asked.
+    /// Grants partially withdrawn by routers in favour of others who asked.
     pub lowered: u64,
-    /// What became of the last question.
+    /// Result of the last question.
     pub outcome: QuickStartOutcome,
 }
 
-/// What became of a question for a starting rate.
+/// Result of a question for a starting rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QuickStartOutcome {
-    /// There was none.
+    /// There wasn't any question.
     #[default]
     Unasked,
-    /// No answer yet.
+    /// The answer hasn't arrived yet.
     Waiting,
-    /// A router denied it, or its packet was lost.
+    /// A router denied the question, or its packet was lost.
     Denied,
-    /// No answer came in time.
+    /// No answer arrived in time.
     Unanswered,
-    /// Not every hop took part, or the receiver cannot determine it.
+    /// Not every hop participated, or the receiver can't determine this.
     Partial,
-    /// The answer approved more than was asked for, came late, or had a wrong nonce.
+    /// The answer approved more than was requested, arrived too late, or had a wrong nonce.
     Refused,
-    /// Approved, and not used: the window is as large without it, the first packets were lost, or
-    /// nothing was sent in time.
+    /// A rate was approved but not used, because the window is equally large without it, the first
+    /// packets were lost, or nothing was sent in time.
     Unused,
-    /// Approved and used.
+    /// A rate was approved and used.
     Used,
-    /// Used, and routers took a part back, for others who asked.
+    /// The rate was used, but routers later withdrew a part in favour of others who asked.
     Lowered,
-    /// Given up because of a loss.
+    /// The rate was abandoned because of a loss.
     Revoked,
 }
 
 impl QuickStartOutcome {
-    /// As in JSON and for people.
+    /// Returns the name used in JSON and for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

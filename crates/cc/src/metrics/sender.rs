@@ -1,20 +1,20 @@
-//! A sender's state, for reports.
+//! State of a sender, for reports.
 
 use core::fmt;
 
 use super::{FallbackReason, QuickStartMetrics};
 
-/// Where a controller stands, for reports. Not for control.
+/// Phase of a controller, for reports. It must not be used for control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
-    /// Slow start, or a start-up of another law.
+    /// Slow start, or the equivalent of another law.
     Startup,
     /// Multiplicative increase (VCP under LOW).
     MultiplicativeIncrease,
     /// Additive increase, congestion avoidance.
     Avoidance,
-    /// Just cut; waiting for the cut to show.
+    /// Waiting for a recent cut to take effect.
     Recovery,
 }
 
@@ -29,38 +29,39 @@ impl fmt::Display for Phase {
     }
 }
 
-/// The law that has the window.
+/// The law that controls the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ruler {
-    /// Its name.
+    /// Name of the law.
     pub law: &'static str,
-    /// Why routers do not steer the window, if the sender's law asks them.
+    /// Reason why routers don't control the window although the sender's law asks them.
     pub fallback: Option<FallbackReason>,
 }
 
-/// A controller's state, for reports. Not for control.
+/// State of a controller, for reports. It must not be used for control.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Name of the law that rules right now (`cubic` while no router has answered `vcp`).
+    /// Name of the law that currently controls the window (`cubic` while no router has answered
+    /// `vcp`).
     pub ruling: &'static str,
-    /// Where it stands.
+    /// Current phase.
     pub phase: Phase,
     /// Window in bytes.
     pub window: u64,
     /// Slow-start threshold in bytes, where the law has one.
     pub ssthresh: Option<u64>,
-    /// True if the path's feedback steers the window; false while the law falls back.
+    /// True if the path's feedback controls the window, and false while the law falls back.
     pub explicit: bool,
-    /// Why they do not steer it, if the law asks routers.
+    /// Reason why routers don't control the window, if the law asks them.
     pub fallback: Option<FallbackReason>,
-    /// What became of its questions for a starting rate, if the law asks.
+    /// Results of questions for a starting rate, if the law asks such.
     pub quick_start: Option<QuickStartMetrics>,
 }
 
 impl Metrics {
-    /// A law without slow-start threshold that feedback does not steer; set the public fields for
-    /// others.
+    /// Creates the state of a law without slow-start threshold that doesn't follow feedback. For
+    /// others, set the public fields.
     #[must_use]
     pub const fn new(ruling: &'static str, phase: Phase, window: u64) -> Self {
         Self {
@@ -74,7 +75,7 @@ impl Metrics {
         }
     }
 
-    /// The law that has the window.
+    /// Returns the law that controls the window.
     #[must_use]
     pub const fn ruler(&self) -> Ruler {
         Ruler {

@@ -1,37 +1,37 @@
-//! An XCP port's report.
+//! Report about an XCP port.
 
 use crate::base::Duration;
 
-/// An XCP port's state after its last control interval. Rates in bytes per second.
+/// State of an XCP port after its last control interval. Rates are in bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct XcpLinkMetrics {
-    /// Control intervals so far.
+    /// Completed control intervals.
     pub intervals: u64,
-    /// Length of the running control interval.
+    /// Length of the current control interval.
     pub interval: Duration,
     /// Mean RTT over the flows' packets, weighted as XCP does.
     pub mean_rtt: Duration,
-    /// Capacity that the port reckons with.
+    /// Capacity used in calculations.
     pub capacity: u64,
     /// Rate at which traffic of all kinds arrived.
     pub input: u64,
-    /// Capacity not used; negative: more came than can leave.
+    /// Unused capacity. If negative, more traffic arrived than can be sent.
     pub spare: i64,
-    /// Queue that did not drain, in bytes.
+    /// Queue that didn't drain, in bytes.
     pub persistent_queue: u64,
-    /// Aggregate feedback F that followed.
+    /// Resulting aggregate feedback F.
     pub aggregate: i64,
-    /// What the running interval may still give.
+    /// Positive feedback that the current interval can still give.
     pub positive_left: u64,
-    /// What the running interval may still take.
+    /// Negative feedback that the current interval can still give.
     pub negative_left: u64,
     /// Sum of positive feedback written so far.
     pub given: u64,
     /// Sum of negative feedback written so far.
     pub taken: u64,
-    /// Packets with a header that left so far.
+    /// Packets with a header sent so far.
     pub stamped: u64,
-    /// Packets that the policer refused so far.
+    /// Packets refused by the policer so far.
     pub policed: u64,
 }

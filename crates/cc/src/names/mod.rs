@@ -1,8 +1,8 @@
-//! The names that people write: `cubic`, `vcp+bise+wlte[alpha=1,t_rho=200ms]`.
+//! Names of laws as people write them: `cubic`, `vcp+bise+wlte[alpha=1,t_rho=200ms]`.
 //!
-//! [`Algorithm`] names a sender's law, [`LinkAlgorithm`] a port's. Both parse from text with errors
-//! that name the nearest known word, print back as the shortest text that means the same, and build
-//! the controller.
+//! [`Algorithm`] names a sender's law, and [`LinkAlgorithm`] a port's. By parsing text, you get
+//! either of these or an error that suggests the nearest known word. Both print as the shortest
+//! text with the same meaning, and can build the controller.
 
 mod auto;
 mod common;

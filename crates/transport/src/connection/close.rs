@@ -1,16 +1,16 @@
-//! How a connection ends: closing, draining, gone (RFC 9000 §10).
+//! Ending a connection: closing, draining, gone (RFC 9000 §10).
 
 use bytes::Bytes;
 
 use crate::wire::{TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
-/// Why a connection ended.
+/// Reason why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// The peer broke the protocol, or the handshake failed on this side; the close that this side
-    /// sent carries the reason.
+    /// The peer violated the protocol, or the handshake failed on this side. The close sent by this
+    /// side contains the reason.
     #[error("{0}")]
     Transport(TransportError),
     /// The peer's transport closed the connection (CONNECTION_CLOSE of type 0x1c).
@@ -22,49 +22,49 @@ pub enum ConnectionError {
         reason_text(reason)
     )]
     PeerApplication {
-        /// The application's error code.
+        /// Error code of the application.
         code: u64,
-        /// For people, as the peer sent it.
+        /// Reason for people, exactly as the peer sent it.
         reason: Bytes,
     },
     /// This side's application closed the connection.
     #[error("closed by this side's application")]
     LocallyClosed,
-    /// The tokio runtime that this side's connection or endpoint was in has ended.
+    /// The tokio runtime of this side's connection or endpoint has ended.
     #[error("the runtime of this side's connection has ended")]
     RuntimeEnded,
-    /// This side's connection panicked, in its congestion controller for example. The peer received
-    /// a CONNECTION_CLOSE with INTERNAL_ERROR.
+    /// This side's connection panicked, possibly in its congestion controller. The peer was sent a
+    /// CONNECTION_CLOSE with INTERNAL_ERROR.
     #[error("this side's connection panicked, in its congestion controller perhaps")]
     Panicked,
-    /// The peer knows nothing of the connection any more (RFC 9000 §10.3).
+    /// The peer no longer knows the connection (RFC 9000 §10.3).
     #[error("reset by the peer")]
     Reset,
-    /// No packet of the peer arrived within the idle timeout.
+    /// No packet arrived from the peer within the idle timeout.
     #[error("timed out: no packet from the peer")]
     TimedOut,
-    /// The handshake was not complete in time.
+    /// The handshake didn't complete in time.
     #[error("timed out: the handshake did not complete in time")]
     HandshakeTimedOut,
-    /// The socket is of no use any more.
+    /// The socket failed and can't be used anymore.
     #[error("the socket failed: {0}")]
     Socket(std::io::ErrorKind),
-    /// Client: a router or the server's host answered the handshake's first packets with ICMP.
-    /// `ConnectionRefused`: no socket has the port.
+    /// Client: a router or the server's host answered the handshake's first packets by ICMP.
+    /// `ConnectionRefused` means that no socket is bound to the port.
     #[error("{}", unreachable_text(*.0))]
     Unreachable(std::io::ErrorKind),
-    /// Client: the interface to the server carries no datagrams of this many bytes, as the
-    /// handshake's are (RFC 9000 §14.1).
+    /// Client: the interface to the server can't carry datagrams of this many bytes, which the
+    /// handshake requires (RFC 9000 §14.1).
     #[error(
         "the interface to the server carries no datagrams of {0} bytes: its MTU is too small for \
          QUIC, unless both ends have a smaller `initial_mtu`"
     )]
     InterfaceTooNarrow(u16),
-    /// The server supports none of the versions that this side supports.
+    /// The server doesn't support any version that this side supports.
     #[error("the server does not speak QUIC version 1")]
     VersionMismatch,
-    /// The server's Retry has a token of this many bytes. Each Initial packet carries it (RFC 9000
-    /// §8.1.2), and would have no room for the handshake.
+    /// The server's Retry token has this many bytes. Because each Initial packet must carry it (RFC
+    /// 9000 §8.1.2), there would be no room for the handshake.
     #[error("the server's Retry token has {0} bytes: no room is left for the handshake")]
     TokenTooLong(usize),
 }

@@ -19,7 +19,7 @@ const NUMBER: usize = 4;
 /// Version, lengths of both ids and of the packet: what long headers have besides the ids.
 const LONG: usize = 4 + 1 + 1 + 2;
 
-/// Unreliable datagrams as the application sends and reads them.
+/// Sends and reads unreliable datagrams for the application.
 #[derive(Debug)]
 pub struct Datagrams<'a> {
     pub(super) sources: &'a mut Sources,
@@ -28,20 +28,21 @@ pub struct Datagrams<'a> {
 }
 
 impl Datagrams<'_> {
-    /// The longest datagram that can be sent now, bytes: by the path's MTU, what stands in front of
-    /// its packets, and the peer's limit. It changes with the path. `None`: the peer takes none, or
-    /// its parameters have not arrived.
+    /// Returns the maximum length of a datagram that you can currently send, in bytes. It depends
+    /// on the path's MTU, the overhead of its packets, and the peer's limit, so it changes with the
+    /// path. `None` means that the peer doesn't accept datagrams, or its parameters haven't
+    /// arrived.
     #[must_use]
     pub fn max_size(&self) -> Option<usize> {
         self.sources.max_datagram_size(self.path)
     }
 
-    /// Queues an unreliable datagram, which leaves once the window allows and is never sent again.
-    /// Where the queue is full its oldest are dropped and counted
+    /// Queues an unreliable datagram. It is sent as soon as the window allows and is never
+    /// retransmitted. If the queue is full, its oldest datagrams are dropped and counted
     /// ([`Stats::datagram_frames_unsent`](super::Stats::datagram_frames_unsent)).
     ///
     /// # Errors
-    /// [`DatagramError`].
+    /// Returns [`DatagramError`] if the peer doesn't accept datagrams, or not of this length.
     pub fn send(&mut self, data: Bytes) -> Result<(), DatagramError> {
         self.sources.check_datagram(self.path, data.len())?;
         if self.is_open {
@@ -50,24 +51,24 @@ impl Datagrams<'_> {
         Ok(())
     }
 
-    /// The same without dropping: false if there is no room in the queue, and
-    /// [`Event::DatagramRoom`](super::Event::DatagramRoom) says when to try again.
+    /// Queues an unreliable datagram without dropping any. Returns false if the queue has no room;
+    /// wait for [`Event::DatagramRoom`](super::Event::DatagramRoom) before trying again.
     ///
     /// # Errors
-    /// [`DatagramError`].
+    /// Returns [`DatagramError`] if the peer doesn't accept datagrams, or not of this length.
     pub fn try_send(&mut self, data: &Bytes) -> Result<bool, DatagramError> {
         self.sources.check_datagram(self.path, data.len())?;
         Ok(!self.is_open || self.sources.datagrams.try_send(data))
     }
 
-    /// Bytes of one more datagram for which none in the queue has to be dropped.
+    /// Returns how long another datagram can be without dropping any from the queue, in bytes.
     #[must_use]
     pub const fn send_room(&self) -> usize {
         self.sources.datagrams.send_room()
     }
 
-    /// Opens a queue for the datagrams of one flow, of weight 1: its number. Flows and streams that
-    /// have something to send share the window by weight.
+    /// Opens a queue for the datagrams of one flow, with weight 1, and returns its number. Flows
+    /// and streams with something to send share the window by weight.
     pub fn open_flow(&mut self, counters: Arc<QueueCounters>) -> u64 {
         self.sources.datagrams.open_flow(counters)
     }
@@ -79,18 +80,18 @@ impl Datagrams<'_> {
         }
     }
 
-    /// Closes a flow. Its datagrams that wait are still sent.
+    /// Closes a flow. Datagrams that are still waiting will be sent.
     pub fn close_flow(&mut self, flow: u64) {
         if let Some(flows) = self.sources.datagrams.flows_mut() {
             flows.close(flow);
         }
     }
 
-    /// Queues a datagram of a flow. Where datagrams of a flow wait too long, they are marked or
+    /// Queues a datagram of a flow. If datagrams of a flow wait too long, they are marked or
     /// dropped (RFC 8289, RFC 9331), and counted ([`QueueCounters`]).
     ///
     /// # Errors
-    /// [`DatagramError`].
+    /// Returns [`DatagramError`] if the peer doesn't accept datagrams, or not of this length.
     pub fn send_in(
         &mut self,
         now: Instant,
@@ -105,21 +106,22 @@ impl Datagrams<'_> {
         Ok(())
     }
 
-    /// True if datagrams that were not read take more than half of their queue, so that it is time
-    /// to read some before more packets are opened.
+    /// Returns true if unread datagrams take more than half of their queue, so that you should read
+    /// some before opening more packets.
     #[must_use]
     pub fn pile_up(&self) -> bool {
         self.sources.datagrams.pile_up()
     }
 
-    /// The oldest datagram that arrived and was not read. After `None`,
-    /// [`Event::DatagramReceived`](super::Event::DatagramReceived) says when to ask again.
+    /// Returns the oldest unread datagram. After `None`, wait for
+    /// [`Event::DatagramReceived`](super::Event::DatagramReceived) before calling this again.
     pub fn read(&mut self) -> Option<Bytes> {
         self.read_marked().map(|(data, _)| data)
     }
 
-    /// The same, with the ECN field of the packet that it came in. It is Not-ECT where the field
-    /// has the code of a [`Signal`](crate::Signal) in place of the meaning of RFC 3168.
+    /// Reads a datagram together with the ECN field of its packet. The field is reported as Not-ECT
+    /// if it holds the code of a [`Signal`](crate::Signal) instead of having the meaning of RFC
+    /// 3168.
     pub fn read_marked(&mut self) -> Option<(Bytes, Ecn)> {
         self.sources.read_datagram()
     }

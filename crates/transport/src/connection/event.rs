@@ -1,4 +1,4 @@
-//! Events, datagrams and routes between a connection and its driver.
+//! Events, datagrams and routes exchanged between a connection and its driver.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,70 +9,68 @@ use crate::Ecn;
 use crate::streams::StreamEvent;
 use crate::wire::ConnectionId;
 
-/// Something that happened on a connection; taken with
-/// [`Connection::poll_event`](super::Connection::poll_event). A driver that passes over one leaves
-/// an application waiting.
+/// Something that happened on a connection, returned by
+/// [`Connection::poll_event`](super::Connection::poll_event). Drivers must handle every event,
+/// because ignoring one can leave an application waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The peer's TLS parameters are known
-    /// ([`Handshake::data`](super::Handshake::data)).
+    /// The peer's TLS parameters are available ([`Handshake::data`](super::Handshake::data)).
     HandshakeDataReady,
-    /// The handshake is complete on this side: streams may be opened and data sent.
+    /// The handshake is complete on this side. You can now open streams and send data.
     Connected,
-    /// The handshake is confirmed (RFC 9001 §4.1.2): the peer has completed it too.
+    /// The handshake is confirmed (RFC 9001 §4.1.2): the peer has also completed it.
     Confirmed,
-    /// Something about streams.
+    /// A stream event.
     Stream(StreamEvent),
-    /// A datagram arrived where none waited to be read
+    /// A datagram arrived while none was waiting to be read
     /// ([`Datagrams::read`](super::Datagrams::read)).
     DatagramReceived,
-    /// There is room to send datagrams again
-    /// ([`Datagrams::try_send`](super::Datagrams::try_send)).
+    /// You can send datagrams again ([`Datagrams::try_send`](super::Datagrams::try_send)).
     DatagramRoom,
-    /// A token for a later connection to this server (NEW_TOKEN).
+    /// The server sent a token for a later connection (NEW_TOKEN).
     NewToken(Bytes),
-    /// The peer now answers from another address, or over another path of this side.
+    /// The peer now responds from another address, or through another path of this side.
     PathChanged,
-    /// The connection is over. It may still want to send and wait
+    /// The connection is over. It may still have to send something, and to wait
     /// ([`Connection::deadline`](super::Connection::deadline)).
     Lost(ConnectionError),
 }
 
-/// What came with a datagram.
+/// Metadata of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Who sent it.
+    /// Source address.
     pub remote: SocketAddr,
-    /// To which of our addresses, where the driver knows.
+    /// Local destination address, if the driver knows it.
     pub local: Option<IpAddr>,
-    /// IP ECN field.
+    /// ECN field of the IP header.
     pub ecn: Ecn,
-    /// IP TTL or hop limit, where the driver knows.
+    /// IP TTL or hop limit, if the driver knows it.
     pub ttl: Option<u8>,
 }
 
-/// Datagrams to send, back to back in the caller's buffer.
+/// Datagrams to send, stored back to back in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// To whom.
+    /// Destination address.
     pub remote: SocketAddr,
-    /// From which of our addresses, where it matters.
+    /// Local address to send from, if that matters.
     pub local: Option<IpAddr>,
-    /// IP ECN field.
+    /// ECN field of the IP header.
     pub ecn: Ecn,
-    /// Bytes in the buffer.
+    /// Number of bytes in the buffer.
     pub len: usize,
-    /// Size of each datagram but the last, which may be shorter.
+    /// Size of each datagram except the last, which can be shorter.
     pub segment_size: usize,
 }
 
-/// How the endpoint finds this connection from now on.
+/// Change in how the endpoint must route datagrams to this connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Routing {
-    /// Datagrams to it belong to this connection.
+    /// Datagrams to this id belong to the connection.
     Add(ConnectionId),
-    /// It is retired.
+    /// This id is retired.
     Remove(ConnectionId),
-    /// The [tokens](super::Connection::reset_tokens) of stateless resets are others now.
+    /// The [tokens](super::Connection::reset_tokens) of stateless resets have changed.
     ResetTokens,
 }

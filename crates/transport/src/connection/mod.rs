@@ -9,9 +9,9 @@
 //!  deadlines ─► Receiving ─► the part whose time has come
 //! ```
 //!
-//! [`Connection`] owns the parts; a pass borrows those that it touches. No part reads a clock or
-//! does I/O. After any call, ask [`poll_transmit`](Connection::poll_transmit) until it has nothing,
-//! take the events, and wait for [`deadline`](Connection::deadline).
+//! [`Connection`] owns the parts, and each operation borrows those that it needs. No part reads a
+//! clock or does I/O. After any call, you should call [`poll_transmit`](Connection::poll_transmit)
+//! until it returns nothing, take the events, and wait for [`deadline`](Connection::deadline).
 
 mod acknowledged;
 mod bounds;
@@ -84,7 +84,7 @@ use spaces::PacketSpaces;
 use timers::{Timer, sooner};
 use transmit::Sending;
 
-/// A QUIC connection without I/O. See the [module](self) for how it is driven.
+/// A QUIC connection without I/O. See the [module](self) for how to drive it.
 pub struct Connection {
     side: Side,
     config: Arc<TransportConfig>, // A controller that is set later is in that of `paths`.
@@ -109,34 +109,34 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Begins a connection to a server; the first datagram is ready at once. It comes in a box: it
-    /// has nearly 10 kB, which each move would copy.
+    /// Begins a connection to a server. Its first datagram is immediately ready for sending. The
+    /// connection is boxed because moving it would copy nearly 10 kB.
     ///
     /// # Errors
-    /// [`ConnectError`] if the server's name or a configuration is unusable.
+    /// Returns [`ConnectError`] if the server's name or a configuration is unusable.
     pub fn client(now: Instant, start: ClientStart) -> Result<Box<Self>, ConnectError> {
         start::client(now, start)
     }
 
-    /// Begins a connection that a client asked for. Hand it the datagram with the client's Initial
-    /// next.
+    /// Begins a connection that a client asked for. You must next pass it the datagram containing
+    /// the client's Initial.
     ///
     /// # Errors
-    /// [`ConnectError`] if a configuration is unusable.
+    /// Returns [`ConnectError`] if a configuration is unusable.
     pub fn server(now: Instant, start: ServerStart) -> Result<Box<Self>, ConnectError> {
         start::server(now, start, None)
     }
 
-    /// Takes a datagram for this connection. Its bytes are decrypted in place.
+    /// Processes a datagram for this connection, decrypting its bytes in place.
     pub fn handle_datagram(&mut self, now: Instant, received: Received, datagram: &mut [u8]) {
         self.receiving(now).datagram(received, datagram);
     }
 
-    /// Builds datagrams to send now, back to back into `buffer`: at most `max_segments`, all of one
-    /// size but the last. `None`: nothing to send until something happens or
-    /// [`deadline`](Self::deadline) comes. Call it until then; `buffer` should hold `max_segments`
-    /// times [`mtu`](Self::mtu) bytes, and at least the largest datagram that
-    /// [`TransportConfig::max_mtu`] allows.
+    /// Builds datagrams to send now, writing them back to back into `buffer`: at most
+    /// `max_segments`, all of the same size except the last. Call it until it returns `None`, which
+    /// means that there's nothing to send until something happens or [`deadline`](Self::deadline)
+    /// is reached. `buffer` should hold `max_segments` times [`mtu`](Self::mtu) bytes, and at least
+    /// the largest datagram that [`TransportConfig::max_mtu`] allows.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -162,13 +162,13 @@ impl Connection {
         transmit
     }
 
-    /// Does what is due at `now`: call it at or after [`deadline`](Self::deadline). Early calls do
-    /// no harm.
+    /// Performs everything due at `now`. Call it at or after [`deadline`](Self::deadline); calling
+    /// it early is harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.receiving(now).timeout();
     }
 
-    /// A pass over the parts that datagrams are built from.
+    /// Borrows the parts for building datagrams.
     const fn sending(&mut self, now: Instant) -> Sending<'_> {
         Sending {
             now,
@@ -183,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// A pass over the parts that what arrives is for.
+    /// Borrows the parts for processing arrivals.
     fn receiving(&mut self, now: Instant) -> Receiving<'_> {
         Receiving {
             now,
@@ -199,41 +199,42 @@ impl Connection {
         }
     }
 
-    /// True once this side has closed the connection and a CONNECTION_CLOSE was built.
+    /// Returns true once this side has closed the connection and built a CONNECTION_CLOSE.
     #[must_use]
     pub fn has_sent_close(&self) -> bool {
         self.lifecycle.has_sent_close()
     }
 
-    /// After a panic that may have left the connection half changed: the datagram that tells the
-    /// peer of it (INTERNAL_ERROR), the last one. Of the connection only its keys, addresses and
-    /// packet numbers are used, and no congestion controller. The batch that was being built as it
-    /// panicked must not leave: its last packet's number may be used again here.
+    /// Builds the last datagram after a panic, which tells the peer about it (INTERNAL_ERROR).
+    /// Because the panic may have left the connection inconsistent, this only uses its keys,
+    /// addresses and packet numbers, and no congestion controller. You must not send the batch that
+    /// was being built when the panic occurred, because its last packet number may be reused here.
     pub fn close_after_panic(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let error = TransportError::new(TransportErrorCode::INTERNAL_ERROR, "");
         self.lifecycle.close_last(error);
         self.sending(now).close(buffer)
     }
 
-    /// Largest datagram that is sent now, bytes of UDP payload.
+    /// Returns the size of the largest datagram that can currently be sent, in bytes of UDP
+    /// payload.
     #[must_use]
     pub fn mtu(&self) -> u16 {
         self.paths.path().mtu()
     }
 
-    /// Which end this is.
+    /// Returns which end of the connection this is.
     #[must_use]
     pub const fn side(&self) -> Side {
         self.side
     }
 
-    /// The application's side of streams. What is written there leaves with the next
+    /// Accesses the streams. Data that you write there is sent by the next
     /// [`poll_transmit`](Self::poll_transmit).
     pub const fn streams(&mut self) -> &mut Streams {
         &mut self.sources.streams
     }
 
-    /// The application's side of unreliable datagrams.
+    /// Accesses the unreliable datagrams.
     pub const fn datagrams(&mut self) -> Datagrams<'_> {
         Datagrams {
             sources: &mut self.sources,
@@ -242,13 +243,13 @@ impl Connection {
         }
     }
 
-    /// The handshake: how far it has come and what it has settled.
+    /// Returns the state of the handshake, including the parameters negotiated so far.
     #[must_use]
     pub const fn handshake(&self) -> &Handshake {
         &self.sources.handshake
     }
 
-    /// Something that happened, oldest first.
+    /// Returns the next event, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
         if let Some(event) = self.outbox.poll_event() {
             return Some(event);
@@ -259,23 +260,23 @@ impl Connection {
         self.sources.streams.poll_event().map(Event::Stream)
     }
 
-    /// A change of what the endpoint finds this connection by.
+    /// Returns the next change in how the endpoint must route datagrams to this connection.
     pub fn poll_routing(&mut self) -> Option<Routing> {
         let token = self.sources.control.remote_ids.current().token;
         let moved = self.paths.take_moved_tokens();
         self.outbox.poll_routing(token, moved)
     }
 
-    /// A datagram that comes from such an address, ends with the token listed with it and is for no
-    /// connection resets this one (RFC 9000 §10.3.1): the tokens of the peer's ids that are in use,
-    /// each with the address to which packets with that id were sent.
+    /// Returns the stateless reset tokens of the peer's ids in use, each with the address to which
+    /// packets with that id were sent. A datagram from that address which ends with the token and
+    /// doesn't belong to any connection resets this one (RFC 9000 §10.3.1).
     pub fn reset_tokens(&self) -> impl Iterator<Item = (SocketAddr, ResetToken)> {
         self.paths
             .reset_tokens(self.sources.control.remote_ids.current().token)
     }
 
-    /// True if `quote`, the beginning of a datagram as an ICMP message has it, can be of one that
-    /// this connection has sent: it has the ID that its packets carry (RFC 9000 §14.2.1).
+    /// Returns true if `quote`, the beginning of a datagram quoted in an ICMP message, may be from
+    /// this connection, because it contains the ID that its packets carry (RFC 9000 §14.2.1).
     #[must_use]
     pub fn is_quoted_by(&self, quote: &[u8]) -> bool {
         let id = self.sources.control.remote_ids.current().id;
@@ -283,7 +284,7 @@ impl Connection {
         len > 0 && quote.windows(len).any(|part| part == id.as_slice())
     }
 
-    /// True if [`poll_routing`](Self::poll_routing) has something.
+    /// Returns true if [`poll_routing`](Self::poll_routing) would return something.
     #[must_use]
     pub fn has_routing(&self) -> bool {
         let token = self.sources.control.remote_ids.current().token;
@@ -291,7 +292,7 @@ impl Connection {
         self.outbox.has_routing(token, moved)
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) if nothing happens earlier.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let timers = self.lifecycle.timers();
@@ -306,8 +307,9 @@ impl Connection {
         sooner(next, timers.next())
     }
 
-    /// Ends the connection, if it is not over, with an application error code below 2^62 and a
-    /// reason for people (what does not fit into a packet is cut). Streams are over.
+    /// Closes the connection, unless it is already over, by sending an application error code below
+    /// 2^62 and a reason for people (truncated if it doesn't fit into a packet). You can't use its
+    /// streams anymore.
     pub fn close(&mut self, now: Instant, code: u64, reason: Bytes) {
         let (pto, error) = (self.spaces.pto(), ConnectionError::LocallyClosed);
         let reason = CloseReason::Application { code, reason };
@@ -315,25 +317,26 @@ impl Connection {
         self.sources.on_ending(ending, &mut self.outbox);
     }
 
-    /// The interface carries datagrams of up to `bytes` of UDP payload: path MTU discovery tries
-    /// sizes up to that, unless [`TransportConfig::max_mtu`] says how far. Call it before the first
-    /// [`poll_transmit`](Self::poll_transmit).
+    /// Sets how large a UDP payload the interface can carry, in bytes. Path MTU discovery then
+    /// tries sizes up to this, unless [`TransportConfig::max_mtu`] sets a limit. You must call it
+    /// before the first [`poll_transmit`](Self::poll_transmit).
     pub fn set_interface_mtu(&mut self, bytes: u16) {
         self.paths.set_interface_mtu(bytes);
     }
 
-    /// The differentiated services code point that packets are to leave with.
+    /// Returns the differentiated services code point with which packets should be sent.
     #[must_use]
     pub fn dscp(&self) -> u8 {
         self.config.dscp & 0x3f
     }
 
-    /// The system refuses datagrams of `size` bytes (EMSGSIZE): that is not tried again.
+    /// Reports that the system refused a datagram of `size` bytes (EMSGSIZE), so that this size
+    /// isn't tried again.
     pub fn on_size_refused(&mut self, now: Instant, size: u16) {
         self.paths.path_mut().route_mut().on_size_refused(now, size);
     }
 
-    /// Ends the connection because this side has no place left for it (CONNECTION_REFUSED).
+    /// Closes the connection because this side no longer has room for it (CONNECTION_REFUSED).
     pub fn refuse(&mut self, now: Instant) {
         let error = TransportError::new(
             TransportErrorCode::CONNECTION_REFUSED,
@@ -342,26 +345,27 @@ impl Connection {
         self.receiving(now).fail(error);
     }
 
-    /// True once the handshake is complete on this side and until the connection is over.
+    /// Returns true from when the handshake is complete on this side until the connection is over.
     #[must_use]
     pub fn is_established(&self) -> bool {
         self.sources.handshake.is_complete() && self.lifecycle.is_open()
     }
 
-    /// True while the handshake runs.
+    /// Returns true while the handshake is running.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         !self.sources.handshake.is_complete() && self.lifecycle.is_open()
     }
 
-    /// True once all is over and forgotten: the connection may be dropped.
+    /// Returns true once the connection is over and has nothing left to do, so that you can drop
+    /// it.
     #[must_use]
     pub const fn is_drained(&self) -> bool {
         self.lifecycle.is_gone()
     }
 
-    /// The peer has closed the connection, and until then what is under way may still arrive (RFC
-    /// 9000 §10.2.2). The connection may go before, if the endpoint drops what arrives for it.
+    /// Returns until when packets can still arrive, if the peer has closed the connection (RFC 9000
+    /// §10.2.2). You can drop the connection earlier if the endpoint drops its datagrams.
     #[must_use]
     pub fn drains_until(&self) -> Option<Instant> {
         let draining = self.lifecycle.is_draining();
@@ -369,45 +373,46 @@ impl Connection {
         until.filter(|_| draining)
     }
 
-    /// Why the connection is over, if it is.
+    /// Returns why the connection is over, or `None` while it isn't.
     #[must_use]
     pub const fn error(&self) -> Option<&ConnectionError> {
         self.lifecycle.error()
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     #[must_use]
     pub const fn remote_address(&self) -> SocketAddr {
         self.paths.path().remote()
     }
 
-    /// Our address, where the driver tells it.
+    /// Returns the local address, if the driver provides it.
     #[must_use]
     pub const fn local_address(&self) -> Option<IpAddr> {
         self.paths.path().local()
     }
 
-    /// Asks the peer for a sign of life.
+    /// Sends a PING, which the peer must acknowledge.
     pub const fn ping(&mut self) {
         self.sources.control.ping = true;
     }
 
-    /// Updates the keys (RFC 9001 §6). False if it is too early for an update.
+    /// Updates the keys (RFC 9001 §6). Returns false if it is too early for an update.
     pub fn update_keys(&mut self, now: Instant) -> bool {
         let updated = self.spaces.keys_mut().begin_update(now);
         self.stats.key_updates += u64::from(updated);
         updated
     }
 
-    /// From now on `factory`'s controllers steer this connection, at once a fresh one the path.
+    /// Uses controllers made by `factory` from now on, immediately starting with a fresh one on the
+    /// current path.
     pub fn set_controller(&mut self, now: Instant, factory: Arc<dyn ControllerFactory>) {
         self.paths.set_controller(now, factory);
         self.receiving(now).fates().follow_window();
     }
 
-    /// From now on `signal` goes in front of what this side sends, as the controller that was set
-    /// may need it. False, and nothing changed, unless both sides offered its kind when they
-    /// connected.
+    /// Puts `signal` in front of outgoing datagrams from now on, because a controller set later may
+    /// need it. Returns false, without changing anything, unless both sides offered this kind when
+    /// connecting.
     pub fn set_signal(&mut self, signal: Arc<dyn Signal>) -> bool {
         let next = self.spaces.next_number();
         self.paths
@@ -416,28 +421,31 @@ impl Connection {
             .set_signal(signal, next)
     }
 
-    /// Client: from now on datagrams leave from another address of ours (the driver has rebound its
-    /// socket). The path is validated again, with a controller of its own. False if that is not
-    /// possible: the handshake is not confirmed, or the server forbids it (RFC 9000 §9.1).
+    /// Client: sends datagrams from another local address from now on, because the driver has
+    /// rebound its socket. The path is validated again and gets its own controller. Returns false
+    /// if migrating isn't possible, because the handshake isn't confirmed or the server forbids it
+    /// (RFC 9000 §9.1).
     pub fn migrate(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
         self.receiving(now).move_to(local, false)
     }
 
-    /// The same while the former address is still ours: if the new one gets no answer, the
-    /// connection goes on at the last that worked, where it stood; if none is known to work, at the
-    /// one before. If that gets no answer either, both are tried by turns.
+    /// Like [`migrate`](Self::migrate), but while the former address is still available. If the new
+    /// one doesn't get an answer, the connection returns to the last address that worked, with its
+    /// former state; if none is known to work, it returns to the previous one. If that doesn't get
+    /// an answer either, it tries both alternately.
     pub fn try_address(&mut self, now: Instant, local: Option<IpAddr>) -> bool {
         self.receiving(now).move_to(local, true)
     }
 
-    /// What is known of the path from an earlier connection; the configured rate counts
-    /// before it. Call it before the first [`poll_transmit`](Self::poll_transmit).
+    /// Provides the state of the path known from an earlier connection; a configured rate takes
+    /// precedence. You must call it before the first [`poll_transmit`](Self::poll_transmit).
     pub const fn set_known_path(&mut self, known: Option<KnownPath>) {
         self.paths.set_known(known);
     }
 
-    /// What the connection has measured of its path: once, when it closes after its handshake.
-    /// Nothing of an address that is not validated: the peer may have forged it.
+    /// Returns the connection's measurements of its path, once, when it closes after completing its
+    /// handshake. An address that isn't validated is never reported, because the peer may have
+    /// forged it.
     pub fn poll_shown_path(&mut self) -> Option<ShownPath> {
         if self.lifecycle.is_open() || !self.sources.handshake.is_complete() {
             return None;
@@ -445,14 +453,15 @@ impl Connection {
         self.paths.poll_shown()
     }
 
-    /// The congestion window of the current path, bytes.
+    /// Returns the congestion window of the current path, in bytes.
     #[inline]
     #[must_use]
     pub fn congestion_window(&self) -> u64 {
         self.paths.path().window()
     }
 
-    /// The current path: algorithm, last feedback, and what keeps the sender from being faster.
+    /// Reports the state of the current path: algorithm, latest feedback, and the limits that keep
+    /// the sender from being faster.
     #[must_use]
     pub fn path_report(&self, now: Instant) -> PathReport {
         let receiving = &self.sources.streams.receiving;
@@ -472,7 +481,7 @@ impl Connection {
         }
     }
 
-    /// Counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let datagrams = self.sources.datagrams.counts();

@@ -1,4 +1,4 @@
-//! What a connection tells of its path, for people and for logs.
+//! Reports about a connection's path, for people and logs.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,19 +8,20 @@ use super::bounds::BoundShares;
 use crate::Duration;
 use crate::path::{Disbelieved, EcnState};
 
-/// The state of the current path.
+/// State of the current path.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PathReport {
     /// The peer's address.
     pub remote: SocketAddr,
-    /// Ours, where the driver tells it.
+    /// The local address, if the driver provides it.
     pub local: Option<IpAddr>,
-    /// The control law's state.
+    /// State of the control law.
     pub controller: Metrics,
-    /// The laws that had the connection's window so far: their times, their bytes, the changes.
+    /// Control laws that have controlled the connection's window so far, with their times, bytes
+    /// and changes.
     pub controllers: ControllerShares,
-    /// Pace in bytes per second, once there is one.
+    /// Pacing rate in bytes per second, if one exists yet.
     pub pace: Option<u64>,
     /// Bytes in flight.
     pub in_flight: u64,
@@ -30,38 +31,39 @@ pub struct PathReport {
     pub smoothed_rtt: Option<Duration>,
     /// RTT variation.
     pub rtt_variation: Option<Duration>,
-    /// Least RTT.
+    /// Minimum RTT.
     pub min_rtt: Option<Duration>,
-    /// Largest datagram, bytes of UDP payload, shim included.
+    /// Largest datagram, in bytes of UDP payload including the shim.
     pub mtu: u16,
-    /// Kind of the signal in front of our data, if both sides advertised one.
+    /// Kind of the signal that precedes outgoing data, if both sides advertised one.
     pub signal: Option<u8>,
     /// False once the path was found to drop datagrams with a shim.
     pub passes_shims: bool,
-    /// The latest feedback of routers, as far as the peer has returned it.
+    /// Latest feedback from routers that the peer has returned.
     pub feedback: Option<Feedback>,
-    /// Identity of the router that bounds the flow by that feedback: the one with the highest load
-    /// (VCP), the last one that lowered what was asked (XCP).
+    /// Identity of the router that currently limits the flow according to this feedback: the one
+    /// with the highest load (VCP), or the last that lowered the requested value (XCP).
     pub router: Option<u16>,
-    /// FEEDBACK frames that were not believed, and why.
+    /// FEEDBACK frames that were disbelieved, by reason.
     pub disbelieved: Disbelieved,
-    /// Steps of the peer's clock: how long packets queue on their way there is not known across
-    /// them.
+    /// Detected steps of the peer's clock. Queueing delays toward the peer can't be measured across
+    /// a step.
     pub clock_steps: u64,
-    /// False once that clock stepped too often to be used: all that the RTT grows by then counts as
-    /// a queue on the way there.
+    /// False once this clock has stepped too often to be usable. Any increase of the RTT is then
+    /// attributed to a queue toward the peer.
     pub clock_used: bool,
-    /// Bytes that the peer may have on its way to this side.
+    /// Bytes that the peer may currently have in flight to this side.
     pub receive_window: u64,
-    /// That is less than the rate at which the application reads asks for: `max_window` or the
-    /// endpoint's memory bounds it.
+    /// True if this window is smaller than the application's reading rate requires, because
+    /// `max_window` or the endpoint's memory limits it.
     pub receive_limited: bool,
     /// State of ECN validation.
     pub ecn: EcnState,
-    /// What bounded the sender, as shares of the connection's time.
+    /// Limits of the sender, as shares of the connection's time.
     pub bounded_by: BoundShares,
-    /// The path is validated.
+    /// True if the path is validated.
     pub validated: bool,
-    /// Routers were asked for a rate that was known of this path before the handshake was complete.
+    /// True if routers were asked for a previously known rate of this path before the handshake was
+    /// complete.
     pub known_path: bool,
 }

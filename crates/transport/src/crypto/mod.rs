@@ -6,15 +6,16 @@
 //!   packets ◄──seal, open, mask── PacketKey, HeaderKey ◄── Keys, OneRttKeys
 //! ```
 //!
-//! A connection holds a [`Session`] and the [`Keys`] that it hands out; it is not generic over
-//! them. The session is called a few times per handshake, a key once or twice per packet. Two
-//! implementations: TLS 1.3 (`tls`, feature `rustls`) and [`null`], which sends as many bytes in as
-//! many round trips but protects nothing, for emulations.
+//! A connection holds a [`Session`] and the [`Keys`] that it provides, but isn't generic over them:
+//! the session is only called a few times per handshake, and a key once or twice per packet. There
+//! are two implementations: TLS 1.3 (`tls`, feature `rustls`) and [`null`], intended for
+//! emulations, which sends equally many bytes in equally many round trips without protecting
+//! anything.
 //!
-//! What an endpoint needs besides (sealing of address-validation tokens, stateless reset tokens) is
-//! derived from a secret through [`EndpointKey`]; [`token`] and [`reset`] hold the formats. Apart
-//! from what a TLS library draws for its own handshake, random bytes and secrets come from the
-//! caller.
+//! An endpoint additionally seals address-validation tokens and derives stateless reset tokens by
+//! using a secret through [`EndpointKey`]; [`token`] and [`reset`] define the formats. The caller
+//! must provide random bytes and secrets, except those that a TLS library draws for its own
+//! handshake.
 
 use core::fmt;
 use std::sync::Arc;
@@ -50,58 +51,59 @@ pub use provider::gather_entropy;
 pub use crate::wire::Side;
 pub use crate::wire::packet::SAMPLE_LEN;
 
-/// Bytes of a Retry Integrity Tag (RFC 9001 §5.8).
+/// Length of a Retry Integrity Tag in bytes (RFC 9001 §5.8).
 pub const RETRY_TAG_LEN: usize = 16;
 
-/// Protects the payload of packets in one direction (RFC 9001 §5.3).
+/// Protects packet payloads in one direction (RFC 9001 §5.3).
 pub trait PacketKey: Send + Sync {
-    /// Seals a packet in place. `packet` is the header (`header_len` bytes, not yet masked), the
-    /// plaintext, and [`tag_len`](Self::tag_len) bytes of room for the tag, which are overwritten.
+    /// Seals a packet in place. `packet` must contain the header (`header_len` bytes, not yet
+    /// masked), the plaintext, and [`tag_len`](Self::tag_len) bytes of room for the tag, which are
+    /// overwritten.
     ///
     /// # Errors
-    /// [`SealError`] if `packet` has no room for header and tag, or is longer than the cipher
-    /// allows.
+    /// Returns [`SealError`] if `packet` has no room for header and tag, or is longer than the
+    /// cipher allows.
     fn seal(&self, pn: u64, packet: &mut [u8], header_len: usize) -> Result<(), SealError>;
 
-    /// Opens a packet in place. `packet` is the header (`header_len` bytes, mask removed) and the
-    /// ciphertext with its tag; the plaintext replaces the ciphertext. Returns the plaintext's
-    /// length; it starts at `header_len`. On failure the payload's bytes are unspecified.
+    /// Opens a packet in place. `packet` must contain the header (`header_len` bytes, mask removed)
+    /// and the ciphertext with its tag. The plaintext replaces the ciphertext, starting at
+    /// `header_len`, and its length is returned. On failure, the payload's bytes are unspecified.
     ///
     /// # Errors
-    /// [`OpenError`] if the packet was not sealed with this key and `pn`, or is too short.
+    /// Returns [`OpenError`] if the packet wasn't sealed with this key and `pn`, or is too short.
     fn open(&self, pn: u64, packet: &mut [u8], header_len: usize) -> Result<usize, OpenError>;
 
-    /// Bytes that sealing adds.
+    /// Returns how many bytes sealing adds.
     fn tag_len(&self) -> usize {
         16
     }
 
-    /// Packets that may be sealed with this key (RFC 9001 §6.6).
+    /// Returns how many packets can be sealed with this key (RFC 9001 §6.6).
     fn confidentiality_limit(&self) -> u64;
 
-    /// Packets that may fail to open on a connection that uses this cipher (RFC 9001 §6.6).
+    /// Returns how many packets can fail to open on a connection using this cipher (RFC 9001 §6.6).
     fn integrity_limit(&self) -> u64;
 }
 
 /// Computes header masks in one direction (RFC 9001 §5.4).
 pub trait HeaderKey: Send + Sync {
-    /// The mask for a sample of ciphertext: byte 0 for the first byte of the header (its low 4 bits
-    /// in long headers, 5 in short ones; other bits are unspecified), bytes 1 to 4 for the packet
-    /// number.
+    /// Computes the mask for a sample of ciphertext. Byte 0 applies to the first byte of the header
+    /// (its low 4 bits in long headers, 5 in short ones; other bits are unspecified), bytes 1 to 4
+    /// to the packet number.
     fn mask(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5];
 }
 
-/// The packet could not be sealed: its buffer is too short or too long.
+/// Error returned when a packet can't be sealed, because its buffer is too short or too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("packet buffer does not fit the cipher")]
 pub struct SealError;
 
-/// The packet is not authentic under this key.
+/// Error returned when a packet isn't authentic under this key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("packet failed authentication")]
 pub struct OpenError;
 
-/// Header and packet key of one direction.
+/// Header and packet keys for one direction.
 pub struct DirectionalKeys {
     /// Masks headers.
     pub header: Box<dyn HeaderKey>,
@@ -115,20 +117,20 @@ impl fmt::Debug for DirectionalKeys {
     }
 }
 
-/// Both directions' keys of one encryption level.
+/// Keys of one encryption level for both directions.
 #[derive(Debug)]
 pub struct Keys {
-    /// For what this side sends.
+    /// Keys for sending.
     pub local: DirectionalKeys,
-    /// For what this side receives.
+    /// Keys for receiving.
     pub remote: DirectionalKeys,
 }
 
-/// Both directions' packet keys of one key phase; header keys do not change with the phase.
+/// Packet keys of one key phase for both directions. Header keys don't change with the phase.
 pub struct PacketKeys {
-    /// For what this side sends.
+    /// Key for sending.
     pub local: Box<dyn PacketKey>,
-    /// For what this side receives.
+    /// Key for receiving.
     pub remote: Box<dyn PacketKey>,
 }
 
@@ -138,18 +140,18 @@ impl fmt::Debug for PacketKeys {
     }
 }
 
-/// Derives the packet keys of one key phase after the other (RFC 9001 §6.1).
+/// Derives the packet keys of successive key phases (RFC 9001 §6.1).
 pub trait PhaseKeys: Send + Sync {
-    /// The keys of the next phase; the first call gives those that follow the handshake's 1-RTT
-    /// keys.
+    /// Returns the keys of the next phase. The first call returns those following the handshake's
+    /// 1-RTT keys.
     fn next_phase(&mut self) -> PacketKeys;
 }
 
-/// New keys, to be used for what the session writes from then on.
+/// New keys, which apply to everything that the session writes afterwards.
 pub enum KeyChange {
-    /// Keys of Handshake packets.
+    /// Keys for Handshake packets.
     Handshake(Keys),
-    /// Keys of 1-RTT packets, and the source of the phases after them: both go into
+    /// Keys for 1-RTT packets, and the source of keys for subsequent phases. Pass both to
     /// [`OneRttKeys::new`].
     OneRtt(Keys, Box<dyn PhaseKeys>),
 }
@@ -163,10 +165,11 @@ impl fmt::Debug for KeyChange {
     }
 }
 
-/// One connection's cryptographic handshake.
+/// Cryptographic handshake of one connection.
 ///
-/// The connection feeds ordered CRYPTO bytes with [`read_handshake`](Self::read_handshake), then
-/// calls [`write_handshake`](Self::write_handshake) until it writes nothing and changes no keys:
+/// The connection passes ordered CRYPTO bytes to [`read_handshake`](Self::read_handshake), then
+/// calls [`write_handshake`](Self::write_handshake) until it writes nothing and doesn't change any
+/// keys:
 ///
 /// ```text
 ///   loop {
@@ -177,60 +180,61 @@ impl fmt::Debug for KeyChange {
 ///   }
 /// ```
 pub trait Session: Send + Sync {
-    /// Takes handshake bytes of one encryption level, in order and without gaps. Bytes of different
-    /// levels go into separate calls. The caller checks that a level's bytes end before the next
-    /// level's begin.
+    /// Processes handshake bytes, which must be in order and without gaps. Bytes of different
+    /// encryption levels must be passed in separate calls. The caller must check that a level's
+    /// bytes end before the next level's begin.
     ///
     /// # Errors
-    /// [`HandshakeError`]; the connection closes with its [`code`](HandshakeError::code).
+    /// Returns [`HandshakeError`]. You must then close the connection with its
+    /// [`code`](HandshakeError::code).
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<(), HandshakeError>;
 
     /// Appends handshake bytes to send. If it returns a change, the bytes appended by this call
-    /// still go out at the level before it, and the new keys rule afterwards.
+    /// must still be sent at the previous level, and the new keys apply afterwards.
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<KeyChange>;
 
-    /// True until the handshake is complete on this side (RFC 9001 §4.1.1).
+    /// Returns true until the handshake is complete on this side (RFC 9001 §4.1.1).
     fn is_handshaking(&self) -> bool;
 
-    /// The peer's transport parameters as they stood in its handshake message; `None` before that
-    /// arrived. Not authenticated until the handshake is complete.
+    /// Returns the peer's transport parameters exactly as received in its handshake message, or
+    /// `None` before it arrived. They aren't authenticated until the handshake is complete.
     fn peer_transport_parameters(&self) -> Option<&[u8]>;
 
-    /// Keys of 0-RTT packets (RFC 9001 §4.6). At a client those that it seals with, from the start
-    /// on, if it resumes a session that allows early data; at a server those that it opens with,
-    /// once it has read a ClientHello whose early data it takes.
+    /// Returns the keys for 0-RTT packets (RFC 9001 §4.6). A client seals with these from the start
+    /// if it resumes a session that allows early data. A server opens with these once it has read a
+    /// ClientHello whose early data it accepts.
     fn zero_rtt_keys(&self) -> Option<DirectionalKeys> {
         None
     }
 
-    /// At a client with [`zero_rtt_keys`](Self::zero_rtt_keys): the server's transport parameters
-    /// as they stood when the session began.
+    /// Client with [`zero_rtt_keys`](Self::zero_rtt_keys): returns the server's transport
+    /// parameters as they were when the resumed session began.
     fn remembered_parameters(&self) -> Option<&[u8]> {
         None
     }
 
-    /// At a client, once the server's transport parameters are known: the server takes the early
-    /// data.
+    /// Client: returns true if the server accepts the early data, once its transport parameters are
+    /// known.
     fn early_data_accepted(&self) -> bool {
         false
     }
 
-    /// At a server: it may take early data, as far as its configuration goes.
+    /// Server: returns true if its configuration allows accepting early data.
     fn may_take_early_data(&self) -> bool {
         false
     }
 
-    /// What the handshake has settled so far.
+    /// Returns the parameters negotiated so far.
     fn handshake_data(&self) -> HandshakeData;
 
-    /// The peer's certificate chain, DER, end entity first. Empty if it presented none (clients, as
-    /// a rule).
+    /// Returns the peer's certificate chain in DER, end entity first. It is empty if the peer
+    /// didn't present any, as clients usually don't.
     fn peer_certificates(&self) -> Vec<Vec<u8>>;
 
     /// Fills `out` with keying material bound to this connection (RFC 8446 §7.5).
     ///
     /// # Errors
-    /// [`ExportError`] before the handshake is complete, or if `out` is too long.
+    /// Returns [`ExportError`] before the handshake is complete, or if `out` is too long.
     fn export_keying_material(
         &self,
         out: &mut [u8],
@@ -247,37 +251,39 @@ impl fmt::Debug for dyn Session {
     }
 }
 
-/// What the two sides agreed on.
+/// Parameters negotiated by the handshake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandshakeData {
-    /// The application protocol (ALPN), once known.
+    /// Application protocol (ALPN), once known.
     pub protocol: Option<Vec<u8>>,
-    /// At a server: the name that the client asked for.
+    /// Server: the name that the client asked for.
     pub server_name: Option<String>,
-    /// The handshake went on from an earlier connection's, without certificates (RFC 8446 §2.2).
+    /// True if the handshake resumed an earlier connection's session, without certificates (RFC
+    /// 8446 §2.2).
     pub resumed: bool,
 }
 
-/// Keys that need no handshake: those of Initial packets, and the tag of Retry packets.
+/// Cryptography that doesn't need a handshake: keys for Initial packets, and the tag of Retry
+/// packets.
 pub trait InitialCrypto: Send + Sync {
-    /// Keys of Initial packets (RFC 9001 §5.2). `client_dcid` is the Destination Connection ID of
-    /// the client's first Initial, or of its first one after a Retry.
+    /// Derives the keys for Initial packets (RFC 9001 §5.2). `client_dcid` is the Destination
+    /// Connection ID of the client's first Initial, or of its first one after a Retry.
     fn initial_keys(&self, client_dcid: &[u8], side: Side) -> Keys;
 
-    /// The Retry Integrity Tag (RFC 9001 §5.8) of a Retry packet without its last 16 bytes, in
-    /// answer to an Initial with Destination Connection ID `original_dcid`.
+    /// Computes the Retry Integrity Tag (RFC 9001 §5.8) of a Retry packet, passed without its last
+    /// 16 bytes, that answers an Initial with Destination Connection ID `original_dcid`.
     fn retry_tag(&self, original_dcid: &[u8], packet: &[u8]) -> [u8; RETRY_TAG_LEN];
 }
 
-/// A client's cryptographic configuration; one serves many connections.
+/// Cryptographic configuration of a client. One value can serve many connections.
 pub trait ClientCrypto: InitialCrypto + fmt::Debug {
-    /// Starts the handshake with `server_name`. `transport_parameters` go into the ClientHello.
-    /// `seed` feeds implementations without a generator of their own (the null cipher).
+    /// Starts the handshake with `server_name`. `transport_parameters` are sent in the ClientHello.
+    /// `seed` is for implementations without their own generator (the null cipher).
     ///
     /// # Errors
-    /// [`StartError`] for a name that is neither a DNS name nor an IP address, or an unusable
-    /// configuration.
+    /// Returns [`StartError`] if the name is neither a DNS name nor an IP address, or the
+    /// configuration is unusable.
     fn start(
         &self,
         server_name: &str,
@@ -286,13 +292,13 @@ pub trait ClientCrypto: InitialCrypto + fmt::Debug {
     ) -> Result<Box<dyn Session>, StartError>;
 }
 
-/// A server's cryptographic configuration; one serves many connections.
+/// Cryptographic configuration of a server. One value can serve many connections.
 pub trait ServerCrypto: InitialCrypto + fmt::Debug {
-    /// Starts the handshake with a client. `transport_parameters` go into the EncryptedExtensions.
-    /// `seed` as for [`ClientCrypto::start`].
+    /// Starts the handshake with a client. `transport_parameters` are sent in the
+    /// EncryptedExtensions. For `seed`, see [`ClientCrypto::start`].
     ///
     /// # Errors
-    /// [`StartError`] for an unusable configuration.
+    /// Returns [`StartError`] if the configuration is unusable.
     fn start(
         &self,
         transport_parameters: Vec<u8>,
@@ -300,22 +306,23 @@ pub trait ServerCrypto: InitialCrypto + fmt::Debug {
     ) -> Result<Box<dyn Session>, StartError>;
 }
 
-/// What an endpoint derives from its secret. Endpoints that share the secret (a cluster, or one
-/// after a restart) accept each other's tokens and can reset each other's lost connections.
+/// Operations that an endpoint derives from its secret. Endpoints sharing the secret (a cluster, or
+/// one before and after a restart) accept each other's tokens and can reset each other's lost
+/// connections.
 pub trait EndpointKey: Send + Sync + fmt::Debug {
-    /// Seals `plaintext` under `nonce`, which must never be used twice with one key for different
-    /// contents. Appends ciphertext and tag to `out`.
+    /// Seals `plaintext` under `nonce`, appending ciphertext and tag to `out`. You must never use a
+    /// nonce twice with the same key for different contents.
     fn seal(&self, nonce: &[u8; 12], plaintext: &[u8], out: &mut Vec<u8>);
 
-    /// Opens what [`seal`](Self::seal) made, in place; returns the plaintext.
+    /// Opens the output of [`seal`](Self::seal) in place and returns the plaintext.
     ///
     /// # Errors
-    /// [`OpenError`] if it was not sealed under this key and nonce.
+    /// Returns [`OpenError`] if it wasn't sealed under this key and nonce.
     fn open<'a>(&self, nonce: &[u8; 12], sealed: &'a mut [u8]) -> Result<&'a [u8], OpenError>;
 
-    /// A keyed hash of `data` that reveals nothing of the key.
+    /// Computes a keyed hash of `data` without revealing anything about the key.
     fn mac(&self, data: &[u8]) -> [u8; 32];
 }
 
-/// Shared handle of an endpoint's key.
+/// Shared handle to an endpoint's key.
 pub type SharedEndpointKey = Arc<dyn EndpointKey>;

@@ -1,5 +1,5 @@
-//! Unreliable datagrams (RFC 9221): what the application wants to send and what has arrived, in
-//! queues with bounds. What is sent is never sent again; where a queue is full, its oldest goes.
+//! Unreliable datagrams (RFC 9221), waiting in bounded queues for being sent by the connection or
+//! read by the application. Datagrams are never retransmitted; a full queue drops its oldest.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,19 +22,20 @@ pub use counters::{QueueCounters, QueueCounts};
 pub use flows::FlowDatagram;
 use flows::Flows;
 
-/// What each queued datagram counts besides its own bytes: about what it costs to keep.
+/// Bytes counted for each queued datagram in addition to its own: about the memory overhead.
 const OVERHEAD: usize = 64;
 
-/// Bounds of both queues of a connection.
+/// Limits of both queues of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramsConfig {
-    /// Memory for datagrams that arrived and were not read yet, bytes; each counts 64 more than its
-    /// own, and as received data to the endpoint's memory
-    /// ([`EndpointConfig::receive_memory`](crate::endpoint::EndpointConfig::receive_memory)). 1 MiB
-    /// by default. 0: DATAGRAM frames are not offered to the peer, and one is an error.
+    /// Memory for datagrams that have arrived but aren't read yet, in bytes. Each counts 64 more
+    /// than its own bytes, and also counts as received data towards the endpoint's memory
+    /// ([`EndpointConfig::receive_memory`](crate::endpoint::EndpointConfig::receive_memory)). The
+    /// default is 1 MiB. With 0, the peer isn't offered DATAGRAM frames, and sending one anyway is
+    /// an error.
     pub receive_bytes: usize,
-    /// The same for datagrams that were not sent yet, and again for those of flows. 1 MiB by
-    /// default.
+    /// Memory for datagrams that aren't sent yet, counted in the same way, and again for those of
+    /// flows. The default is 1 MiB.
     pub send_bytes: usize,
 }
 
@@ -54,13 +55,13 @@ impl Default for DatagramsConfig {
     }
 }
 
-/// A datagram cannot be sent.
+/// Error returned when a datagram can't be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatagramError {
-    /// The peer takes no DATAGRAM frames, or its parameters have not arrived.
+    /// The peer doesn't accept DATAGRAM frames, or its parameters haven't arrived.
     #[error("the peer takes no datagrams")]
     Unsupported,
-    /// It is longer than this, which is what the path and the peer take now.
+    /// The datagram is too long: this is the maximum that the path and the peer currently accept.
     #[error("a datagram may have {0} bytes at most now")]
     TooLong(usize),
 }

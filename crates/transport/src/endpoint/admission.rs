@@ -1,4 +1,4 @@
-//! Which clients are admitted: from a first packet to an [`Incoming`].
+//! Admission of clients: from a first packet to an [`Incoming`].
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ const WAITING_TIME: Duration = Duration::from_secs(10);
 /// The shortest Destination Connection ID of a client's first Initial (RFC 9000 §7.2).
 const MIN_INITIAL_DCID: usize = 8;
 
-/// A client's first packet that is to be [opened](Self::open), which needs nothing of the endpoint:
-/// a caller that guards the endpoint with a lock does not hold that meanwhile.
+/// A client's first packet, ready to be [opened](Self::open). Opening doesn't need the endpoint, so
+/// if you guard the endpoint with a lock, you can release it meanwhile.
 #[derive(Debug)]
 pub struct FirstPacket {
     found: Protected,
@@ -31,7 +31,7 @@ pub struct FirstPacket {
     needs_token: bool,
 }
 
-/// What a client's first packet has proved to be.
+/// A client's first packet after trying to open it, for passing to [`Endpoint::admit`].
 #[derive(Debug)]
 pub struct OpenedFirst {
     found: Protected,
@@ -58,7 +58,8 @@ enum Refusal {
 }
 
 impl FirstPacket {
-    /// Opens the packet, which stands at the beginning of `datagram`, and its token.
+    /// Opens the packet, which must be at the beginning of `datagram`, and the token that it
+    /// carries.
     #[must_use]
     pub fn open(self, received: &Received, datagram: &[u8]) -> OpenedFirst {
         let Self {
@@ -123,11 +124,12 @@ impl Endpoint {
         })
     }
 
-    /// Goes on with a client's first packet that was opened. `answer` is emptied and filled for
-    /// [`DatagramEvent::Respond`] only.
+    /// Continues processing a client's first packet after opening it. `answer` is cleared, and
+    /// filled only for [`DatagramEvent::Respond`].
     ///
-    /// If places are short, a handshake of which packets have arrived that are `unread` keeps its
-    /// own for up to two seconds.
+    /// If places are scarce, a handshake normally loses its place to a new client. However, while
+    /// packets that have arrived for it are still `unread`, it can keep its place for up to two
+    /// seconds.
     pub fn admit(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What an application chooses about an endpoint.
+//! Configuration of endpoints.
 
 use core::fmt;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use crate::Duration;
 use crate::TransportConfig;
 use crate::crypto::{ServerCrypto, SharedEndpointKey};
 
-/// What a server needs to accept connections.
+/// Configuration that a server needs for accepting connections.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Transport configuration of accepted connections.
     pub transport: Arc<TransportConfig>,
-    /// Their cryptographic configuration.
+    /// Cryptographic configuration of accepted connections.
     pub crypto: Arc<dyn ServerCrypto>,
 }
 
@@ -21,45 +21,49 @@ pub struct ServerConfig {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct EndpointConfig {
-    /// Seals tokens and gives stateless resets. Endpoints that share it know each other's.
+    /// Seals tokens and derives stateless reset tokens. Endpoints that share this key accept each
+    /// other's.
     pub key: SharedEndpointKey,
-    /// Wall time at [`Instant::ZERO`](crate::Instant::ZERO), as a duration since 1970-01-01 UTC:
-    /// tokens expire by wall time, so that they outlive a restart.
+    /// Wall time at [`Instant::ZERO`](crate::Instant::ZERO), as a duration since 1970-01-01 UTC.
+    /// Tokens expire by wall time so that they survive a restart.
     pub epoch: Duration,
-    /// Accepts connections; `None`: clients only.
+    /// Enables accepting connections. `None` restricts the endpoint to clients.
     pub server: Option<ServerConfig>,
-    /// Connections at a time, of either side.
+    /// Maximum number of simultaneous connections, whichever side opened them.
     pub max_connections: usize,
-    /// Handshakes that have been begun by clients and are not complete, accepted ones and waiting
-    /// ones together. Beyond it, a new client gets the place of the oldest one of the address or
-    /// IPv6 prefix that holds the most, unless its own holds about as many; then it is not heard
-    /// until one of them has had 2 seconds. It tries again.
+    /// Maximum number of handshakes begun by clients and not yet complete, both accepted and
+    /// waiting. When it is reached, a new client gets the place of the oldest handshake of the
+    /// address or IPv6 prefix that holds the most, unless its own holds about as many. In that case
+    /// its packets are dropped until one of those handshakes is 2 seconds old, so the client has to
+    /// retry.
     pub max_half_open: usize,
-    /// When clients must prove their address first.
+    /// Decides when clients must first prove their address.
     pub retry: RetryPolicy,
-    /// How long a client may take to come back after a Retry.
+    /// Time within which a client must return after a Retry.
     pub retry_token_lifetime: Duration,
-    /// How long a token for a later connection (NEW_TOKEN) is good. Zero: none are given.
+    /// Lifetime of a token for a later connection (NEW_TOKEN). Zero disables sending such tokens.
     pub new_token_lifetime: Duration,
-    /// NEW_TOKEN tokens whose use is remembered per lifetime, 9 bytes each, twice.
+    /// Number of NEW_TOKEN tokens per lifetime whose use is remembered. Each takes 9 bytes, twice.
     pub remembered_tokens: usize,
-    /// Memory for data that peers may send and that was not read yet, of all connections together,
-    /// bytes. Each may promise what its application reads within some round trips; what
-    /// connections promise beyond that is a quarter of this at most, and 64 KiB of each. Where it
-    /// is short, windows grow no more.
+    /// Memory for data that peers may send and that hasn't been read yet, over all connections, in
+    /// bytes. Each connection may promise as much as its application reads within some round trips.
+    /// Promises beyond that can use at most a quarter of this memory, plus 64 KiB for each
+    /// connection. When it runs short, windows stop growing.
     pub receive_memory: u64,
-    /// Peers of whose path it is remembered what it carried, by their address (IPv6: its first 64
-    /// bits). A later connection asks routers for that before its handshake is complete
-    /// ([`TransportConfig::known_rate`] counts before it). 0: none.
+    /// Number of peers to remember the path's rate for, by address (IPv6: its first 64 bits). A
+    /// later connection asks routers for this rate before its handshake is complete, unless
+    /// [`TransportConfig::known_rate`] is set, which takes precedence. 0 disables this.
     pub known_paths: usize,
-    /// How long that is remembered.
+    /// How long such a rate is remembered.
     pub known_path_lifetime: Duration,
-    /// Stateless resets, version negotiations and refusals that may be sent per second, each.
+    /// Maximum number of stateless resets sent per second, and likewise of version negotiations and
+    /// of refusals.
     pub answers_per_second: u32,
 }
 
 impl EndpointConfig {
-    /// The defaults: a client with this key. `epoch` as in the field.
+    /// Creates a configuration for a client that uses `key`, with default values. For `epoch`, see
+    /// the field of this name.
     #[must_use]
     pub fn new(key: SharedEndpointKey, epoch: Duration) -> Self {
         Self {

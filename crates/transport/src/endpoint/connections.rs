@@ -15,69 +15,70 @@ use crate::connection::{self, ClientStart, Connection, Received, Routing, Server
 use crate::crypto::{ClientCrypto, token};
 use crate::wire::{TransportError, TransportErrorCode};
 
-/// A connection to be opened.
+/// Parameters for opening a connection to a server.
 #[derive(Clone, Debug)]
 pub struct Connect {
     /// Transport configuration.
     pub config: Arc<TransportConfig>,
     /// Cryptographic configuration.
     pub crypto: Arc<dyn ClientCrypto>,
-    /// Name of the server, as its certificate has it.
+    /// Name of the server, which must match its certificate.
     pub server_name: String,
-    /// Where the server is.
+    /// Address of the server.
     pub remote: SocketAddr,
-    /// From which of our addresses, if one is bound.
+    /// Local address to connect from, if one is bound.
     pub local: Option<IpAddr>,
-    /// A token from an earlier connection to the server; may be empty.
+    /// Token from an earlier connection to the server. May be empty.
     pub token: Vec<u8>,
 }
 
-/// A connection could not be opened.
+/// Error returned when a connection can't be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The endpoint has as many connections as it may have.
+    /// The endpoint already has the maximum number of connections.
     #[error(
         "the endpoint has all {0} connections that it may have; close some, or raise \
          max_connections"
     )]
     TooManyConnections(usize),
-    /// The connection could not begin.
+    /// The connection couldn't be started.
     #[error(transparent)]
     Connection(#[from] connection::ConnectError),
 }
 
-/// An incoming connection could not be accepted.
+/// Error returned when an incoming connection can't be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
-    /// It was accepted or refused too late.
+    /// The client waited too long, or its handshake had to make room for another.
     #[error("the client has waited too long to be accepted")]
     Expired,
-    /// The endpoint accepts connections no longer.
+    /// The endpoint no longer accepts connections.
     #[error("the endpoint accepts no connections")]
     NoServer,
-    /// The connection could not begin.
+    /// The connection couldn't be started.
     #[error(transparent)]
     Connection(#[from] connection::ConnectError),
 }
 
-/// A connection that was [begun](Endpoint::begin).
+/// A connection after [`Endpoint::begin`].
 #[derive(Debug)]
 pub struct Accepted {
-    /// Its name at the endpoint.
+    /// Identifies the connection at the endpoint.
     pub handle: ConnectionHandle,
     /// The connection.
     pub connection: Box<Connection>,
-    /// What its client has sent so far.
+    /// Datagrams received from the client so far. Pass them to the connection.
     pub datagrams: Vec<(Received, Vec<u8>)>,
 }
 
 impl Endpoint {
-    /// Opens a connection; its first datagram is ready at once.
+    /// Opens a connection. Its first datagram is immediately ready for sending.
     ///
     /// # Errors
-    /// [`ConnectError`].
+    /// Returns [`ConnectError`] if the endpoint is full, or the server's name or a configuration is
+    /// unusable.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -88,10 +89,11 @@ impl Endpoint {
         Ok((handle, connection))
     }
 
-    /// The first part of [`connect`](Self::connect): what a connection starts from.
+    /// Performs the first part of [`connect`](Self::connect) by collecting the state that a
+    /// connection starts from.
     ///
     /// # Errors
-    /// [`ConnectError::TooManyConnections`].
+    /// Returns [`ConnectError::TooManyConnections`].
     pub fn client(
         &mut self,
         now: Instant,
@@ -113,11 +115,11 @@ impl Endpoint {
         })
     }
 
-    /// The last part of [`connect`](Self::connect): finds datagrams for a connection that was
-    /// started.
+    /// Performs the last part of [`connect`](Self::connect) by routing datagrams to a connection
+    /// that was started.
     ///
     /// # Errors
-    /// [`ConnectError::TooManyConnections`]; drop the connection.
+    /// Returns [`ConnectError::TooManyConnections`]. You should then drop the connection.
     pub fn add(
         &mut self,
         now: Instant,
@@ -169,11 +171,11 @@ impl Endpoint {
         }
     }
 
-    /// Accepts a connection. It has taken the client's datagrams already and may have something to
-    /// send.
+    /// Accepts a connection. It has already processed the client's datagrams and may have something
+    /// to send.
     ///
     /// # Errors
-    /// [`AcceptError`]; the client is forgotten.
+    /// Returns [`AcceptError`]. The client is then forgotten.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -192,11 +194,12 @@ impl Endpoint {
         Ok((handle, connection))
     }
 
-    /// The first part of [`accept`](Self::accept): what a connection starts from. Until it has
-    /// [begun](Self::begin) the client waits as before.
+    /// Performs the first part of [`accept`](Self::accept) by collecting the state that a
+    /// connection starts from. The client keeps waiting until the connection has
+    /// [begun](Self::begin).
     ///
     /// # Errors
-    /// [`AcceptError`]; the client is forgotten.
+    /// Returns [`AcceptError`]. The client is then forgotten.
     pub fn server(
         &mut self,
         now: Instant,
@@ -232,12 +235,12 @@ impl Endpoint {
         })
     }
 
-    /// The last part of [`accept`](Self::accept) that needs the endpoint, for a connection that was
-    /// [started](ServerToStart::start): it is yet to take the client's datagrams, which costs most
-    /// of a handshake, and then to be [routed](Self::route).
+    /// Performs the last part of [`accept`](Self::accept) that needs the endpoint, for a connection
+    /// that was [started](ServerToStart::start). You must then pass it the client's datagrams,
+    /// which costs most of a handshake, and finally [route](Self::route) it.
     ///
     /// # Errors
-    /// [`AcceptError`]; the client is forgotten.
+    /// Returns [`AcceptError`]. The client is then forgotten.
     #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
     pub fn begin(
         &mut self,
@@ -256,8 +259,8 @@ impl Endpoint {
         })
     }
 
-    /// Refuses a connection: CONNECTION_REFUSED goes to the client with what is put into `answer`,
-    /// if the event is [`DatagramEvent::Respond`].
+    /// Refuses a connection. If this returns [`DatagramEvent::Respond`], send `answer`, which tells
+    /// the client CONNECTION_REFUSED.
     #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
     pub fn refuse(
         &mut self,
@@ -276,9 +279,9 @@ impl Endpoint {
         self.send_close(now, &incoming.dcid, &incoming.scid, &error, answer)
     }
 
-    /// Has the client prove its address, with the Retry that is put into `answer`, if the event is
-    /// [`DatagramEvent::Respond`]. It then comes in again. A client that followed a Retry already
-    /// is ignored.
+    /// Makes the client prove its address first. If this returns [`DatagramEvent::Respond`], send
+    /// the Retry in `answer`; the client will then return as a new [`Incoming`]. A client that has
+    /// already followed a Retry is ignored instead.
     #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
     pub fn retry(
         &mut self,
@@ -297,7 +300,7 @@ impl Endpoint {
         self.send_retry(now, &incoming.received, &dcid, &scid, answer)
     }
 
-    /// Forgets a client without a word.
+    /// Forgets a client without answering.
     #[expect(clippy::needless_pass_by_value, reason = "it is decided upon once")]
     pub fn ignore(&mut self, incoming: Incoming) {
         if self.claim(&incoming).is_some() {
@@ -305,11 +308,13 @@ impl Endpoint {
         }
     }
 
-    /// The part of [`update`](Self::update) that cannot wait: takes from a connection the ids to
-    /// find it by, and the end of its handshake. To be called before anything is sent that tells
-    /// the peer of those ids; it may use them at once, and is reset if they are not known here.
-    /// Also before the next datagram is handled, if the handshake is complete: it could have to
-    /// make room for another.
+    /// Performs the urgent part of [`update`](Self::update) by taking a connection's new ids and
+    /// the end of its handshake.
+    ///
+    /// You must call it before sending anything that tells the peer about these ids, because the
+    /// peer may use them immediately and would be reset. Once the handshake is complete, also call
+    /// it before handling the next datagram, which could otherwise evict this connection to make
+    /// room for another.
     pub fn route(&mut self, now: Instant, handle: ConnectionHandle, connection: &mut Connection) {
         let is_evicted = matches!(self.slots.get(handle.0), Some(Slot::Evicted));
         while let Some(routing) = connection.poll_routing() {
@@ -334,10 +339,12 @@ impl Endpoint {
         }
     }
 
-    /// Takes from a connection what the endpoint must know: ids to route, the end of its handshake,
-    /// its end. To be called after each use of the connection. False: the connection is over and
-    /// forgotten; drop it. That is also so once its peer has closed it: what still comes for it is
-    /// dropped here.
+    /// Takes everything from a connection that the endpoint must know: ids to route, the end of its
+    /// handshake, its end.
+    ///
+    /// You must call it after each use of the connection. If it returns false, the connection is
+    /// over and forgotten, so you should drop it. This includes connections closed by their peer:
+    /// late datagrams for these are dropped by the endpoint.
     pub fn update(
         &mut self,
         now: Instant,
@@ -378,13 +385,13 @@ impl Endpoint {
         connection.send_token(Bytes::from(token));
     }
 
-    /// Forgets what the paths to peers carried: packets leave through another interface from now
-    /// on.
+    /// Forgets the rates of paths to peers. Call it when packets leave through another interface
+    /// from now on.
     pub fn forget_paths(&mut self) {
         self.known.clear();
     }
 
-    /// Forgets a connection that its driver dropped.
+    /// Forgets a connection that its driver has dropped.
     pub fn remove(&mut self, handle: ConnectionHandle) {
         match self.slots.try_remove(handle.0) {
             Some(

@@ -1,4 +1,4 @@
-//! Clients that wait to be accepted.
+//! Clients waiting to be accepted.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -13,10 +13,10 @@ use crate::wire::ConnectionId;
 /// sent twice.
 pub(super) const MAX_WAITING_BYTES: usize = 16 * 1024;
 
-/// A client that asks for a connection. Hand it back to
+/// A client that asks for a connection. You must return it to
 /// [`Endpoint::accept`](super::Endpoint::accept), [`refuse`](super::Endpoint::refuse),
-/// [`retry`](super::Endpoint::retry) or [`ignore`](super::Endpoint::ignore) within 10 seconds;
-/// until then it counts as a half-open handshake.
+/// [`retry`](super::Endpoint::retry) or [`ignore`](super::Endpoint::ignore) within 10 seconds.
+/// Until then, it counts as a half-open handshake.
 #[derive(Debug)]
 #[must_use = "an incoming connection is accepted, refused, retried or ignored"]
 pub struct Incoming {
@@ -31,25 +31,25 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Where the client is, by its packet.
+    /// Returns the client's address, according to its packet.
     #[must_use]
     pub fn remote_address(&self) -> SocketAddr {
         self.received.remote
     }
 
-    /// Which of our addresses it reached, where the driver knows.
+    /// Returns the local address at which the packet arrived, if the driver knows it.
     #[must_use]
     pub fn local_address(&self) -> Option<IpAddr> {
         self.received.local
     }
 
-    /// True if the client has proved its address by a token.
+    /// Returns true if the client has proved its address by presenting a token.
     #[must_use]
     pub fn is_validated(&self) -> bool {
         self.origin.validated
     }
 
-    /// True if a Retry would still be understood: a client that has followed one gets no other.
+    /// Returns true if you can still send a Retry, because the client hasn't followed one yet.
     #[must_use]
     pub fn may_retry(&self) -> bool {
         self.origin.retry_scid.is_none()

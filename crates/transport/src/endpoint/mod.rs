@@ -8,15 +8,15 @@
 //!   connect, accept ─► (handle, Connection) ─► after each use of the connection: update
 //! ```
 //!
-//! The driver keeps the connections; an [`Endpoint`] keeps what finds them: their ids, their first
-//! packets, the reset tokens of their peers. It answers strangers itself (version negotiation,
-//! Retry, stateless reset, refusal), and holds nothing for a client whose first packet does not
-//! open. All state is bounded by the number of connections and of half-open handshakes
-//! ([`EndpointConfig`]). Where those are all under way, a new client's may take the place of one of
-//! the prefix that holds the most ([`Endpoint::poll_evicted`]).
+//! The driver owns the connections. An [`Endpoint`] only keeps the state for finding them: their
+//! ids, their first packets and the reset tokens of their peers. It also answers strangers (version
+//! negotiation, Retry, stateless reset, refusal), and doesn't hold anything for a client whose
+//! first packet can't be opened. All state is bounded by the number of connections and half-open
+//! handshakes ([`EndpointConfig`]). When all places are taken, a new client's handshake can replace
+//! one of the prefix that holds the most ([`Endpoint::poll_evicted`]).
 //!
-//! A shim in front of a datagram is stepped over here to find the id behind it; the connection
-//! takes it off.
+//! The endpoint skips a shim in front of a datagram to find the id behind it; the connection
+//! removes it.
 
 mod admission;
 mod answers;
@@ -71,31 +71,31 @@ use known::KnownPaths;
 use rate::RateLimit;
 use retry::RetrySwitch;
 
-/// Names a connection of an endpoint until it is removed; then the number may be used again.
+/// Identifies a connection of an endpoint until it is removed. The number can then be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionHandle(pub usize);
 
-/// What is to be done about a datagram.
+/// Tells you how to proceed with a datagram.
 #[derive(Debug)]
 pub enum DatagramEvent {
-    /// It is for this connection:
+    /// It belongs to this connection. Pass it to
     /// [`Connection::handle_datagram`](crate::connection::Connection::handle_datagram).
     Connection(ConnectionHandle),
     /// A client asks for a connection.
     Incoming(Incoming),
-    /// The answer stands in the buffer; it goes to where the datagram came from, not ECN-capable.
+    /// Send the answer in the buffer to the datagram's source address, as not ECN-capable.
     Respond,
-    /// Nothing more.
+    /// There's nothing to do.
     Nothing,
 }
 
-/// Whom a datagram is for, as far as that is known before a first packet is opened.
+/// Where a datagram belongs, as far as that is known without opening a first packet.
 #[derive(Debug)]
 pub enum Sorted {
-    /// It is known.
+    /// The destination is known.
     Known(DatagramEvent),
-    /// A client's first packet: [open](FirstPacket::open) it, and then have it
-    /// [admitted](Endpoint::admit).
+    /// A client's first packet. You should [open](FirstPacket::open) it and then
+    /// [admit](Endpoint::admit) it.
     First(FirstPacket),
 }
 
@@ -105,7 +105,7 @@ impl From<DatagramEvent> for Sorted {
     }
 }
 
-/// A place in the table of connections.
+/// A slot in the table of connections.
 #[derive(Debug)]
 enum Slot {
     /// Handed out as [`Incoming`], not accepted yet.
@@ -115,11 +115,12 @@ enum Slot {
         /// The serial number of a client's handshake that is not over yet.
         half_open: Option<u64>,
     },
-    /// A connection that had to go, until its driver has taken the event.
+    /// A connection that was evicted, until its driver has taken the event.
     Evicted,
 }
 
-/// Finds the connection for each datagram, and answers what is for none. See the [module](self).
+/// Finds the connection for each datagram, and answers datagrams without one. See the
+/// [module](self).
 #[derive(Debug)]
 pub struct Endpoint {
     config: EndpointConfig,
@@ -146,7 +147,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint without connections. `random` must be unpredictable to others.
+    /// Creates an endpoint without connections. `random` must be unpredictable to others.
     #[must_use]
     pub fn new(config: EndpointConfig, mut random: Random) -> Self {
         let limit = || RateLimit::new(config.answers_per_second);
@@ -174,52 +175,54 @@ impl Endpoint {
         }
     }
 
-    /// Counters since the beginning.
+    /// Returns counters since the endpoint was created.
     #[must_use]
     pub fn stats(&self) -> EndpointStats {
         self.stats
     }
 
-    /// Changes [`EndpointConfig::receive_memory`], for connections that are open too.
+    /// Changes [`EndpointConfig::receive_memory`]. This also affects connections that are already
+    /// open.
     pub fn set_receive_memory(&self, bytes: u64) {
         self.memory.set_limit(bytes);
     }
 
-    /// Changes the part of [`EndpointConfig::receive_memory`] for data that no reading has earned,
-    /// a quarter at first.
+    /// Changes the part of [`EndpointConfig::receive_memory`] that connections can promise without
+    /// having earned it by reading, initially a quarter.
     pub fn set_unearned_memory(&self, bytes: u64) {
         self.memory.set_pool(bytes);
     }
 
-    /// Bytes of memory that received data takes, over all connections.
+    /// Returns how many bytes of memory received data currently takes, over all connections.
     #[must_use]
     pub fn receive_memory(&self) -> u64 {
         self.memory.held()
     }
 
-    /// Connections, clients that wait to be accepted among them.
+    /// Returns the number of connections, including clients waiting to be accepted.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.slots.len()
     }
 
-    /// Handshakes begun by clients that are not complete, and failed ones that are not forgotten
-    /// yet.
+    /// Returns the number of handshakes begun by clients that aren't complete, including failed
+    /// ones that aren't forgotten yet.
     #[must_use]
     pub fn half_open(&self) -> usize {
         self.half_open.count()
     }
 
-    /// A connection whose handshake has had to make room for another: [`Connection::refuse`] it,
-    /// send what it then has to send, and [`update`](Self::update), which ends it. To be asked
-    /// after each [`DatagramEvent::Incoming`].
+    /// Returns a connection whose handshake had to make room for another. Call this after each
+    /// [`DatagramEvent::Incoming`]. You must then [`Connection::refuse`] the connection, send its
+    /// last packets, and call [`update`](Self::update), which ends it.
     ///
     /// [`Connection::refuse`]: crate::connection::Connection::refuse
     pub fn poll_evicted(&mut self) -> Option<ConnectionHandle> {
         self.evicted.pop_front()
     }
 
-    /// True if `incoming` can still be accepted: it has neither expired nor had to make room.
+    /// Returns true if you can still accept `incoming`: it has neither expired nor had to make
+    /// room.
     #[must_use]
     pub fn is_waiting(&self, incoming: &Incoming) -> bool {
         matches!(
@@ -228,7 +231,7 @@ impl Endpoint {
         )
     }
 
-    /// Accepts connections from now on, or no longer (`None`).
+    /// Sets whether to accept connections from now on; with `None`, the endpoint no longer does.
     pub fn set_server(&mut self, server: Option<ServerConfig>) {
         self.config.server = server;
     }
@@ -239,8 +242,8 @@ impl Endpoint {
         self.retry = RetrySwitch::new(policy);
     }
 
-    /// Changes [`EndpointConfig::max_half_open`] and [`EndpointConfig::max_connections`], where
-    /// there is a value. What is beyond them already stays.
+    /// Changes [`EndpointConfig::max_half_open`] and [`EndpointConfig::max_connections`] if a value
+    /// is given. Lowering them doesn't affect existing handshakes and connections.
     pub fn set_limits(&mut self, half_open: Option<usize>, connections: Option<usize>) {
         let config = &mut self.config;
         config.max_half_open = half_open.unwrap_or(config.max_half_open);
@@ -253,8 +256,8 @@ impl Endpoint {
             .saturating_add(now.saturating_since(Instant::ZERO))
     }
 
-    /// Finds out whom a datagram is for. `answer` is emptied and filled for
-    /// [`DatagramEvent::Respond`] only.
+    /// Determines how to proceed with a datagram. `answer` is cleared, and filled only for
+    /// [`DatagramEvent::Respond`].
     #[inline]
     pub fn handle(
         &mut self,
@@ -272,7 +275,7 @@ impl Endpoint {
         }
     }
 
-    /// The part of [`handle`](Self::handle) that opens no packet.
+    /// Performs the part of [`handle`](Self::handle) that doesn't open any packet.
     #[inline]
     pub fn sort(
         &mut self,
@@ -314,7 +317,8 @@ impl Endpoint {
         DatagramEvent::Nothing
     }
 
-    /// A short packet with an id that is not ours, or no longer: a stateless reset, or worth one.
+    /// A short packet with an id that isn't (or is no longer) ours. It is a stateless reset, or
+    /// deserves one.
     #[cold]
     fn handle_unknown(
         &mut self,
@@ -330,8 +334,8 @@ impl Endpoint {
         self.send_reset(now, &dcid, packet.len(), answer)
     }
 
-    /// Of packets with long headers only those of early data stand behind a shim. None begins a
-    /// connection.
+    /// Handles a packet with a long header behind a shim, which must be early data. It can't begin
+    /// a connection.
     #[cold]
     fn handle_early(
         &mut self,
@@ -423,7 +427,7 @@ impl Endpoint {
     }
 }
 
-/// What the tables contain for a datagram.
+/// The table's entry for a datagram.
 #[inline]
 fn known(handle: ConnectionHandle) -> DatagramEvent {
     match handle {
@@ -432,7 +436,7 @@ fn known(handle: ConnectionHandle) -> DatagramEvent {
     }
 }
 
-/// What stands behind the shim in front of a datagram.
+/// Returns the packet behind a datagram's shim.
 fn behind_shim(datagram: &[u8]) -> &[u8] {
     pathmark_shim::frame::declared_len(datagram)
         .ok()

@@ -1,33 +1,32 @@
-//! When clients must prove their address before a server keeps anything about them (RFC 9000
-//! §8.1.2).
+//! Address validation before a server keeps any state about a client (RFC 9000 §8.1.2).
 
 use crate::{Duration, Instant};
 
-/// When a server answers a client's first packet with a Retry.
+/// Decides when a server answers a client's first packet with a Retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryPolicy {
-    /// To every client without a token.
+    /// Always, if the client doesn't present a token.
     Always,
-    /// Never. Clients are still held to the anti-amplification limit.
+    /// Never. The anti-amplification limit still applies to clients.
     Never,
-    /// While handshakes pile up: from this many half-open ones on, until there have been fewer than
-    /// half as many for 10 seconds. Costs clients nothing in quiet times and the server nothing
-    /// under a flood of made-up addresses.
+    /// Only while handshakes pile up: from this many half-open ones on, until there have been fewer
+    /// than half as many for 10 seconds. In quiet times, clients don't pay for a further round
+    /// trip; during a flood from spoofed addresses, the server doesn't keep any state.
     Automatic {
-        /// Half-open handshakes at which Retry begins.
+        /// Number of half-open handshakes at which sending Retry begins.
         half_open: usize,
     },
 }
 
-/// Handshakes must have been few for this time before the server trusts addresses again: about how
+/// Time for which handshakes must have been few before the server trusts addresses again: about how
 /// long a flood's last handshakes and their retransmissions linger.
 const CALM: Duration = Duration::from_secs(10);
 
-/// Decides whether Retry is on.
+/// Decides whether Retry is currently on.
 #[derive(Debug)]
 pub(super) struct RetrySwitch {
     policy: RetryPolicy,
-    /// Automatic: on until then, and longer if handshakes pile up again.
+    /// For `Automatic`: on until then, and longer if handshakes pile up again.
     on_until: Option<Instant>,
 }
 
@@ -39,7 +38,8 @@ impl RetrySwitch {
         }
     }
 
-    /// True if a client without a token is to be sent a Retry, with this many half-open handshakes.
+    /// Returns true if a client without a token must be sent a Retry, given the number of half-open
+    /// handshakes.
     pub(super) fn is_on(&mut self, now: Instant, half_open: usize) -> bool {
         let threshold = match self.policy {
             RetryPolicy::Always => return true,

@@ -1,4 +1,4 @@
-//! Connections that start, apart from the endpoint that they are to belong to.
+//! Starting connections without access to their endpoint.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use crate::connection::{self, ClientStart, Connection, ServerStart};
 use crate::crypto::Keys;
 use crate::streams::ReceiveMemory;
 
-/// A connection to a server that is to be [started](Self::start), which needs nothing of the
-/// endpoint and takes the most time: a caller that guards the endpoint with a lock does not hold
-/// that meanwhile.
+/// A connection to a server, ready to be [started](Self::start). Starting takes the most time but
+/// doesn't need the endpoint, so if you guard the endpoint with a lock, you can release it
+/// meanwhile.
 #[derive(Debug)]
 pub struct ClientToStart {
     pub(super) start: ClientStart,
     pub(super) given: FromEndpoint,
 }
 
-/// The same of a connection that a client asked for.
+/// A connection requested by a client, ready to be [started](Self::start) in the same way.
 #[derive(Debug)]
 pub struct ServerToStart {
     pub(super) start: ServerStart,
@@ -26,7 +26,7 @@ pub struct ServerToStart {
     pub(super) given: FromEndpoint,
 }
 
-/// What a connection gets from its endpoint.
+/// State that a connection gets from its endpoint.
 #[derive(Debug)]
 pub(super) struct FromEndpoint {
     pub(super) memory: Arc<ReceiveMemory>,
@@ -41,10 +41,10 @@ impl FromEndpoint {
 }
 
 impl ClientToStart {
-    /// Makes the TLS session and its first message.
+    /// Creates the connection with its TLS session and first message.
     ///
     /// # Errors
-    /// Those of [`Connection::client`].
+    /// Returns the same errors as [`Connection::client`].
     pub fn start(self, now: Instant) -> Result<Box<Connection>, connection::ConnectError> {
         let mut connection = Connection::client(now, self.start)?;
         self.given.give(&mut connection);
@@ -53,10 +53,10 @@ impl ClientToStart {
 }
 
 impl ServerToStart {
-    /// Makes the TLS session.
+    /// Creates the connection with its TLS session.
     ///
     /// # Errors
-    /// Those of [`Connection::server`].
+    /// Returns the same errors as [`Connection::server`].
     pub fn start(self, now: Instant) -> Result<Box<Connection>, connection::ConnectError> {
         let mut connection = connection::server(now, self.start, self.keys)?;
         self.given.give(&mut connection);

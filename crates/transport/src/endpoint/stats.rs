@@ -1,10 +1,10 @@
-//! What became of datagrams, above all of those that were for no connection.
+//! Statistics about datagrams, mainly those without a connection.
 
-/// Counters of an endpoint, since it began.
+/// Counters since the endpoint was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndpointStats {
-    /// Clients' first packets that were handed out as [`Incoming`](super::Incoming).
+    /// Clients' first packets returned as [`Incoming`](super::Incoming).
     pub incoming: u64,
     /// Retry packets sent.
     pub retries_sent: u64,
@@ -12,39 +12,44 @@ pub struct EndpointStats {
     pub version_negotiations_sent: u64,
     /// Stateless resets sent.
     pub resets_sent: u64,
-    /// Connections refused, by the application or for a bad Retry token.
+    /// Connections refused by the application or because of a bad Retry token.
     pub refusals_sent: u64,
-    /// Dropped: no QUIC packet, or one that this endpoint has no use for.
+    /// Datagrams dropped because they weren't QUIC packets, or this endpoint had no use for them.
     pub dropped_foreign: u64,
-    /// Dropped: 0-RTT packets of clients whose first packet has not come. None are kept for it.
+    /// 0-RTT packets dropped because their client's first packet hadn't arrived. They are never
+    /// kept until it does.
     pub dropped_early: u64,
-    /// Dropped: short packets with an unknown id and no room for a reset in answer.
+    /// Short packets dropped because their id was unknown and they were too short for answering
+    /// with a reset.
     pub dropped_unknown: u64,
-    /// Dropped: Initial packets in datagrams of less than 1200 bytes (or than
-    /// [`TransportConfig::initial_mtu`](crate::TransportConfig::initial_mtu) of the server, if that
-    /// is less), or with too short an id.
+    /// Initial packets dropped because their datagram had less than 1200 bytes (or less than the
+    /// server's [`TransportConfig::initial_mtu`](crate::TransportConfig::initial_mtu), if that is
+    /// lower), or because an id was too short.
     pub dropped_short_initials: u64,
-    /// Dropped: Initial packets that do not open.
+    /// Initial packets dropped because they couldn't be opened.
     pub dropped_forged_initials: u64,
-    /// Handshakes that had to make room for those of clients who held fewer.
+    /// Handshakes evicted to make room for clients holding fewer.
     pub evicted: u64,
-    /// Dropped: Initial packets beyond the bound on handshakes or connections.
+    /// Initial packets dropped because the limit on handshakes or connections was reached.
     pub dropped_full: u64,
-    /// Dropped: more datagrams than are held for a connection that waits to be accepted.
+    /// Datagrams dropped because too many were already held for a connection waiting to be
+    /// accepted.
     pub dropped_waiting: u64,
-    /// Messages from the kernel, of one datagram or a train of them, whose control messages were
-    /// cut off: their TTL, ECN field or destination are not known, and trains of unknown segments
-    /// were dropped. From the driver; 0 without it.
+    /// Messages from the kernel (a single datagram or a train) whose control messages were
+    /// truncated. Their TTL, ECN field or destination are unknown; trains of unknown segment size
+    /// were dropped. Set by the driver, otherwise 0.
     pub cut_off: u64,
-    /// Datagrams for connections. From the driver; 0 without it.
+    /// Datagrams for connections. Set by the driver, otherwise 0.
     pub received: u64,
-    /// Those of [`received`](Self::received) that the connections' own tasks opened, on whatever
-    /// core they ran, and not the task that reads the socket. From the driver; 0 without it.
+    /// Datagrams among [`received`](Self::received) that were opened by the connections' own tasks,
+    /// possibly on other cores, instead of by the task that reads the socket. Set by the driver,
+    /// otherwise 0.
     pub handed_over: u64,
-    /// Not sent: answers beyond the bound on answers per second.
+    /// Answers withheld because of the limit on answers per second.
     pub answers_withheld: u64,
-    /// Tokens of clients that were forged, expired, of another address, or used before.
+    /// Tokens refused because they were forged, expired, issued to another address, or already
+    /// used.
     pub tokens_refused: u64,
-    /// Connections that were neither accepted nor refused in time.
+    /// Connections that expired because they were neither accepted nor refused in time.
     pub expired: u64,
 }

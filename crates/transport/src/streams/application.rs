@@ -1,4 +1,4 @@
-//! The application's calls.
+//! Calls for the application.
 
 use core::num::NonZeroU8;
 use std::sync::Arc;
@@ -11,38 +11,39 @@ use super::{
 };
 
 impl Streams {
-    /// Opens a stream. The peer learns of it with the first frame.
+    /// Opens a stream. The peer learns about it from the first frame.
     ///
     /// # Errors
-    /// [`OpenError::Limit`] if as many are open as the peer allows.
+    /// Returns [`OpenError::Limit`] if you already have as many streams open as the peer allows.
     pub fn open(&mut self, dir: Dir) -> Result<StreamId, OpenError> {
         self.opening.open(dir, &mut self.records)
     }
 
-    /// The application waits no longer to open a stream of this kind.
+    /// Stops waiting for a stream of this kind to become available.
     pub fn give_up_opening(&mut self, dir: Dir) {
         self.opening.give_up(dir);
     }
 
-    /// Sets how many streams of one kind the peer may have open at once, in place of
+    /// Sets how many streams of one kind the peer can have open at once, replacing
     /// [`StreamsConfig::max_bidi_streams`](super::StreamsConfig::max_bidi_streams) or
-    /// [`max_uni_streams`](super::StreamsConfig::max_uni_streams). Earlier promises stay:
-    /// a lower number holds as streams end.
+    /// [`max_uni_streams`](super::StreamsConfig::max_uni_streams). Earlier promises can't be
+    /// withdrawn, so a lower number takes effect gradually, as streams end.
     pub fn set_max_concurrent(&mut self, dir: Dir, streams: u64) {
         self.opening.set_concurrent(dir, streams);
     }
 
-    /// The next stream that the peer opened, lowest first. After `None`, [`StreamEvent::Opened`]
-    /// says when to ask again.
+    /// Returns the next stream opened by the peer, lowest first. After `None`, wait for
+    /// [`StreamEvent::Opened`] before calling this again.
     pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
         self.opening.accept(dir)
     }
 
-    /// Copies data to the end of a stream; returns how many bytes there was room for, at least one
+    /// Copies data to the end of a stream. Returns how many bytes there was room for, at least one
     /// unless `data` is empty.
     ///
     /// # Errors
-    /// [`WriteError`].
+    /// Returns [`WriteError::Blocked`] if there's no room, and another [`WriteError`] if you can't
+    /// write to the stream anymore.
     pub fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, WriteError> {
         let record = self.records.get_mut(&id).ok_or(WriteError::Closed)?;
         let stream = (id, record.as_mut());
@@ -53,11 +54,11 @@ impl Streams {
         Ok(written)
     }
 
-    /// Moves data from the front of `data` to the end of a stream, without copying it; returns how
+    /// Moves data from the front of `data` to the end of a stream without copying it. Returns how
     /// many bytes there was room for, at least one unless `data` is empty.
     ///
     /// # Errors
-    /// [`WriteError`].
+    /// Returns the same errors as [`write`](Self::write).
     pub fn write_bytes(&mut self, id: StreamId, data: &mut Bytes) -> Result<usize, WriteError> {
         let record = self.records.get_mut(&id).ok_or(WriteError::Closed)?;
         let (stream, len) = ((id, record.as_mut()), data.len());
@@ -68,10 +69,11 @@ impl Streams {
         Ok(written)
     }
 
-    /// Says that everything was written. [`StreamEvent::Finished`] tells when the peer has it.
+    /// Marks the end of the stream after writing everything. [`StreamEvent::Finished`] tells you
+    /// when the peer has received all of it.
     ///
     /// # Errors
-    /// [`FinishError`].
+    /// Returns [`FinishError`] if the stream was already closed, or stopped by the peer.
     pub fn finish(&mut self, id: StreamId) -> Result<(), FinishError> {
         let record = self.records.get_mut(&id).ok_or(FinishError::Closed)?;
         let send = record.send.as_mut().ok_or(FinishError::Closed)?;
@@ -83,10 +85,11 @@ impl Streams {
         Ok(())
     }
 
-    /// Gives up sending: what was not delivered yet may never be, and the peer reads `code`.
+    /// Abandons sending. Data that hasn't been delivered yet may never be, and the peer reads
+    /// `code` instead.
     ///
     /// # Errors
-    /// [`ClosedStream`].
+    /// Returns [`ClosedStream`] if the sending part was already reset or is done.
     pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), ClosedStream> {
         let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
         let send = record.send.as_mut().ok_or(ClosedStream)?;
@@ -96,10 +99,11 @@ impl Streams {
         Ok(())
     }
 
-    /// Sets which streams send first: higher before lower, equals in turn. 0 at first.
+    /// Sets the priority for sending: higher ones go before lower ones, and streams of equal
+    /// priority take turns. The default is 0.
     ///
     /// # Errors
-    /// [`ClosedStream`].
+    /// Returns [`ClosedStream`] unless the stream has a sending part.
     pub fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), ClosedStream> {
         let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
         let send = record.send.as_mut().ok_or(ClosedStream)?;
@@ -107,10 +111,10 @@ impl Streams {
         Ok(())
     }
 
-    /// Sets how many packets a stream sends in its turn, 1 at first.
+    /// Sets how many packets a stream can send per turn. The default is 1.
     ///
     /// # Errors
-    /// [`ClosedStream`].
+    /// Returns [`ClosedStream`] unless the stream has a sending part.
     pub fn set_weight(&mut self, id: StreamId, weight: NonZeroU8) -> Result<(), ClosedStream> {
         let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
         let send = record.send.as_mut().ok_or(ClosedStream)?;
@@ -118,11 +122,11 @@ impl Streams {
         Ok(())
     }
 
-    /// Says that about `bytes` more will be written. Routers are then asked for no rate that this
-    /// does not need.
+    /// Announces that you will write about `bytes` more, so that routers aren't asked for a higher
+    /// rate than necessary.
     ///
     /// # Errors
-    /// [`ClosedStream`].
+    /// Returns [`ClosedStream`] unless the stream has a sending part.
     pub fn announce(&mut self, id: StreamId, bytes: u64) -> Result<(), ClosedStream> {
         let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
         let send = record.send.as_mut().ok_or(ClosedStream)?;
@@ -130,13 +134,13 @@ impl Streams {
         Ok(())
     }
 
-    /// Says that a stream carries a flow which would have a connection of its own elsewhere. Its
-    /// next 14,720 bytes, an initial window (RFC 9002 §7.2), may be in flight in addition to the
-    /// congestion window, until a loss or CE. Such bytes of all flows have a bound of 2 MiB in a
-    /// round trip.
+    /// Declares that a stream carries a flow which would otherwise have its own connection. Its
+    /// next 14,720 bytes, an initial window (RFC 9002 §7.2), can be in flight in addition to the
+    /// congestion window until a loss or CE occurs. Over all flows, these bytes are limited to 2
+    /// MiB per round trip.
     ///
     /// # Errors
-    /// [`ClosedStream`].
+    /// Returns [`ClosedStream`] unless the stream has a sending part.
     pub fn start_flow(&mut self, id: StreamId) -> Result<(), ClosedStream> {
         let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
         let send = record.send.as_mut().ok_or(ClosedStream)?;
@@ -144,18 +148,19 @@ impl Streams {
         Ok(())
     }
 
-    /// The priority of a stream.
+    /// Returns the priority of a stream.
     ///
     /// # Errors
-    /// [`ClosedStream`].
+    /// Returns [`ClosedStream`] unless the stream has a sending part.
     pub fn priority(&self, id: StreamId) -> Result<i32, ClosedStream> {
         let record = self.records.get(&id).ok_or(ClosedStream)?;
         let send = record.send.as_ref().ok_or(ClosedStream)?;
         Ok(send.priority())
     }
 
-    /// True while a stream has data to send, and the peer's credit for it or for the connection is
-    /// used up: its application does not read as fast as the path carries.
+    /// Returns true while a stream has data to send but no credit from the peer, either for the
+    /// stream or for the connection, because its application reads more slowly than the path
+    /// delivers.
     #[must_use]
     pub fn is_stalled(&self, id: StreamId) -> bool {
         let send = self
@@ -166,42 +171,44 @@ impl Streams {
         send.is_some_and(|send| send.is_stalled() || no_credit && send.has_fresh())
     }
 
-    /// Copies received data into `out`; returns how much, at least one byte unless `out` is empty.
-    /// `None` at the end of the stream, which is reported once.
+    /// Copies received data into `out`. Returns the number of bytes, at least one unless `out` is
+    /// empty, or `None` at the end of the stream, which is reported only once.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// Returns [`ReadError::Blocked`] if there's nothing to read yet, and another [`ReadError`] if
+    /// the peer reset the stream or you can't read from it anymore.
     pub fn read(&mut self, id: StreamId, out: &mut [u8]) -> Result<Option<usize>, ReadError> {
         self.read_with(id, |recv, window| recv.read(out, window))
     }
 
-    /// The next piece of received data, at most `max` bytes, without copying it. `None` at the end
-    /// of the stream, which is reported once.
+    /// Returns the next piece of received data, at most `max` bytes, without copying it, or `None`
+    /// at the end of the stream, which is reported only once.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// Returns the same errors as [`read`](Self::read).
     pub fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
         self.read_with(id, |recv, window| recv.read_chunk(max, window))
     }
 
-    /// Drops all received data that can be read, and returns how much: for measurements without
-    /// use for the bytes. From then on data is not kept where that is not needed to count it, and
-    /// [`read`](Self::read) and [`read_chunk`](Self::read_chunk) fail. `None` at the end of the
-    /// stream, which is reported once.
+    /// Drops all received data that can be read, and returns its length in bytes, or `None` at the
+    /// end of the stream, which is reported only once. This is useful for measurements that don't
+    /// use the data. From then on, data is only kept where counting requires it, so
+    /// [`read`](Self::read) and [`read_chunk`](Self::read_chunk) fail.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// Returns the same errors as [`read`](Self::read).
     pub fn skip(&mut self, id: StreamId) -> Result<Option<u64>, ReadError> {
         self.read_with(id, RecvPart::skip)
     }
 
-    /// The application error code with which the peer reset a stream: reported once, as by
-    /// [`read`](Self::read), and the receiving part is done. After `None`,
-    /// [`StreamEvent::Readable`] says when to ask again, also where only data arrived.
+    /// Returns the application error code with which the peer reset a stream. Like
+    /// [`read`](Self::read), this reports it only once, and the receiving part is then done. After
+    /// `None`, wait for [`StreamEvent::Readable`] before asking again; it may also signal that only
+    /// data arrived.
     ///
     /// # Errors
-    /// [`ClosedStream`] if the peer cannot reset it any more: all data has arrived, or this side
-    /// stopped the stream.
+    /// Returns [`ClosedStream`] if the peer can't reset it anymore, because all data has arrived or
+    /// this side stopped the stream.
     pub fn received_reset(&mut self, id: StreamId) -> Result<Option<u64>, ClosedStream> {
         let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
         let recv = record.recv.as_mut().ok_or(ClosedStream)?;
@@ -211,11 +218,11 @@ impl Streams {
         Ok(reset)
     }
 
-    /// Wants no more of a stream: what is buffered or arrives is discarded, and the peer is asked
-    /// to stop with `code`.
+    /// Stops receiving. Buffered and arriving data is discarded, and the peer is asked to stop
+    /// sending, with `code`.
     ///
     /// # Errors
-    /// [`ClosedStream`].
+    /// Returns [`ClosedStream`] unless the stream has an open receiving part.
     pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), ClosedStream> {
         let record = self.records.get_mut(&id).ok_or(ClosedStream)?;
         self.receiving.stop(record, code)?;
@@ -224,38 +231,38 @@ impl Streams {
         Ok(())
     }
 
-    /// The next thing that an application may wait for.
+    /// Returns the next event for the application.
     pub fn poll_event(&mut self) -> Option<StreamEvent> {
         self.events.pop()
     }
 
-    /// Streams with at least one part that is not done.
+    /// Returns the number of streams with at least one part that isn't done.
     #[must_use]
     pub fn open_streams(&self) -> usize {
         self.records.len()
     }
 
-    /// Sets the receive window of the connection as a whole, bytes. It does not grow by itself from
-    /// then on; [`receive_memory`](crate::endpoint::EndpointConfig::receive_memory) still bounds
-    /// it.
+    /// Sets the receive window of the whole connection, in bytes. It doesn't grow automatically
+    /// anymore. However, [`receive_memory`](crate::endpoint::EndpointConfig::receive_memory) still
+    /// limits it.
     pub fn set_receive_window(&mut self, bytes: u64) {
         self.receiving.set_window(bytes);
     }
 
-    /// Sets the most that the send buffer of all streams together grows to, bytes. Each stream may
-    /// buffer 16 KiB in any case.
+    /// Sets the maximum size to which the send buffer of all streams together can grow, in bytes.
+    /// Each stream can always buffer 16 KiB.
     pub fn set_send_window(&mut self, bytes: u64) {
         self.account.set_max(bytes);
     }
 
-    /// Takes memory for received data out of what connections share. Without it, flow control is
-    /// the only bound.
+    /// Uses memory shared between connections for received data. Without it, only flow control
+    /// limits that data.
     pub fn share_memory(&mut self, memory: Arc<ReceiveMemory>) {
         self.receiving.share(memory);
     }
 
-    /// True if packets are to be built although there is nothing to send: the application waits for
-    /// a stream while the peer has spent its credit on others.
+    /// Returns true if packets should be built even if there's nothing to send, because the
+    /// application is waiting for a stream while the peer has spent its credit on others.
     #[must_use]
     pub fn wants_preparation(&self) -> bool {
         self.receiving.holds_up_a_reader()

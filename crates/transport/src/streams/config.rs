@@ -1,30 +1,31 @@
-//! What this side promises and what the peer did.
+//! Limits set by this side and by the peer.
 
 use super::ReceiveMemory;
 
-/// Limits that this side sets. The first five go into its transport parameters as they are.
+/// Limits that this side sets. The first five are sent in its transport parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamsConfig {
-    /// `initial_max_data`: bytes on all streams together that the peer may send at first. Streams
-    /// share the window: data that is not read on some of them leaves less for the others, whose
-    /// reader waits while none is left.
+    /// `initial_max_data`: bytes that the peer can initially send on all streams together. All
+    /// streams share this window, so unread data on some leaves less for the others, and their
+    /// readers must wait when it is exhausted.
     pub initial_connection_window: u64,
-    /// `initial_max_stream_data_*`: bytes on each stream that the peer may send at first.
+    /// `initial_max_stream_data_*`: bytes that the peer can initially send on each stream.
     pub initial_stream_window: u64,
-    /// `initial_max_streams_bidi`: bidirectional streams that the peer may have open at once.
+    /// `initial_max_streams_bidi`: bidirectional streams that the peer can have open at once.
     pub max_bidi_streams: u64,
-    /// `initial_max_streams_uni`: unidirectional streams that the peer may have open at once.
+    /// `initial_max_streams_uni`: unidirectional streams that the peer can have open at once.
     pub max_uni_streams: u64,
-    /// Bytes up to which a window grows by itself, of the connection and of each stream.
+    /// Maximum size to which the window of the connection and of each stream grows automatically,
+    /// in bytes.
     pub max_window: u64,
-    /// Bytes up to which the send buffer of all streams together grows by itself.
+    /// Maximum size to which the send buffer of all streams together grows automatically, in bytes.
     pub max_send_buffer: u64,
 }
 
 impl StreamsConfig {
-    /// With as much room at first as a sender may use that routers grant a rate within its first
-    /// round trip: 0.4 of a bandwidth-delay product of 2.5 Gbit/s and 130 ms. A sender asks its
-    /// routers for no more than its receiver has promised.
+    /// Raises the initial windows for senders that routers grant a rate within the first round
+    /// trip: to 0.4 of a bandwidth-delay product of 2.5 Gbit/s and 130 ms per stream. This matters
+    /// because a sender never asks its routers for more than its receiver has promised.
     #[must_use]
     pub const fn with_room_for_grants(mut self) -> Self {
         self.initial_connection_window = 24 << 20;
@@ -32,8 +33,8 @@ impl StreamsConfig {
         self
     }
 
-    /// No more promised at first than `memory` has for a new connection. A stream is promised three
-    /// quarters of that, so that one that is not read leaves some for others.
+    /// Lowers the initial windows to what `memory` has for a new connection. Each stream gets
+    /// three quarters of the connection's window, so that an unread one leaves some for others.
     #[must_use]
     pub fn within(mut self, memory: &ReceiveMemory) -> Self {
         let connection = memory.first_promise(self.initial_connection_window);
@@ -46,8 +47,8 @@ impl StreamsConfig {
 }
 
 impl Default for StreamsConfig {
-    /// Small at rest; 10 Gbit/s over 720 ms (900 MB on the way) are not held up: five of that are
-    /// 4.5 GB.
+    /// Windows are initially small, but can grow enough for 10 Gbit/s over 720 ms (900 MB in
+    /// flight): five times that is 4.5 GB.
     fn default() -> Self {
         Self {
             initial_connection_window: 1536 * 1024,
@@ -60,8 +61,8 @@ impl Default for StreamsConfig {
     }
 }
 
-/// The peer's limits, from its transport parameters (RFC 9000 §18.2). Local and remote are the
-/// peer's words: a "local" stream is one that the peer opens.
+/// The peer's limits, from its transport parameters (RFC 9000 §18.2). Local and remote are meant
+/// from the peer's viewpoint: a "local" stream is one that the peer opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerLimits {
     /// `initial_max_data`, bytes.

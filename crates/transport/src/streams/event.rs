@@ -1,4 +1,4 @@
-//! Events of the streams, for the driver.
+//! Stream events for the driver.
 
 use std::collections::VecDeque;
 
@@ -9,31 +9,31 @@ const ROOM: usize = 1024;
 
 /// Something that an application may be waiting for.
 ///
-/// An event comes again only after another call that found nothing to do (`Blocked`, or
-/// [`OpenError::Limit`](super::OpenError::Limit)). So a driver that takes events before it calls
-/// finds the queue bounded by the number of streams.
+/// An event is repeated only after another call that couldn't proceed (`Blocked`, or
+/// [`OpenError::Limit`](super::OpenError::Limit)). So if a driver takes all events before making
+/// calls, the queue is bounded by the number of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEvent {
-    /// The peer opened one or more streams: take them with
-    /// [`Streams::accept`](super::Streams::accept) until it returns `None`.
+    /// The peer opened one or more streams. Call [`Streams::accept`](super::Streams::accept) until
+    /// it returns `None`.
     Opened(Dir),
-    /// The peer's limit was raised after [`OpenError::Limit`](super::OpenError::Limit).
+    /// The peer raised its limit after you received [`OpenError::Limit`](super::OpenError::Limit).
     Available(Dir),
-    /// Data, the end of the stream or a reset can be read, after
-    /// [`ReadError::Blocked`](super::ReadError::Blocked) or for the first time.
+    /// You can read data, the end of the stream or a reset, either for the first time or after
+    /// [`ReadError::Blocked`](super::ReadError::Blocked).
     Readable(StreamId),
-    /// There is room again, after [`WriteError::Blocked`](super::WriteError::Blocked).
+    /// You can write again after [`WriteError::Blocked`](super::WriteError::Blocked).
     Writable(StreamId),
-    /// All data and the end of the stream were acknowledged; the sending part is done.
+    /// The peer acknowledged all data and the end of the stream. The sending part is done.
     Finished(StreamId),
-    /// The peer acknowledged this side's reset; the sending part is done.
+    /// The peer acknowledged this side's reset. The sending part is done.
     ResetAcked(StreamId),
-    /// The peer wants no more, with this application error code (STOP_SENDING); the sending part
-    /// was reset.
+    /// The peer asked this side to stop sending (STOP_SENDING), with this application error code.
+    /// The sending part was reset.
     Stopped(StreamId, u64),
 }
 
-/// Events that the application has not taken yet, oldest first.
+/// Events not yet taken by the application, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Events(VecDeque<StreamEvent>);
 

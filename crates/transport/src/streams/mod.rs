@@ -8,11 +8,11 @@
 //!  application ◄─read── RecvPart ─ Reassembly ◄── Receiving ◄── on_stream ◄─ packet
 //! ```
 //!
-//! [`Streams`] composes the parts for one connection. Each part owns the state of one task that all
-//! streams share, and gets the record of a stream, or all of them, as an argument. No part holds a
-//! clock or a packet: the contents of a packet are in a [`SentFrames`] record that the connection
-//! keeps and hands back. The limits that the peer was promised bound what it can make them hold; a
-//! stream that is done leaves nothing but counters.
+//! [`Streams`] combines the parts for one connection. Each part owns the state of one task that all
+//! streams share, and receives the record of a stream, or all records, as an argument. No part
+//! holds a clock or a packet. Instead, the contents of a packet are stored in a [`SentFrames`]
+//! record, which the connection keeps and later returns. The memory that a peer can make the parts
+//! hold is bounded by the limits promised to it; a stream that is done leaves nothing but counters.
 
 mod account;
 mod application;
@@ -64,11 +64,11 @@ use turns::Turns;
 
 /// All streams of a connection.
 ///
-/// The application's calls ([`open`](Self::open), [`write`](Self::write), [`read`](Self::read), …)
-/// and the connection's ([`on_stream`](Self::on_stream), [`write_frames`](Self::write_frames),
-/// [`gather_acked`](Self::gather_acked), …) may alternate in any order. After any of them,
-/// [`poll_event`](Self::poll_event) tells what happened and [`wants_to_send`](Self::wants_to_send)
-/// whether packets should be built.
+/// You can freely mix the application's calls ([`open`](Self::open), [`write`](Self::write),
+/// [`read`](Self::read), …) and the connection's ([`on_stream`](Self::on_stream),
+/// [`write_frames`](Self::write_frames), [`gather_acked`](Self::gather_acked), …). After any of
+/// these, call [`poll_event`](Self::poll_event) to learn about changes, and
+/// [`wants_to_send`](Self::wants_to_send) to decide whether to build packets.
 #[derive(Debug)]
 pub struct Streams {
     pub(crate) opening: Opening,
