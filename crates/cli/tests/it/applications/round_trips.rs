@@ -194,9 +194,11 @@ fn programs_take_the_round_trips_that_the_page_says() {
         let cells = line.expect(name).split('|').map(str::trim);
         let there: Vec<f64> = cells.filter_map(|cell| cell.parse().ok()).collect();
         assert_eq!(there.len(), here.len(), "{name}");
+        // Other work on the machine adds to each, and a slow one as much to all: the kernel's own
+        // connections, in the first column, show how much.
+        let slow = (here[0] - there[0]).clamp(0.0, 3.0);
         for (here, there) in here.into_iter().zip(there) {
-            // Other work on the machine adds to each.
-            let range = there - 0.1..there + 1.5;
+            let range = there - 0.1..there + 1.5 + slow;
             assert!(
                 range.contains(&here),
                 "{name}: {here:.2}, on the page {there}"
