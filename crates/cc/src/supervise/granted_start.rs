@@ -63,7 +63,7 @@ impl<L: LawSet> Startable for Supervised<L> {
     fn confirm(&mut self, window: u64) {
         if self.explicit() {
             self.path.hidden.confirm(window, self.path.rtt());
-            // The port has counted the whole grant: its answers bring no growth of this.
+            // The port has counted the whole grant already, so its answers won't bring the rest.
             self.laws.law_mut().floor(window);
         }
     }

@@ -122,7 +122,8 @@ impl Streams {
             let sends = self.records.values().filter_map(|r| r.send.as_ref());
             let streams = sends.clone();
             let streams = streams.fold(0u64, |sum, send| sum.saturating_add(send.allowed()));
-            // A stream for control has no known length either, and seldom more to send.
+            // A control stream announces no length either, although it seldom has more to send. So
+            // only streams that use their whole share of the buffer count as endless.
             let mut each = sends.map(|send| match send.unwritten() {
                 None if more && send.unacked() >= STREAM_FLOOR => None,
                 bytes => Some(bytes.unwrap_or(0)),

@@ -194,8 +194,8 @@ fn programs_take_the_round_trips_that_the_page_says() {
         let cells = line.expect(name).split('|').map(str::trim);
         let there: Vec<f64> = cells.filter_map(|cell| cell.parse().ok()).collect();
         assert_eq!(there.len(), here.len(), "{name}");
-        // Other work on the machine adds to each, and a slow one as much to all: the kernel's own
-        // connections, in the first column, show how much.
+        // Other work adds to each figure, and a slow machine adds about the same to all of them.
+        // The first column has the kernel's own connections, so it shows how much.
         let slow = (here[0] - there[0]).clamp(0.0, 3.0);
         for (here, there) in here.into_iter().zip(there) {
             let range = there - 0.1..there + 1.5 + slow;
