@@ -6,7 +6,7 @@ use super::efficiency::{absorbed_q16, aggregate};
 use super::fairness::{Pools, shuffle};
 use super::overflow::Overflow;
 use super::start::{Start, first};
-use super::sums::Sums;
+use super::sums::{Sums, WeightedRtt};
 use super::totals::Seen;
 use crate::base::arith::{micros, mul_div, nanos, ns_since, saturate};
 use crate::base::rtt_sketch::RttSketch;
@@ -151,8 +151,9 @@ impl XcpLink {
         let elapsed = now - self.started;
         if elapsed < self.interval {
             // One flow at least must have shown for half of the time.
-            let shown = self.sums.x() >= u128::from(x_of(elapsed) / 2);
-            let mean = self.shown_rtt_us().filter(|_| shown);
+            let x = self.sums.x() + self.vcp_flows.rtts(elapsed).x;
+            let shown = x >= u128::from(x_of(elapsed) / 2);
+            let mean = self.shown_rtt_us(elapsed).filter(|_| shown);
             if mean.is_none_or(|mean| Duration::from_micros(mean) > elapsed) {
                 self.due = now + self.look(self.interval - elapsed);
                 return;
@@ -167,18 +168,15 @@ impl XcpLink {
         rtts.map_or(u64::MAX, |rtts| rtts.plausible(self.capacity))
     }
 
-    /// The mean RTT that the interval showed, bounded by what its bytes need. Where all flows are
-    /// VCP's, it is the one that their packets state.
-    fn shown_rtt_us(&self) -> Option<u64> {
-        let mean = self.sums.mean_rtt_us();
+    /// The mean RTT of the flows, XCP's and VCP's, that the interval showed in `elapsed`, bounded
+    /// by the RTT that its bytes need.
+    fn shown_rtt_us(&self, elapsed: Duration) -> Option<u64> {
+        let mean = self.sums.mean_rtt_us(self.vcp_flows.rtts(elapsed))?;
         let Some(rtts) = &self.rtts else {
-            return mean;
+            return Some(mean);
         };
         let Some(reference) = rtts.reference(self.capacity) else {
-            return mean;
-        };
-        let Some(mean) = mean else {
-            return (self.vcp_flows.active() > 0).then_some(reference);
+            return Some(mean);
         };
         let needed = if rtts.is_light(self.capacity) {
             reference
@@ -205,8 +203,8 @@ impl XcpLink {
     }
 
     /// The mean RTT of the interval, as far as it is believed at once. False: it rises by more.
-    pub(super) fn learn_mean_rtt(&mut self) -> bool {
-        let Some(mean) = self.shown_rtt_us() else {
+    pub(super) fn learn_mean_rtt(&mut self, elapsed: Duration) -> bool {
+        let Some(mean) = self.shown_rtt_us(elapsed) else {
             self.forget_mean_rtt();
             return true;
         };
@@ -235,7 +233,7 @@ impl XcpLink {
         if elapsed == 0 {
             return;
         }
-        let full = self.learn_mean_rtt();
+        let full = self.learn_mean_rtt(Duration::from_nanos(elapsed));
         let bytes = self.sums.bytes();
         let seen = rate_q16(bytes, elapsed);
         let queue = self.queue.bytes();
@@ -315,7 +313,7 @@ impl XcpLink {
     #[cold]
     pub(super) fn settle_first_interval(&mut self) {
         self.note_reported();
-        if let Some(mean) = self.sums.mean_rtt_us() {
+        if let Some(mean) = self.sums.mean_rtt_us(WeightedRtt::default()) {
             let shown = Duration::from_micros(mean).clamp(MIN_INTERVAL, self.interval);
             self.due = self.started + shown;
         }

@@ -264,7 +264,11 @@ impl LinkController for XcpLink {
                 if let Some(start) = &mut self.start {
                     start.hear(flow);
                 }
-                let (rtt, pools) = (carried.min_rtt, &mut self.pools);
+                let stated = carried.min_rtt.map(|rtt| {
+                    let us = u32::try_from(micros(rtt)).unwrap_or(u32::MAX);
+                    Duration::from_micros(self.sums.count_rtt(us, bytes))
+                });
+                let (rtt, pools) = (stated, &mut self.pools);
                 let net = self.vcp_flows.count(now, flow, bytes, rtt, pools);
                 self.totals.add(net);
             }

@@ -16,21 +16,29 @@ const MOST_RTT: u32 = 65_535_000;
 /// Sums over the packets of an interval, and what a header may count for in them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sums {
-    /// Bytes of all traffic, and of packets that headers stand for.
+    /// Bytes of all traffic, of packets that headers stand for, and of packets that state an RTT.
     bytes: u64,
     headed: u64,
+    stated: u64,
     /// Inter-packet times in 2^-40 s.
     x: u128,
     /// Inter-packet times times RTTs, in 2^-40 s · µs.
     x_rtt: u128,
     /// Bytes times RTTs, in µs.
     bytes_rtt: u128,
-    /// The longest RTT that a header stated, in µs.
+    /// The longest RTT that a packet stated, in µs.
     longest_rtt: u32,
     /// Bytes that headers with plausible RTTs stand for, and their inter-packet times.
     plausible: (u64, u128),
     /// `None`: all is believed, as published.
     guard: Option<Guard>,
+}
+
+/// Inter-packet times of flows without headers, in 2^-40 s, and their products with RTTs in µs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WeightedRtt {
+    pub(crate) x: u128,
+    pub(crate) x_rtt: u128,
 }
 
 /// What is believed.
@@ -106,6 +114,7 @@ impl Sums {
         Self {
             bytes: 0,
             headed: 0,
+            stated: 0,
             x: 0,
             x_rtt: 0,
             bytes_rtt: 0,
@@ -139,7 +148,7 @@ impl Sums {
                 let mean = saturate(self.x / u128::from(self.headed.max(1)));
                 guard.x_byte = Level::new(mean.max(1));
             }
-            guard.rtt.turn(self.headed, 1);
+            guard.rtt.turn(self.stated, 1);
             let bare = self.bytes.saturating_sub(self.headed);
             let covers = 1 + bare.div_ceil(self.headed.max(1));
             guard.covers = u16::try_from(covers).unwrap_or(u16::MAX);
@@ -150,7 +159,7 @@ impl Sums {
                 guard.most_implausible = mean.saturating_mul(IMPLAUSIBLE_SPREAD);
             }
         }
-        (self.bytes, self.headed, self.longest_rtt) = (0, 0, 0);
+        (self.bytes, self.headed, self.stated, self.longest_rtt) = (0, 0, 0, 0);
         (self.x, self.x_rtt, self.bytes_rtt) = (0, 0, 0);
         self.plausible = (0, 0);
     }
@@ -195,17 +204,12 @@ impl Sums {
     #[inline]
     pub(crate) fn hear(&mut self, header: &XcpCarried, bytes: u32) -> u64 {
         self.headed = self.headed.saturating_add(u64::from(bytes)).min(MAX_BYTES);
-        self.longest_rtt = self.longest_rtt.max(header.rtt_us);
-        let rtt = u64::from(header.rtt_us).min(self.most_rtt_us());
-        self.bytes_rtt += u128::from(bytes) * u128::from(rtt);
+        self.count_rtt(header.rtt_us, bytes);
         let Some(guard) = &mut self.guard else {
             return as_stated(header);
         };
         let stands_for = guard.stands_for(header, bytes);
         let size = u64::from(bytes);
-        guard
-            .rtt
-            .count(u64::from(header.rtt_us), guard.rtt.at(), size);
         let x = guard.x(header, stands_for);
         if guard.is_plausible(header) {
             self.plausible.0 = self.plausible.0.saturating_add(stands_for);
@@ -214,6 +218,20 @@ impl Sums {
         let at = stands_for.saturating_mul(guard.x_byte.at());
         guard.x_byte.count(x, at, size);
         x.min(stands_for.saturating_mul(guard.most_counted))
+    }
+
+    /// Counts the RTT that a packet of `bytes` states. Returns the RTT that it may count for, in µs.
+    #[inline]
+    pub(crate) fn count_rtt(&mut self, rtt_us: u32, bytes: u32) -> u64 {
+        let size = u64::from(bytes);
+        self.stated = self.stated.saturating_add(size).min(MAX_BYTES);
+        self.longest_rtt = self.longest_rtt.max(rtt_us);
+        let rtt = u64::from(rtt_us).min(self.most_rtt_us());
+        self.bytes_rtt += u128::from(size) * u128::from(rtt);
+        if let Some(guard) = &mut self.guard {
+            guard.rtt.count(u64::from(rtt_us), guard.rtt.at(), size);
+        }
+        rtt
     }
 
     /// Counts its header, with inter-packet time `x`.
@@ -241,13 +259,14 @@ impl Sums {
 
     /// Mean RTT in µs, weighted by bytes.
     pub(crate) fn mean_rtt_of_bytes(&self) -> u64 {
-        saturate(self.bytes_rtt / u128::from(self.headed.max(1))).max(1)
+        saturate(self.bytes_rtt / u128::from(self.stated.max(1))).max(1)
     }
 
-    /// Mean RTT in µs, weighted by inter-packet times, so that each flow counts alike. `None`: no
-    /// header stated one.
-    pub(crate) fn mean_rtt_us(&self) -> Option<u64> {
-        (self.x > 0).then(|| saturate(self.x_rtt / self.x).max(1))
+    /// Mean RTT in µs, weighted by inter-packet times, so that each flow counts alike. Flows
+    /// without headers add `others`. `None`: no flow stated one.
+    pub(crate) fn mean_rtt_us(&self, others: WeightedRtt) -> Option<u64> {
+        let x = self.x + others.x;
+        (x > 0).then(|| saturate((self.x_rtt + others.x_rtt) / x).max(1))
     }
 }
 
@@ -337,7 +356,10 @@ mod tests {
             counted = sums.hear(&long, 1500);
             sums.count_header(&long, counted);
         }
-        let means = (sums.mean_rtt_us().unwrap(), sums.mean_rtt_of_bytes());
+        let means = (
+            sums.mean_rtt_us(WeightedRtt::default()).unwrap(),
+            sums.mean_rtt_of_bytes(),
+        );
         sums.turn(plausible_us);
         (means.0, means.1, counted)
     }

@@ -17,11 +17,12 @@
 //! A hash in a table of fixed size identifies a flow; two in one slot count as one.
 
 use super::fairness::Pools;
-use crate::base::arith::{mul_div, nanos, ns_since};
+use super::sums::WeightedRtt;
+use crate::base::arith::{micros, mul_div, nanos, ns_since};
 use crate::base::flow_table::FlowTable;
 use crate::base::{Duration, Instant};
 use crate::signals::VcpCode;
-use crate::xcp::fixed::rate_q16;
+use crate::xcp::fixed::{rate_q16, x_of};
 
 /// The highest ten bits of the mixed hash select a slot.
 type Slots = FlowTable<Slot, 1024, 1, 22>;
@@ -107,8 +108,11 @@ pub(crate) struct VcpFlows {
     advertised: Duration,
     /// What a flow that was there all the time is given.
     share: u64,
-    /// Flows seen in the running interval.
+    /// Flows seen in the running interval, those of them that stated an RTT, and the sum of these
+    /// RTTs in µs.
     active: u64,
+    stating: u64,
+    rtts_us: u64,
 }
 
 impl VcpFlows {
@@ -120,6 +124,8 @@ impl VcpFlows {
             advertised: LEAST_INTERVAL,
             share: 0,
             active: 0,
+            stating: 0,
+            rtts_us: 0,
         }
     }
 
@@ -127,6 +133,15 @@ impl VcpFlows {
     /// time.
     pub(crate) const fn active(&self) -> u64 {
         self.active
+    }
+
+    /// Their RTTs, each weighted like that of an XCP flow that was there for `elapsed`.
+    pub(crate) fn rtts(&self, elapsed: Duration) -> WeightedRtt {
+        let x = u128::from(x_of(elapsed));
+        WeightedRtt {
+            x: u128::from(self.stating) * x,
+            x_rtt: u128::from(self.rtts_us) * x,
+        }
     }
 
     /// The interval that packets carry.
@@ -141,7 +156,7 @@ impl VcpFlows {
         self.last_ns = nanos(last).max(1);
         self.advertised = next.max(LEAST_INTERVAL);
         self.share = share;
-        self.active = 0;
+        (self.active, self.stating, self.rtts_us) = (0, 0, 0);
     }
 
     /// A packet of a flow arrived. Returns the net change of the pools: given minus taken.
@@ -169,7 +184,12 @@ impl VcpFlows {
                 net = slot.settle(share.saturating_mul(passed), pools);
                 slot.turn(now, advertised, rtt.map_or(0, nanos));
             }
-            self.active += passed.min(STALE);
+            let times = passed.min(STALE);
+            self.active += times;
+            if let Some(rtt) = rtt {
+                self.stating += times;
+                self.rtts_us = self.rtts_us.saturating_add(micros(rtt) * times);
+            }
             slot.interval = interval;
             slot.bytes = 0;
         }
@@ -237,7 +257,7 @@ impl VcpFlows {
     /// Forgets all flows.
     pub(crate) fn clear(&mut self) {
         self.interval += STALE + 1;
-        self.active = 0;
+        (self.active, self.stating, self.rtts_us) = (0, 0, 0);
         self.share = 0;
     }
 }
