@@ -17,7 +17,7 @@ pub(super) enum ControlFrame {
     NewConnectionId(u64),
     /// Its sequence number.
     RetireConnectionId(u64),
-    /// Its sequence number. Only the latest request matters, so it isn't repeated.
+    /// Its sequence number. Only the latest request is repeated.
     AckFrequency(u64),
 }
 

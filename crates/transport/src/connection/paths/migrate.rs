@@ -64,8 +64,8 @@ impl Paths {
         back: bool,
         mut others: Others<'_, F>,
     ) -> Move {
-        // A different ID prevents observers from linking the paths (RFC 9000 §9.5). [9000 9.5
-        // id-per-local-address]
+        // A different ID prevents observers from linking the paths (RFC 9000 §9.5).
+        // [9000 9.5 id-per-local-address]
         if !others.ids.current().id.is_empty() && !others.ids.switch() {
             return Move::Stays;
         }
