@@ -55,7 +55,7 @@ impl Sending<'_> {
     }
 
     /// Builds one packet. `pad` is given if the datagram must be of full size, and is true for the
-    /// last of its packets. A packet after which there is no room for others is the last, too.
+    /// last of its packets. A packet that leaves no room for others is the last, too.
     fn close_packet(
         &mut self,
         space: SpaceId,

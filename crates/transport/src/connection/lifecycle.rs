@@ -40,7 +40,6 @@ impl Lifecycle {
         }
     }
 
-    /// Returns the deadlines of the connection.
     #[inline]
     pub(super) const fn timers(&self) -> &Timers {
         &self.timers

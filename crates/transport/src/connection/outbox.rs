@@ -30,7 +30,6 @@ impl Outbox {
         }
     }
 
-    /// Adds an event.
     pub(super) fn push(&mut self, event: Event) {
         self.events.push_back(event);
     }

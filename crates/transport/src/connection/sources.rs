@@ -65,7 +65,7 @@ impl Sources {
         self.datagrams.wants_to_send() || self.streams.wants_to_send()
     }
 
-    /// Returns what limits the sender.
+    /// Returns the current limit of the sender.
     #[inline]
     pub(super) fn limit(&mut self) -> pathmark_cc::Limit {
         if self.datagrams.wants_to_send() {
@@ -283,9 +283,10 @@ impl Sources {
 
     /// Server: repeats missing Initial or Handshake packets before a probe timeout, because the
     /// client still sends ack-eliciting Initial packets and therefore may lack some of ours (RFC
-    /// 9002 §6.2.3). They are sent after packets that the amplification limit has delayed. However,
-    /// a client's probes come in pairs, and are also sent if nothing is lost but a round trip takes
-    /// longer than its first probe timeout. Data that is already due again doesn't count.
+    /// 9002 §6.2.3). A client's probes come in pairs, however, and are also sent if nothing is lost
+    /// but a round trip takes longer than its first probe timeout. Repetitions are therefore sent
+    /// after packets that the amplification limit has delayed, and data that is already due again
+    /// doesn't count.
     pub(super) fn repeat_first_flight(&mut self, now: Instant, spaces: &PacketSpaces) {
         if !self.handshake.crypto.may_repeat() {
             return;

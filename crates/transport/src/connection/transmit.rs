@@ -252,7 +252,7 @@ impl Sending<'_> {
             .on_datagram_sent(len as u64);
     }
 
-    /// Returns what limits the sender, after everything was sent.
+    /// Returns the limit of the sender, after everything was sent.
     pub(super) fn bound(&mut self) -> Bound {
         let limit = self.sources.limit();
         let recovery = self.spaces.recovery_mut();

@@ -23,7 +23,6 @@ fn covers(outer: &Range<u64>, inner: &Range<u64>) -> bool {
 }
 
 impl CryptoSend {
-    /// Appends bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }

@@ -173,7 +173,6 @@ impl Feedback {
         self.outgoing.iter().chain(&self.asking)
     }
 
-    /// Like [`all`](Self::all), but mutably.
     fn all_mut(&mut self) -> impl Iterator<Item = &mut Outgoing> {
         self.outgoing.iter_mut().chain(&mut self.asking)
     }

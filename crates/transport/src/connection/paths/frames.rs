@@ -49,7 +49,6 @@ pub(in crate::connection) struct OffPathFrame {
 }
 
 impl OffPathFrame {
-    /// Returns its frame.
     pub(in crate::connection) const fn frame(&self) -> Frame<'static> {
         match self.content {
             Content::Challenge(data) => Frame::PathChallenge(data),

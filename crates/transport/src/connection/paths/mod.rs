@@ -175,7 +175,6 @@ impl Paths {
         &self.path
     }
 
-    /// Returns the current path mutably.
     #[inline]
     pub(super) const fn path_mut(&mut self) -> &mut Path {
         &mut self.path

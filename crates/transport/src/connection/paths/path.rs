@@ -71,7 +71,6 @@ impl Path {
         &mut self.route
     }
 
-    /// Returns the peer's address.
     #[inline]
     pub(in crate::connection) const fn remote(&self) -> SocketAddr {
         self.address.remote
@@ -101,7 +100,6 @@ impl Path {
         &self.feedback
     }
 
-    /// Like [`feedback`](Self::feedback), but mutably.
     #[inline]
     pub(in crate::connection) const fn feedback_mut(&mut self) -> &mut Feedback {
         &mut self.feedback

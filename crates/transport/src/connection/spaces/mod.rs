@@ -140,7 +140,6 @@ impl PacketSpaces {
         &mut self.recovery
     }
 
-    /// Returns the state of packets received in `space`.
     #[inline]
     pub(in crate::connection) const fn received(&self, space: SpaceId) -> &Received {
         of(&self.received, space)

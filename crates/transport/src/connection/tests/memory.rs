@@ -60,8 +60,8 @@ fn tiny_pieces_of_many_peers_are_bounded_and_an_honest_peer_goes_on() {
     for round in 0..60 {
         for pair in &mut hostile {
             let room = pair.server.get().streams().receiving.window() / 8;
-            // First, each byte is at the end of its own 4 KiB; then, they are denser. None is beyond
-            // the promised window.
+            // First, each byte is at the end of a separate 4 KiB; then, they are denser. None is
+            // beyond the promised window.
             let (stream, gap, from) = match round {
                 0..4 => (0, 4095, round * 100 * 4096),
                 _ => (1 + round % 7, 1, round * 200),
