@@ -76,7 +76,7 @@ impl FrameOwners<'_> {
     }
 }
 
-/// The parts that the fate of a packet matters to.
+/// The parts that need the fates of packets.
 pub(super) struct Fates<'a> {
     pub(super) now: Instant,
     pub(super) sources: &'a mut Sources,
@@ -86,7 +86,7 @@ pub(super) struct Fates<'a> {
 }
 
 impl Fates<'_> {
-    /// Recovery on one hand, the owners of what packets carried on the other.
+    /// Borrows recovery together with the owners of the frames that packets carried.
     fn owners(&mut self, space: SpaceId) -> (&mut Recovery<Carried>, FrameOwners<'_>) {
         let (recovery, received, ack_request) = self.spaces.split(space);
         let owners = FrameOwners {
@@ -103,8 +103,8 @@ impl Fates<'_> {
         (recovery, owners)
     }
 
-    /// An ACK frame arrived in a packet that was sealed with keys of `generation`: what it has to
-    /// tell the controller.
+    /// Processes an ACK frame in a packet sealed with keys of `generation`. Returns the report for
+    /// the controller.
     pub(super) fn on_ack(
         &mut self,
         space: SpaceId,
@@ -152,9 +152,9 @@ impl Fates<'_> {
         Ok(report)
     }
 
-    /// Passes one ACK frame and the feedback that came with it to the controller, in the order that
-    /// it expects. The controller gets reports of 1-RTT packets alone: packet numbers of the
-    /// handshake are others, and its few packets count towards bytes in flight all the same.
+    /// Passes one ACK frame and the feedback in the same packet to the controller, in the order
+    /// that it expects. The controller only gets reports of 1-RTT packets, because the handshake
+    /// has separate packet numbers. Its few packets nevertheless count towards bytes in flight.
     pub(super) fn settle(&mut self, space: SpaceId, report: &AckReport) {
         if space != SpaceId::Data || report.is_empty() {
             return;
@@ -180,18 +180,19 @@ impl Fates<'_> {
         self.follow_window();
     }
 
-    /// The controller may have moved the window.
+    /// Adapts the other parts, because the controller may have changed the window.
     pub(super) fn follow_window(&mut self) {
         let srtt = self.spaces.recovery().rtt().srtt();
         let path = self.paths.path_mut();
         self.sources.follow_window(self.now, srtt, path);
     }
 
-    /// Recovery's deadline has come. If a probe is due: after how long the second one is.
+    /// Processes recovery's deadline. If a probe is due, this returns the time after which the
+    /// second one is.
     pub(super) fn on_timeout(&mut self) -> Option<Duration> {
         let now = self.now;
-        // The space matters to the owners of what a packet carried: losses by time are of one space
-        // at a time.
+        // The owners of the frames need the space. Only packets of one space at a time are lost by
+        // timeout.
         let space = self.spaces.recovery().timeout_space()?;
         let (recovery, mut owners) = self.owners(space);
         let timeout = recovery.on_timeout(now, |fate, number, packet| {
@@ -216,7 +217,8 @@ impl Fates<'_> {
                     .path_mut()
                     .route_mut()
                     .on_probe_timeout(now, count);
-                // There must be something to send, best what is missing the longest.
+                // There must be something to send, preferably the data that has been missing the
+                // longest.
                 self.sources.repeat_early_data(self.spaces);
                 let later = self.spaces.begin_probes(space);
                 if space == SpaceId::Data {

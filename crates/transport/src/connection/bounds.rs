@@ -1,28 +1,28 @@
-//! What bounded the sender, and for how long each.
+//! Limits of the sender, and how long each applied.
 
 use pathmark_cc::Limit;
 
 use crate::Instant;
 
-/// Shares of time that each limit bounded the sender, for reports.
+/// Shares of time in which each limit held the sender back, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BoundShares {
     /// The application had nothing to send.
     pub application: f64,
-    /// The peer's flow control of data (MAX_DATA, MAX_STREAM_DATA).
+    /// The peer's flow control (MAX_DATA, MAX_STREAM_DATA).
     pub peer: f64,
-    /// The peer's limit of streams (MAX_STREAMS): the application waited to open one, and had
+    /// The peer's limit on streams (MAX_STREAMS): the application waited to open one, and had
     /// nothing else to send.
     pub streams: f64,
-    /// This side's own send buffer.
+    /// This side's send buffer.
     pub buffers: f64,
-    /// The congestion window (or its pacer), steered by loss or delay alone.
+    /// The congestion window or its pacer, controlled only by loss or delay.
     pub window: f64,
-    /// The congestion window while a router's answers steered it.
+    /// The congestion window, controlled by a router's answers.
     pub router: f64,
 }
 
-/// The bound of the sender at the moment.
+/// The current limit of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
     Application,
@@ -34,8 +34,8 @@ pub(super) enum Bound {
 }
 
 impl Bound {
-    /// The reporter's view of a controller's: the window belongs to the routers while they steer
-    /// it. `opening`: the application waits to open a stream.
+    /// Maps a controller's limit to the reported one: the window counts as the routers' while they
+    /// control it. `opening` is true if the application is waiting to open a stream.
     pub(super) const fn new(limit: Limit, explicit: bool, opening: bool) -> Self {
         match limit {
             Limit::Application if opening => Self::Streams,
@@ -52,12 +52,12 @@ fn nanos(now: Instant, since: Instant) -> u64 {
     now.as_nanos().saturating_sub(since.as_nanos())
 }
 
-/// Sums the time under each bound.
+/// Sums the time under each limit.
 #[derive(Debug)]
 pub(super) struct Bounds {
     current: Bound,
     since: Instant,
-    /// Nanoseconds.
+    /// In nanoseconds.
     spent: [u64; 6],
 }
 
@@ -70,7 +70,7 @@ impl Bounds {
         }
     }
 
-    /// From `now` on, `bound` rules.
+    /// Sets the limit that applies from `now` on.
     #[inline]
     pub(super) fn set(&mut self, now: Instant, bound: Bound) {
         if bound != self.current {
@@ -86,7 +86,7 @@ impl Bounds {
         self.since = now;
     }
 
-    /// Shares of the time up to `now`; all zero before any has passed.
+    /// Returns the shares of the time up to `now`, which are all zero before any time has passed.
     pub(super) fn shares(&self, now: Instant) -> BoundShares {
         let time = |bound: Bound| {
             let mut spent = self.spent.get(bound as usize).copied().unwrap_or_default();

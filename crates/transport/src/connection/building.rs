@@ -6,19 +6,19 @@ use crate::Ecn;
 use crate::wire::packet::{MIN_INITIAL_DATAGRAM, Started};
 use crate::wire::{SpaceId, Writer};
 
-/// A datagram with less room than this gets no further packet.
+/// A datagram with less room than this doesn't get another packet.
 pub(super) const MIN_PACKET_ROOM: usize = 128;
 
-/// A 1-RTT packet that ends this close to its datagram's end is filled up, so that a batch can go
-/// on.
+/// A 1-RTT packet that ends this close to the end of its datagram is padded, so that the batch can
+/// continue.
 const FILL_UP: usize = 64;
 
-/// What the path lets the next datagram carry.
+/// The packets that the path permits in the next datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permit {
-    /// Anything.
+    /// All packets.
     All,
-    /// Acknowledgements only: the window is full, or the pacer wants a pause.
+    /// Only acknowledgements, because the window is full or the pacer requires a pause.
     AcksOnly,
 }
 
@@ -29,13 +29,13 @@ pub(super) struct PacketBuilder<'a> {
     pub(super) permit: Permit,
     /// The shim at its front.
     pub(super) shim: ShimUse,
-    /// It has an Initial packet that wants it to be of full size (RFC 9000 §14.1).
+    /// Whether it contains an Initial packet that requires full size (RFC 9000 §14.1).
     pub(super) initial: bool,
-    /// It has a packet with a long header.
+    /// Whether it contains a packet with a long header.
     pub(super) long: bool,
-    /// It has something ack-eliciting.
+    /// Whether it contains an ack-eliciting packet.
     pub(super) eliciting: bool,
-    /// The ECN field that it leaves with.
+    /// The ECN field with which it is sent.
     pub(super) ecn: Ecn,
 }
 
@@ -56,7 +56,7 @@ impl<'a> PacketBuilder<'a> {
         self.w.position()
     }
 
-    /// The ECN field of the datagram as it stands; `mark` is the path's.
+    /// Sets the ECN field for the current contents of the datagram. `mark` is the path's.
     pub(super) const fn mark(&mut self, mark: Ecn) {
         self.ecn = match self.long || !self.eliciting {
             true => Ecn::NotEct,
@@ -64,8 +64,8 @@ impl<'a> PacketBuilder<'a> {
         };
     }
 
-    /// Padding at the end of the datagram's last packet; `has_more`: there is more data
-    /// to send.
+    /// Adds padding at the end of the datagram's last packet. `has_more` tests whether there's more
+    /// data to send.
     pub(super) fn pad(
         &mut self,
         open: &Open,
@@ -78,7 +78,7 @@ impl<'a> PacketBuilder<'a> {
         let missing = if self.initial || contents.padded {
             full.saturating_sub(w.position())
         } else if matches!(self.shim, ShimUse::Question(_)) {
-            // As long as the packets whose rate it asks for.
+            // A question has the size of the packets for whose rate it asks.
             w.remaining()
         } else if open.space == SpaceId::Data
             && w.remaining() <= FILL_UP
@@ -99,12 +99,12 @@ pub(super) struct Open {
     pub(super) space: SpaceId,
     pub(super) number: u64,
     pub(super) started: Started,
-    /// Where the datagram's room ends; the writer's limit keeps the tag free.
+    /// End of the datagram's room. The writer's limit leaves the tag free.
     pub(super) end: usize,
     pub(super) tag_len: usize,
 }
 
-/// The content of a packet.
+/// The contents of a packet.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) carried: Carried,
@@ -122,7 +122,7 @@ mod tests {
     use crate::wire::ConnectionId;
     use crate::wire::packet::{Header, TAG_LEN, TruncatedNumber};
 
-    /// Bytes of a 1-RTT packet of `payload` bytes in `room`, padded.
+    /// Builds a 1-RTT packet with `payload` bytes and padding, and returns the datagram's size.
     fn padded(builder: &mut PacketBuilder<'_>, payload: usize, contents: &mut Contents) -> usize {
         let header = Header::OneRtt {
             dcid: ConnectionId::new(&[1; 8]).unwrap(),
@@ -166,7 +166,7 @@ mod tests {
         let mut builder = PacketBuilder::new(&mut room, Permit::All);
         builder.shim = ShimUse::Question(8);
         assert_eq!(padded(&mut builder, 100, &mut contents), 1400);
-        // Nearly full, with more to come.
+        // The datagram is nearly full, and there's more data to send.
         let mut contents = eliciting();
         let mut builder = PacketBuilder::new(&mut room, Permit::All);
         assert_eq!(padded(&mut builder, 1320, &mut contents), 1400);

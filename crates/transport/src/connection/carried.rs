@@ -1,18 +1,18 @@
-//! The content of a packet, kept until it is acknowledged or lost.
+//! The contents of a packet, kept until it is acknowledged or lost.
 
 use std::ops::Range;
 
 use super::control::ControlFrame;
 use crate::streams::SentFrames;
 
-/// The record of one packet. Bulk packets hold stream data and nothing else, and
-/// cost no heap.
+/// The record of one packet. Bulk packets contain only stream data, so their records need no heap
+/// allocation.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     /// Frames of the streams.
     pub(super) streams: SentFrames,
-    /// The largest number that its ACK frame acknowledged: with the packet's own acknowledgement,
-    /// the peer is known to have an acknowledgement of all up to there.
+    /// The largest number that the packet's ACK frame acknowledged. When this packet is
+    /// acknowledged, the peer is known to have received acknowledgements up to this number.
     pub(super) acked: Option<u64>,
     rest: Option<Box<Rest>>,
 }
@@ -32,12 +32,12 @@ impl Carried {
         self.rest.get_or_insert_default().control.push(frame);
     }
 
-    /// Ranges of the CRYPTO stream of the packet's level.
+    /// Returns the ranges of the CRYPTO stream of the packet's level.
     pub(super) fn crypto(&self) -> &[Range<u64>] {
         self.rest.as_ref().map_or(&[], |rest| &rest.crypto)
     }
 
-    /// Frames about the connection.
+    /// Returns the frames about the connection.
     pub(super) fn control(&self) -> &[ControlFrame] {
         self.rest.as_ref().map_or(&[], |rest| &rest.control)
     }

@@ -94,7 +94,7 @@ pub(super) enum CloseReason {
 }
 
 impl CloseReason {
-    /// As it may be sent in Initial and Handshake packets, which must not show the application's
+    /// Returns the error for Initial and Handshake packets, which must not reveal the application's
     /// state (RFC 9000 §10.2.3).
     pub(super) fn before_one_rtt(&self) -> TransportError {
         match self {
@@ -107,17 +107,17 @@ impl CloseReason {
     }
 }
 
-/// Where the connection stands between open and gone.
+/// State of a connection between open and gone.
 #[derive(Clone, Debug, Default)]
 pub(super) enum CloseState {
     /// Not closed.
     #[default]
     Open,
-    /// This side closed; it answers what arrives with its CONNECTION_CLOSE (RFC 9000 §10.2.1).
+    /// This side closed, and answers datagrams with its CONNECTION_CLOSE (RFC 9000 §10.2.1).
     Closing(Closing),
-    /// The peer closed; nothing is sent (RFC 9000 §10.2.2).
+    /// The peer closed, so nothing is sent (RFC 9000 §10.2.2).
     Draining,
-    /// All forgotten.
+    /// Nothing is left to do.
     Gone,
 }
 
@@ -125,14 +125,14 @@ pub(super) enum CloseState {
 #[derive(Clone, Debug)]
 pub(super) struct Closing {
     pub(super) reason: CloseReason,
-    /// A CONNECTION_CLOSE is due.
+    /// Whether a CONNECTION_CLOSE is due.
     pub(super) due: bool,
     /// When the last one was sent.
     sent_at: Instant,
-    /// Datagrams that arrived since the last one was sent.
+    /// Number of datagrams that arrived since then.
     arrived: u32,
-    /// How many have to arrive before the next is sent; doubles, so that two closing sides fall
-    /// silent.
+    /// Number of datagrams that must arrive before the next one is sent. It doubles each time, so
+    /// that two closing sides eventually stop.
     needed: u32,
 }
 
@@ -145,12 +145,13 @@ impl CloseState {
         matches!(self, Self::Gone)
     }
 
-    /// True once the peer has closed, or all is forgotten: received packets are ignored.
+    /// Returns true once the peer has closed or the connection is gone, so that received packets
+    /// are ignored.
     pub(super) const fn ignores_input(&self) -> bool {
         matches!(self, Self::Draining | Self::Gone)
     }
 
-    /// This side closes, unless the connection is closed already.
+    /// Closes the connection unless it is closed already.
     pub(super) fn close(&mut self, reason: CloseReason) {
         if self.is_open() {
             *self = Self::Closing(Closing {
@@ -163,9 +164,9 @@ impl CloseState {
         }
     }
 
-    /// A datagram for the connection arrived. What arrives within a round trip (`min_rtt`, the
-    /// shortest that was seen) of a CONNECTION_CLOSE left before the peer could have it, and says
-    /// nothing about its loss.
+    /// Counts a datagram for the connection. A datagram that arrives within a round trip of a
+    /// CONNECTION_CLOSE (`min_rtt`, the shortest so far) was sent before the peer could receive it,
+    /// and therefore doesn't indicate its loss.
     pub(super) fn on_datagram(&mut self, now: Instant, min_rtt: Option<Duration>) {
         if let Self::Closing(closing) = self
             && min_rtt.is_none_or(|rtt| now >= closing.sent_at + rtt)
@@ -180,7 +181,7 @@ impl CloseState {
         }
     }
 
-    /// The reason to send, if one is due.
+    /// Returns the reason to send, if one is due.
     pub(super) fn due(&self) -> Option<&CloseReason> {
         match self {
             Self::Closing(closing) if closing.due => Some(&closing.reason),
@@ -188,7 +189,7 @@ impl CloseState {
         }
     }
 
-    /// One was sent.
+    /// Returns true once a CONNECTION_CLOSE was sent.
     pub(super) fn was_sent(&self) -> bool {
         match self {
             Self::Closing(closing) => closing.sent_at > Instant::ZERO,
@@ -197,7 +198,7 @@ impl CloseState {
         }
     }
 
-    /// It was sent.
+    /// Records that the CONNECTION_CLOSE was sent.
     pub(super) fn on_sent(&mut self, now: Instant) {
         if let Self::Closing(closing) = self {
             closing.due = false;
@@ -206,7 +207,7 @@ impl CloseState {
     }
 }
 
-/// How long a closed connection lingers: three times the probe timeout (RFC 9000 §10.2).
+/// Returns until when a closed connection lingers: three times the probe timeout (RFC 9000 §10.2).
 pub(super) fn linger_until(now: Instant, pto: Duration) -> Instant {
     now + pto.saturating_mul(3)
 }

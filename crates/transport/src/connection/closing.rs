@@ -1,4 +1,4 @@
-//! CONNECTION_CLOSE, in every packet number space that the peer may read (RFC 9000 §10.2).
+//! CONNECTION_CLOSE in every packet number space that the peer can read (RFC 9000 §10.2).
 
 use super::Transmit;
 use super::building::{Contents, MIN_PACKET_ROOM, PacketBuilder, Permit};
@@ -9,12 +9,13 @@ use crate::wire::frame::{ApplicationClose, ConnectionClose};
 use crate::wire::packet::TAG_LEN;
 use crate::wire::{Frame, SpaceId, Writer};
 
-/// Most bytes of a reason that are sent: a CONNECTION_CLOSE fits into any datagram, three of them
-/// even.
+/// Maximum length of a reason that is sent, in bytes, so that even three CONNECTION_CLOSE frames
+/// fit into any datagram.
 const MAX_REASON: usize = 256;
 
 impl Sending<'_> {
-    /// CONNECTION_CLOSE, if one is due: under each level's keys that the peer may have.
+    /// Builds a CONNECTION_CLOSE, if one is due, in a packet of each level whose keys the peer may
+    /// have.
     pub(super) fn close(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let reason = self.lifecycle.due()?.clone();
         let full = self.paths.full_datagram();
@@ -26,7 +27,7 @@ impl Sending<'_> {
         }
         let mut building = PacketBuilder::new(room, Permit::AcksOnly);
         let levels = SpaceId::ALL.map(|space| {
-            // Before the handshake is complete a server's client may lack 1-RTT keys, but has the
+            // Before the handshake is complete, a server's client may lack 1-RTT keys but has the
             // others.
             // [9000 10.2.3 close-in-one-rtt]
             let complete = self.sources.handshake.is_complete();
@@ -53,8 +54,8 @@ impl Sending<'_> {
         Some(self.paths.path().transmit(Ecn::NotEct, len, len))
     }
 
-    /// `pad`: the datagram is to be of full size, and this is the last of its packets. One after
-    /// which there is no room for others is the last, too.
+    /// Builds one packet. `pad` is given if the datagram must be of full size, and is true for the
+    /// last of its packets. A packet that leaves no room for others is the last, too.
     fn close_packet(
         &mut self,
         space: SpaceId,
@@ -85,7 +86,7 @@ impl Sending<'_> {
     }
 }
 
-/// Bytes of a CONNECTION_CLOSE frame but for its reason, at most: type, code, frame type, length.
+/// Maximum size of a CONNECTION_CLOSE frame without its reason: type, code, frame type, and length.
 const CLOSE_FRAME: usize = 1 + 8 + 8 + 2;
 
 fn write_close(space: SpaceId, reason: &CloseReason, w: &mut Writer<'_>) {
@@ -111,7 +112,7 @@ fn write_close(space: SpaceId, reason: &CloseReason, w: &mut Writer<'_>) {
             .encode(w)
         }
     };
-    // A code beyond 2^62 cannot be encoded; the close itself can.
+    // A code beyond 2^62 can't be encoded, but the connection must still close.
     if written.is_err() && space == SpaceId::Data {
         let _ = Frame::ApplicationClose(ApplicationClose {
             error_code: 0,

@@ -1,4 +1,4 @@
-//! Frames about the connection itself that wait to be sent.
+//! Frames about the connection itself that are waiting to be sent.
 
 use bytes::Bytes;
 
@@ -8,23 +8,23 @@ use crate::crypto::{Random, ResetToken, SharedEndpointKey};
 use crate::wire::frame::NewConnectionId;
 use crate::wire::{ConnectionId, Frame, TransportParameters, Writer};
 
-/// A frame that must arrive, as far as its loss has to be mended.
+/// A frame that must arrive, with the information needed to repeat it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlFrame {
     HandshakeDone,
     NewToken,
-    /// By sequence number.
+    /// Its sequence number.
     NewConnectionId(u64),
-    /// By sequence number.
+    /// Its sequence number.
     RetireConnectionId(u64),
-    /// By the limits that it asks for; only the latest matters.
+    /// Its sequence number. Only the latest request is repeated.
     AckFrequency(u64),
 }
 
-/// Connection ids of both sides, and flags for frames without state of their own.
+/// Connection IDs of both sides, and flags for frames without other state.
 #[derive(Debug)]
 pub(super) struct Control {
-    /// Our id of the handshake: the source id of long headers.
+    /// Our ID during the handshake, which is the source ID of long headers.
     pub(super) handshake_id: ConnectionId,
     pub(super) local_ids: LocalIds,
     pub(super) remote_ids: RemoteIds,
@@ -32,9 +32,9 @@ pub(super) struct Control {
     /// A token for the client's next connection, until it is acknowledged.
     token: Option<Bytes>,
     token_due: bool,
-    /// A PING was asked for.
+    /// Whether a PING is due.
     pub(super) ping: bool,
-    /// The endpoint's key, for the reset tokens of our ids.
+    /// The endpoint's key, for the reset tokens of our IDs.
     key: SharedEndpointKey,
 }
 
@@ -57,18 +57,18 @@ impl Control {
         }
     }
 
-    /// Server: the handshake is confirmed; tell the client.
+    /// Server: tells the client that the handshake is confirmed.
     pub(super) fn send_handshake_done(&mut self) {
         self.handshake_done = true;
     }
 
-    /// Server: give the client a token for its next connection.
+    /// Server: gives the client a token for its next connection.
     pub(super) fn send_token(&mut self, token: Bytes) {
         self.token_due = !token.is_empty();
         self.token = Some(token);
     }
 
-    /// The peer's parameters are known: how many ids it stores, and tokens of its own.
+    /// Applies the peer's parameters: its limit on connection IDs, and its reset tokens.
     pub(super) fn on_peer_parameters(&mut self, peer: &TransportParameters) {
         self.local_ids
             .on_peer_limit(peer.active_connection_id_limit);
@@ -82,21 +82,21 @@ impl Control {
         }
     }
 
-    /// Gives the peer as many of our connection ids as it stores.
+    /// Gives the peer as many of our connection IDs as it stores.
     pub(super) fn issue_ids(&mut self, random: &mut Random, outbox: &mut Outbox) {
         while let Some(id) = self.local_ids.issue(random) {
             outbox.add_id(id);
         }
     }
 
-    /// The endpoint may remove its routes to this connection.
+    /// Lets the endpoint remove its routes to this connection.
     pub(super) fn remove_ids(&self, outbox: &mut Outbox) {
         for id in self.local_ids.iter() {
             outbox.remove_id(*id);
         }
     }
 
-    /// True if something waits.
+    /// Returns true if a frame is due.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
         self.handshake_done
@@ -106,7 +106,7 @@ impl Control {
             || self.remote_ids.has_pending()
     }
 
-    /// Writes what fits; `written` gets what has to be remembered.
+    /// Writes the frames that fit, passing those whose fate matters to `written`.
     pub(super) fn write(&mut self, w: &mut Writer<'_>, mut written: impl FnMut(ControlFrame)) {
         if self.handshake_done && Frame::HandshakeDone.encode(w).is_ok() {
             self.handshake_done = false;
@@ -188,8 +188,8 @@ mod tests {
         ConnectionId::new(&[n; 8]).unwrap()
     }
 
-    /// What has to be remembered of a packet, and its frames, of which there is one for each and
-    /// `pings` more.
+    /// Returns the frames of a packet whose fates matter, and checks that the packet contains these
+    /// and `pings` more.
     fn packet(control: &mut Control, pings: usize) -> Vec<ControlFrame> {
         let mut room = [0; 200];
         let mut w = Writer::new(&mut room);
@@ -239,7 +239,7 @@ mod tests {
         }
         control.on_acked(ControlFrame::NewToken);
         assert!(!control.is_due());
-        // One that was repeated in vain.
+        // A repetition that turned out to be unnecessary is lost.
         control.on_lost(ControlFrame::NewToken);
         assert!(!control.is_due());
     }
@@ -255,8 +255,8 @@ mod tests {
         assert!(!control.is_due());
     }
 
-    /// RFC 9000 §5.1.1: the peer gets as many ids as its `active_connection_id_limit` says, and the
-    /// endpoint routes each of them, as long as the connection is there.
+    /// RFC 9000 §5.1.1: the peer gets as many IDs as its `active_connection_id_limit` allows, and
+    /// the endpoint routes each of them while the connection exists.
     #[test]
     fn the_peer_gets_as_many_ids_as_it_stores() {
         let mut control = control();
@@ -275,7 +275,7 @@ mod tests {
         assert!(!control.is_due());
         control.on_lost(ControlFrame::NewConnectionId(2));
         assert_eq!(written(&mut control), [ControlFrame::NewConnectionId(2)]);
-        // All that were added are removed.
+        // All IDs that were added are removed.
         control.remove_ids(&mut outbox);
         let (mut added, mut removed) = (Vec::new(), Vec::new());
         while let Some(change) = outbox.poll_routing(None, false) {
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(added, removed);
     }
 
-    /// RFC 9000 §19.16: an id that the peer asks back is retired until the peer knows it.
+    /// RFC 9000 §19.16: an ID that the peer retires is reported until the peer acknowledges this.
     #[test]
     fn a_retirement_is_sent_until_it_is_acknowledged() {
         let mut control = control();
@@ -312,7 +312,7 @@ mod tests {
         assert!(!control.is_due());
     }
 
-    /// RFC 9000 §18.2: the tokens that end the connection, and the id of the preferred address.
+    /// RFC 9000 §18.2: the tokens that end the connection, and the ID of the preferred address.
     #[test]
     fn tokens_and_the_preferred_id_come_with_the_peers_parameters() {
         let mut control = control();

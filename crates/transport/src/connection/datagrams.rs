@@ -14,9 +14,9 @@ use crate::wire::packet::TAG_LEN;
 use crate::wire::{TransportError, TransportErrorCode, varint};
 use crate::{Ecn, Instant};
 
-/// Bytes of a packet number at their most.
+/// Maximum size of a packet number, in bytes.
 const NUMBER: usize = 4;
-/// Version, lengths of both ids and of the packet: what long headers have besides the ids.
+/// Bytes of long headers besides the IDs: version, lengths of both IDs, and length of the packet.
 const LONG: usize = 4 + 1 + 1 + 2;
 
 /// Sends and reads unreliable datagrams for the application.
@@ -128,15 +128,15 @@ impl Datagrams<'_> {
 }
 
 impl Sources {
-    /// The longest datagram that can be sent now, bytes. `None`: the peer takes none, or its
-    /// parameters have not arrived.
+    /// Returns the maximum length of a datagram that can currently be sent, in bytes, or `None` if
+    /// the peer doesn't accept any or its parameters haven't arrived.
     fn max_datagram_size(&self, path: &Path) -> Option<usize> {
         let peer = match (self.handshake.peer(), self.handshake.remembered()) {
             (Some(peer), _) => peer.max_datagram_frame_size,
             (None, remembered) => remembered?.max_datagram_frame_size,
         };
         let peer = usize::try_from(peer).unwrap_or(usize::MAX);
-        // A frame is its type, its length and its data.
+        // A frame consists of its type, its length and its data.
         let frame = |bytes: usize| {
             let data = bytes.saturating_sub(1);
             data.saturating_sub(varint::len(data as u64))
@@ -150,14 +150,14 @@ impl Sources {
             LONG + LOCAL_ID_LEN
         };
         let payload = packet.saturating_sub(1 + long + id + NUMBER + TAG_LEN);
-        // A frame with a length takes two bytes at least.
+        // A frame with a length has at least two bytes.
         (peer > 1).then(|| frame(payload).min(frame(peer)))
     }
 
-    /// The bound on a datagram of `bytes`.
+    /// Checks whether a datagram of `bytes` can be sent.
     ///
     /// # Errors
-    /// [`DatagramError`] if it cannot be sent.
+    /// Returns [`DatagramError`] if it can't.
     fn check_datagram(&self, path: &Path, bytes: usize) -> Result<(), DatagramError> {
         let max = self.max_datagram_size(path);
         let max = max.ok_or(DatagramError::Unsupported)?;
@@ -167,7 +167,7 @@ impl Sources {
         }
     }
 
-    /// Before a batch: datagrams that the path carries no more are dropped.
+    /// Drops datagrams that the path can no longer carry. This must be called before a batch.
     pub(super) fn drop_long_datagrams(&mut self, path: &Path) {
         if self.datagrams.wants_to_send()
             && let Some(max) = self.max_datagram_size(path)
@@ -176,11 +176,11 @@ impl Sources {
         }
     }
 
-    /// A DATAGRAM frame arrived in a packet with this mark. True if nothing waited to be read
-    /// before it.
+    /// Queues the data of a DATAGRAM frame whose packet had this mark. Returns true if no datagram
+    /// was waiting before it.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if this side offered to take none (RFC 9221 §3).
+    /// Returns PROTOCOL_VIOLATION if this side didn't offer to accept datagrams (RFC 9221 §3).
     pub(super) fn on_datagram_frame(
         &mut self,
         data: &[u8],
@@ -201,7 +201,7 @@ impl Sources {
         Ok(first)
     }
 
-    /// The oldest datagram that arrived and was not read, with the mark of its packet.
+    /// Returns the oldest unread datagram, with the mark of its packet.
     fn read_datagram(&mut self) -> Option<(Bytes, Ecn)> {
         let before = self.datagrams.unread_bytes();
         let data = self.datagrams.read();

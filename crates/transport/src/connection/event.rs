@@ -41,11 +41,11 @@ pub enum Event {
 pub struct Received {
     /// Source address.
     pub remote: SocketAddr,
-    /// Local destination address, if the driver knows it.
+    /// Local destination address, if the driver provides it.
     pub local: Option<IpAddr>,
     /// ECN field of the IP header.
     pub ecn: Ecn,
-    /// IP TTL or hop limit, if the driver knows it.
+    /// IP TTL or hop limit, if the driver provides it.
     pub ttl: Option<u8>,
 }
 

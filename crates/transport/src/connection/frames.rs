@@ -1,4 +1,4 @@
-//! The frames of an opened packet, each handed to the part that it is for.
+//! Distribution of a decrypted packet's frames to the parts that process them.
 
 use bytes::Bytes;
 
@@ -14,17 +14,17 @@ use crate::wire::frame::{Frames, types};
 use crate::wire::packet::Protected;
 use crate::wire::{Frame, PacketType, SpaceId, TransportError, TransportErrorCode as Code};
 
-/// The effect of the frames of a packet.
+/// The combined effect of a packet's frames.
 #[derive(Clone, Copy, Debug, Default)]
 struct Summary {
     ack_eliciting: bool,
-    /// Only frames that probe a path (RFC 9000 §9.1).
+    /// Whether all frames probe a path (RFC 9000 §9.1).
     probing: bool,
-    /// It is to be acknowledged at once.
+    /// Whether the packet must be acknowledged immediately.
     immediate_ack: bool,
 }
 
-/// Where a frame stands.
+/// Context of a frame.
 #[derive(Clone, Copy, Debug)]
 struct At<'a> {
     ty: PacketType,
@@ -34,7 +34,7 @@ struct At<'a> {
 }
 
 impl Receiving<'_> {
-    /// A packet opened for the first time.
+    /// Processes a packet that was decrypted for the first time.
     pub(super) fn on_payload(
         &mut self,
         carrier: &Carrier<'_>,
@@ -74,7 +74,8 @@ impl Receiving<'_> {
             carrier.received.ecn,
             bytes,
         );
-        // Acknowledge a Quick-Start request during the handshake at once: the peer waits for it.
+        // A Quick-Start request during the handshake is acknowledged immediately, because the peer
+        // waits for the answer.
         let question = carrier.first
             && summary.ack_eliciting
             && !self.sources.handshake.is_confirmed()
@@ -92,8 +93,8 @@ impl Receiving<'_> {
             self.make_room_for_ranges(limit);
         }
         let early = at.ty == PacketType::ZeroRtt;
-        // The path is a matter of 1-RTT packets alone, and what routers say of it, but for a
-        // question.
+        // Only 1-RTT packets determine the path and carry feedback of routers. Early data is an
+        // exception for questions.
         if newest && !summary.probing && !early {
             self.follow_peer(carrier, found);
         }
@@ -119,8 +120,7 @@ impl Receiving<'_> {
         Ok(())
     }
 
-    /// The newest packet of the peer has more than probing frames in it: the connection goes where
-    /// it came from.
+    /// Follows the peer to the path of its newest packet, which has a non-probing frame.
     fn follow_peer(&mut self, carrier: &Carrier<'_>, found: &Protected) {
         let others = self.spaces.others(&mut self.sources.control.remote_ids);
         let (received, dcid) = (&carrier.received, &found.dcid);
@@ -129,7 +129,8 @@ impl Receiving<'_> {
         self.sources.on_move(moved, path, self.outbox);
     }
 
-    /// Ranges of packet numbers beyond the fewest take of the memory for received data.
+    /// Allocates room for more ranges of packet numbers. Beyond the minimum, this takes from the
+    /// memory for received data.
     #[cold]
     fn make_room_for_ranges(&mut self, limit: usize) {
         let received = self.spaces.received_mut(SpaceId::Data);
@@ -193,7 +194,7 @@ impl Receiving<'_> {
             ..
         } = &mut *self.sources;
         match frame {
-            // All but the first two are dealt with by the caller.
+            // Except for the first two, the caller processes these frames.
             Frame::Padding(_)
             | Frame::Ping
             | Frame::ImmediateAck
@@ -292,7 +293,8 @@ impl Receiving<'_> {
         Ok(())
     }
 
-    /// The connection is closing: all that still matters is whether the peer has closed too.
+    /// Checks whether the peer has closed, too, which is all that matters once the connection is
+    /// closing.
     fn look_for_close(&mut self, payload: &[u8]) {
         let closed = Frames::new(payload).any(|frame| {
             matches!(
@@ -306,7 +308,7 @@ impl Receiving<'_> {
     }
 }
 
-/// Errors that more than one frame can cause.
+/// Errors that several frames can cause.
 struct Error;
 
 impl Error {
@@ -314,7 +316,7 @@ impl Error {
         TransportError::new(Code::PROTOCOL_VIOLATION, reason)
     }
 
-    /// A frame of an extension that we did not offer is one that we do not know (RFC 9000 §12.4).
+    /// A frame of an extension that we didn't offer counts as unknown (RFC 9000 §12.4).
     fn unknown(ty: u64) -> TransportError {
         TransportError::new(Code::FRAME_ENCODING_ERROR, "an unknown frame type").in_frame(ty)
     }

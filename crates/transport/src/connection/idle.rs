@@ -1,29 +1,29 @@
-//! When silence ends a connection, and what is sent to prevent it (RFC 9000 §10.1).
+//! The idle timeout, and the packets that prevent it (RFC 9000 §10.1).
 
 use super::timers::{Timer, Timers};
 use crate::{Duration, Instant};
 
-/// A probe timeout up to this is believed, however short the idle timeout is: a path with a queue
-/// of seconds has one.
+/// A probe timeout up to this is always accepted, however short the idle timeout is, because a path
+/// with a queue of seconds has such a timeout.
 const SLOW: Duration = Duration::from_secs(20);
-/// What stands for the idle timeout of a side that has none.
+/// Replacement for the idle timeout of a side that has none.
 const NO_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Idle timeout and keep-alive.
 #[derive(Debug)]
 pub(super) struct Idle {
-    /// The lesser of both sides' timeouts. `None`: never.
+    /// The smaller of both sides' timeouts, or `None` if the connection never times out.
     timeout: Option<Duration>,
     longest_pto: Duration,
-    /// What the configuration says.
+    /// The configured interval.
     keep_alive: Option<Duration>,
-    /// Something ack-eliciting was sent since a packet was last received: only the first restarts
-    /// the timer.
+    /// Whether an ack-eliciting packet was sent since a packet was last received. Only the first of
+    /// these restarts the timer.
     sent_since_received: bool,
 }
 
 impl Idle {
-    /// `timeout` is this side's own.
+    /// Creates the state with this side's `timeout`.
     pub(super) fn new(timeout: Option<Duration>, keep_alive: Option<Duration>) -> Self {
         Self {
             timeout,
@@ -33,34 +33,35 @@ impl Idle {
         }
     }
 
-    /// Silence after which the connection ends.
+    /// Returns the idle time after which the connection ends.
     pub(super) const fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
 
-    /// The most that a probe timeout counts in what is waited for a peer. Three of them are waited
-    /// (RFC 9000 §10.1, §10.2), and by answering late a peer makes its own as long as it likes: it
-    /// gets three times what this side's configuration gives to silence, or a minute.
+    /// Returns the upper bound of the probe timeout in all periods that depend on the peer. These
+    /// periods are three probe timeouts long (RFC 9000 §10.1, §10.2), and a peer can make its probe
+    /// timeout as long as it likes by answering late. The bound limits them to three times this
+    /// side's configured idle timeout, or at least a minute.
     #[inline]
     pub(super) const fn longest_pto(&self) -> Duration {
         self.longest_pto
     }
 
-    /// The peer's `max_idle_timeout`; zero: it has none.
+    /// Applies the peer's `max_idle_timeout`, where zero means that it has none.
     pub(super) fn on_peer_timeout(&mut self, peer: Duration) {
         if !peer.is_zero() {
             self.timeout = Some(self.timeout.map_or(peer, |own| own.min(peer)));
         }
     }
 
-    /// A packet arrived and opened. `pto` is the current probe timeout: three of them are always
-    /// waited.
+    /// Restarts the timer after a packet was received and decrypted. `pto` is the current probe
+    /// timeout; the idle timeout is at least three of these.
     pub(super) fn on_received(&mut self, now: Instant, pto: Duration, timers: &mut Timers) {
         self.sent_since_received = false;
         self.restart(now, pto, timers);
     }
 
-    /// Something ack-eliciting was sent.
+    /// Restarts the timer after an ack-eliciting packet was sent.
     #[inline]
     pub(super) fn on_sent(&mut self, now: Instant, pto: Duration, timers: &mut Timers) {
         if !self.sent_since_received {
@@ -73,12 +74,12 @@ impl Idle {
         // [9000 10.1 three-timeouts]
         let timeout = self.timeout.map(|t| t.max(pto.saturating_mul(3)));
         timers.assign(Timer::Idle, timeout.map(|t| now + t));
-        // Data that waits for the peer's credit keeps the connection as well (RFC 9000 §4.1).
+        // Data that waits for the peer's credit also keeps the connection alive (RFC 9000 §4.1).
         let keep_alive = self.keep_alive.or(timeout.map(|t| t / 2));
         timers.assign(Timer::KeepAlive, keep_alive.map(|t| now + t));
     }
 
-    /// True if the connection is to outlive silence whatever waits.
+    /// Returns true if the connection should stay alive even if no data is waiting.
     pub(super) const fn keeps_alive(&self) -> bool {
         self.keep_alive.is_some()
     }
@@ -151,7 +152,7 @@ mod tests {
             (None, 30),
         ] {
             let mut idle = Idle::new(own.map(Duration::from_secs), None);
-            // The peer's does not change it.
+            // The peer's timeout doesn't change it.
             idle.on_peer_timeout(Duration::from_secs(1));
             assert_eq!(idle.longest_pto(), Duration::from_secs(longest), "{own:?}");
         }

@@ -1,5 +1,5 @@
-//! The keys in force, and packet protection with them: header mask and payload in one step (RFC
-//! 9001 §5).
+//! The current keys, and packet protection with them, which processes header and payload in one
+//! step (RFC 9001 §5).
 
 use crate::crypto::{
     DirectionalKeys, KeyChange, KeyUpdateError, Keys, OneRttKeys, OpenFailure, Phase, SAMPLE_LEN,
@@ -9,45 +9,45 @@ use crate::wire::packet::{PlainHeader, Protected, SAMPLE_OFFSET, Started};
 use crate::wire::{PacketType, SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
-/// Keys of the three levels, as far as they have come and not gone.
+/// Keys of all levels, from when they are installed until they are discarded.
 #[derive(Debug, Default)]
 pub(super) struct LevelKeys {
     initial: Option<Keys>,
     handshake: Option<Keys>,
     one_rtt: Option<OneRttKeys>,
     zero_rtt: Option<Box<ZeroRttKeys>>,
-    /// Packets with long headers that failed to open.
+    /// Packets with long headers that couldn't be decrypted.
     forged: u64,
 }
 
-/// Keys of 0-RTT packets: a client seals with them, a server opens.
+/// Keys of 0-RTT packets, with which a client seals and a server opens.
 #[derive(Debug)]
 struct ZeroRttKeys {
     keys: DirectionalKeys,
-    /// Server: when they go.
+    /// Server: when the keys are discarded.
     drop_at: Option<Instant>,
 }
 
-/// A packet that opened.
+/// A packet that was decrypted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenedPacket {
     pub(super) number: u64,
-    /// Where its frames start, and how many bytes they are.
+    /// Position and size of its frames, in bytes.
     pub(super) payload_at: usize,
     pub(super) payload_len: usize,
     pub(super) reserved_bits_ok: bool,
-    /// Key phases since the handshake; 0 for long headers.
+    /// Number of key phases since the handshake, or 0 for long headers.
     pub(super) generation: u64,
-    /// The peer began a key phase with it.
+    /// Whether the peer began a key phase with this packet.
     pub(super) peer_updated: bool,
 }
 
-/// A packet that did not.
+/// A packet that couldn't be decrypted.
 #[derive(Clone, Debug)]
 pub(super) enum Unopened {
-    /// No keys, or not authentic: dropped.
+    /// Dropped, because there are no keys or the packet isn't authentic.
     Dropped,
-    /// The connection ends.
+    /// The connection must close with this error.
     Fatal(TransportError),
 }
 
@@ -58,7 +58,7 @@ fn aead_limit() -> TransportError {
     )
 }
 
-/// A packet of ours that the keys, or its room, do not allow to be sealed.
+/// Error for a packet of ours that can't be sealed because of its keys or its buffer.
 pub(super) fn unsealed() -> TransportError {
     TransportError::new(
         TransportErrorCode::INTERNAL_ERROR,
@@ -67,7 +67,7 @@ pub(super) fn unsealed() -> TransportError {
 }
 
 impl LevelKeys {
-    /// Of Initial packets.
+    /// Creates the state with the keys of Initial packets.
     pub(super) fn new(initial: Keys) -> Self {
         Self {
             initial: Some(initial),
@@ -75,12 +75,12 @@ impl LevelKeys {
         }
     }
 
-    /// Others of Initial packets, after a Retry.
+    /// Replaces the keys of Initial packets after a Retry.
     pub(super) fn replace_initial(&mut self, keys: Keys) {
         self.initial = Some(keys);
     }
 
-    /// The session has new ones. 1-RTT keys are updated after `update_after` packets.
+    /// Installs new keys of the session. 1-RTT keys are updated after `update_after` packets.
     pub(super) fn install(&mut self, change: KeyChange, update_after: u64) {
         match change {
             KeyChange::Handshake(keys) => self.handshake = Some(keys),
@@ -93,7 +93,8 @@ impl LevelKeys {
         }
     }
 
-    /// Those of `space` go. False if there are none, or they stay.
+    /// Discards the keys of `space`. Returns false if there are none, or if this space keeps its
+    /// keys.
     pub(super) fn discard(&mut self, space: SpaceId) -> bool {
         match space {
             // [9001 4.9.1 no-more-initials]
@@ -103,7 +104,7 @@ impl LevelKeys {
         }
     }
 
-    /// Keys of 0-RTT packets, until [`end_early`](Self::end_early).
+    /// Sets the keys of 0-RTT packets, which are used until [`end_early`](Self::end_early).
     pub(super) fn set_early(&mut self, keys: DirectionalKeys) {
         self.zero_rtt = Some(Box::new(ZeroRttKeys {
             keys,
@@ -111,30 +112,30 @@ impl LevelKeys {
         }));
     }
 
-    /// True if there are keys of 0-RTT packets.
+    /// Returns true if there are keys of 0-RTT packets.
     #[inline]
     pub(super) const fn has_early(&self) -> bool {
         self.zero_rtt.is_some()
     }
 
-    /// Client: they go.
+    /// Client: discards the keys of 0-RTT packets.
     pub(super) fn discard_early(&mut self) {
         self.zero_rtt = None;
     }
 
-    /// Server: they go at `at`.
+    /// Server: discards the keys of 0-RTT packets at `at`.
     pub(super) fn end_early(&mut self, at: Instant) {
         if let Some(keys) = &mut self.zero_rtt {
             keys.drop_at = Some(at);
         }
     }
 
-    /// When some of them go.
+    /// Returns when keys are next discarded.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.zero_rtt.as_ref()?.drop_at
     }
 
-    /// Time has passed.
+    /// Discards keys whose time has passed.
     pub(super) fn on_time(&mut self, now: Instant) {
         if let Some(keys) = &mut self.one_rtt {
             keys.on_time(now);
@@ -144,17 +145,17 @@ impl LevelKeys {
         }
     }
 
-    /// The handshake is confirmed: keys may be updated.
+    /// Permits key updates, because the handshake is confirmed.
     pub(super) fn on_confirmed(&mut self) {
         if let Some(keys) = &mut self.one_rtt {
             keys.on_confirmed();
         }
     }
 
-    /// Packets up to `largest` are acknowledged, in a packet of `generation`.
+    /// Processes the acknowledgement of packets up to `largest`, in a packet of `generation`.
     ///
     /// # Errors
-    /// [`KeyUpdateError`].
+    /// Returns [`KeyUpdateError`] if the peer acknowledges packets under keys that it doesn't use.
     #[inline]
     pub(super) fn on_ack(&mut self, largest: u64, generation: u64) -> Result<(), KeyUpdateError> {
         match &mut self.one_rtt {
@@ -163,26 +164,26 @@ impl LevelKeys {
         }
     }
 
-    /// Updates the 1-RTT keys (RFC 9001 §6). False if it is too early.
+    /// Updates the 1-RTT keys (RFC 9001 §6). Returns false if it is too early.
     pub(super) fn begin_update(&mut self, now: Instant) -> bool {
         let keys = self.one_rtt.as_mut();
         keys.is_some_and(|keys| keys.begin_update(now))
     }
 
-    /// The same if they have sealed as many packets as they are to.
+    /// Updates the 1-RTT keys if they have sealed enough packets. Returns true if it did.
     #[inline]
     pub(super) fn renew(&mut self, now: Instant) -> bool {
         let keys = self.one_rtt.as_mut();
         keys.is_some_and(|keys| keys.wants_update(now) && keys.begin_update(now))
     }
 
-    /// The key phase of 1-RTT packets, once there are keys.
+    /// Returns the key phase of 1-RTT packets, once there are keys.
     #[inline]
     pub(super) fn phase(&self) -> Option<bool> {
         self.one_rtt.as_ref().map(|keys| keys.phase().0)
     }
 
-    /// True if packets of this space can be sealed and opened.
+    /// Returns true if packets of this space can be sealed and opened.
     #[inline]
     pub(super) fn has(&self, space: SpaceId) -> bool {
         match space {
@@ -192,7 +193,7 @@ impl LevelKeys {
         }
     }
 
-    /// The keys that seal packets with long headers.
+    /// Returns the keys that seal packets with long headers.
     fn local(&self, space: SpaceId) -> Option<&DirectionalKeys> {
         match space {
             SpaceId::Initial => self.initial.as_ref().map(|keys| &keys.local),
@@ -201,7 +202,7 @@ impl LevelKeys {
         }
     }
 
-    /// The keys that open packets with long headers.
+    /// Returns the keys that open packets with long headers.
     fn remote(&self, ty: PacketType) -> Option<&DirectionalKeys> {
         match ty {
             PacketType::Initial => self.initial.as_ref().map(|keys| &keys.remote),
@@ -212,7 +213,7 @@ impl LevelKeys {
         }
     }
 
-    /// Bytes that sealing adds.
+    /// Returns the number of bytes that sealing adds.
     #[inline]
     pub(super) fn tag_len(&self, space: SpaceId) -> usize {
         match (space, &self.one_rtt) {
@@ -223,7 +224,8 @@ impl LevelKeys {
         }
     }
 
-    /// Opens a packet in place. `expected` is one more than the largest number opened in its space.
+    /// Decrypts a packet in place. `expected` is one more than the largest number decrypted in its
+    /// space.
     #[inline]
     pub(super) fn open(
         &mut self,
@@ -284,8 +286,8 @@ impl LevelKeys {
         })
     }
 
-    /// A packet with a long header did not open, of keys that bear `most` such packets (RFC 9001
-    /// §6.6).
+    /// Counts a packet with a long header that couldn't be decrypted. Its keys permit `most` of
+    /// these (RFC 9001 §6.6).
     #[cold]
     fn on_forged(&mut self, most: u64) -> Unopened {
         // [9001 6.6 count-forged]
@@ -299,7 +301,7 @@ impl LevelKeys {
         }
     }
 
-    /// Seals a finished packet in place: payload, then header mask.
+    /// Seals a finished packet in place, first the payload and then the header.
     #[inline]
     pub(super) fn seal(
         &mut self,
@@ -338,12 +340,12 @@ impl LevelKeys {
     }
 }
 
-/// The bits of the first byte that are masked (RFC 9001 §5.4.1).
+/// Returns the bits of the first byte that are masked (RFC 9001 §5.4.1).
 const fn first_byte_bits(short: bool) -> u8 {
     if short { 0x1f } else { 0x0f }
 }
 
-/// Takes the mask off a header; the number's length shows only under it.
+/// Removes header protection. The length of the packet number is only readable afterwards.
 #[inline]
 fn unmask(packet: &mut [u8], number_at: usize, mask: [u8; 5], short: bool) -> Option<()> {
     let [first_mask, number_mask @ ..] = mask;
@@ -358,7 +360,7 @@ fn unmask(packet: &mut [u8], number_at: usize, mask: [u8; 5], short: bool) -> Op
     Some(())
 }
 
-/// Puts the mask on.
+/// Applies header protection.
 #[inline]
 fn mask_header(packet: &mut [u8], number_at: usize, mask: [u8; 5], short: bool) {
     let [first_mask, number_mask @ ..] = mask;

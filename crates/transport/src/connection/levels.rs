@@ -1,5 +1,5 @@
-//! The handshake's progress and what follows from it: keys that come and go, parameters that apply,
-//! early data that is taken or refused.
+//! Consequences of the handshake's progress: keys are installed and discarded, parameters are
+//! applied, and early data is accepted or refused.
 
 use super::Event;
 use super::handshake::{self, EarlyDecision};
@@ -16,7 +16,7 @@ use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 /// The parts that progress of the handshake changes, for one pass.
 pub(super) struct Levels<'a> {
     pub(super) now: Instant,
-    /// Packets after which 1-RTT keys are updated.
+    /// Number of packets after which 1-RTT keys are updated.
     pub(super) update_after: u64,
     pub(super) sources: &'a mut Sources,
     pub(super) spaces: &'a mut PacketSpaces,
@@ -27,14 +27,15 @@ pub(super) struct Levels<'a> {
 }
 
 impl Levels<'_> {
-    /// Lets the session write, takes its keys, and acts on what it has learnt.
+    /// Lets the session write messages, installs its keys, and applies the parameters that it has
+    /// received.
     ///
     /// # Errors
-    /// The error of the peer's handshake.
+    /// Returns the error of the peer's handshake.
     pub(super) fn drive(&mut self) -> Result<(), TransportError> {
         let handshake = &mut self.sources.handshake;
         handshake.write(|change| self.spaces.install(change, self.update_after))?;
-        // Server: once the ClientHello is read, it is known whether early data is taken.
+        // A server decides on early data as soon as it has read the ClientHello.
         if self.spaces.keys().has(SpaceId::Handshake)
             && let Some(keys) = handshake.take_early_keys()
         {
@@ -66,7 +67,8 @@ impl Levels<'_> {
         self.sources.control.on_peer_parameters(peer);
         let feedback = self.paths.path_mut().feedback_mut();
         if feedback.offered() {
-            // A peer that names none reads none, whatever it read in an earlier connection.
+            // A peer that doesn't list any kinds doesn't read any, whatever it read in an earlier
+            // connection.
             let kinds = peer.explicit_feedback.as_ref();
             feedback.negotiate(kinds.map_or(&[], |kinds| kinds.as_slice()));
         }
@@ -76,7 +78,7 @@ impl Levels<'_> {
         let now = self.now;
         // [9001 8.2 missing-parameters]
         if self.sources.handshake.peer().is_none() {
-            // RFC 9001 §8.2: missing_extension.
+            // The alert is missing_extension (RFC 9001 §8.2).
             return Err(TransportError::new(
                 TransportErrorCode::crypto(109),
                 "the peer sent no transport parameters",
@@ -92,7 +94,8 @@ impl Levels<'_> {
         self.outbox.push(Event::Connected);
         self.sources.control.issue_ids(self.random, self.outbox);
         if self.sources.handshake.side().is_server() {
-            // The keys of early data go once what was under way has come (RFC 9001 §4.9.3).
+            // The keys of early data are discarded after packets in flight have arrived (RFC 9001
+            // §4.9.3).
             // [9001 4.9.3 early-keys]
             let drop_at = now + self.spaces.pto().saturating_mul(3);
             self.spaces.keys_mut().end_early(drop_at);
@@ -103,7 +106,7 @@ impl Levels<'_> {
         Ok(())
     }
 
-    /// The handshake is confirmed (RFC 9001 §4.1.2).
+    /// Processes the confirmation of the handshake (RFC 9001 §4.1.2).
     pub(super) fn on_confirmed(&mut self) {
         if !self.sources.handshake.confirm() {
             return;
@@ -115,8 +118,7 @@ impl Levels<'_> {
         self.outbox.push(Event::Confirmed);
     }
 
-    /// Client, at its start: if it resumes a session that allows early data, that may be sent from
-    /// now on.
+    /// Client: permits early data if the resumed session does. This must be called at the start.
     pub(super) fn begin_early_data(&mut self) {
         let Some(start) = self.sources.handshake.begin_early_data() else {
             return;
@@ -131,10 +133,11 @@ impl Levels<'_> {
         self.spaces.keys_mut().set_early(start.keys);
     }
 
-    /// Client: the server's parameters are known, and what it makes of early data.
+    /// Client: applies the server's decision on early data, once its parameters are available.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if it takes it and has lowered its limits (RFC 9000 §7.4.1).
+    /// Returns PROTOCOL_VIOLATION if the server accepts early data but has lowered its limits (RFC
+    /// 9000 §7.4.1).
     fn settle_early_data(&mut self) -> Result<(), TransportError> {
         let next = self.spaces.next_number();
         let decision = self.sources.handshake.settle_early_data(next);

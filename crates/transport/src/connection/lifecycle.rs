@@ -1,5 +1,5 @@
-//! From open to gone: the closing and draining states, why the connection is over, the silence
-//! that ends it (RFC 9000 §10), and the connection's own deadlines, which end with it.
+//! The life cycle of a connection: the closing and draining states, why the connection is over, the
+//! idle timeout (RFC 9000 §10), and its other deadlines, which stop when it ends.
 
 use super::close::{CloseReason, CloseState, ConnectionError, linger_until};
 use super::idle::Idle;
@@ -7,19 +7,19 @@ use super::timers::{Timer, Timers};
 use crate::wire::TransportError;
 use crate::{Duration, Instant};
 
-/// What an end that was asked for changes.
+/// The effect of ending a connection.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Nothing: the connection is over already.
+    /// None, because the connection is over already.
     Known,
     /// The connection is over from now on.
     Over(ConnectionError),
-    /// The same, and all is forgotten at once.
+    /// The connection is over, and its state can be dropped immediately.
     Gone(ConnectionError),
 }
 
-/// Where a connection stands between open and gone.
+/// State of a connection between open and gone.
 #[derive(Debug)]
 pub(super) struct Lifecycle {
     state: CloseState,
@@ -30,7 +30,7 @@ pub(super) struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// An open connection. `idle_timeout` is this side's own.
+    /// Creates the state of an open connection. `idle_timeout` is this side's value.
     pub(super) fn new(idle_timeout: Option<Duration>, keep_alive: Option<Duration>) -> Self {
         Self {
             state: CloseState::default(),
@@ -40,7 +40,6 @@ impl Lifecycle {
         }
     }
 
-    /// The deadlines of the connection.
     #[inline]
     pub(super) const fn timers(&self) -> &Timers {
         &self.timers
@@ -51,34 +50,35 @@ impl Lifecycle {
         &mut self.timers
     }
 
-    /// True until either side closes, or the connection is lost.
+    /// Returns true until either side closes or the connection is lost.
     #[inline]
     pub(super) const fn is_open(&self) -> bool {
         self.state.is_open()
     }
 
-    /// True once the peer has closed and until all is forgotten.
+    /// Returns true after the peer has closed, until the connection is gone.
     pub(super) const fn is_draining(&self) -> bool {
         matches!(self.state, CloseState::Draining)
     }
 
-    /// True once all is forgotten.
+    /// Returns true once the connection is gone.
     pub(super) const fn is_gone(&self) -> bool {
         self.state.is_gone()
     }
 
-    /// True once the peer has closed, or all is forgotten: received packets are ignored.
+    /// Returns true once the peer has closed or the connection is gone, so that received packets
+    /// are ignored.
     #[inline]
     pub(super) const fn ignores_input(&self) -> bool {
         self.state.ignores_input()
     }
 
-    /// Why the connection is over, if it is.
+    /// Returns why the connection is over, if it is.
     pub(super) const fn error(&self) -> Option<&ConnectionError> {
         self.error.as_ref()
     }
 
-    /// This side closes, and waits for three times `pto`.
+    /// Closes the connection, and waits for three times `pto`.
     pub(super) fn close(
         &mut self,
         now: Instant,
@@ -94,19 +94,19 @@ impl Lifecycle {
         self.end(error)
     }
 
-    /// The peer broke the rules, or the connection cannot go on: this side closes.
+    /// Closes the connection because of a protocol violation or another error.
     pub(super) fn fail(&mut self, now: Instant, pto: Duration, error: TransportError) -> Ending {
         let reason = CloseReason::Transport(error.clone());
         // [9000 10.3 close-if-able]
         self.close(now, pto, reason, ConnectionError::Transport(error))
     }
 
-    /// This side closes for an error of its own, after which it does nothing more.
+    /// Closes the connection because of an internal error, after which it does nothing more.
     pub(super) fn close_last(&mut self, error: TransportError) {
         self.state.close(CloseReason::Transport(error));
     }
 
-    /// The peer closed: the connection sends no further packet (RFC 9000 §10.2.2).
+    /// Stops sending, because the peer closed the connection (RFC 9000 §10.2.2).
     pub(super) fn drain(&mut self, now: Instant, pto: Duration, error: ConnectionError) -> Ending {
         if self.is_gone() {
             return Ending::Known;
@@ -119,15 +119,16 @@ impl Lifecycle {
         self.end(error)
     }
 
-    /// All is forgotten.
+    /// Makes the connection gone.
     pub(super) fn forget(&mut self) {
         self.state = CloseState::Gone;
         self.timers.keep_close_only();
         self.timers.stop(Timer::Close);
     }
 
-    /// The connection is over without a CONNECTION_CLOSE: timed out, or no version in common. All
-    /// is forgotten at once, but for a reset, after which it drains.
+    /// Ends the connection without a CONNECTION_CLOSE, for example after a timeout or if no version
+    /// is supported by both sides. The connection is gone immediately, except that it drains after
+    /// a reset.
     pub(super) fn lose(&mut self, now: Instant, pto: Duration, error: ConnectionError) -> Ending {
         // [9000 10.3.1 drain-on-reset]
         if error == ConnectionError::Reset {
@@ -151,34 +152,35 @@ impl Lifecycle {
         Ending::Over(error)
     }
 
-    /// A closed connection waits for nothing but the end of its last period.
+    /// Stops all timers, because a closed connection only waits for the end of its last period.
     fn linger(&mut self, now: Instant, pto: Duration) {
         self.timers.set(Timer::Close, linger_until(now, pto));
         self.timers.keep_close_only();
     }
 
-    /// A datagram for the connection arrived; see [`CloseState::on_datagram`].
+    /// Processes a datagram for the connection; see [`CloseState::on_datagram`].
     #[inline]
     pub(super) fn on_datagram(&mut self, now: Instant, min_rtt: Option<Duration>) {
         self.state.on_datagram(now, min_rtt);
     }
 
-    /// The reason of the CONNECTION_CLOSE that is due, if one is.
+    /// Returns the reason in the CONNECTION_CLOSE that is due, if any.
     pub(super) fn due(&self) -> Option<&CloseReason> {
         self.state.due()
     }
 
-    /// It was sent.
+    /// Records that the CONNECTION_CLOSE was sent.
     pub(super) fn on_close_sent(&mut self, now: Instant) {
         self.state.on_sent(now);
     }
 
-    /// True once one was sent.
+    /// Returns true once a CONNECTION_CLOSE was sent.
     pub(super) fn has_sent_close(&self) -> bool {
         self.state.was_sent()
     }
 
-    /// The peer's `max_idle_timeout`; zero: it has none. Silence after which the connection ends.
+    /// Sets the peer's `max_idle_timeout`, where zero means that it has none. Returns the idle time
+    /// after which the connection ends.
     pub(super) fn on_peer_timeout(&mut self, peer: Duration) -> Option<Duration> {
         self.idle.on_peer_timeout(peer);
         self.idle.timeout()
@@ -190,18 +192,18 @@ impl Lifecycle {
         self.idle.longest_pto()
     }
 
-    /// True if the connection is to outlive silence, as its configuration says.
+    /// Returns true if the connection is configured to stay alive while idle.
     pub(super) const fn keeps_alive(&self) -> bool {
         self.idle.keeps_alive()
     }
 
-    /// A packet arrived and opened: silence begins again.
+    /// Restarts the idle timeout after a packet was received and decrypted.
     #[inline]
     pub(super) fn on_received(&mut self, now: Instant, pto: Duration) {
         self.idle.on_received(now, pto, &mut self.timers);
     }
 
-    /// Something ack-eliciting was sent.
+    /// Restarts the idle timeout after an ack-eliciting packet was sent.
     #[inline]
     pub(super) fn on_sent(&mut self, now: Instant, pto: Duration) {
         self.idle.on_sent(now, pto, &mut self.timers);
@@ -247,7 +249,7 @@ mod tests {
         assert!(!lifecycle.has_sent_close());
         lifecycle.on_close_sent(AT);
         assert!(lifecycle.due().is_none() && lifecycle.has_sent_close());
-        // Later reasons change nothing.
+        // Later reasons don't change anything.
         let later = Instant::from_millis(1100);
         let again = lifecycle.close(later, PTO, reason(), ConnectionError::TimedOut);
         assert_eq!(again, Ending::Known);
@@ -283,8 +285,8 @@ mod tests {
         assert!(lifecycle.due().is_none());
     }
 
-    /// RFC 9000 §10.2.1: what arrives shows that the peer may lack the CONNECTION_CLOSE; within a
-    /// round trip it shows nothing.
+    /// RFC 9000 §10.2.1: arriving datagrams show that the peer may lack the CONNECTION_CLOSE, but
+    /// not within a round trip.
     #[test]
     fn a_closing_connection_answers_datagrams() {
         let mut lifecycle = open();

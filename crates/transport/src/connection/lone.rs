@@ -1,5 +1,5 @@
-//! Datagrams of one packet with one frame and padding: over another path, to find out what the path
-//! carries, and in front of them a question for a starting rate.
+//! Datagrams with a single packet, which has one frame and padding. They are used on another path,
+//! to test which size a path carries, and to carry a question for a starting rate.
 
 use super::Transmit;
 use super::building::Contents;
@@ -9,8 +9,8 @@ use crate::Ecn;
 use crate::wire::{ConnectionId, Frame, SpaceId, Writer};
 
 impl Sending<'_> {
-    /// A PATH_RESPONSE over the path that the peer probes, or a PATH_CHALLENGE over the one that
-    /// was left.
+    /// Builds a PATH_RESPONSE on the path that the peer probes, or a PATH_CHALLENGE on the path
+    /// that was left.
     pub(super) fn off_path(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         if !self.spaces.keys().has(SpaceId::Data) {
             return None;
@@ -46,9 +46,9 @@ impl Sending<'_> {
         })
     }
 
-    /// A probe for a larger datagram (RFC 8899): PING and padding, and nothing that would be
-    /// missed. None is sent before the application has data to send: a connection that only listens
-    /// or is closed at once would pay for it and never use it.
+    /// Builds a probe for a larger datagram (RFC 8899). It consists of PING and padding, so that
+    /// its loss does no harm. Probes aren't sent before the application has data to send, because a
+    /// connection that only receives or is closed immediately would never benefit from them.
     pub(super) fn mtu_probe(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let path = self.paths.path_mut();
         let carries_data = path.route_mut().carries_data(|| self.sources.has_data());
@@ -72,17 +72,17 @@ impl Sending<'_> {
         Some(transmit)
     }
 
-    /// A question for a starting rate that leaves before the handshake is complete, for a rate that
-    /// is known of the path. It rides in front of a datagram of its own, behind all else there is
-    /// to send:
+    /// Builds a question for a starting rate, which is sent before the handshake is complete if a
+    /// rate of the path is known. It has a separate datagram, which is sent after everything else:
     ///
     /// ```text
     ///   client, may send early data     Initial, 0-RTT …        shim + 0-RTT [PING, padding]
     ///   server, address is validated    Initial, Handshake …    shim + 1-RTT [PING, padding]
     /// ```
     ///
-    /// A client asks a server that advertised the signal when the resumed session began, a server a
-    /// client whose ClientHello names it. Both answer with the handshake's next flight.
+    /// A client asks if the server advertised the signal when the resumed session began, and a
+    /// server asks if the ClientHello lists the signal. Both answer with the next flight of the
+    /// handshake.
     #[inline]
     pub(super) fn question_ahead(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         if self.sources.handshake.is_complete() {
@@ -102,7 +102,7 @@ impl Sending<'_> {
         if !keys || !path.may_ask(self.now) {
             return None;
         }
-        // As long as the packets whose rate it asks for.
+        // The question has the size of the packets for whose rate it asks.
         let size = u64::from(path.mtu());
         if self.spaces.recovery().bytes_in_flight() + size > path.window() {
             return None;
@@ -125,7 +125,7 @@ impl Sending<'_> {
         Some(transmit)
     }
 
-    /// A datagram that PING and padding fill; the number of its packet.
+    /// Builds a datagram filled with PING and padding. Returns the number of its packet, too.
     fn filled_datagram(
         &mut self,
         contents: Contents,
@@ -139,7 +139,7 @@ impl Sending<'_> {
         Some((number, self.paths.path().transmit(ecn, len, len)))
     }
 
-    /// A packet of one frame and padding up to the end of the room; its number.
+    /// Builds a packet with one frame, padded to the end of the room. Returns its number.
     fn filled_packet(
         &mut self,
         dcid: &ConnectionId,

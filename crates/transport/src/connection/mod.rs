@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  datagrams ─► Receiving ─► keys ─► frames ─┬─► Sources (handshake, control, streams, datagrams)
-//!                                            ├─► Fates (ACK) ──► recovery ──► controller of the path
+//!                                            ├─► Fates (ACK) ──► recovery ──► path's controller
 //!                                            ├─► Levels (CRYPTO): keys, parameters, early data
 //!                                            └─► Paths (FEEDBACK, PATH_)
-//!  datagrams ◄─ Sending ◄─ PacketBuilder ◄─ what each source has, window and pacer permitting
-//!  deadlines ─► Receiving ─► the part whose time has come
+//!  datagrams ◄─ Sending ◄─ PacketBuilder ◄─ frames of each source, within window and pacer
+//!  deadlines ─► Receiving ─► the part whose deadline has passed
 //! ```
 //!
 //! [`Connection`] owns the parts, and each operation borrows those that it needs. No part reads a
@@ -299,8 +299,8 @@ impl Connection {
         if !self.lifecycle.is_open() {
             return timers.next();
         }
-        // What only poll_transmit can do and what it could not do just now (the amplification limit
-        // forbids it, say) waits for something else.
+        // If poll_transmit couldn't send something just now, for example because of the
+        // amplification limit, this waits for another event.
         let polled_at = timers.polled_at();
         let spaces = self.spaces.deadline(polled_at);
         let next = sooner(spaces, self.paths.deadline(polled_at));

@@ -1,5 +1,5 @@
-//! What a connection has for others: events for the application, and what the endpoint finds the
-//! connection by.
+//! Notifications of a connection: events for the application, and changes in how the endpoint finds
+//! the connection.
 
 use std::collections::VecDeque;
 
@@ -7,20 +7,21 @@ use super::{Event, Routing};
 use crate::crypto::ResetToken;
 use crate::wire::ConnectionId;
 
-/// Events that may wait until tokens, of which a peer can send any number, are dropped.
+/// Number of waiting events beyond which tokens are dropped, because a peer can send any number of
+/// them.
 const MAX_EVENTS: usize = 64;
 
-/// What waits to be taken, oldest first.
+/// The notifications that are waiting, oldest first.
 #[derive(Debug)]
 pub(super) struct Outbox {
     events: VecDeque<Event>,
     routing: VecDeque<Routing>,
-    /// The reset token of the current path as the endpoint knows it.
+    /// The reset token of the current path that the endpoint uses.
     routed_token: Option<ResetToken>,
 }
 
 impl Outbox {
-    /// Of a connection that is found by `local_id`.
+    /// Creates the notifications of a connection that is found by `local_id`.
     pub(super) fn new(local_id: ConnectionId) -> Self {
         Self {
             events: VecDeque::new(),
@@ -29,42 +30,41 @@ impl Outbox {
         }
     }
 
-    /// Something happened.
     pub(super) fn push(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
-    /// A peer can make this happen as often as it likes: it is dropped if too many events wait.
+    /// Adds an event unless too many are waiting, because a peer can cause it as often as it likes.
     pub(super) fn push_if_room(&mut self, event: impl FnOnce() -> Event) {
         if self.events.len() < MAX_EVENTS {
             self.events.push_back(event());
         }
     }
 
-    /// Something happened that is known once it has been taken; it waits once.
+    /// Adds an event unless the same one is waiting already.
     pub(super) fn push_once(&mut self, event: Event) {
         if !self.events.contains(&event) {
             self.events.push_back(event);
         }
     }
 
-    /// The oldest event.
+    /// Returns the oldest event.
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Datagrams to `id` belong to this connection.
+    /// Routes datagrams to `id` to this connection.
     pub(super) fn add_id(&mut self, id: ConnectionId) {
         self.routing.push_back(Routing::Add(id));
     }
 
-    /// `id` is retired.
+    /// Retires `id`.
     pub(super) fn remove_id(&mut self, id: ConnectionId) {
         self.routing.push_back(Routing::Remove(id));
     }
 
-    /// The oldest change for the endpoint. `token` is the reset token of the current path; `moved`:
-    /// the addresses that resets come from have changed.
+    /// Returns the oldest change for the endpoint. `token` is the reset token of the current path,
+    /// and `moved` is true if the addresses from which resets are accepted have changed.
     pub(super) fn poll_routing(
         &mut self,
         token: Option<ResetToken>,
@@ -77,18 +77,18 @@ impl Outbox {
         self.routing.pop_front()
     }
 
-    /// True if there is one.
+    /// Returns true if there's a change for the endpoint.
     pub(super) fn has_routing(&self, token: Option<ResetToken>, moved: bool) -> bool {
         !self.routing.is_empty() || moved || token != self.routed_token
     }
 
-    /// Events and changes that wait.
+    /// Returns the number of waiting events and changes.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> [usize; 2] {
         [self.events.len(), self.routing.len()]
     }
 
-    /// The endpoint knows no token.
+    /// Makes the endpoint's token unknown.
     #[cfg(test)]
     pub(super) const fn forget_token(&mut self) {
         self.routed_token = None;
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(outbox.poll_routing(None, false), None);
         outbox.add_id(id(2));
         outbox.remove_id(id(1));
-        // Tokens come first.
+        // Tokens are returned first.
         assert!(outbox.has_routing(token, false));
         assert_eq!(
             outbox.poll_routing(token, false),

@@ -1,4 +1,4 @@
-//! One packet: its header, what each part puts into it, its seal, and the record of it.
+//! Building of one packet: its header, its frames, sealing, and its record.
 
 use core::ops::Range;
 
@@ -11,8 +11,8 @@ use crate::wire::{ConnectionId, Frame, PacketType, SpaceId, Writer};
 use pathmark_cc::PacketState;
 
 impl Sending<'_> {
-    /// Puts a packet of `space` into the datagram; `more`: others are to follow. False if there was
-    /// nothing to put into it, or no room.
+    /// Adds a packet of `space` to the datagram. `more` is true if others should follow. Returns
+    /// false if there was nothing to add, or no room.
     pub(super) fn packet(
         &mut self,
         space: SpaceId,
@@ -74,13 +74,13 @@ impl Sending<'_> {
         contents.ecn = building.ecn;
         let finished = self.finish(&open, contents, &mut building.w);
         if finished.is_none() {
-            // Without a packet behind it a shim leaves neither.
+            // If no packet follows, the shim isn't sent either.
             building.w.truncate(start);
         }
         finished.is_some()
     }
 
-    /// The sources on one hand, what they need to know for a packet of `space` on the other.
+    /// Borrows the sources together with the parts that they need for a packet of `space`.
     fn asked(&mut self, space: SpaceId) -> (&mut Sources, Asked<'_>) {
         let full = self.paths.full_datagram();
         let asked = Asked {
@@ -94,7 +94,8 @@ impl Sending<'_> {
         (self.sources, asked)
     }
 
-    /// Fills a shim at the front of a datagram with the controller's request, if it is to have one.
+    /// Writes a shim with the controller's request at the front of a datagram, if it should have
+    /// one.
     pub(super) fn write_request(&mut self, probe: Option<u8>, w: &mut Writer<'_>) -> ShimUse {
         let recovery = self.spaces.recovery();
         let srtt = recovery.rtt().srtt_or_initial();
@@ -107,7 +108,8 @@ impl Sending<'_> {
         path.write_request(self.now, &limits, recovery.rtt().min(), next, w)
     }
 
-    /// The same with a question for a starting rate, if the controller has one. No probe asks.
+    /// Like [`write_request`](Self::write_request), but with a question for a starting rate, if the
+    /// controller has one. Probes never carry a question.
     fn write_question(&mut self, probe: Option<u8>, w: &mut Writer<'_>) -> Option<ShimUse> {
         let path = self.paths.path_mut();
         if probe.is_some() || !self.sources.handshake.is_complete() || !path.may_ask(self.now) {
@@ -118,8 +120,9 @@ impl Sending<'_> {
         path.write_question(self.now, self.random.next_u64(), &limits, w)
     }
 
-    /// Writes a header to `dcid`, and keeps room for the tag. `None` if what is left would not do
-    /// for the shortest packet that can be sealed; the header may stand there then.
+    /// Writes a header to `dcid`, reserving room for the tag. Returns `None` if the remaining room
+    /// is too small for the shortest packet that can be sealed, in which case the header may have
+    /// been written.
     pub(super) fn start(
         &self,
         space: SpaceId,
@@ -133,8 +136,8 @@ impl Sending<'_> {
         self.spaces.start(space, [*dcid, scid], token, w)
     }
 
-    /// Seals the packet and records it. `None` if that failed, which ends the connection; nothing
-    /// of the packet is left in the writer then.
+    /// Seals the packet and records it. Returns `None` if sealing failed, which ends the connection
+    /// and removes the packet from the writer.
     pub(super) fn finish(
         &mut self,
         open: &Open,
@@ -219,7 +222,6 @@ impl Sending<'_> {
         }
         // [9001 4.9.1 client-initial-keys]
         if space == SpaceId::Handshake && self.side.is_client() {
-            // RFC 9001 §4.9.1.
             self.sources.discard(now, SpaceId::Initial, self.spaces);
         }
     }

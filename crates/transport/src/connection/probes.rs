@@ -1,19 +1,19 @@
-//! Packets that a probe timeout asks for, whatever the window is.
+//! Packets that must be sent after a probe timeout, regardless of the window.
 
 use crate::wire::SpaceId;
 
-/// Which spaces owe a probe, and which one the last timeout was of.
+/// The spaces in which a probe is due, and the space of the last timeout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probes {
     due: [bool; 3],
     /// The space of the last probe timeout.
     space: SpaceId,
-    /// Its second probe is the next to leave there.
+    /// Whether the next probe in this space is the second one.
     second: bool,
 }
 
 impl Probes {
-    /// None is due.
+    /// Creates a state without due probes.
     pub(super) const fn new() -> Self {
         Self {
             due: [false; 3],
@@ -22,13 +22,13 @@ impl Probes {
         }
     }
 
-    /// True if one is due in any space.
+    /// Returns true if a probe is due in any space.
     #[inline]
     pub(super) fn any(&self) -> bool {
         self.due != [false; 3]
     }
 
-    /// True if one is due in `space`.
+    /// Returns true if a probe is due in `space`.
     #[inline]
     pub(super) const fn is_due(&self, space: SpaceId) -> bool {
         let [initial, handshake, data] = self.due;
@@ -39,22 +39,22 @@ impl Probes {
         }
     }
 
-    /// Which of two probes is to leave, if one is: 0 or 1.
+    /// Returns which of the two probes is due, 0 or 1, if any.
     #[inline]
     pub(super) fn index(&self, space: SpaceId) -> Option<u8> {
         self.is_due(space)
             .then(|| u8::from(self.second && self.space == space))
     }
 
-    /// A probe timeout of `space`: its first probe is due.
+    /// Makes the first probe due after a probe timeout in `space`.
     pub(super) const fn on_timeout(&mut self, space: SpaceId) {
         self.set(space, true);
         self.space = space;
         self.second = false;
     }
 
-    /// The second probe is due, in `space`: if that is not the one of the timeout, in a handshake
-    /// alone. False: it is not.
+    /// Makes the second probe due in `space`. This may only differ from the space of the timeout
+    /// during a handshake; otherwise, this does nothing and returns false.
     pub(super) fn on_second(&mut self, space: SpaceId) -> bool {
         let same = self.space == space;
         if space == SpaceId::Data && !same {
@@ -65,18 +65,18 @@ impl Probes {
         true
     }
 
-    /// One more is due, in the same datagram as the second.
+    /// Makes another probe due, in the same datagram as the second one.
     pub(super) const fn add(&mut self, space: SpaceId) {
         self.set(space, true);
     }
 
-    /// It left, or none is due there after all.
+    /// Clears the probe of `space`, because it was sent or isn't needed.
     #[inline]
     pub(super) const fn clear(&mut self, space: SpaceId) {
         self.set(space, false);
     }
 
-    /// An answer came: none is wanted.
+    /// Clears all probes, because the peer has answered.
     pub(super) const fn clear_all(&mut self) {
         self.due = [false; 3];
     }
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(probes.index(SpaceId::Data), Some(0));
     }
 
-    /// The space that probes are of may change between the two, as the handshake goes on.
+    /// The space of the probes may change between the two, as the handshake progresses.
     #[test]
     fn a_second_probe_of_another_space_is_its_first() {
         let mut probes = Probes::new();

@@ -1,4 +1,5 @@
-//! Datagrams in: the shim off, coalesced packets opened in place, each handed to the frames.
+//! Processing of datagrams: the shim is removed, coalesced packets are decrypted in place, and
+//! their frames are processed.
 
 use std::net::IpAddr;
 
@@ -20,14 +21,14 @@ use crate::crypto::{Random, ResetToken, Side};
 use crate::wire::packet::{DecodeError, Protected, Retry, VersionNegotiation};
 use crate::wire::{PacketType, PartialDecode, SpaceId, TransportError, TransportErrorCode};
 
-/// What is known of the datagram that a packet came in.
+/// Properties of the datagram that contained a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Carrier<'a> {
     pub(super) received: Received,
     pub(super) prefix: ShimPrefix<'a>,
-    /// Bytes of UDP payload, shim included.
+    /// Bytes of UDP payload, including the shim.
     pub(super) bytes: usize,
-    /// The packet is the first of its datagram.
+    /// Whether the packet is the first of its datagram.
     pub(super) first: bool,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Receiving<'a> {
 }
 
 impl Receiving<'_> {
-    /// A datagram arrived. Its bytes are decrypted in place.
+    /// Processes a datagram, decrypting its bytes in place.
     pub(super) fn datagram(&mut self, received: Received, datagram: &mut [u8]) {
         self.take(received, datagram);
         while let Some((received, mut datagram)) = self.sources.handshake.take_kept() {
@@ -54,7 +55,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// Takes a datagram, or keeps it until it can be read.
+    /// Processes a datagram, or keeps it until it can be decrypted.
     #[inline]
     fn take(&mut self, received: Received, datagram: &mut [u8]) {
         if self.lifecycle.ignores_input() || self.is_from_a_stranger(&received) {
@@ -65,7 +66,7 @@ impl Receiving<'_> {
         }
         let now = self.now;
         let bytes = datagram.len();
-        // Opening a packet destroys it, and a stateless reset looks like one.
+        // Decrypting a packet destroys it, and a stateless reset looks like a packet.
         let reset = ResetToken::at_end_of(datagram);
         if self.paths.on_datagram(&received, bytes as u64) {
             let recovery = self.spaces.recovery_mut();
@@ -98,7 +99,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// The packets of a datagram. True if one of them opened.
+    /// Processes the packets of a datagram. Returns true if one of them was decrypted.
     fn packets(&mut self, mut carrier: Carrier<'_>, mut rest: &mut [u8]) -> bool {
         let mut opened_any = false;
         let mut first_id = None;
@@ -123,7 +124,7 @@ impl Receiving<'_> {
                     break;
                 }
             };
-            // Packets of one datagram are for one connection (RFC 9000 §12.2).
+            // All packets of a datagram belong to the same connection (RFC 9000 §12.2).
             if *first_id.get_or_insert(found.dcid) != found.dcid {
                 self.stats.packets_dropped += 1;
                 break;
@@ -137,20 +138,22 @@ impl Receiving<'_> {
         opened_any
     }
 
-    /// A client knows where its server is (RFC 9000 §9).
+    /// Returns true if a client received a datagram from an address other than its server's (RFC
+    /// 9000 §9).
     fn is_from_a_stranger(&self, received: &Received) -> bool {
         // [9000 9 unknown-server-address]
         self.side.is_client() && received.remote != self.paths.path().remote()
     }
 
-    /// True if the packet opened.
+    /// Processes a packet. Returns true if it was decrypted.
     fn packet(&mut self, carrier: &Carrier<'_>, found: &Protected, packet: &mut [u8]) -> bool {
         if self.side.is_server()
             && found.ty == PacketType::Initial
             // [9000 14.1 short-initials-dropped]
             && carrier.bytes < self.paths.full_datagram()
         {
-            // RFC 9000 §14.1, for servers alone. The endpoint sees to those that begin connections.
+            // RFC 9000 §14.1, which only applies to servers. The endpoint checks datagrams that
+            // begin connections.
             self.stats.packets_dropped += 1;
             return false;
         }
@@ -210,8 +213,8 @@ impl Receiving<'_> {
         self.stats.early_packets_received += u64::from(found.ty == PacketType::ZeroRtt);
         // [9001 4.9.1 server-initial-keys]
         if self.side.is_server() && space == SpaceId::Handshake {
-            // The client's address is its own, and it has the Handshake keys (RFC 9000 §8.1, RFC
-            // 9001 §4.9.1).
+            // The client is at its address and has the Handshake keys (RFC 9000 §8.1, RFC 9001
+            // §4.9.1).
             self.paths.path_mut().address_mut().validate();
             self.sources
                 .discard(self.now, SpaceId::Initial, self.spaces);
@@ -248,7 +251,8 @@ impl Receiving<'_> {
                 self.spaces.on_retry(self.now, keys);
                 sources.handshake.crypto.resend(SpaceId::Initial);
                 if self.spaces.keys().has_early() {
-                    // The server has seen no early data: it leaves once more (RFC 9000 §17.2.5.3).
+                    // The server hasn't seen any early data, so it is sent again (RFC 9000
+                    // §17.2.5.3).
                     let path = self.paths.path_mut();
                     sources.take_back_early_data(self.now, self.spaces, path);
                 }
@@ -256,8 +260,8 @@ impl Receiving<'_> {
         }
     }
 
-    /// Client: datagrams leave from another address of ours from now on; `back`: the former one is
-    /// still ours. False if that is not possible.
+    /// Client: sends datagrams from another of our addresses from now on. If `back` is true, the
+    /// former one is still ours. Returns false if migrating isn't possible.
     pub(super) fn move_to(&mut self, local: Option<IpAddr>, back: bool) -> bool {
         let handshake = &self.sources.handshake;
         // [9000 9 confirmed-first] [9000 9 disabled]
@@ -270,7 +274,7 @@ impl Receiving<'_> {
         self.sources.on_move(moved, path, self.outbox)
     }
 
-    /// The parts that the fates of our packets matter to.
+    /// Borrows the parts that need the fates of our packets.
     pub(super) const fn fates(&mut self) -> Fates<'_> {
         Fates {
             now: self.now,
@@ -281,7 +285,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// The parts that the handshake's progress matters to.
+    /// Borrows the parts that depend on the progress of the handshake.
     pub(super) const fn levels(&mut self) -> Levels<'_> {
         Levels {
             now: self.now,
@@ -295,21 +299,21 @@ impl Receiving<'_> {
         }
     }
 
-    /// The peer broke the rules: the connection closes with this error.
+    /// Closes the connection with this error.
     pub(super) fn fail(&mut self, error: TransportError) {
         let pto = self.spaces.pto();
         let ending = self.lifecycle.fail(self.now, pto, error);
         self.sources.on_ending(ending, self.outbox);
     }
 
-    /// The peer closed: the connection sends no further packet (RFC 9000 §10.2.2).
+    /// Stops sending, because the peer closed the connection (RFC 9000 §10.2.2).
     pub(super) fn drain(&mut self, error: ConnectionError) {
         let pto = self.spaces.pto();
         let ending = self.lifecycle.drain(self.now, pto, error);
         self.sources.on_ending(ending, self.outbox);
     }
 
-    /// The connection is over without a CONNECTION_CLOSE.
+    /// Ends the connection without a CONNECTION_CLOSE.
     pub(super) fn lose(&mut self, error: ConnectionError) {
         let pto = self.spaces.pto();
         let ending = self.lifecycle.lose(self.now, pto, error);

@@ -1,4 +1,4 @@
-//! What arrived in one packet number space, and telling the peer so.
+//! Packets received in one packet number space, and their acknowledgement.
 
 use crate::ack::{AckDelay, ReceivedRanges};
 use crate::path::EcnReceived;
@@ -6,25 +6,25 @@ use crate::wire::frame::{AckFrequency, ack};
 use crate::wire::{SpaceId, Writer};
 use crate::{Duration, Ecn, Instant};
 
-/// Ranges that every ACK frame may hold, if its size allows.
+/// Ranges that every ACK frame may contain, if its size allows.
 const RANGES: usize = 64;
-/// Times that a range is reported at least, where there are more.
+/// Minimum number of times that a range is reported, even if there are more than [`RANGES`].
 const REPEATS: usize = 4;
 /// ACK frames take at most one byte per this many bytes received.
 const SHARE: usize = 4;
-/// Bytes that an ACK frame may take in any case: one range, with every field as long as it can be
-/// (RFC 9000 §19.3). Seven fields of 8 bytes, type and count of ranges.
+/// Bytes that an ACK frame may take in any case, which is enough for one range with every field at
+/// its maximum size (RFC 9000 §19.3): seven fields of 8 bytes, the type, and the count of ranges.
 const LEAST: usize = 7 * 8 + 2;
-/// What an ACK takes besides, if it is sent alone: IP, UDP and QUIC headers and the tag.
+/// Overhead of an ACK that is sent by itself: IP, UDP and QUIC headers, and the tag.
 const OVERHEAD: usize = 64;
-/// Bytes for ACKs that can be saved up.
+/// Maximum number of bytes for ACKs that can be saved up.
 const MAX_CREDIT: usize = 1 << 16;
 
-/// Ranges of packet numbers that are kept in any case, 4 KiB.
+/// Minimum number of ranges of packet numbers that are kept, 4 KiB.
 const FEWEST: usize = 256;
-/// Ranges that are kept at most, 64 KiB: gaps in a window of a long, lossy path.
+/// Maximum number of ranges that are kept, 64 KiB, for the gaps in a window of a long, lossy path.
 const MOST: usize = 4096;
-/// Bytes that a range takes.
+/// Size of a range, in bytes.
 const RANGE: usize = size_of::<(u64, u64)>();
 
 /// The receiving half of a packet number space.
@@ -35,17 +35,18 @@ pub(super) struct Received {
     ecn: EcnReceived,
     /// Ranges that began since the last ACK frame.
     begun: usize,
-    /// Bytes that ACKs may take.
+    /// Bytes that ACKs may currently take.
     credit: usize,
-    /// True for the space in which the peer may go on for ever.
+    /// Whether to limit ACKs to their share. This is true for the Data space, whose number of
+    /// packets is unlimited.
     bounded: bool,
-    /// Ranges that an ACK frame has at most.
+    /// Maximum number of ranges in an ACK frame.
     max_ranges: usize,
     postponed: u64,
 }
 
 impl Received {
-    /// `max_ranges` bounds the ranges of an ACK frame of 1-RTT packets.
+    /// Creates an empty state. `max_ranges` limits the ranges in an ACK frame of 1-RTT packets.
     pub(super) fn new(space: SpaceId, max_ack_delay: Duration, max_ranges: Option<usize>) -> Self {
         let delay = match space {
             SpaceId::Initial | SpaceId::Handshake => AckDelay::immediate(),
@@ -66,24 +67,24 @@ impl Received {
         }
     }
 
-    /// True if an ACK is due.
+    /// Returns true if an ACK is due.
     #[inline]
     pub(super) fn due(&self, now: Instant) -> bool {
         self.delay.due(now)
     }
 
-    /// When one is due.
+    /// Returns when an ACK is due.
     #[inline]
     pub(super) const fn deadline(&self) -> Option<Instant> {
         self.delay.deadline()
     }
 
-    /// The peer asks for ACKs in another rhythm.
+    /// Changes how often ACKs are sent, at the peer's request.
     pub(super) fn on_ack_frequency(&mut self, now: Instant, frame: &AckFrequency) {
         self.delay.on_ack_frequency(now, frame);
     }
 
-    /// One more than the largest number opened: what packet numbers are expanded by.
+    /// Returns one more than the largest number decrypted, which is used to expand packet numbers.
     #[inline]
     pub(super) fn expected(&self) -> u64 {
         self.ranges.largest().map_or(0, |largest| largest + 1)
@@ -94,14 +95,14 @@ impl Received {
         self.ranges.contains(number)
     }
 
-    /// True if no packet of a larger number was opened before.
+    /// Returns true if no packet with a larger number was decrypted before.
     #[inline]
     pub(super) fn is_newest(&self, number: u64) -> bool {
         number >= self.expected()
     }
 
-    /// A packet opened for the first time and was dealt with. `bytes`: those of its datagram, if it
-    /// is the first of it.
+    /// Records a packet after it was decrypted for the first time and processed. If it is the first
+    /// of its datagram, `bytes` is the size of this datagram, otherwise 0.
     #[inline]
     pub(super) fn on_packet(
         &mut self,
@@ -124,22 +125,22 @@ impl Received {
         }
     }
 
-    /// The packet counted last had an IMMEDIATE_ACK frame. The bound on the bytes of ACKs holds for
-    /// what is asked for, too.
+    /// Processes an IMMEDIATE_ACK frame in the packet recorded last. The limit on the bytes of ACKs
+    /// also applies to requested ones.
     pub(super) fn on_immediate_ack(&mut self, now: Instant) {
         let due = self.delay.deadline();
         self.delay.on_immediate_ack(now);
         self.keep_proportion(now, due);
     }
 
-    /// True if an ACK would tell the peer something.
+    /// Returns true if an ACK would contain news for the peer.
     #[inline]
     pub(super) fn has_news(&self) -> bool {
         self.delay.news()
     }
 
-    /// Where ACKs would take more than their share, none leaves at once; `due` is when one was due
-    /// before.
+    /// Postpones an ACK that became due if ACKs would otherwise take more than their share. `due`
+    /// is when one was due before.
     #[inline]
     fn keep_proportion(&mut self, now: Instant, due: Option<Instant>) {
         let news = self.delay.due(now) && due.is_none_or(|at| at > now);
@@ -149,13 +150,14 @@ impl Received {
         }
     }
 
-    /// Times that an ACK had to wait, for ACKs would have taken more than their share of the bytes
-    /// received.
+    /// Returns how often an ACK was postponed, because ACKs would have taken more than their share
+    /// of the bytes received.
     pub(super) const fn postponed(&self) -> u64 {
         self.postponed
     }
 
-    /// How many ranges there should be room for, where that is not what there is room for.
+    /// Returns the number of ranges for which there should be room, if this differs from the
+    /// current number.
     #[inline]
     pub(super) fn wanted_ranges(&self) -> Option<usize> {
         let (held, limit) = (self.ranges.len(), self.ranges.limit());
@@ -168,28 +170,28 @@ impl Received {
         }
     }
 
-    /// Ranges that there is room for.
+    /// Returns the number of ranges for which there's room.
     pub(super) const fn room_for_ranges(&self) -> usize {
         self.ranges.limit()
     }
 
-    /// Makes room for `limit` ranges; returns the bytes that the ranges took before, and take now.
-    /// If more ranges exist, the oldest are forgotten: their packets count as received, and no
-    /// later ACK contains them.
+    /// Makes room for `limit` ranges. Returns the bytes that the ranges took before, and take now.
+    /// If more ranges exist, the oldest are dropped: their packets count as received, and no later
+    /// ACK contains them.
     pub(super) fn set_ranges(&mut self, limit: usize) -> (usize, usize) {
         let before = self.ranges.limit();
         self.ranges.set_limit(limit);
         (before * RANGE, limit * RANGE)
     }
 
-    /// The peer acknowledged a packet whose ACK frame went up to `number`.
+    /// Processes the acknowledgement of a packet whose ACK frame reported numbers up to `number`.
     #[inline]
     pub(super) fn on_ack_acked(&mut self, number: u64) {
         self.ranges.prune(number);
     }
 
-    /// Writes an ACK frame of at most `limit` bytes, and no more than a quarter of what was
-    /// received warrants; the largest number in it. `None`: nothing to report, or no room.
+    /// Writes an ACK frame of at most `limit` bytes, within the share of bytes received. Returns
+    /// the largest number in it, or `None` if there's nothing to report, or no room.
     #[inline]
     pub(super) fn write_ack(
         &mut self,
@@ -210,7 +212,8 @@ impl Received {
             (usize::MAX, limit)
         };
         let start = w.position();
-        // Where the peer knows of all that arrived, the largest shows that this side lives.
+        // If the peer is aware of all packets that arrived, the largest shows that this side is
+        // alive.
         let last = self.ranges.is_empty().then_some(largest..=largest);
         let most = most.min(self.max_ranges);
         let ranges = self.ranges.descending().take(most).chain(last);

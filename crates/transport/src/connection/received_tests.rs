@@ -1,4 +1,4 @@
-//! What an ACK frame contains, when it is due, and how much all of them may take.
+//! The contents of an ACK frame, when it is due, and how much all of them may take.
 
 use core::ops::RangeInclusive;
 
@@ -6,10 +6,10 @@ use super::*;
 use crate::wire::Frame;
 use crate::wire::frame::Frames;
 
-/// What stands in a packet before its ACK frame.
+/// Bytes of a packet before its ACK frame.
 const BEFORE_ACK: usize = 20;
 
-/// An ACK frame as the peer reads it.
+/// An ACK frame as decoded by the peer.
 struct AckFields {
     ranges: Vec<RangeInclusive<u64>>,
     delay: u64,
@@ -24,7 +24,7 @@ fn receiver() -> Received {
     Received::new(SpaceId::Data, Duration::from_millis(25), None)
 }
 
-/// Packet `number` arrives, which asks for an acknowledgement.
+/// Receives the ack-eliciting packet `number`.
 fn get(received: &mut Received, now: Instant, number: u64, bytes: usize) {
     received.on_packet(now, number, true, Ecn::NotEct, bytes);
 }
@@ -45,7 +45,7 @@ fn ack(received: &mut Received, now: Instant, exponent: u8) -> AckFields {
     }
 }
 
-/// Every field as long as it can be.
+/// Every field has its maximum size.
 #[test]
 fn an_acknowledgement_of_very_large_counts_fits_what_is_left_in_any_case() {
     let mut received = receiver();
@@ -63,7 +63,7 @@ fn an_acknowledgement_of_very_large_counts_fits_what_is_left_in_any_case() {
     assert_eq!(received.write_ack(late, &mut w, 0, 600), Some(far));
 }
 
-/// RFC 9000 §19.3: the delay in microseconds, to be multiplied by two to the power of
+/// RFC 9000 §19.3: the delay is in microseconds, after multiplication by two to the power of
 /// `ack_delay_exponent`.
 #[test]
 fn an_ack_tells_how_long_its_largest_packet_was_held_back() {
@@ -76,7 +76,7 @@ fn an_ack_tells_how_long_its_largest_packet_was_held_back() {
     }
 }
 
-/// RFC 9000 §13.2.1: a mark of congestion is acknowledged at once, another single packet is not.
+/// RFC 9000 §13.2.1: a CE mark is acknowledged immediately, unlike another single packet.
 #[test]
 fn a_mark_of_congestion_is_acknowledged_at_once() {
     for (ecn, at_once) in [
@@ -91,7 +91,7 @@ fn a_mark_of_congestion_is_acknowledged_at_once() {
     }
 }
 
-/// RFC 9000 §13.4.1: marks are reported whatever this side sends.
+/// RFC 9000 §13.4.1: marks are reported regardless of the packets that this side sends.
 #[test]
 fn marks_are_reported() {
     // [9000 13.4.1 marks-reported]
@@ -111,14 +111,14 @@ fn marks_are_reported() {
     }
 }
 
-/// At most 64 ranges, or four times as many as began since the last ACK: where there are more, four
-/// ACKs contain each.
+/// There are at most 64 ranges, or four times as many as began since the last ACK. If there are
+/// more, each is contained in four ACKs.
 #[test]
 fn ranges_that_began_lately_are_reported_four_times() {
     let mut received = receiver();
     let (mut number, now) = (0, at(100));
     for (gaps, reported) in [(150, 151), (20, 80), (17, 68), (16, 64), (5, 64)] {
-        // Packets in a row begin no range, but for the first.
+        // Of consecutive packets, only the first begins a range.
         for _ in 0..100 {
             get(&mut received, now, number, 1200);
             number += 1;
@@ -134,8 +134,8 @@ fn ranges_that_began_lately_are_reported_four_times() {
     }
 }
 
-/// What the ACKs took of which packets that arrive 10 µs apart, each behind a gap, made some due at
-/// once. Also how many packets came.
+/// Returns the bytes of ACKs that were due immediately after packets that arrive 10 µs apart, each
+/// after a gap, and the number of these packets.
 fn spent(received: &mut Received, bytes: usize) -> (usize, usize) {
     let mut spent = 0;
     let mut now = at(100);
@@ -150,9 +150,8 @@ fn spent(received: &mut Received, bytes: usize) -> (usize, usize) {
     (spent, PACKETS)
 }
 
-/// ACKs with their headers take a quarter of the bytes received and the 4 KiB that there are to
-/// begin with. They take it all, where there are gaps to tell of; one that was postponed leaves
-/// after 25 ms.
+/// ACKs with their headers take a quarter of the bytes received and the initial credit of 4 KiB. If
+/// there are gaps to report, they take all of it. An ACK that was postponed is sent after 25 ms.
 #[test]
 fn acks_may_take_a_quarter_of_what_came_and_do() {
     for bytes in [40, 43, 100] {
@@ -163,7 +162,7 @@ fn acks_may_take_a_quarter_of_what_came_and_do() {
         assert!(spent <= may + 2 * most, "{spent} of {may}, {bytes}");
         assert!(spent + 2 * most >= may, "{spent} of {may}, {bytes}");
         assert!(received.postponed() > 1000);
-        // What asks for no acknowledgement makes none wait.
+        // Packets that aren't ack-eliciting don't postpone any ACK.
         let before = received.postponed();
         for n in 0..50 {
             received.on_packet(at(200), 10_000 + n, false, Ecn::NotEct, 0);
@@ -172,7 +171,7 @@ fn acks_may_take_a_quarter_of_what_came_and_do() {
     }
 }
 
-/// No acknowledgement waits where packets have the usual size.
+/// ACKs of packets of the usual size aren't postponed.
 #[test]
 fn acks_of_full_packets_are_never_postponed() {
     let mut received = receiver();
@@ -181,7 +180,7 @@ fn acks_of_full_packets_are_never_postponed() {
     assert_eq!(received.postponed(), 0);
 }
 
-/// The handshake waits for its acknowledgements whatever they take.
+/// The handshake waits for its acknowledgements, however much they take.
 #[test]
 fn acks_of_the_handshake_are_never_postponed() {
     let mut received = Received::new(SpaceId::Handshake, Duration::from_millis(25), None);
@@ -190,7 +189,7 @@ fn acks_of_the_handshake_are_never_postponed() {
     assert_eq!(received.postponed(), 0);
 }
 
-/// RFC 9000 Appendix A.3: numbers are expanded by one more than the largest.
+/// RFC 9000 Appendix A.3: numbers are expanded using one more than the largest.
 #[test]
 fn the_newest_packet_is_the_one_after_all_others() {
     let mut received = receiver();
@@ -202,7 +201,7 @@ fn the_newest_packet_is_the_one_after_all_others() {
     assert_eq!(newest, [false, false, true]);
 }
 
-/// 256 ranges in any case and 4096 at most; half as many where an eighth would do.
+/// At least 256 ranges and at most 4096. The room is halved if an eighth of it would be enough.
 #[test]
 fn room_for_ranges_is_asked_for_and_given_back() {
     let filled = |limit: usize, held: u64| {

@@ -1,11 +1,11 @@
-//! The distribution of RTT samples, in buckets an eighth of an octave wide: one shift and one add
-//! per sample.
+//! The distribution of RTT samples. Since buckets are an eighth of an octave wide, a sample only
+//! takes one shift and one addition.
 
 use crate::Duration;
 
 /// Sub-buckets per octave, as a power of two.
 const SUB_BITS: u32 = 3;
-/// Octaves above the finest: microseconds up to 2^31 µs (36 minutes).
+/// Number of buckets, which cover up to 2^31 µs (36 minutes).
 const BUCKETS: usize = 29 << SUB_BITS;
 
 /// RTT samples of a connection.
@@ -30,8 +30,8 @@ impl Default for RttHistogram {
     }
 }
 
-/// Values below 2^SUB_BITS have a bucket each; above, a bucket per leading bit and the next three
-/// bits.
+/// Returns the bucket of a value. Values below 2^SUB_BITS have a bucket each; larger ones share a
+/// bucket if their leading bit and the next three bits are equal.
 fn index(micros: u64) -> usize {
     let octave = (63 - (micros | 1).leading_zeros()).saturating_sub(SUB_BITS);
     let sub = (micros >> octave) as usize;
@@ -40,7 +40,7 @@ fn index(micros: u64) -> usize {
         .min(BUCKETS - 1)
 }
 
-/// The largest value of a bucket.
+/// Returns the largest value of a bucket.
 fn ceiling(index: usize) -> u64 {
     let octave = (index >> SUB_BITS).saturating_sub(1);
     let sub = (index - (octave << SUB_BITS)) as u64;
@@ -61,25 +61,25 @@ impl RttHistogram {
         self.max = self.max.max(rtt);
     }
 
-    /// Number of samples.
+    /// Returns the number of samples.
     #[must_use]
     pub const fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// Least sample; `None` before the first.
+    /// Returns the minimum sample, or `None` before the first.
     #[must_use]
     pub fn min(&self) -> Option<Duration> {
         (self.samples > 0).then_some(self.min)
     }
 
-    /// Largest sample; `None` before the first.
+    /// Returns the maximum sample, or `None` before the first.
     #[must_use]
     pub fn max(&self) -> Option<Duration> {
         (self.samples > 0).then_some(self.max)
     }
 
-    /// Mean of the samples; `None` before the first.
+    /// Returns the mean of the samples, or `None` before the first.
     #[must_use]
     pub fn mean(&self) -> Option<Duration> {
         let nanos = self.sum.as_nanos().checked_div(u128::from(self.samples))?;
@@ -88,8 +88,8 @@ impl RttHistogram {
         ))
     }
 
-    /// The value below which `per_mille` thousandths of the samples lie, at most an eighth too
-    /// high; `None` before the first sample.
+    /// Returns the value that `per_mille` thousandths of the samples don't exceed, rounded up by at
+    /// most an eighth, or `None` before the first sample.
     #[must_use]
     pub fn quantile(&self, per_mille: u16) -> Option<Duration> {
         if self.samples == 0 {

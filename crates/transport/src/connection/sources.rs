@@ -1,6 +1,7 @@
-//! The parts that frames come from and go to: handshake, control frames, streams and datagrams.
-//! [`Sources::write`] has the order in which they fill a packet. Each source says whether it has
-//! frames by the state that it then writes them from, and gets the fate of what it wrote.
+//! The parts that send and receive frames: handshake, control frames, streams and datagrams.
+//! [`Sources::write`] defines the order in which they fill a packet. Each source uses the same
+//! state to report that it has frames and to write them, and is notified of the fates of its
+//! frames.
 
 use super::Event;
 use super::building::Contents;
@@ -18,7 +19,7 @@ use crate::streams::{AckedRun, Streams};
 use crate::wire::{SpaceId, Writer};
 use crate::{Duration, Instant};
 
-/// The other parts, as far as sources need them.
+/// The other parts that sources need.
 pub(super) struct Asked<'a> {
     pub(super) now: Instant,
     /// The packet number space of the packet.
@@ -39,7 +40,7 @@ impl Asked<'_> {
         contents.eliciting |= frames.written;
     }
 
-    /// Writes ACK_FREQUENCY: its sequence number.
+    /// Writes ACK_FREQUENCY and returns its sequence number.
     #[inline]
     fn write_ack_request(&mut self, w: &mut Writer<'_>) -> Option<u64> {
         let interval = self.path.measuring_interval();
@@ -48,7 +49,7 @@ impl Asked<'_> {
     }
 }
 
-/// The parts that frames come from and go to.
+/// The parts that send and receive frames.
 #[derive(Debug)]
 pub(super) struct Sources {
     pub(super) handshake: Handshake,
@@ -58,13 +59,13 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// True if the application has data to send, by a stream or a datagram.
+    /// Returns true if the application has data to send, on a stream or in a datagram.
     #[inline]
     pub(super) fn has_data(&mut self) -> bool {
         self.datagrams.wants_to_send() || self.streams.wants_to_send()
     }
 
-    /// What bounds the sender.
+    /// Returns the current limit of the sender.
     #[inline]
     pub(super) fn limit(&mut self) -> pathmark_cc::Limit {
         if self.datagrams.wants_to_send() {
@@ -74,16 +75,16 @@ impl Sources {
         }
     }
 
-    /// True if some source has frames for a packet of `space`.
+    /// Returns true if a source has frames for a packet of `space`.
     #[inline]
     pub(super) fn have_frames(&mut self, now: Instant, space: SpaceId, path: &Path) -> bool {
-        // Data is what there is most often.
+        // Data is checked first because it is the most frequent.
         let in_data = space == SpaceId::Data
             && (self.has_data() || self.control.is_due() || path.wants_frames(now));
         in_data || self.handshake.crypto.can_send(space)
     }
 
-    /// Fills a packet: each source in turn writes what it has, as far as it fits.
+    /// Fills a packet. Each source in turn writes its frames, as far as they fit.
     pub(super) fn write(
         &mut self,
         asked: &mut Asked<'_>,
@@ -112,8 +113,8 @@ impl Sources {
         contents.eliciting |= w.position() > start;
     }
 
-    /// Datagrams and streams. Where both wait, flows of datagrams and streams share the window by
-    /// weight.
+    /// Writes datagrams and streams. If both are waiting, flows of datagrams and streams share the
+    /// window by weight.
     fn write_data(&mut self, now: Instant, w: &mut Writer<'_>, carried: &mut Carried) {
         let streams = self.streams.turns.waiting();
         let flows = self.datagrams.waiting_flows(streams);
@@ -132,8 +133,8 @@ impl Sources {
         self.datagrams.on_turn(bytes, (flows, streams));
     }
 
-    /// A packet of `space` that carried this was acknowledged. Acknowledged stream data is
-    /// gathered in `run`.
+    /// Processes the acknowledgement of a packet in `space` with these contents, collecting
+    /// acknowledged stream data in `run`.
     #[inline]
     pub(super) fn on_acked(&mut self, space: SpaceId, carried: &Carried, run: &mut AckedRun) {
         self.streams.gather_acked(&carried.streams, run);
@@ -145,7 +146,8 @@ impl Sources {
         }
     }
 
-    /// A packet of `space` that carried this was lost, or what it carried is to leave again.
+    /// Makes the contents of a packet in `space` due again, because it was lost or must be
+    /// repeated.
     pub(super) fn on_lost(&mut self, space: SpaceId, carried: &Carried) {
         self.streams.on_lost(&carried.streams);
         for range in carried.crypto() {
@@ -156,14 +158,15 @@ impl Sources {
         }
     }
 
-    /// Keys of `space` go, with all that waits for them (RFC 9001 §4.9).
+    /// Discards the keys of `space` and everything that waits for them (RFC 9001 §4.9).
     pub(super) fn discard(&mut self, now: Instant, space: SpaceId, spaces: &mut PacketSpaces) {
         if spaces.discard(now, space) {
             self.handshake.crypto.discard(space);
         }
     }
 
-    /// Nothing acknowledges what was sent of the Data space so far: its frames are due again.
+    /// Makes all frames sent so far in the Data space due again, because they will never be
+    /// acknowledged.
     pub(super) fn take_back_early_data(
         &mut self,
         now: Instant,
@@ -180,7 +183,7 @@ impl Sources {
             });
     }
 
-    /// The connection is over, if it was not before: nothing is sent any more.
+    /// Stops sending and reports that the connection is over, unless this was known before.
     pub(super) fn on_ending(&mut self, ending: Ending, outbox: &mut Outbox) {
         let error = match ending {
             Ending::Known => return,
@@ -194,7 +197,7 @@ impl Sources {
         outbox.push(Event::Lost(error));
     }
 
-    /// The path in use has changed, or not. True if so.
+    /// Adapts to a change of the current path. Returns true if there was one.
     pub(super) fn on_move(&mut self, moved: Move, path: &Path, outbox: &mut Outbox) -> bool {
         if moved == Move::Stays {
             return false;
@@ -203,13 +206,13 @@ impl Sources {
             self.streams.on_congestion_window(path.window());
         }
         outbox.push(Event::PathChanged);
-        // A server follows packets with more than probing frames in them (RFC 9000 §9.2): here is
-        // one, also where there is nothing to send.
+        // A server only follows packets with a non-probing frame (RFC 9000 §9.2), so a PING is sent
+        // even if there's nothing else to send.
         self.control.ping |= self.handshake.side().is_client();
         true
     }
 
-    /// The window may have moved: the pacer and the send buffer follow it.
+    /// Adapts the pacer and the send buffer, because the window may have changed.
     pub(super) fn follow_window(&mut self, now: Instant, srtt: Option<Duration>, path: &mut Path) {
         let window = path.route_mut().follow_window(now, srtt);
         self.streams.on_congestion_window(window);
@@ -218,9 +221,9 @@ impl Sources {
         }
     }
 
-    /// What a probe of the Data space is to carry. A client's holds a PING in any case: where a NAT
-    /// has rebound, a server follows no packet that has probing frames alone (RFC 9000 §9.1), as
-    /// repeats of NEW_CONNECTION_ID are, and its answers go to the address before.
+    /// Fills a probe of the Data space. A client's probe always contains a PING: if a NAT has been
+    /// rebound, a server doesn't follow packets with only probing frames (RFC 9000 §9.1), such as
+    /// repeated NEW_CONNECTION_ID frames, and continues to answer to the previous address.
     pub(super) fn fill_data_probe(&mut self, now: Instant, spaces: &PacketSpaces, path: &Path) {
         if self.handshake.crypto.can_send(SpaceId::Data) {
             return;
@@ -235,11 +238,12 @@ impl Sources {
         }
     }
 
-    /// Each probe of a handshake carries what is missing, also if another has just carried it: the
-    /// handshake cannot go on without, and a server may refuse a client whose first packet to
-    /// arrive has no CRYPTO frame. That is one datagram, and two for each timeout (RFC 9002
-    /// §6.2.4): of a flight of several packets the second probe carries the second, together with
-    /// what is missing of the other packet number space.
+    /// Fills a probe of the handshake with the missing frames, even if another probe has just
+    /// carried them. The handshake can't continue without these frames, and a server may refuse a
+    /// client if the first packet that arrives doesn't contain a CRYPTO frame. This takes one
+    /// datagram, and two for each timeout (RFC 9002 §6.2.4): if a flight has several packets, the
+    /// second probe repeats the second packet, together with the missing frames of the other packet
+    /// number space.
     pub(super) fn fill_probe(&mut self, space: SpaceId, spaces: &PacketSpaces) {
         if space != SpaceId::Data
             && let Some(later) = spaces.probe_index(space)
@@ -249,8 +253,8 @@ impl Sources {
         }
     }
 
-    /// What the oldest packets carried is due again: those from place `from` on, `packets` of them.
-    /// In a handshake only those with CRYPTO frames count.
+    /// Makes the contents of the oldest packets due again: `packets` of them, starting at index
+    /// `from`. In a handshake, only packets with CRYPTO frames count.
     fn repeat_oldest(
         &mut self,
         space: SpaceId,
@@ -263,8 +267,8 @@ impl Sources {
         }
     }
 
-    /// Client: a probe timeout of the handshake. The probes also carry the early data that was lost
-    /// (RFC 9002 §6.2.4).
+    /// Client: makes lost early data due again on a probe timeout of the handshake, because the
+    /// probes also carry this data (RFC 9002 §6.2.4).
     pub(super) fn repeat_early_data(&mut self, spaces: &PacketSpaces) {
         if self.handshake.side().is_server() || !spaces.keys().has_early() {
             return;
@@ -277,11 +281,12 @@ impl Sources {
         }
     }
 
-    /// Server: the client still sends Initial packets that ask for an answer, so it may lack some
-    /// of ours: they are sent again before a probe timeout (RFC 9002 §6.2.3), behind what
-    /// the amplification limit has held back. A client's probes come in pairs, and also where
-    /// nothing is lost but a round trip takes longer than its first probe timeout. Data that is
-    /// due again already does not count.
+    /// Server: repeats missing Initial or Handshake packets before a probe timeout, because the
+    /// client still sends ack-eliciting Initial packets and therefore may lack some of ours (RFC
+    /// 9002 §6.2.3). A client's probes come in pairs, however, and are also sent if nothing is lost
+    /// but a round trip takes longer than its first probe timeout. Repetitions are therefore sent
+    /// after packets that the amplification limit has delayed, and data that is already due again
+    /// doesn't count.
     pub(super) fn repeat_first_flight(&mut self, now: Instant, spaces: &PacketSpaces) {
         if !self.handshake.crypto.may_repeat() {
             return;

@@ -1,4 +1,4 @@
-//! How connections begin.
+//! Beginning of connections.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -26,76 +26,77 @@ use crate::streams::Streams;
 use crate::wire::transport_parameters::HandshakeIds;
 use crate::wire::{ConnectionId, TransportError};
 
-/// What a client begins with.
+/// Everything that a client connection needs to begin.
 #[derive(Debug)]
 pub struct ClientStart {
     /// Transport configuration.
     pub config: Arc<TransportConfig>,
     /// Cryptographic configuration.
     pub crypto: Arc<dyn ClientCrypto>,
-    /// Name of the server, as its certificate has it.
+    /// Name of the server, which must match its certificate.
     pub server_name: String,
-    /// Where the server is.
+    /// Address of the server.
     pub remote: SocketAddr,
-    /// From which of our addresses, if one is bound.
+    /// Local address to send from, if one is bound.
     pub local: Option<IpAddr>,
     /// A token of an earlier connection to the server
-    /// ([`Event::NewToken`](super::Event::NewToken)); may be empty. One that leaves an Initial
-    /// packet no room for the handshake is not sent.
+    /// ([`Event::NewToken`](super::Event::NewToken)), or empty. A token so long that an Initial
+    /// packet would have no room for the handshake isn't sent.
     pub token: Vec<u8>,
     /// The endpoint's key, for stateless reset tokens.
     pub endpoint_key: SharedEndpointKey,
-    /// All the randomness that the connection needs.
+    /// Source of all random numbers of the connection.
     pub random: Random,
 }
 
-/// What a server begins with, from the client's first Initial packet.
+/// Everything that a server connection needs to begin, derived from the client's first Initial
+/// packet.
 #[derive(Debug)]
 pub struct ServerStart {
     /// Transport configuration.
     pub config: Arc<TransportConfig>,
     /// Cryptographic configuration.
     pub crypto: Arc<dyn ServerCrypto>,
-    /// Where the client is.
+    /// Address of the client.
     pub remote: SocketAddr,
-    /// Which of our addresses it reached.
+    /// Local address that the client reached.
     pub local: Option<IpAddr>,
-    /// Destination connection id of this Initial: its keys follow from it.
+    /// Destination connection ID of this Initial, from which its keys are derived.
     pub destination: ConnectionId,
-    /// Source connection id of the Initial.
+    /// Source connection ID of this Initial.
     pub source: ConnectionId,
-    /// Destination connection id of the client's very first Initial (the same, unless there was a
-    /// Retry).
+    /// Destination connection ID of the client's very first Initial. It is the same unless there
+    /// was a Retry.
     pub original_destination: ConnectionId,
-    /// Source connection id of our Retry, if there was one.
+    /// Source connection ID of our Retry, if there was one.
     pub retry_source: Option<ConnectionId>,
-    /// A token has proved the client's address.
+    /// Whether a token has proved the client's address.
     pub validated: bool,
     /// The endpoint's key, for stateless reset tokens.
     pub endpoint_key: SharedEndpointKey,
-    /// All the randomness that the connection needs.
+    /// Source of all random numbers of the connection.
     pub random: Random,
 }
 
-/// Why a connection could not be begun.
+/// Why a connection couldn't begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The handshake could not be begun.
+    /// The handshake couldn't begin.
     #[error(transparent)]
     Crypto(#[from] StartError),
-    /// The transport configuration holds a value that cannot be.
+    /// The transport configuration contains an invalid value.
     #[error("the transport configuration cannot be sent: {0}")]
     Config(#[from] TransportError),
 }
 
-/// What both ends have in common.
+/// The parts that both ends need.
 struct Parts {
     side: Side,
     config: Arc<TransportConfig>,
     session: Box<dyn Session>,
     initial: Arc<dyn InitialCrypto>,
-    /// Of Initial packets.
+    /// Keys of Initial packets.
     initial_keys: Keys,
     local_id: ConnectionId,
     remote_id: ConnectionId,
@@ -125,7 +126,7 @@ pub(super) fn client(now: Instant, start: ClientStart) -> Result<Box<Connection>
     };
     let mut token = start.token;
     if token.len() > handshake::longest_token(&start.config) {
-        // It would save a round trip, no more.
+        // The token would only save a round trip.
         token.clear();
     }
     let mut connection = assemble(
@@ -154,8 +155,8 @@ pub(super) fn client(now: Instant, start: ClientStart) -> Result<Box<Connection>
     Ok(connection)
 }
 
-/// Begins a connection that a client asked for, with the keys of Initial packets if they were made
-/// before.
+/// Begins a connection that a client requested, with the keys of Initial packets if they were
+/// already derived.
 pub(crate) fn server(
     now: Instant,
     start: ServerStart,

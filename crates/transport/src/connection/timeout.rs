@@ -1,4 +1,4 @@
-//! Deadlines that have come.
+//! Processing of deadlines.
 
 use super::ConnectionError;
 use super::receive::Receiving;
@@ -6,7 +6,7 @@ use super::timers::Timer;
 use crate::wire::SpaceId;
 
 impl Receiving<'_> {
-    /// Does what is due.
+    /// Performs everything that is due.
     pub(super) fn timeout(&mut self) {
         let now = self.now;
         while let Some(timer) = self.lifecycle.timers_mut().take_due(now) {
@@ -15,8 +15,8 @@ impl Receiving<'_> {
         if !self.lifecycle.is_open() {
             return;
         }
-        // Losses by time are taken out, space by space. A probe timeout asks for packets; the next
-        // one counts from those, also where it has backed off as far as it may.
+        // Losses by timeout are removed one space at a time. After a probe timeout, packets must be
+        // sent before the next one is calculated, even if the backoff is at its limit.
         for _ in 0..8 {
             if self.spaces.recovery().deadline().is_none_or(|at| at > now) {
                 break;
@@ -39,7 +39,7 @@ impl Receiving<'_> {
 
     fn on_timer(&mut self, timer: Timer) {
         match timer {
-            // Nothing but the next poll_transmit has to happen.
+            // This only requires the next poll_transmit.
             Timer::Pacing => {}
             Timer::Idle => self.lose(ConnectionError::TimedOut),
             Timer::KeepAlive => {
@@ -57,7 +57,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// The second probe is due: it leaves if nothing has come back.
+    /// Sends the second probe unless the peer has answered.
     fn probe_again(&mut self) {
         let path = self.paths.path();
         let limit = path.route().probe_limit(self.spaces.recovery().pto_count());

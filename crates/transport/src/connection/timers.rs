@@ -1,18 +1,17 @@
-//! What the connection itself waits for, as a small fixed table of deadlines. Parts that wait for
-//! something of their own (recovery, acknowledgements, path validation) have their deadlines with
-//! them.
+//! The connection's own deadlines, in a small fixed table. Other parts with deadlines (recovery,
+//! acknowledgements, path validation) store these themselves.
 
 use crate::Instant;
 
-/// One thing that a connection waits for.
+/// One event for which a connection waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum Timer {
-    /// The pacer lets the next packet go (RFC 9002 §7.7).
+    /// The pacer permits the next packet (RFC 9002 §7.7).
     Pacing,
-    /// No packet arrived for too long (RFC 9000 §10.1).
+    /// No packet arrived during the idle timeout (RFC 9000 §10.1).
     Idle,
-    /// A packet must be sent lest the peer or a NAT forgets us (RFC 9000 §10.1.2).
+    /// A packet must be sent so that the peer and NATs keep their state (RFC 9000 §10.1.2).
     KeepAlive,
     /// The closing or draining period ends (RFC 9000 §10.2).
     Close,
@@ -23,7 +22,7 @@ pub(super) enum Timer {
 }
 
 impl Timer {
-    /// Each of them once.
+    /// All timers.
     pub(super) const ALL: [Self; 6] = [
         Self::Pacing,
         Self::Idle,
@@ -34,7 +33,7 @@ impl Timer {
     ];
 }
 
-/// The earlier of two deadlines.
+/// Returns the earlier of two deadlines.
 #[inline]
 pub(super) fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
@@ -47,17 +46,18 @@ pub(super) fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     slots: [Option<Instant>; Timer::ALL.len()],
-    /// When the connection was last asked for datagrams.
+    /// When datagrams were last requested from the connection.
     polled_at: Instant,
 }
 
 impl Timers {
-    /// The connection is asked for datagrams.
+    /// Records that datagrams are being requested.
     pub(super) const fn on_poll(&mut self, now: Instant) {
         self.polled_at = now;
     }
 
-    /// When that was last. What could not be sent then waits for something else.
+    /// Returns when datagrams were last requested. Anything that couldn't be sent then waits for
+    /// another event.
     pub(super) const fn polled_at(&self) -> Instant {
         self.polled_at
     }
@@ -67,29 +67,29 @@ impl Timers {
         self.assign(timer, Some(at));
     }
 
-    /// Forgets a deadline.
+    /// Clears a deadline.
     pub(super) fn stop(&mut self, timer: Timer) {
         self.assign(timer, None);
     }
 
-    /// Sets the deadline if there is one, forgets it otherwise.
+    /// Sets the deadline if there is one, and clears it otherwise.
     pub(super) fn assign(&mut self, timer: Timer, at: Option<Instant>) {
         if let Some(slot) = self.slots.get_mut(timer as usize) {
             *slot = at;
         }
     }
 
-    /// When `timer` fires, if it is set.
+    /// Returns when `timer` fires, if it is set.
     pub(super) fn get(&self, timer: Timer) -> Option<Instant> {
         self.slots.get(timer as usize).copied().flatten()
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(super) fn next(&self) -> Option<Instant> {
         self.slots.iter().flatten().min().copied()
     }
 
-    /// Takes one timer that is due at `now`.
+    /// Clears and returns one timer that is due at `now`.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Timer> {
         Timer::ALL.into_iter().find(|&timer| {
             let due = self.get(timer).is_some_and(|at| at <= now);

@@ -1,7 +1,7 @@
-//! Datagrams out: what may leave now, and into which batch it goes.
+//! Building of datagrams: which may be sent now, and how they are batched.
 //!
-//! One pass asks in a fixed order: for a datagram over another path, a probe for a larger datagram,
-//! a batch of packets, a question for a starting rate. The [parts](Sending) say what they have.
+//! Each pass tries the following in order: a datagram on another path, a probe for a larger
+//! datagram, a batch of packets, and a question for a starting rate.
 
 use super::Transmit;
 use super::bounds::Bound;
@@ -16,7 +16,7 @@ use crate::crypto::{Random, Side};
 use crate::wire::{SpaceId, TransportError};
 use crate::{Ecn, Instant};
 
-/// The parts that datagrams are built from, for one pass.
+/// The parts from which datagrams are built, for one pass.
 pub(super) struct Sending<'a> {
     pub(super) now: Instant,
     pub(super) side: Side,
@@ -26,7 +26,7 @@ pub(super) struct Sending<'a> {
     pub(super) lifecycle: &'a mut Lifecycle,
     pub(super) stats: &'a mut Stats,
     pub(super) random: &'a mut Random,
-    /// Why a packet could not be sealed, which ends the connection.
+    /// The error if a packet couldn't be sealed, which ends the connection.
     pub(super) failed: Option<TransportError>,
 }
 
@@ -35,12 +35,12 @@ pub(super) struct Sending<'a> {
 struct Built {
     len: usize,
     ecn: Ecn,
-    /// Another may follow in the batch.
+    /// Whether another may follow in the batch.
     batches: bool,
 }
 
 impl Sending<'_> {
-    /// Datagrams of a connection that is open. `None`: nothing to send.
+    /// Builds datagrams of an open connection. Returns `None` if there's nothing to send.
     pub(super) fn poll(&mut self, buffer: &mut [u8], max_segments: usize) -> Option<Transmit> {
         // [9000 8.2.2 at-once]
         if let Some(transmit) = self.off_path(buffer) {
@@ -54,7 +54,8 @@ impl Sending<'_> {
             .or_else(|| self.question_ahead(buffer))
     }
 
-    /// Before a batch: keys that want renewal, the restart after a pause, and flows that begin.
+    /// Prepares a batch by renewing keys if needed, restarting the controller after a pause, and
+    /// accounting for new flows.
     fn prepare(&mut self) {
         let now = self.now;
         let path = self.paths.path_mut();
@@ -79,7 +80,7 @@ impl Sending<'_> {
     }
 
     fn batch(&mut self, buffer: &mut [u8], max_segments: usize) -> Option<Transmit> {
-        // A receiver is polled after each datagram and has seldom anything to send.
+        // A receiver is polled after each datagram and seldom has anything to send.
         if !SpaceId::ALL
             .iter()
             .any(|space| self.wants(*space, Permit::All))
@@ -99,9 +100,9 @@ impl Sending<'_> {
                 break;
             };
             let permit = self.permit(size);
-            // The first datagram sets the size of those that follow: the kernel cuts a batch into
-            // segments of one size, and only the last may be shorter. A probe sets none, because
-            // the next one may have to carry more.
+            // The first datagram determines the size of the following ones, because the kernel
+            // splits a batch into segments of one size, of which only the last may be shorter. A
+            // probe doesn't determine the size, because the next one may have to carry more.
             let sets_size = batch.is_none() && !self.spaces.is_probing();
             let Some(built) = self.datagram(room, permit, batch.as_ref()) else {
                 break;
@@ -126,8 +127,8 @@ impl Sending<'_> {
         }
     }
 
-    /// What the amplification limit makes of a datagram of `size` bytes (RFC 9000 §8.1). `None`: it
-    /// forbids it.
+    /// Applies the amplification limit to a datagram of `size` bytes (RFC 9000 §8.1). Returns the
+    /// permitted size, or `None` if it can't be sent.
     fn limited_size(&mut self, size: usize) -> Option<usize> {
         let probes = self.spaces.is_probing();
         let least = least_challenge(self.sources.control.remote_ids.current().id.len());
@@ -147,16 +148,16 @@ impl Sending<'_> {
         }
     }
 
-    /// What the window and the pacer allow a datagram of `size` bytes.
+    /// Returns which packets the window and the pacer permit in a datagram of `size` bytes.
     fn permit(&mut self, size: usize) -> Permit {
         let now = self.now;
-        // Handshake data does not wait for room: what fills the window may be 1-RTT packets that
-        // the peer cannot acknowledge before it has arrived, and no probe timeout runs for those
-        // (RFC 9002 §6.2.1).
+        // Handshake data doesn't wait for room, because the window may be filled by 1-RTT packets
+        // that the peer can't acknowledge before this data has arrived and for which no probe
+        // timeout runs (RFC 9002 §6.2.1).
         let handshake = [SpaceId::Initial, SpaceId::Handshake];
-        // A client's challenge does not wait either: an outage leaves the window full, and the path
-        // may answer again. Each attempt sends three at most. A server's waits, for its peer
-        // decides how often there is one.
+        // A client's challenge doesn't wait either, because an outage leaves the window full
+        // although the path may work again. Each attempt sends at most three. A server's challenge
+        // waits, since its peer decides how often there is one.
         // [9002 7.5 probes-pass]
         if self.spaces.is_probing()
             || self.side.is_client() && self.paths.path().wants_challenge(now)
@@ -182,7 +183,8 @@ impl Sending<'_> {
         }
     }
 
-    /// True if `space` has something to put into a packet. Whatever makes it true is then written.
+    /// Returns true if `space` has something for a packet. Everything that makes this true is then
+    /// written.
     fn wants(&mut self, space: SpaceId, permit: Permit) -> bool {
         let complete = self.sources.handshake.is_complete();
         self.spaces.may_send(space, complete)
@@ -190,14 +192,14 @@ impl Sending<'_> {
                 || (permit == Permit::All && self.wants_eliciting(space)))
     }
 
-    /// True if a packet of `space` would hold something ack-eliciting.
+    /// Returns true if a packet of `space` would be ack-eliciting.
     pub(super) fn wants_eliciting(&mut self, space: SpaceId) -> bool {
         let path = self.paths.path();
         self.spaces.probes(space) || self.sources.have_frames(self.now, space, path)
     }
 
-    /// One datagram of coalesced packets, to follow `batch`. `None`: nothing to send, or nothing
-    /// that fits there.
+    /// Builds one datagram of coalesced packets, to follow `batch`. Returns `None` if there's
+    /// nothing to send, or nothing that fits.
     fn datagram(
         &mut self,
         room: &mut [u8],
@@ -209,15 +211,15 @@ impl Sending<'_> {
             return None;
         }
         if let Some(batch) = batch {
-            // A batch is of 1-RTT packets with data, alike in size and ECN field.
+            // A batch consists of 1-RTT packets with data, all of the same size and ECN field.
             let alike = self.paths.path().mark() == batch.ecn;
             let eliciting = permit == Permit::All && self.wants_eliciting(SpaceId::Data);
             if initial || handshake || !alike || !eliciting {
                 return None;
             }
         }
-        // Packets of the handshake are padded by what follows them, which is to be something that
-        // surely fits: no long datagram.
+        // The packets that follow those of the handshake also pad them, so there must be something
+        // that certainly fits, unlike a long datagram.
         let data = data
             && (self.sources.handshake.is_complete()
                 || !(initial || handshake)
@@ -240,7 +242,7 @@ impl Sending<'_> {
         })
     }
 
-    /// A datagram left over the path in use.
+    /// Counts a datagram sent on the current path.
     pub(super) fn on_datagram_sent(&mut self, len: usize) {
         self.stats.datagrams_sent += 1;
         self.stats.bytes_sent += len as u64;
@@ -250,7 +252,7 @@ impl Sending<'_> {
             .on_datagram_sent(len as u64);
     }
 
-    /// Nothing more leaves: what bounds the sender.
+    /// Returns the limit of the sender, after everything was sent.
     pub(super) fn bound(&mut self) -> Bound {
         let limit = self.sources.limit();
         let recovery = self.spaces.recovery_mut();

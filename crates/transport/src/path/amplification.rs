@@ -1,29 +1,29 @@
 //! The anti-amplification limit (RFC 9000 §8.1, §8.2).
 
-/// An address not validated yet gets at most this many times what came from it.
+/// An address that isn't validated yet gets at most this many times the bytes received from it.
 const FACTOR: u64 = 3;
 
-/// Bytes (UDP payload) that may go to one address.
+/// Bytes of UDP payload that may be sent to one address.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AmplificationLimit {
     validated: bool,
-    /// The limit does not hold: the peer gets what is sent to the address.
+    /// Whether the limit is lifted, because the peer receives the packets sent to the address.
     lifted: bool,
-    /// What may be sent beyond three times what came.
+    /// Bytes that may be sent in addition to three times those received.
     lent: u64,
     received: u64,
     sent: u64,
 }
 
 impl AmplificationLimit {
-    /// Of an address that a stranger may have forged.
+    /// Creates the limit for an address that someone else may have forged.
     #[must_use]
     pub const fn new() -> Self {
         Self::lending(0)
     }
 
-    /// The same of another port of a host that is known to be the peer's: `bytes` may be sent there
-    /// beyond three times what came.
+    /// Creates the limit for another port of a host known to be the peer's. Up to `bytes` may be
+    /// sent there in addition to three times those received.
     #[must_use]
     pub const fn lending(bytes: u64) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl AmplificationLimit {
         }
     }
 
-    /// Of an address that is known to be the peer's: no limit.
+    /// Creates an unlimited state, for an address known to be the peer's.
     #[must_use]
     pub const fn validated() -> Self {
         Self {
@@ -47,10 +47,10 @@ impl AmplificationLimit {
         }
     }
 
-    /// A packet came from the validated address that the peer had left, but a stranger may have
-    /// forged it (RFC 9000 §9.3): until the peer proves that it is back, `bytes` may be sent beyond
-    /// three times what came from now on. Returns without proof add nothing. True if there was no
-    /// limit before.
+    /// Limits the sender again after a packet from the validated address that the peer had left,
+    /// because someone else may have forged this packet (RFC 9000 §9.3). Until the peer proves that
+    /// it is back, up to `bytes` may be sent in addition to three times those received from now on.
+    /// Further returns without proof don't add anything. Returns true if there was no limit before.
     pub const fn lend(&mut self, bytes: u64) -> bool {
         let was_lifted = self.lifted;
         if was_lifted {
@@ -60,39 +60,40 @@ impl AmplificationLimit {
         was_lifted
     }
 
-    /// A datagram came from the address.
+    /// Counts a datagram received from the address.
     #[inline]
     pub const fn on_received(&mut self, bytes: u64) {
         self.received = self.received.saturating_add(bytes);
     }
 
-    /// A datagram went to the address.
+    /// Counts a datagram sent to the address.
     #[inline]
     pub const fn on_sent(&mut self, bytes: u64) {
         self.sent = self.sent.saturating_add(bytes);
     }
 
-    /// The address is the peer's: a token, a Handshake packet or a PATH_RESPONSE proved it, or,
-    /// where it was validated before, an acknowledgement.
+    /// Lifts the limit, because the address is proven to be the peer's. The proof is a token, a
+    /// Handshake packet, a PATH_RESPONSE or, if the address was validated before, an
+    /// acknowledgement.
     pub const fn validate(&mut self) {
         self.validated = true;
         self.lifted = true;
     }
 
-    /// True if no limit holds.
+    /// Returns true if there's no limit.
     #[must_use]
     #[inline]
     pub const fn is_lifted(&self) -> bool {
         self.lifted
     }
 
-    /// True if the address was validated.
+    /// Returns true if the address was validated.
     #[must_use]
     pub const fn is_validated(&self) -> bool {
         self.validated
     }
 
-    /// Bytes that may still be sent.
+    /// Returns the number of bytes that may still be sent.
     #[must_use]
     #[inline]
     pub const fn available(&self) -> u64 {

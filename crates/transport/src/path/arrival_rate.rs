@@ -1,30 +1,30 @@
-//! The rate at which data arrived at the peer, as its acknowledgements tell.
+//! The rate at which data arrived at the peer, according to its acknowledgements.
 
 use pathmark_cc::{Acked, KnownPath};
 
 use crate::{Duration, Instant};
 
-/// IPv4 and UDP headers of a packet: known rates count them.
+/// Size of a packet's IPv4 and UDP headers, which known rates include.
 const HEADERS: u64 = 28;
-/// A rate is measured over a smoothed round trip, and over at least this time.
+/// A rate is measured over a smoothed round trip, but over at least this time.
 const LEAST: Duration = Duration::from_millis(20);
-/// A rate with which less arrives within a round trip is not worth keeping: about an initial window
-/// (RFC 9002 §7.2) and a handshake arrive in any case.
+/// A rate is only worth keeping if more than this arrives within a round trip, because roughly an
+/// initial window (RFC 9002 §7.2) and a handshake arrive in any case.
 const WORTH: u64 = 32_000;
 
-/// Measures the most that arrived within a round trip.
+/// Measures the highest rate at which data arrived, over a round trip.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArrivalRate {
-    /// Since when the bytes count.
+    /// Start of the period over which `bytes` counts.
     since: Option<Instant>,
     bytes: u64,
-    /// Bytes of IP packets per second.
+    /// Highest rate, in bytes of IP packets per second.
     most: u64,
     min_rtt: Duration,
 }
 
 impl ArrivalRate {
-    /// Packets were acknowledged. They have arrived since the ACK frame before this one.
+    /// Counts acknowledged packets, which have arrived since the previous ACK frame.
     #[inline]
     pub fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.min_rtt = acked.min_rtt;
@@ -46,7 +46,7 @@ impl ArrivalRate {
         }
     }
 
-    /// What a later connection may ask for.
+    /// Returns the rate that a later connection may request.
     #[must_use]
     pub fn known(&self) -> Option<KnownPath> {
         let within = u128::from(self.most) * self.min_rtt.as_nanos() / 1_000_000_000;
@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    /// `bytes` acknowledged each millisecond from `from` until `until`, round trips of 50 ms.
+    /// Acknowledges `bytes` each millisecond from `from` until `until`, with round trips of 50 ms.
     fn run(rate: &mut ArrivalRate, from: u64, until: u64, bytes: u64) {
         for millis in from..until {
             let rtt = Duration::from_millis(50);

@@ -1,23 +1,23 @@
 //! How often packets carry the signal.
 //!
-//! A shim takes bytes from every packet that it stands in front of. Where the controller has little
-//! use for it (no router answers, or one answer per round trip is enough), most packets go without
-//! one, and their data fills the room. Datagrams stay equal in size either way, so batches may mix
-//! them.
+//! A shim takes bytes from every packet that carries it. If the controller doesn't need so many,
+//! because no router answers or one answer per round trip is enough, most packets are sent without
+//! a shim, and their data fills the space. Datagrams have the same size either way, so a batch can
+//! mix them.
 
 use crate::{Duration, Instant};
 
-/// Counts the packets that went without the signal.
+/// Counts the packets sent without the signal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cadence {
     /// Ack-eliciting packets since the last with the signal.
     without: u32,
-    /// When that one left.
+    /// When the last packet with the signal was sent.
     last: Option<Instant>,
 }
 
 impl Cadence {
-    /// A path that has carried nothing yet.
+    /// Creates the state of a path that hasn't carried anything yet.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -26,8 +26,8 @@ impl Cadence {
         }
     }
 
-    /// True if the next ack-eliciting packet is the `every`-th, or none bore the signal for a round
-    /// trip.
+    /// Returns true if the next ack-eliciting packet is the `every`-th, or if no packet carried the
+    /// signal for a round trip.
     #[must_use]
     #[inline]
     pub fn due(&self, now: Instant, every: u32, srtt: Duration) -> bool {
@@ -37,7 +37,7 @@ impl Cadence {
                 .is_none_or(|last| now.saturating_since(last) >= srtt)
     }
 
-    /// An ack-eliciting packet left, with the signal or without.
+    /// Records that an ack-eliciting packet was sent, with or without the signal.
     #[inline]
     pub const fn on_sent(&mut self, now: Instant, signal: bool) {
         if signal {
@@ -53,7 +53,7 @@ impl Cadence {
 mod tests {
     use super::*;
 
-    /// Which of `count` packets, one per millisecond, bear the signal.
+    /// Returns which of `count` packets, one per millisecond, carry the signal.
     fn sent(every: u32, srtt: u64, count: u64) -> Vec<u64> {
         let mut cadence = Cadence::new();
         (0..count)

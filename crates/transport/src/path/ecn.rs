@@ -9,7 +9,7 @@ pub struct EcnReceived {
 }
 
 impl EcnReceived {
-    /// A packet opened for the first time (duplicates do not count).
+    /// Counts a packet that was decrypted for the first time. Duplicates don't count.
     #[inline]
     pub const fn on_packet(&mut self, ecn: Ecn) {
         match ecn {
@@ -20,7 +20,7 @@ impl EcnReceived {
         }
     }
 
-    /// `each` packets of every mark.
+    /// Creates counts with `each` packets of every mark.
     #[cfg(test)]
     pub(crate) fn with_counts(each: u64) -> Self {
         let counts = EcnCounts {
@@ -31,7 +31,7 @@ impl EcnReceived {
         Self { counts }
     }
 
-    /// What to report; `None` while no packet carried a mark.
+    /// Returns the counts to report, or `None` while no packet has carried a mark.
     #[must_use]
     #[inline]
     pub fn counts(&self) -> Option<EcnCounts> {
@@ -39,47 +39,50 @@ impl EcnReceived {
     }
 }
 
-/// Why a path gets no ECN marks any more.
+/// Why packets on a path are no longer marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EcnFailure {
-    /// The peer reports no counts: it cannot read the field, or the path cleared it from the start.
+    /// The peer doesn't report counts: it can't read the field, or the path cleared it from the
+    /// start.
     #[error("no ECN counts for marked packets")]
     Missing,
-    /// Fewer marks arrived than packets: the path clears the field.
+    /// Fewer marks than packets arrived, so the path clears the field.
     #[error("ECN marks are cleared on the path")]
     Bleached,
-    /// Marks arrived that were not sent.
+    /// Marks arrived that weren't sent.
     #[error("ECN marks are rewritten on the path")]
     Remarked,
-    /// Counts ran backwards.
+    /// A count decreased.
     #[error("ECN counts run backwards")]
     Backwards,
-    /// Marked packets do not arrive, while others do: the path drops them.
+    /// Marked packets don't arrive, although others do, so the path drops them.
     #[error("packets with ECN marks are dropped on the path")]
     Dropped,
-    /// Every marked packet comes back with CE, however little is sent.
+    /// Every marked packet is marked CE, however little is sent.
     #[error("every packet with an ECN mark is marked CE on the path")]
     AllCe,
 }
 
-/// Where validation stands (RFC 9000 Appendix A.4).
+/// State of validation (RFC 9000 Appendix A.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnState {
-    /// Nothing is marked: [`TransportConfig::ecn`](crate::TransportConfig::ecn) is false.
+    /// Packets are never marked, because [`TransportConfig::ecn`](crate::TransportConfig::ecn) is
+    /// false.
     Off,
     /// The first packets are sent with marks.
     Testing,
-    /// The fate of marked packets is awaited, without marks: enough were sent for the test, or
-    /// three probe timeouts in a row brought no acknowledgement.
+    /// Packets aren't marked until the fate of those already marked is known, because enough were
+    /// sent for the test or because three consecutive probe timeouts passed without an
+    /// acknowledgement.
     Unknown,
-    /// Marks survive.
+    /// Marks survive on the path.
     Capable,
-    /// They do not. From time to time one packet is sent with a mark, to see.
+    /// Marks don't survive. Occasionally, one packet is sent with a mark as a test.
     Failed(EcnFailure),
 }
 
 impl EcnState {
-    /// The state in a word, for reports and logs.
+    /// Returns the state in a word, for reports and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -97,34 +100,35 @@ impl EcnState {
     }
 }
 
-/// Packets sent with marks before the first acknowledgement.
+/// Number of packets sent with marks before the first acknowledgement.
 const TEST_PACKETS: u64 = 10;
-/// Probe timeouts in a row, without an acknowledgement, after which marks may be the cause.
+/// Number of consecutive probe timeouts, without an acknowledgement, after which marks may be the
+/// cause.
 const SILENT_TIMEOUTS: u32 = 3;
-/// This number of marked packets in a row, all returned with CE, over this number of round trips,
-/// is no sign of congestion: a window that is reduced eight times by 30 % is at 6 %.
+/// If this many consecutive marked packets, over this many round trips, are all returned with CE,
+/// this isn't a sign of congestion, because a window that is reduced eight times by 30 % is at 6 %.
 const CE_PACKETS: u64 = 64;
 const CE_ROUNDS: u32 = 8;
-/// First wait until marks are tried again; every failure doubles it. As of a plain path.
+/// Time until marks are first tried again, as on a plain path. Each failure doubles it.
 const FIRST_RETRY: Duration = Duration::from_secs(30);
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
 
-/// A packet that tries whether marks survive by now.
+/// State of a packet that tests whether marks survive now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trial {
     None,
-    /// The next packet is one.
+    /// The next packet will be the trial.
     Due,
-    /// It is under way.
+    /// The trial was sent.
     Out,
 }
 
-/// Marked packets in a row that all came back with CE.
+/// Consecutive marked packets that were all returned with CE.
 #[derive(Clone, Copy, Debug)]
 struct CeRun {
     packets: u64,
     rounds: u32,
-    /// A round ends when a packet from this number on is acknowledged.
+    /// The round ends when this packet or a later one is acknowledged.
     round_ends: u64,
 }
 
@@ -136,15 +140,15 @@ impl CeRun {
     };
 }
 
-/// What an ACK frame that raised the largest acknowledged number (others may be reordered and are
-/// not to be judged) says of marks.
+/// The marks that an ACK frame reports. Only a frame that increased the largest acknowledged number
+/// is evaluated, because others may be reordered.
 #[derive(Clone, Copy, Debug)]
 pub struct EcnAck {
-    /// Packets of this path that it newly acknowledged and that were sent with ECT(0).
+    /// Newly acknowledged packets of this path that were sent with ECT(0).
     pub ect0: u64,
-    /// The same with ECT(1).
+    /// The same for ECT(1).
     pub ect1: u64,
-    /// The counts that it reports.
+    /// The counts that the frame reports.
     pub counts: Option<EcnCounts>,
     /// The largest acknowledged number.
     pub largest: u64,
@@ -152,23 +156,25 @@ pub struct EcnAck {
     pub next: u64,
 }
 
-/// The sender's validation of one path, which goes on as long as marks are sent (RFC 9000 §13.4.2).
-/// Counts are per packet number space; the spaces of the handshake may share one value only if
-/// their counts are summed, so mark 1-RTT packets alone or keep one value for each space.
+/// The sender's validation of one path, which continues as long as marks are sent (RFC 9000
+/// §13.4.2).
+///
+/// Counts are per packet number space. The spaces of the handshake can share one value only if
+/// their counts are summed, so you should mark only 1-RTT packets or keep one value for each space.
 #[derive(Clone, Debug)]
 pub struct EcnValidation {
     state: EcnState,
     mark: Ecn,
-    /// Packets that left with a mark, on all paths: so the peer counts.
+    /// Packets sent with a mark on all paths, because the peer counts them together.
     sent: u64,
-    /// Those of this path.
+    /// Packets sent with a mark on this path.
     tested: u64,
-    /// Those of this path that wait for an acknowledgement, from number `since` on.
+    /// Packets of this path, from number `since` on, that haven't been acknowledged yet.
     open: u64,
     since: u64,
     /// The number after the last packet.
     next: u64,
-    /// One of those was acknowledged.
+    /// Whether one of those packets was acknowledged.
     acked: bool,
     counts: EcnCounts,
     ce: CeRun,
@@ -178,7 +184,8 @@ pub struct EcnValidation {
 }
 
 impl EcnValidation {
-    /// Begins to test a path with `mark`, ECT(0) or ECT(1). [`Ecn::NotEct`] never marks.
+    /// Begins to test a path with `mark`, which is ECT(0) or ECT(1). With [`Ecn::NotEct`], packets
+    /// are never marked.
     #[must_use]
     pub const fn new(mark: Ecn) -> Self {
         Self {
@@ -205,15 +212,15 @@ impl EcnValidation {
         }
     }
 
-    /// The connection changes from the path of `before` to this one. The peer goes on counting;
-    /// what this path has shown so far stands.
+    /// Continues the counts of the previous path, because the connection changes to this one and
+    /// the peer doesn't reset its counts. Results for this path remain valid.
     pub const fn follow(&mut self, before: &Self) {
         self.sent = before.sent;
         self.counts = before.counts;
     }
 
-    /// Fates of the marks under way will not be reported: those of a test that has no result yet
-    /// are sent again.
+    /// Forgets outstanding marks, because their fates won't be reported. If a test has no result
+    /// yet, its marks are sent again.
     pub const fn test_again(&mut self) {
         self.forget_open();
         if matches!(self.state, EcnState::Testing | EcnState::Unknown) {
@@ -231,8 +238,8 @@ impl EcnValidation {
         self.acked = false;
     }
 
-    /// The codepoint of the next packet that asks for an acknowledgement. Others leave without a
-    /// mark (as in RFC 3168 §6.1.4): nothing would tell that the path drops them.
+    /// Returns the codepoint of the next ack-eliciting packet. Other packets aren't marked (as in
+    /// RFC 3168 §6.1.4), because nothing would show if the path dropped them.
     #[must_use]
     #[inline]
     pub const fn mark(&self) -> Ecn {
@@ -243,14 +250,14 @@ impl EcnValidation {
         }
     }
 
-    /// Where validation stands.
+    /// Returns the state of validation.
     #[must_use]
     #[inline]
     pub const fn state(&self) -> EcnState {
         self.state
     }
 
-    /// Data is to be sent: if it is time, the next packet tries marks again.
+    /// Makes the next packet try marks again if it is time. Call this before sending data.
     #[inline]
     pub fn poll(&mut self, now: Instant) {
         if self.retry_at.is_some_and(|at| at <= now) {
@@ -259,14 +266,15 @@ impl EcnValidation {
         }
     }
 
-    /// True if the next marked packet is a trial: nothing but a mark is to make it fail.
+    /// Returns true if the next marked packet is a trial. It then shouldn't have anything but the
+    /// mark that could make it fail.
     #[must_use]
     #[inline]
     pub const fn is_tried(&self) -> bool {
         matches!(self.trial, Trial::Due)
     }
 
-    /// Packet `number`, which asks for an acknowledgement, left with `mark`.
+    /// Records that the ack-eliciting packet `number` was sent with `mark`.
     #[inline]
     pub fn on_sent(&mut self, number: u64, mark: Ecn) {
         self.next = number + 1;
@@ -284,7 +292,7 @@ impl EcnValidation {
         }
     }
 
-    /// Packet `number`, which left with `mark`, was acknowledged.
+    /// Processes the acknowledgement of packet `number`, which was sent with `mark`.
     #[inline]
     pub fn on_acked(&mut self, number: u64, mark: Ecn) {
         if mark != Ecn::NotEct && number >= self.since {
@@ -294,8 +302,8 @@ impl EcnValidation {
         }
     }
 
-    /// Nothing is awaited any more, and something arrived: unless an ACK frame says more, that is
-    /// no result.
+    /// Repeats the test once no more marks are outstanding and some packet arrived. This isn't a
+    /// result yet, unless the ACK frame reports counts.
     fn test_on(&mut self) {
         if self.open > 0 {
             return;
@@ -309,8 +317,8 @@ impl EcnValidation {
         }
     }
 
-    /// Packet `number`, which left with `mark`, was lost. If all marked packets are whose fate was
-    /// awaited, the path drops them (RFC 9000 §13.4.2.2).
+    /// Processes the loss of packet `number`, which was sent with `mark`. If all packets of the
+    /// test or the trial are lost, the path drops marked packets (RFC 9000 §13.4.2.2).
     pub fn on_lost(&mut self, now: Instant, number: u64, mark: Ecn) {
         if mark == Ecn::NotEct || number < self.since {
             return;
@@ -326,8 +334,8 @@ impl EcnValidation {
         }
     }
 
-    /// A probe timeout fired, the `count`th in a row without an acknowledgement. From the third on,
-    /// packets leave without marks until the fate of those with marks is known.
+    /// Processes the `count`th consecutive probe timeout. From the third on, packets are sent
+    /// without marks until the fate of those with marks is known.
     pub fn on_probe_timeout(&mut self, count: u32) {
         let marks = matches!(self.state, EcnState::Testing | EcnState::Capable);
         if count >= SILENT_TIMEOUTS && marks && self.open > 0 {
@@ -336,12 +344,13 @@ impl EcnValidation {
         }
     }
 
-    /// An ACK frame arrived. Returns the new CE marks; 0 when validation fails or has failed.
+    /// Processes an ACK frame. Returns the number of new CE marks, or 0 if validation fails or has
+    /// failed.
     pub fn on_ack(&mut self, now: Instant, ack: &EcnAck) -> u64 {
         let marked = ack.ect0 + ack.ect1 > 0;
         let tried = self.trial != Trial::None && marked;
         if matches!(self.state, EcnState::Failed(_)) && !tried {
-            // For the next path.
+            // The counts are needed by the next path.
             self.counts = ack.counts.unwrap_or(self.counts);
             return 0;
         }
@@ -377,7 +386,7 @@ impl EcnValidation {
         ce
     }
 
-    /// True if a run of CE has both the packets and the round trips above.
+    /// Returns true if a run of CE has both [`CE_PACKETS`] and [`CE_ROUNDS`].
     fn run_of_ce(&mut self, ack: &EcnAck, ce: u64, intact: bool) -> bool {
         if intact {
             self.ce = CeRun::NONE;

@@ -57,7 +57,7 @@ fn marks_that_survive() {
     assert_eq!(ack(&mut v, 4, 0, counts(4, 0, 0)), 0);
     assert_eq!((v.state(), v.mark()), (EcnState::Capable, Ecn::Ect0));
     assert_eq!(ack(&mut v, 6, 0, counts(7, 0, 3)), 3);
-    // An ACK got lost: counts rise by more than this one acknowledges.
+    // Since an ACK was lost, the counts increase by more than this one acknowledges.
     send(&mut v, Ecn::Ect0);
     send(&mut v, Ecn::Ect0);
     assert_eq!(ack(&mut v, 1, 0, counts(8, 0, 4)), 1);
@@ -104,11 +104,11 @@ fn counts_go_on_over_a_change_of_path() {
         send(&mut new, Ecn::Ect0);
     }
     assert_eq!(new.state(), EcnState::Unknown);
-    // Two of the old path's arrive late, with three of the new one's.
+    // Two of the old path's packets arrive late, together with three of the new one's.
     assert_eq!(ack(&mut new, 3, 0, counts(11, 0, 2)), 1);
     assert_eq!(new.state(), EcnState::Capable);
 
-    // A path that failed counts on for the next.
+    // A path that failed continues its counts for the next one.
     let mut failed = tested(10);
     ack(&mut failed, 10, 0, counts(0, 10, 0));
     ack(&mut failed, 0, 0, counts(0, 10, 0));
@@ -131,8 +131,9 @@ fn a_path_that_drops_marked_packets() {
     assert_eq!(v.state(), EcnState::Failed(EcnFailure::Dropped));
 }
 
-/// A path that let marks pass drops them: the third probe timeout leaves without one, and so does
-/// all that follows its acknowledgement. Marked packets are tried after 30 s, 60 s and so on.
+/// A path that let marks through begins to drop them. After the third probe timeout, packets aren't
+/// marked anymore, even once one is acknowledged. Marked packets are tried after 30 s, 60 s and so
+/// on.
 #[test]
 fn a_path_that_begins_to_drop_marked_packets() {
     let at = |s: u64| Instant::from_millis(1000 * s);
@@ -167,14 +168,14 @@ fn a_path_that_begins_to_drop_marked_packets() {
         }
     }
     assert_eq!(waits, [30, 60, 120, 240, 480, 600, 600, 600]);
-    // One that arrives, in the end.
+    // Eventually, one arrives.
     v.poll(at(10_000));
     send(&mut v, Ecn::Ect0);
     assert_eq!(ack(&mut v, 1, 0, counts(11, 0, 0)), 0);
     assert_eq!((v.state(), v.mark()), (EcnState::Capable, Ecn::Ect0));
 }
 
-/// What looked like marks that are dropped was an outage.
+/// Marked packets seemed to be dropped, but the cause was an outage.
 #[test]
 fn marks_that_arrive_after_all_go_on() {
     let mut v = tested(10);
@@ -186,18 +187,19 @@ fn marks_that_arrive_after_all_go_on() {
     lose(&mut v, Ecn::Ect0);
     assert_eq!(ack(&mut v, 1, 0, counts(11, 0, 0)), 0);
     assert_eq!((v.state(), v.mark()), (EcnState::Capable, Ecn::Ect0));
-    // Without a marked packet under way marks are not to blame.
+    // If no marked packet is in flight, marks can't be the cause.
     v.on_probe_timeout(9);
     assert_eq!(v.state(), EcnState::Capable);
-    // An ACK frame that raises no largest number has no counts to check: no result.
+    // An ACK frame that doesn't increase the largest number has no counts to check, so it isn't a
+    // result.
     send(&mut v, Ecn::Ect0);
     v.on_probe_timeout(3);
     v.on_acked(v.next - 1, Ecn::Ect0);
     assert_eq!((v.state(), v.mark()), (EcnState::Testing, Ecn::Ect0));
 }
 
-/// CE on 64 packets in a row over eight round trips; one that comes back otherwise is enough to go
-/// on.
+/// CE on 64 consecutive packets over eight round trips. A single packet without CE is enough to
+/// continue.
 #[test]
 fn a_path_that_marks_everything() {
     let rounds = |each: u64, intact_in: Option<u64>| {
@@ -225,7 +227,7 @@ fn a_path_that_marks_everything() {
     assert_eq!(rounds(8, None).map(|r| r.0), Some(8));
     assert_eq!(rounds(2, None).map(|r| r.0), Some(32));
     assert!(rounds(1000, Some(7)).is_none());
-    // A trial that comes back with CE tells that nothing has changed.
+    // A trial that returns with CE shows that nothing has changed.
     let (_, mut v, ce) = rounds(2, None).unwrap();
     let at = |s: u64| Instant::from_millis(1000 * s);
     v.poll(at(31));
@@ -240,7 +242,7 @@ fn a_path_that_marks_everything() {
     assert_eq!(v.state(), EcnState::Capable);
 }
 
-/// The same with the other codepoint.
+/// Validation with the other codepoint works alike.
 #[test]
 fn paths_are_validated_with_either_codepoint() {
     let sent = || {
@@ -265,8 +267,8 @@ fn paths_are_validated_with_either_codepoint() {
     }
 }
 
-/// RFC 9000 §A.4: a path is capable once a marked packet of it was acknowledged, and not by
-/// counts of the path before.
+/// RFC 9000 §A.4: a path is capable once one of its marked packets was acknowledged. Counts of the
+/// previous path don't suffice.
 #[test]
 fn acknowledgements_of_other_packets_validate_nothing() {
     let mut old = tested(12);
@@ -279,7 +281,7 @@ fn acknowledgements_of_other_packets_validate_nothing() {
     assert_eq!(ack(&mut new, 0, 0, counts(9, 0, 1)), 1);
     assert_eq!(ack(&mut new, 0, 0, None), 0);
     assert_eq!(new.state(), EcnState::Unknown);
-    // So its marks may still turn out to be dropped.
+    // Its marks may therefore still turn out to be dropped.
     for _ in 0..10 {
         lose(&mut new, Ecn::Ect0);
     }

@@ -1,33 +1,34 @@
-//! Both ends of the FEEDBACK frame: counting for the peer, and taking differences of what it
-//! returns.
+//! Both ends of the FEEDBACK frame: counting for the peer, and calculating differences between the
+//! frames that it returns.
 //!
-//! An epoch is named by a packet number: that of the first packet counted, and none from before it
-//! counts. The receiver begins one when the sender moves to another path, or challenges its path.
-//! The sender believes an epoch that begins after its own last change of path, and as many as it
-//! has called for. So both agree without a handshake.
+//! An epoch is identified by the number of the first packet that counts for it; earlier packets
+//! don't count. The receiver begins an epoch when the sender migrates to another path or challenges
+//! its path. The sender accepts an epoch that begins after its own last change of path, and no more
+//! epochs than it has caused. Both sides therefore agree without a handshake.
 
 use pathmark_cc::{Countable, Feedback};
 
 use crate::{Arrived, Breach, Counters, Meter, Signal};
 
-/// An answer to a question goes back so often again. Totals that move all the time need no copies:
-/// the next difference holds what was lost. After one question nothing moves.
+/// Number of times that an answer is repeated. Totals that change all the time don't need copies,
+/// because the next difference includes the lost one. After a single question, however, nothing
+/// changes.
 const COPIES: u8 = 3;
 
-/// The receiver's side: counts the present path epoch.
+/// The receiver's side, which counts the current path epoch.
 #[derive(Debug)]
 pub struct Counting {
     meter: Box<dyn Meter>,
     epoch: Option<u64>,
     returned: Option<Counters>,
-    /// Frames for each change, after the first.
+    /// Number of repetitions for each change.
     copies: u8,
-    /// Those of the last change that are still to be sent.
+    /// Repetitions of the last change that are still to be sent.
     left: u8,
 }
 
 impl Counting {
-    /// A new epoch of what the peer sends with `signal`; its name is the first packet to come.
+    /// Begins a new epoch for packets with `signal`. The next packet identifies it.
     #[must_use]
     pub fn new(signal: &dyn Signal) -> Self {
         Self {
@@ -39,8 +40,8 @@ impl Counting {
         }
     }
 
-    /// A 1-RTT packet opened, for the first time, on the current path, as the first of its
-    /// datagram.
+    /// Counts a 1-RTT packet that was decrypted for the first time, on the current path and as the
+    /// first of its datagram.
     #[inline]
     pub fn on_packet(&mut self, arrived: &Arrived<'_>) {
         if arrived.number >= *self.epoch.get_or_insert(arrived.number) {
@@ -48,8 +49,8 @@ impl Counting {
         }
     }
 
-    /// Epoch and totals for a FEEDBACK frame, if they tell more than the last one sent, or it may
-    /// be lost.
+    /// Returns the epoch and totals for a FEEDBACK frame if they have changed since the last one,
+    /// or if a repetition is due because that one may be lost.
     #[must_use]
     pub fn poll(&self) -> Option<(u64, Counters)> {
         let counters = self.meter.counters()?;
@@ -57,7 +58,7 @@ impl Counting {
         due.then_some((self.epoch?, counters))
     }
 
-    /// A FEEDBACK frame with `counters` was sent.
+    /// Records that a FEEDBACK frame with `counters` was sent.
     pub fn on_sent(&mut self, counters: Counters) {
         self.left = if self.returned == Some(counters) {
             self.left.saturating_sub(1)
@@ -68,33 +69,33 @@ impl Counting {
     }
 }
 
-/// Frames that were not believed, by what was wrong with them.
+/// Number of rejected frames, by the reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Disbelieved {
-    /// Not the signal's counters: their number, or a field out of its range.
+    /// The counters aren't the signal's: their number is wrong, or a field is out of its range.
     pub form: u64,
-    /// A total fell.
+    /// A total decreased.
     pub backwards: u64,
-    /// More packets than were sent since the epoch began, or counted a second time.
+    /// More packets than were sent since the epoch began, or packets counted for a second time.
     pub packets: u64,
-    /// Bytes or sums that do not fit the packets.
+    /// Bytes or sums that are inconsistent with the packets.
     pub sums: u64,
-    /// An epoch that begins with a packet which was not sent yet.
+    /// An epoch that begins with a packet that hasn't been sent yet.
     pub unsent_epochs: u64,
-    /// A new epoch, and nothing that this side did called for one.
+    /// A new epoch that this side didn't cause.
     pub uncalled_epochs: u64,
 }
 
 impl Disbelieved {
-    /// All of them.
+    /// Returns the total number of rejected frames.
     #[must_use]
     pub const fn total(&self) -> u64 {
         let counted = self.form + self.backwards + self.packets + self.sums;
         counted + self.unsent_epochs + self.uncalled_epochs
     }
 
-    /// Both together.
+    /// Returns the sums of both.
     pub(crate) const fn plus(self, other: &Self) -> Self {
         Self {
             form: self.form + other.form,
@@ -116,10 +117,10 @@ impl Disbelieved {
     }
 }
 
-/// Most epochs that may be waited for at a time: that of a new path, and those of its challenges.
+/// Maximum number of expected epochs: one for a new path, and those of its challenges.
 const MOST_CALLED: u8 = 4;
 
-/// Packets, and their bytes of UDP payload with the shim.
+/// Number of packets, and their bytes of UDP payload including the shim.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amount {
     packets: u64,
@@ -140,30 +141,30 @@ impl Amount {
     }
 }
 
-/// The sender's side: what the peer returned of the present path.
+/// The sender's side, which checks the counters that the peer returned for the current path.
 ///
-/// The frames are the peer's word. Each packet that was sent counts once at most, whatever they
-/// say: in one epoch, and there only if it was sent since that one began. An epoch begins because
-/// of something that this side did, or not at all.
+/// Since the peer can send any frame, each packet that was sent counts at most once: in a single
+/// epoch, and only if it was sent after this epoch began. An epoch is accepted only if this side
+/// did something to cause it.
 #[derive(Debug)]
 pub struct Returned {
     /// First packet number sent on this path.
     path_start: u64,
     /// Largest packet number sent with the signal.
     last_sent: Option<u64>,
-    /// Sent with the signal on this path.
+    /// Packets sent with the signal on this path.
     sent: Amount,
-    /// The longest of these packets.
+    /// Size of the largest of these packets.
     longest: u64,
-    /// Counted in epochs of this path that are over.
+    /// Packets counted in finished epochs of this path.
     over: Amount,
-    /// Counted in the present epoch.
+    /// Packets counted in the current epoch.
     counted: Amount,
     /// Number of the packet that carried the newest frame.
     newest: Option<u64>,
     /// Epoch and totals of that frame.
     last: Option<(u64, Counters)>,
-    /// New epochs that this side called for and has not seen yet.
+    /// New epochs that this side caused but hasn't seen yet.
     called: u8,
     disbelieved: Disbelieved,
 }
@@ -175,7 +176,7 @@ impl Default for Returned {
 }
 
 impl Returned {
-    /// Nothing sent, nothing returned.
+    /// Creates the state before any packet or frame.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -192,7 +193,7 @@ impl Returned {
         }
     }
 
-    /// Packet `number` was sent with the signal, in a datagram of `bytes`.
+    /// Records that packet `number` was sent with the signal, in a datagram of `bytes`.
     #[inline]
     pub const fn on_sent(&mut self, number: u64, bytes: u64) {
         self.last_sent = Some(number);
@@ -202,9 +203,9 @@ impl Returned {
         }
     }
 
-    /// A frame arrived in the peer's packet `number`. The difference to what was known goes to the
-    /// controller. Frames that are older, or of an epoch before this path, are ignored; impossible
-    /// ones are counted.
+    /// Processes a frame from the peer's packet `number`, and returns the difference from the
+    /// previous frame for the controller. Older frames and those of an epoch before this path are
+    /// ignored. Impossible ones are counted.
     pub fn on_frame(
         &mut self,
         number: u64,
@@ -217,7 +218,7 @@ impl Returned {
         if self.newest.is_some_and(|n| number <= n) || epoch < least {
             return None;
         }
-        // An answer that was sent again contains nothing new.
+        // A repeated answer doesn't contain anything new.
         if signal.asks_once() && self.last == Some((epoch, *counters)) {
             return None;
         }
@@ -238,8 +239,8 @@ impl Returned {
             }
         };
         let left = self.sent.less(over);
-        // A packet has one number, so no more were sent since the epoch began than there are
-        // numbers.
+        // Each packet has a different number, so the numbers since the epoch began bound the
+        // packets.
         let packets = left.packets.min(last_sent - epoch + 1);
         let most = Countable {
             packets,
@@ -266,8 +267,8 @@ impl Returned {
         }
     }
 
-    /// The connection left its path; `next` is the first packet number of the new one. What was
-    /// counted before is forgotten.
+    /// Forgets all counts, because the connection left its path. `next` is the first packet number
+    /// of the new one.
     pub fn on_path_change(&mut self, next: u64) {
         *self = Self {
             path_start: next,
@@ -278,24 +279,24 @@ impl Returned {
         };
     }
 
-    /// A challenge of the path was sent: the peer begins an epoch when it comes.
+    /// Records that a challenge of the path was sent. The peer begins an epoch when it arrives.
     pub fn on_challenge(&mut self) {
         self.called = (self.called + 1).min(MOST_CALLED);
     }
 
-    /// Frames that were not believed.
+    /// Returns the number of rejected frames.
     #[must_use]
     pub const fn disbelieved(&self) -> &Disbelieved {
         &self.disbelieved
     }
 
-    /// The epoch of the newest frame.
+    /// Returns the epoch of the newest frame.
     #[cfg(test)]
     pub(crate) fn epoch(&self) -> Option<u64> {
         self.last.as_ref().map(|(epoch, _)| *epoch)
     }
 
-    /// True if a FEEDBACK frame has arrived for this path.
+    /// Returns true if a FEEDBACK frame has arrived for this path.
     #[must_use]
     pub const fn has_feedback(&self) -> bool {
         self.last.is_some()

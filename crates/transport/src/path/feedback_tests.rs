@@ -9,7 +9,7 @@ use crate::{Arrived, BadFeedback, Breach, Counters, Ecn, Instant, Meter, Signal}
 #[derive(Debug)]
 struct Plain;
 
-/// The same for what asks once.
+/// The same for a signal that asks once.
 #[derive(Debug)]
 struct Asking;
 
@@ -109,7 +109,7 @@ fn packets(feedback: Option<Feedback>) -> Option<u64> {
     })
 }
 
-/// Bytes of each packet.
+/// Size of each packet, in bytes.
 const SIZE: u64 = 1200;
 
 const fn arrived(number: u64) -> Arrived<'static> {
@@ -179,7 +179,7 @@ fn an_epoch_begins_once_for_each_change_of_ours() {
         packets(returned.on_frame(3, 0, &totals(6), &Plain)),
         Some(1)
     );
-    // A challenge is answered by a new epoch, in which older packets do not count again.
+    // A challenge is answered with a new epoch, in which older packets don't count again.
     returned.on_challenge();
     assert_eq!(returned.on_frame(4, 7, &totals(4), &Plain), None);
     assert_eq!(
@@ -189,7 +189,7 @@ fn an_epoch_begins_once_for_each_change_of_ours() {
     assert_eq!(returned.on_frame(6, 0, &totals(7), &Plain), None, "over");
     assert_eq!(returned.on_frame(7, 8, &totals(1), &Plain), None);
     assert_eq!(returned.disbelieved().uncalled_epochs, 2);
-    // The sender moves: what was counted on the old path is void.
+    // The sender moves, so the counts of the old path are void.
     returned.on_path_change(10);
     assert!(!returned.has_feedback());
     returned.on_sent(10, SIZE);
@@ -206,7 +206,8 @@ fn an_epoch_begins_once_for_each_change_of_ours() {
     );
 }
 
-/// It had 1,000,000 LOW codes accepted for 1000 packets sent.
+/// A peer could claim 1,000,000 LOW codes for 1000 sent packets by changing the epoch in each
+/// frame.
 #[test]
 fn an_epoch_in_each_frame_counts_no_packet_twice() {
     let mut returned = Returned::new();
@@ -234,14 +235,14 @@ fn only_news_is_returned() {
     assert_eq!((epoch, counters), (3, totals(2)));
     counting.on_sent(counters);
     assert!(counting.poll().is_none());
-    // From before the epoch, and late.
+    // A packet from before the epoch arrives late.
     counting.on_packet(&arrived(2));
     assert!(counting.poll().is_none());
     counting.on_packet(&arrived(5));
     assert_eq!(counting.poll(), Some((3, totals(3))));
 }
 
-/// An answer is the content of one frame. Some of several get through, and count once.
+/// An answer fits into one frame. Some of the repetitions get through, and count once.
 #[test]
 fn an_answer_goes_back_several_times_and_counts_once() {
     let mut counting = Counting::new(&Asking);
@@ -256,14 +257,14 @@ fn an_answer_goes_back_several_times_and_counts_once() {
         };
         counting.on_sent(counters);
         frames += 1;
-        // The first is lost.
+        // The first one is lost.
         if number > 0 {
             counted += packets(returned.on_frame(number, epoch, &counters, &Asking)).unwrap_or(0);
         }
     }
     assert_eq!((frames, counted), (4, 1));
     assert_eq!(returned.disbelieved().total(), 0);
-    // The next question is answered as often.
+    // The next question is answered equally often.
     counting.on_packet(&arrived(4));
     for _ in 0..4 {
         let (_, counters) = counting.poll().unwrap();
@@ -274,8 +275,8 @@ fn an_answer_goes_back_several_times_and_counts_once() {
 }
 
 proptest! {
-    /// Whatever frames are lost or reordered, differences add up to the total of the newest that
-    /// arrived.
+    /// Whichever frames are lost or reordered, the differences add up to the total of the newest
+    /// one that arrived.
     #[test]
     fn lost_frames_lose_nothing(order in prop::collection::vec(0u64..50, 1..60)) {
         let mut returned = Returned::new();
@@ -290,8 +291,8 @@ proptest! {
         prop_assert_eq!(returned.disbelieved().total(), 0);
     }
 
-    /// Whatever a peer reports, in every order: each packet counts once at most, and only in an
-    /// epoch that it was sent in.
+    /// Whatever a peer reports, and in any order, each packet counts at most once, and only in an
+    /// epoch in which it was sent.
     #[test]
     fn no_packet_counts_twice(words in prop::collection::vec(sender_event(), 1..300)) {
         let mut returned = Returned::new();
@@ -299,7 +300,7 @@ proptest! {
         for (number, word) in words.into_iter().enumerate() {
             match word {
                 SenderEvent::Sent(numbers) => {
-                    // Not every packet bears the signal.
+                    // Not every packet carries the signal.
                     next += numbers;
                     returned.on_sent(next, SIZE);
                     next += 1;
@@ -325,15 +326,15 @@ proptest! {
     }
 }
 
-/// What happens to a sender.
+/// Events at a sender.
 #[derive(Clone, Copy, Debug)]
 enum SenderEvent {
     /// A packet with the signal, after this many without.
     Sent(u64),
     Moved,
     Challenged,
-    /// A frame: its epoch counted back from the next packet, the packets that it claims, and the
-    /// steps by which it is late.
+    /// A frame: the distance of its epoch from the next packet, the number of packets that it
+    /// claims, and the number of steps by which it is late.
     Claimed(u64, u64, u64),
 }
 
@@ -346,8 +347,7 @@ fn sender_event() -> impl Strategy<Value = SenderEvent> {
     ]
 }
 
-/// Each kind of frame that is not believed counts once in the sum, and those of several signals
-/// together.
+/// Each kind of rejected frame counts once in the sum, and the sums of several signals are added.
 #[test]
 fn disbelieved_frames_of_all_kinds_add_up() {
     let all = Disbelieved {
@@ -373,7 +373,7 @@ fn what_was_not_believed_stays_counted_on_another_path() {
     assert_eq!((before.packets, before.total()), (1, 1));
     returned.on_path_change(1);
     assert_eq!(*returned.disbelieved(), before);
-    // Frames count again from here.
+    // From here on, frames count again.
     returned.on_sent(1, SIZE);
     assert!(!returned.has_feedback());
     assert!(returned.on_frame(2, 1, &totals(1), &Plain).is_some());

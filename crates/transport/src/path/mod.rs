@@ -1,6 +1,7 @@
-//! One network path: validation, MTU, ECN, amplification limit, feedback.
+//! State of one network path: validation, MTU, ECN, amplification limit, and feedback.
 //!
-//! Each part gets packets by number and fate, and decides what to do; none knows the others.
+//! The parts are independent of each other. Each is notified of packets, by number, and of their
+//! fates.
 
 mod amplification;
 mod arrival_rate;

@@ -1,25 +1,24 @@
 //! Datagram size of one path: DPLPMTUD (RFC 8899, RFC 9000 §14.3).
 //!
-//! Sizes are bytes of UDP payload, shim included.
+//! All sizes are bytes of UDP payload, including the shim.
 
 use crate::{Duration, Instant};
 
-/// What every QUIC path carries (RFC 9000 §14).
+/// Size that every QUIC path must carry (RFC 9000 §14).
 pub const BASE_MTU: u16 = 1200;
-/// What an Ethernet carries over IPv4: packets of 1500 bytes.
+/// Largest size over IPv4 on Ethernet, whose packets have up to 1500 bytes.
 pub const ETHERNET_MTU: u16 = 1472;
-/// What UDP carries over IPv4, whose packets have 65,535 bytes at most.
+/// Largest size over IPv4, whose packets have up to 65,535 bytes.
 pub const LARGEST_MTU: u16 = 65_535 - 20 - 8;
-/// Smallest base that is accepted: a handshake fits.
+/// Smallest base that is accepted, because a handshake must fit.
 pub(crate) const LEAST_BASE: u16 = 400;
-/// Probes of one size that must be lost until it counts as too large (RFC 8899 §5.1.2).
+/// Number of lost probes of one size after which this size counts as too large (RFC 8899 §5.1.2).
 const MAX_PROBES: u8 = 3;
 /// The search ends when it could gain less than this.
 const PRECISION: u16 = 12;
-/// When a finished search starts again (RFC 8899 §5.1.1, PMTU_RAISE_TIMER).
+/// Time after which a finished search starts again (RFC 8899 §5.1.1, PMTU_RAISE_TIMER).
 const RAISE: Duration = Duration::from_secs(600);
-/// A black hole is suspected after this many rounds, this many losses and this many smaller packets
-/// through.
+/// A black hole is suspected after this many rounds, losses, and smaller packets that got through.
 const HOLE_ROUNDS: u32 = 3;
 const HOLE_LOSSES: u32 = 6;
 const HOLE_PASSED: u32 = 3;
@@ -30,39 +29,41 @@ struct Probe {
     size: u16,
 }
 
-/// Losses of packets that were larger than the base, since one was last acknowledged.
+/// Losses of packets larger than the base since one was last acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Suspicion {
-    /// First lost.
+    /// First lost packet.
     from: u64,
     losses: u32,
-    /// Round trips with such losses: each begins with a packet sent after the round before was
+    /// Round trips with such losses. Each begins with a packet sent after the previous round was
     /// noticed.
     rounds: u32,
     round_noticed: Instant,
-    /// Packets no larger than the base that were sent after the first lost and acknowledged.
+    /// Acknowledged packets no larger than the base that were sent after the first lost one.
     passed: u32,
 }
 
 /// The search for the largest datagram that a path carries.
 ///
-/// A binary search, which tries the upper bound first: most paths are as wide as their ends. Probes
-/// are extra packets, so nothing but the probe is lost when one is too large.
+/// This is a binary search, which tries the upper bound first because most paths are as wide as
+/// their ends. Since probes are extra packets, a size that is too large only costs the probe
+/// itself.
 ///
-/// A black hole (the path has become narrower) differs from random loss and from congestion in
-/// this: over three rounds nothing larger than the base gets through, while smaller packets do. One
-/// large packet acknowledged clears the suspicion. So that there are smaller ones, repeated PTO
-/// probes are limited to [`probe_limit`](Self::probe_limit).
+/// A black hole, which means that the path has become narrower, differs from random loss and
+/// congestion: over three rounds, nothing larger than the base gets through, whereas smaller
+/// packets do. A single large packet that is acknowledged clears the suspicion. To ensure that
+/// there are smaller packets, repeated PTO probes are limited to
+/// [`probe_limit`](Self::probe_limit).
 #[derive(Clone, Debug)]
 pub struct Mtud {
-    /// What the path is known to carry.
+    /// Size that the path is known to carry.
     base: u16,
     current: u16,
-    /// Configured bound or the peer's `max_udp_payload_size`, whichever is less.
+    /// The configured bound or the peer's `max_udp_payload_size`, whichever is less.
     ceiling: u16,
-    /// Largest size that may still work; the search is on while it is well above `current`.
+    /// Largest size that may still work. The search continues while it is well above `current`.
     high: u16,
-    /// The upper bound itself has been tried.
+    /// Whether the upper bound itself has been tried.
     tried_high: bool,
     failures: u8,
     probe: Option<Probe>,
@@ -74,20 +75,22 @@ pub struct Mtud {
 }
 
 impl Mtud {
-    /// Begins at [`BASE_MTU`]; never exceeds `ceiling` (the configuration's), if that is above it.
+    /// Begins at [`BASE_MTU`]. The size never exceeds the configured `ceiling` if this is above the
+    /// base.
     #[must_use]
     pub const fn new(ceiling: u16) -> Self {
         Self::with_base(BASE_MTU, ceiling)
     }
 
-    /// What every path is known to carry, bytes of UDP payload.
+    /// Returns the size that the path is known to carry, in bytes of UDP payload.
     #[must_use]
     pub const fn base(&self) -> u16 {
         self.base
     }
 
-    /// Begins at `base`, which the path is known to carry; never exceeds `ceiling`, if that is
-    /// above it. A base at the ceiling leaves nothing to discover, and nothing to fall back to.
+    /// Begins at `base`, which the path is known to carry. The size never exceeds `ceiling` if this
+    /// is above the base. With a base at the ceiling, there's nothing to discover and nothing to
+    /// fall back to.
     #[must_use]
     pub const fn with_base(base: u16, ceiling: u16) -> Self {
         let base = if base < LEAST_BASE { LEAST_BASE } else { base };
@@ -117,13 +120,14 @@ impl Mtud {
         }
     }
 
-    /// The interface carries datagrams of up to `limit` bytes. For a search that has not begun.
+    /// Limits the search to `limit` bytes, which the interface carries. You must call this before
+    /// the search begins.
     pub fn set_ceiling(&mut self, limit: u16) {
         self.ceiling = limit.min(LARGEST_MTU).max(self.base);
         self.high = self.ceiling;
     }
 
-    /// The peer takes no larger datagrams than `limit` (its `max_udp_payload_size`).
+    /// Limits the search to `limit` bytes, the peer's `max_udp_payload_size`.
     pub fn set_peer_limit(&mut self, limit: u64) {
         let limit = u16::try_from(limit).unwrap_or(u16::MAX).max(BASE_MTU);
         self.ceiling = self.ceiling.min(limit);
@@ -132,22 +136,23 @@ impl Mtud {
         self.current = self.current.min(self.ceiling);
     }
 
-    /// Largest datagram to send, in bytes of UDP payload, shim included.
+    /// Returns the size of the largest datagram to send, in bytes of UDP payload including the
+    /// shim.
     #[must_use]
     #[inline]
     pub const fn mtu(&self) -> u16 {
         self.current
     }
 
-    /// Largest QUIC packet behind a shim of `shim_len` bytes.
+    /// Returns the size of the largest QUIC packet behind a shim of `shim_len` bytes.
     #[must_use]
     #[inline]
     pub const fn packet_limit(&self, shim_len: u16) -> u16 {
         self.current.saturating_sub(shim_len)
     }
 
-    /// Largest datagram for a PTO probe: the base from the second timeout in a row on, or while a
-    /// black hole is suspected.
+    /// Returns the size of the largest datagram for a PTO probe. This is the base from the second
+    /// consecutive timeout on, or while a black hole is suspected.
     #[must_use]
     pub const fn probe_limit(&self, pto_count: u32) -> u16 {
         if pto_count >= 2 || self.suspicion.is_some() {
@@ -157,14 +162,14 @@ impl Mtud {
         }
     }
 
-    /// Times that the path was found to have become narrower.
+    /// Returns how often the path was found to have become narrower.
     #[must_use]
     pub const fn black_holes(&self) -> u64 {
         self.holes
     }
 
-    /// The size of the probe to send now, if one is wanted: PING and PADDING to exactly that many
-    /// bytes.
+    /// Returns the size of the probe to send now, if one is wanted. The probe should consist of
+    /// PING and PADDING, and must have exactly this size.
     pub fn poll_probe(&mut self, now: Instant) -> Option<u16> {
         if self.probe.is_some() {
             return None;
@@ -181,7 +186,7 @@ impl Mtud {
         }
         Some(
             if self.tried_high && self.current < ETHERNET_MTU && self.high > ETHERNET_MTU {
-                // Where an interface carries more than its path, the path is as wide as most are.
+                // If the interface carries more than the path, the path is probably an Ethernet.
                 ETHERNET_MTU
             } else if self.tried_high {
                 self.current + room.div_ceil(2)
@@ -191,23 +196,25 @@ impl Mtud {
         )
     }
 
-    /// Packet `number` of `size` bytes left as a probe.
+    /// Records that packet `number` of `size` bytes was sent as a probe.
     pub const fn on_probe_sent(&mut self, number: u64, size: u16) {
         self.probe = Some(Probe { number, size });
     }
 
-    /// The fate of the probe that is out, if one is, will not be reported.
+    /// Forgets the outstanding probe, if any, because its fate won't be reported.
     pub const fn forget_probe(&mut self) {
         self.probe = None;
     }
 
-    /// When [`poll_probe`](Self::poll_probe) may want something without anything else happening.
+    /// Returns when [`poll_probe`](Self::poll_probe) may return a probe without anything else
+    /// happening.
     #[must_use]
     pub const fn deadline(&self) -> Option<Instant> {
         self.raise_at
     }
 
-    /// Packet `number` of `size` bytes was acknowledged. True if that raised the MTU.
+    /// Processes the acknowledgement of packet `number`, of `size` bytes. Returns true if this
+    /// raised the MTU.
     #[inline]
     pub fn on_acked(&mut self, now: Instant, number: u64, size: u16) -> bool {
         if size <= self.base {
@@ -236,8 +243,8 @@ impl Mtud {
         }
     }
 
-    /// Packet `number` of `size` bytes, sent at `sent_at`, was lost. Call after
-    /// [`on_acked`](Self::on_acked) for the same ACK frame.
+    /// Processes the loss of packet `number`, of `size` bytes and sent at `sent_at`. Call this
+    /// after [`on_acked`](Self::on_acked) for the same ACK frame.
     #[inline]
     pub fn on_lost(&mut self, now: Instant, number: u64, size: u16, sent_at: Instant) {
         if self.probe.is_some_and(|probe| probe.number == number) {
@@ -275,13 +282,14 @@ impl Mtud {
         self.finish(now);
     }
 
-    /// The system refused to send `size` bytes (EMSGSIZE). True if that lowered the MTU.
+    /// Records that the system refused to send `size` bytes (EMSGSIZE). Returns true if this
+    /// lowered the MTU.
     pub fn on_refused(&mut self, now: Instant, size: u16) -> bool {
         if size <= self.base.min(BASE_MTU) {
             return false;
         }
         if size <= self.base {
-            // Every path was said to carry as much: the kernel knows better.
+            // The base was configured too large: the path doesn't carry it.
             self.base = BASE_MTU;
         }
         if self.probe.is_some_and(|probe| probe.size == size) {
@@ -304,9 +312,9 @@ impl Mtud {
         }
     }
 
-    /// An ACK frame, with what it acknowledged and what it made lost, has been dealt with. True if
-    /// the path has become narrower: the MTU is back at the base and the search starts again below
-    /// what no longer works.
+    /// Checks for a black hole. Call this after processing an ACK frame's acknowledgements and
+    /// losses. Returns true if the path has become narrower: the MTU is then back at the base, and
+    /// the search starts again below the size that no longer works.
     pub fn settle(&mut self) -> bool {
         let hole = self.suspicion.is_some_and(|s| {
             s.rounds >= HOLE_ROUNDS && s.losses >= HOLE_LOSSES && s.passed >= HOLE_PASSED

@@ -1,9 +1,9 @@
-//! The search for the datagram size, and what is no black hole.
+//! The search for the datagram size, and losses that aren't a black hole.
 
 use super::*;
 use crate::{Duration, Instant};
 
-/// A path that carries `width` bytes; each round trip all probes wanted are answered.
+/// A path that carries `width` bytes and answers all probes of a round trip.
 struct Path {
     mtud: Mtud,
     now: Instant,
@@ -40,7 +40,8 @@ impl Path {
         self.mtud.mtu()
     }
 
-    /// A round trip: packets of these sizes are sent; those for which `passes` holds arrive.
+    /// Simulates a round trip in which packets of these sizes are sent, and those that `passes`
+    /// selects arrive.
     fn round(&mut self, sizes: &[u16], passes: impl Fn(usize, u16) -> bool) -> bool {
         let sent_at = self.now;
         let first = self.next;
@@ -90,7 +91,7 @@ fn finds_the_width() {
         let found = path.search(width, || false);
         assert!(found <= width && width - found < 12, "{found} for {width}");
         assert!(path.probes <= 34, "{} probes", path.probes);
-        // Later the path may have become wider.
+        // Later, the path may have become wider.
         path.now = path.mtud.deadline().unwrap();
         assert_eq!(path.search(9000, || false), 8952);
     }
@@ -137,7 +138,7 @@ fn the_system_refuses() {
     assert!(path.search(9000, || false) < found);
 }
 
-/// The size that every path is configured to carry, and this one does not.
+/// The configured base size, which this path doesn't carry.
 #[test]
 fn the_system_refuses_the_base() {
     let mut mtud = Mtud::with_base(u16::MAX, u16::MAX);
@@ -161,7 +162,7 @@ fn a_path_that_narrows_is_noticed() {
     let mut rounds = 0;
     loop {
         rounds += 1;
-        // A flight of large ones, then the probes of a timeout.
+        // A flight of large packets, followed by the probes of a timeout.
         let probe = path.mtud.probe_limit(u32::from(rounds > 1));
         let mut sizes = vec![1452; 4];
         sizes.extend([if rounds > 1 { probe } else { 1200 }; 2]);
@@ -176,7 +177,7 @@ fn a_path_that_narrows_is_noticed() {
     assert!((1289..=1300).contains(&found), "{found}");
 }
 
-/// Random loss, up to a fifth of all packets, among small and large ones.
+/// Random loss of up to a fifth of all packets, both small and large.
 #[test]
 fn random_loss_is_no_black_hole() {
     let mut path = Path::new(1452);
@@ -197,7 +198,7 @@ fn random_loss_is_no_black_hole() {
     assert_eq!(path.mtud.mtu(), 1452);
 }
 
-/// A queue measured in bytes drops a burst of large packets and lets small ones pass.
+/// A queue measured in bytes drops a burst of large packets but lets small ones through.
 #[test]
 fn a_burst_of_drops_is_no_black_hole() {
     let mut path = Path::new(1452);
@@ -222,8 +223,9 @@ fn the_interface_widens_the_search_and_never_narrows_it_below_the_base() {
     assert_eq!((path.search(9000, || false), path.probes), (base, 0));
 }
 
-/// A path of 1452 bytes with losses of large packets noticed in `rounds` round trips, `losses` in
-/// all, and then `passed` small packets acknowledged. True if that is a black hole.
+/// Simulates a path of 1452 bytes on which losses of large packets are noticed in `rounds` round
+/// trips, `losses` in total, after which `passed` small packets are acknowledged. Returns true if
+/// that is a black hole.
 fn suspected(rounds: u64, losses: u64, passed: u64) -> bool {
     let mut path = Path::new(1452);
     path.search(1500, || false);
@@ -255,8 +257,8 @@ fn a_black_hole_takes_three_rounds_six_losses_and_three_packets_that_pass() {
     assert!(!suspected(3, 60, 2));
 }
 
-/// What is no larger than the base is lost for other reasons, and what was overtaken by a large
-/// packet that arrived is no sign of a narrow path.
+/// Packets no larger than the base are lost for other reasons, and a packet that was overtaken by a
+/// large one doesn't indicate a narrow path.
 #[test]
 fn losses_that_no_narrow_path_explains() {
     let mut path = Path::new(1452);
@@ -277,7 +279,7 @@ fn losses_that_no_narrow_path_explains() {
     assert_eq!(path.mtud.black_holes(), 0);
 }
 
-/// Packets from before the first loss tell nothing of the path since then.
+/// Packets sent before the first loss show nothing about the path since then.
 #[test]
 fn what_was_sent_before_the_first_loss_clears_no_suspicion() {
     let mut path = Path::new(1452);
@@ -298,13 +300,13 @@ fn what_was_sent_before_the_first_loss_clears_no_suspicion() {
         path.mtud.on_acked(path.now, first + 200 + n, 1200);
     }
     assert!(path.mtud.settle());
-    // What the path carried before is tried no more.
+    // The former size of the path isn't tried again.
     let next = path.mtud.poll_probe(path.now).unwrap();
     assert!(next < 1452, "{next}");
 }
 
-/// A packet that is larger than the base and arrives proves its own size, and not that of the probe
-/// which is under way.
+/// A packet larger than the base that arrives proves only its own size, but not that of the
+/// outstanding probe.
 #[test]
 fn only_the_probe_itself_raises_the_size() {
     let mut path = Path::new(1452);
@@ -317,7 +319,7 @@ fn only_the_probe_itself_raises_the_size() {
     assert_eq!(path.mtud.mtu(), 1452);
 }
 
-/// The first probe of a timeout is as large as any packet, later ones are as small as needed.
+/// The first probe of a timeout is as large as any packet. Later ones have the size of the base.
 #[test]
 fn probes_of_repeated_timeouts_have_the_size_of_the_base() {
     let mut path = Path::new(1452);
@@ -342,8 +344,8 @@ fn bases_and_ceilings_that_contradict_each_other() {
     }
 }
 
-/// Where an interface carries more than the path, most paths are as wide as an Ethernet: that is
-/// tried after the upper bound.
+/// If an interface carries more than the path, most paths are as wide as an Ethernet. Its size is
+/// therefore tried after the upper bound.
 #[test]
 fn the_width_of_an_ethernet_is_found_exactly() {
     for ceiling in [1484, 1500, 4000, 8972] {

@@ -1,75 +1,76 @@
 //! How long packets queue on their way to the receiver.
 //!
-//! A round trip grows with queues on either way, and only the one to the receiver is the sender's
-//! doing. FEEDBACK frames tell the receiver's clock, so the sender can compare when packets left
-//! with when they arrived: the difference of two clocks means nothing, but how far it is above its
-//! least is the time spent in queues on the way there.
+//! A round trip grows with queues in either direction, but the sender only causes those on the way
+//! to the receiver. Because FEEDBACK frames report the receiver's clock, the sender can compare
+//! when packets were sent and when they arrived. The difference between two clocks is meaningless
+//! by itself; its excess over its minimum, however, is the time spent in queues on the way there.
 //!
-//! The clock is the peer's word, and held against what the sender measures itself. A packet whose
-//! round trip took `excess` longer than the fastest queued for 0 to `excess` on its way there, so
-//! the difference without queues (the *base*) lies between `difference - excess` and `difference`.
-//! Samples whose bounds contradict each other by more than drift, and queues that stood all the
-//! time, can account for mean that the clock stepped.
+//! Since the peer may report anything, its clock is checked against the sender's own measurements.
+//! A packet whose round trip took `excess` longer than the fastest one queued for 0 to `excess` on
+//! its way there, so the difference without queues (the *base*) is between `difference - excess`
+//! and `difference`. If the bounds of samples contradict each other by more than drift and
+//! permanently standing queues can explain, the clock has stepped.
 
 use crate::wire::frame::feedback::TIME_MODULUS;
 use crate::{Duration, Instant};
 
-/// Clocks of honest hosts drift apart by 200 ppm at most: a nanosecond in `DRIFT` microseconds. The
-/// base is raised that fast, so that drift is not taken for a queue. A standing queue of 20 ms is
-/// forgotten in 100 s.
+/// The clocks of honest hosts drift apart by at most 200 ppm, a nanosecond in `DRIFT` microseconds.
+/// The base is raised at this rate, so that drift isn't mistaken for a queue. As a consequence, a
+/// standing queue of 20 ms is forgotten in 100 s.
 const DRIFT: u64 = 5;
 
-/// Nanoseconds by which bounds widen in the same time, which is 1000 ppm: what is beyond is no
-/// drift but a step.
+/// Nanoseconds by which the bounds widen in `DRIFT` microseconds. This is 1000 ppm; anything beyond
+/// it is a step instead of drift.
 const WIDEN: u64 = 5;
 
-/// A queue that stood on one way or the other ever since the path began makes the fastest round
-/// trip too long. Bounds may contradict each other by as much, or by the length of the path, before
-/// that is a step …
+/// A queue that has existed in either direction ever since the path began makes the fastest round
+/// trip too long. Bounds may therefore contradict each other by this, or by the minimum round trip
+/// if longer, before this counts as a step.
 const STANDING: Duration = Duration::from_millis(50);
-/// … once this many round trips were seen; until then, by as much as the way back is believed to
-/// hold.
+/// Number of round trips after which [`STANDING`] applies. Until then, the slack is the time that
+/// the way back may account for.
 const SEEN: u32 = 64;
 
-/// A clock that stepped this number of times …
+/// A clock that steps this number of times within [`STEPS_WITHIN`] isn't used anymore.
 const MOST_STEPS: usize = 3;
-/// … within this time is not used any more. (One that was set right, or a machine that was paused,
-/// steps once.)
+/// Period in which [`MOST_STEPS`] are too many. Setting a clock or pausing a machine causes only
+/// one step.
 const STEPS_WITHIN: Duration = Duration::from_secs(600);
 
-/// The way back is believed to hold as much of a round trip as the path is long twice, or this. A
-/// round trip that grew by more than that queues on the way there, whatever the clock shows.
+/// The way back may account for this much of a round trip, or for twice the minimum round trip if
+/// longer. If a round trip grew by more, the packet queued on the way there, whatever the clock
+/// shows.
 const MOST_ON_THE_WAY_BACK: Duration = Duration::from_millis(200);
 
 /// A packet that was acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// When it left, by our clock.
+    /// When it was sent, by our clock.
     pub sent_at: Instant,
     /// When it arrived, by the peer's clock, in microseconds modulo [`TIME_MODULUS`].
     pub arrived: u32,
     /// Its round trip, without the peer's delay.
     pub rtt: Duration,
-    /// The least round trip of the path so far.
+    /// The minimum round trip of the path so far.
     pub min_rtt: Duration,
 }
 
-/// What is known of the peer's clock. Differences are arrival by the peer's clock less departure by
-/// ours, in nanoseconds.
+/// State of the peer's clock. Differences are the arrival by the peer's clock minus the departure
+/// by ours, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// The latest difference as it came, in microseconds modulo [`TIME_MODULUS`]; and counted on
-    /// from the first.
+    /// The latest difference as reported, in microseconds modulo [`TIME_MODULUS`], and unwrapped
+    /// relative to the first.
     raw: u32,
     latest: i64,
-    /// The least, from which queues are reckoned.
+    /// The least difference, relative to which queues are measured.
     base: i64,
-    /// The true base is not below, and not above.
+    /// Bounds of the true base.
     floor: i64,
     ceiling: i64,
-    /// The least round trip that the floor was reckoned with.
+    /// The minimum round trip with which the floor was calculated.
     min_rtt: Duration,
-    /// Drift has been allowed for up to then.
+    /// Drift has been accounted for until then.
     drifted: Instant,
 }
 
@@ -88,7 +89,7 @@ impl Clock {
 
     fn drift(&mut self, now: Instant) {
         let elapsed = u64::try_from(now.saturating_since(self.drifted).as_micros());
-        // 2^40 of these are 63 days without a sample.
+        // The bound of 2^40 units is 63 days without a sample.
         let units = (elapsed.unwrap_or(u64::MAX) / DRIFT).min(1 << 40);
         self.drifted += Duration::from_micros(units * DRIFT);
         let base = units.cast_signed();
@@ -98,8 +99,8 @@ impl Clock {
         self.floor = self.floor.saturating_sub(widen);
     }
 
-    /// The fastest round trip is another by now: what earlier ones had in excess of it is more, or
-    /// not known.
+    /// Adapts the floor to a new minimum round trip. If it fell, the excess of earlier samples was
+    /// larger; if it rose, this excess is unknown.
     fn follow(&mut self, min_rtt: Duration) {
         self.floor = match self.min_rtt.checked_sub(min_rtt) {
             Some(less) => self.floor.saturating_sub(nanos(less)),
@@ -113,24 +114,25 @@ impl Clock {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OneWayDelay {
     clock: Option<Clock>,
-    /// Samples so far, up to [`SEEN`].
+    /// Number of samples so far, up to [`SEEN`].
     seen: u32,
-    /// When the last steps were found, latest first.
+    /// When the latest steps were found, latest first.
     stepped: [Option<Instant>; MOST_STEPS],
     steps: u64,
     given_up: bool,
 }
 
 impl OneWayDelay {
-    /// A path of which nothing is known.
+    /// Creates the state of an unknown path.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How much longer a packet took to arrive than the fastest: its time in queues, at most what
-    /// its round trip was longer. All of that where the clock is given up. Clocks may differ by
-    /// anything. `None` where the clock just stepped.
+    /// Returns how much longer a packet took to arrive than the fastest one. This is its time in
+    /// queues, and never more than the excess of its round trip. The clocks may differ by any
+    /// amount. Returns all of this excess if the clock was given up, and `None` if the clock has
+    /// just stepped.
     pub fn on_sample(&mut self, now: Instant, sample: &Sample) -> Option<Duration> {
         let left = sample.sent_at.as_nanos() / 1000 % u64::from(TIME_MODULUS);
         let raw = minus(sample.arrived, u32::try_from(left).unwrap_or(0));
@@ -188,13 +190,13 @@ impl OneWayDelay {
         self.given_up = oldest.is_some_and(|then| now.saturating_since(then) <= STEPS_WITHIN);
     }
 
-    /// Steps of the peer's clock so far.
+    /// Returns how often the peer's clock has stepped.
     #[must_use]
     pub const fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// True once the clock stepped too often to be used on this path.
+    /// Returns true once the clock has stepped too often to be used on this path.
     #[must_use]
     pub const fn given_up(&self) -> bool {
         self.given_up
@@ -205,12 +207,12 @@ fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// `a - b` modulo [`TIME_MODULUS`].
+/// Returns `a - b` modulo [`TIME_MODULUS`].
 const fn minus(a: u32, b: u32) -> u32 {
     (a % TIME_MODULUS + TIME_MODULUS - b % TIME_MODULUS) % TIME_MODULUS
 }
 
-/// A number modulo [`TIME_MODULUS`] as the nearest to 0.
+/// Maps a number modulo [`TIME_MODULUS`] to its representative nearest to 0.
 const fn signed(difference: u32) -> i64 {
     if difference < TIME_MODULUS / 2 {
         difference as i64

@@ -1,19 +1,20 @@
-//! Queues that show, clocks that drift, step and lie.
+//! Measurable queues, and clocks that drift, step, or report arbitrary times.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Propagation delay of each way, ms.
+/// Propagation delay of each direction, in ms.
 const WAY: u64 = 20;
 
-/// A path and a clock: what they do to packet `n`, which leaves `n` × `every` ms after the first.
+/// A path and a clock, with their effect on packet `n`, which is sent `n` × `every` ms after the
+/// first.
 struct Path<A, B, C> {
     every: u64,
-    /// Queues on the way there and back, µs.
+    /// Queues in both directions, in µs.
     there: A,
     back: B,
-    /// What the peer's clock shows `true_time` µs after the start.
+    /// Time of the peer's clock `true_time` µs after the start.
     clock: C,
 }
 
@@ -85,7 +86,7 @@ fn queues_on_the_way_back_are_not_the_senders_doing() {
     };
     let queued = path.run(&mut one_way, 1000);
     assert!(queued.iter().all(|queued| queued.unwrap() <= 3020));
-    // More than the way back can hold is on the way there.
+    // A queue longer than the way back can account for counts as one on the way there.
     let path = Path {
         every: 10,
         there: nothing,
@@ -100,7 +101,7 @@ fn queues_on_the_way_back_are_not_the_senders_doing() {
 #[test]
 fn drifting_clocks_are_no_queue() {
     for ppm in [-200, -50, 50, 190] {
-        // An hour: the modulus is passed three times.
+        // In an hour, the clock wraps three times.
         let mut one_way = OneWayDelay::new();
         let path = Path {
             every: 100,
@@ -139,7 +140,7 @@ fn no_clock_of_a_host_drifts_by_more_than_1000_ppm() {
     }
 }
 
-/// It would read as "no queue" for ever.
+/// Otherwise, this would always appear as an empty queue.
 #[test]
 fn a_clock_that_runs_backwards_is_not_used() {
     let mut one_way = OneWayDelay::new();
@@ -151,7 +152,7 @@ fn a_clock_that_runs_backwards_is_not_used() {
     };
     let queued = path.run(&mut one_way, 1000);
     assert!(one_way.given_up());
-    // All that the round trip grows by is a queue then.
+    // Any increase of the round trip then counts as a queue.
     for (n, queued) in queued.iter().enumerate().skip(60) {
         assert_eq!(*queued, Some(100 * n as u64));
     }
@@ -203,7 +204,8 @@ fn steps_that_come_often_end_the_use_of_the_clock_and_rare_ones_do_not() {
 }
 
 proptest! {
-    /// Honest clocks and any queues: no step is found, and no queue that is not there.
+    /// With honest clocks and arbitrary queues, no step is detected, and no queue that doesn't
+    /// exist.
     #[test]
     fn honest_peers_are_believed(
         ppm in -200..=200i64,
@@ -225,8 +227,8 @@ proptest! {
         }
     }
 
-    /// Whatever a clock shows: no panic, never more than the round trip grew, and never less than
-    /// the way back can hold.
+    /// Whatever a clock shows, there's no panic. The result is never more than the increase of the
+    /// round trip, and never less than the part for which the way back can't account.
     #[test]
     fn any_clock(
         samples in prop::collection::vec(

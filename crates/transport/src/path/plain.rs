@@ -1,44 +1,46 @@
-//! Is there something on the path that eats datagrams with a shim?
+//! Detects whether something on the path drops datagrams that have a shim.
 
 use crate::{Duration, Instant};
 
-/// Shim lost and plain acknowledged, this often without a shim getting through: the path is plain …
+/// Number of pairs (a lost shim and an acknowledged plain packet), without any shim getting
+/// through, after which the path counts as plain.
 const PAIRS: u32 = 3;
-/// … unless packets are lost at random so often that as many shims in a row would be lost with
-/// this chance or a greater one, 10^-9: where every n-th packet has a shim, a thousand per second
-/// come and most plain ones between two of them pass.
+/// More pairs are required if packets are often lost at random: as many consecutive shims must be
+/// lost by chance with a probability below 10^-9. This is so low because a sender of a thousand
+/// shims per second, with many plain packets between two of them, has many chances.
 const CHANCE: u64 = 1_000_000_000;
-/// More pairs are not waited for.
+/// Upper bound on the required pairs.
 const MOST_PAIRS: u32 = 64;
-/// Packets over which random loss is known; older ones count half.
+/// Number of packets over which random loss is estimated. Older packets count half.
 const REMEMBERED: u32 = 4096;
-/// … unless so large a share of the plain ones was lost meanwhile that chance explains the shims.
+/// The path isn't plain if the plain packets lost meanwhile, times this, exceed those that got
+/// through, because chance then explains the lost shims.
 const LOST_BY_CHANCE: u32 = 4;
-/// Packets with a shim that may be lost until a trial has failed.
+/// Number of lost packets with a shim after which a trial has failed.
 const TRIALS: u32 = 3;
-/// First wait until a plain path is tried again; doubled by every failure.
+/// Time until a plain path is first tried again. Each failure doubles it.
 const FIRST_RETRY: Duration = Duration::from_secs(30);
 const LONGEST_RETRY: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Shims are sent. Counts run since the last one that got through, and since the last pair.
+    /// Shims are sent. The counts start at the last shim that got through and at the last pair.
     Shims {
         lost: u32,
         plain_acked: u32,
         pairs: u32,
-        /// Plain ones since the last shim that got through.
+        /// Plain packets since the last shim that got through.
         plain_passed: u32,
         plain_lost: u32,
     },
-    /// None are.
+    /// No shims are sent.
     Plain { retry_at: Instant },
-    /// One at a time is sent, to see.
+    /// One shim at a time is sent, as a test.
     Trial { outstanding: bool, lost: u32 },
 }
 
-/// How many recent packets got through, and how many did not, whatever they carried. Shims lost
-/// since the last one that got through are not among them.
+/// Number of recent packets that got through and of those that were lost, with or without a shim.
+/// Shims lost since the last one that got through aren't included.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usual {
     passed: u32,
@@ -55,7 +57,7 @@ impl Usual {
         }
     }
 
-    /// Pairs that chance does not explain.
+    /// Returns the number of pairs that chance doesn't explain.
     fn pairs(self) -> u32 {
         let (lost, all) = (
             u64::from(self.lost),
@@ -71,7 +73,7 @@ impl Usual {
     }
 }
 
-/// Decides for each packet whether a shim goes in front.
+/// Decides for each packet whether it gets a shim.
 #[derive(Clone, Debug)]
 pub struct PlainPath {
     state: State,
@@ -79,11 +81,13 @@ pub struct PlainPath {
     /// Shims lost since the last one that got through.
     lost_shims: u32,
     retry: Duration,
-    /// Largest number among acknowledged packets with a shim: losses from before it do not count.
+    /// Largest number among acknowledged packets with a shim. Losses of earlier packets don't
+    /// count.
     largest_acked: Option<u64>,
-    /// First packet with a shim: plain ones from before it (the handshake's) prove nothing.
+    /// First packet with a shim. Earlier plain packets, such as those of the handshake, prove
+    /// nothing.
     first_shim: Option<u64>,
-    /// Packets from before this are of another state.
+    /// Packets before this number belong to another state.
     since: u64,
     next: u64,
 }
@@ -103,7 +107,7 @@ impl PlainPath {
         plain_lost: 0,
     };
 
-    /// A new path, thought to let shims pass.
+    /// Creates the state of a new path, which is assumed to let shims pass.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -118,8 +122,8 @@ impl PlainPath {
         }
     }
 
-    /// Whether the next ack-eliciting packet bears a shim. `probe` is the index of a PTO probe
-    /// among those of its timeout: every second goes plain.
+    /// Returns whether the next ack-eliciting packet should have a shim. `probe` is the index of a
+    /// PTO probe among those of its timeout; every second probe is sent without a shim.
     pub fn wants_shim(&mut self, now: Instant, probe: Option<u8>) -> bool {
         if let State::Plain { retry_at } = self.state
             && now >= retry_at
@@ -137,19 +141,19 @@ impl PlainPath {
         }
     }
 
-    /// True while single packets with a shim try whether they get through by now.
+    /// Returns true while single packets with a shim test whether they now get through.
     #[must_use]
     pub const fn is_tried(&self) -> bool {
         matches!(self.state, State::Trial { .. })
     }
 
-    /// True if shims are thought to get through.
+    /// Returns true if shims are assumed to get through.
     #[must_use]
     pub const fn passes_shims(&self) -> bool {
         matches!(self.state, State::Shims { .. })
     }
 
-    /// Ack-eliciting packet `number` left, with a shim or without.
+    /// Records that the ack-eliciting packet `number` was sent, with or without a shim.
     #[inline]
     pub const fn on_sent(&mut self, number: u64, shim: bool) {
         self.next = number + 1;
@@ -161,14 +165,14 @@ impl PlainPath {
         }
     }
 
-    /// The fate of the packet that is out for a trial, if one is, will not be reported.
+    /// Forgets the outstanding packet of a trial, if any, because its fate won't be reported.
     pub const fn forget_trial(&mut self) {
         if let State::Trial { outstanding, .. } = &mut self.state {
             *outstanding = false;
         }
     }
 
-    /// Ack-eliciting packet `number` was acknowledged.
+    /// Processes the acknowledgement of the ack-eliciting packet `number`.
     #[inline]
     pub fn on_acked(&mut self, number: u64, shim: bool) {
         if number < self.since {
@@ -193,8 +197,8 @@ impl PlainPath {
         }
     }
 
-    /// Ack-eliciting packet `number` was lost. Call after [`on_acked`](Self::on_acked) for the same
-    /// ACK frame. True if this makes the path plain.
+    /// Processes the loss of the ack-eliciting packet `number`. Call this after
+    /// [`on_acked`](Self::on_acked) for the same ACK frame. Returns true if the path is now plain.
     pub fn on_lost(&mut self, now: Instant, number: u64, shim: bool) -> bool {
         if number < self.since {
             return false;
@@ -235,7 +239,7 @@ impl PlainPath {
         }
     }
 
-    /// An ACK frame has been dealt with. True if the path turned plain.
+    /// Decides after an ACK frame was processed. Returns true if the path became plain.
     pub fn settle(&mut self, now: Instant) -> bool {
         let State::Shims {
             lost,

@@ -1,4 +1,4 @@
-//! Paths that eat shims, and paths that only lose packets.
+//! Paths that drop shims, and paths that only lose packets.
 
 use super::*;
 use crate::{Duration, Instant};
@@ -18,8 +18,8 @@ impl Path {
         }
     }
 
-    /// Sends `flight` packets, then two probes; those arrive for which `passes` holds. True if the
-    /// path turned plain.
+    /// Sends `flight` packets, then two probes, of which those that `passes` selects arrive.
+    /// Returns true if the path became plain.
     fn round(&mut self, flight: u8, passes: impl Fn(bool) -> bool) -> bool {
         let sent: Vec<(u64, bool)> = (0..flight + 2)
             .map(|i| {
@@ -61,7 +61,7 @@ fn a_shim_that_gets_through_starts_over() {
         assert!(!path.round(10, |shim| !shim));
         assert!(!path.round(1, |_| true));
     }
-    // Everything lost alike is an outage.
+    // If everything is lost, this is an outage.
     for _ in 0..20 {
         assert!(!path.round(10, |_| false));
     }
@@ -80,7 +80,7 @@ fn plain_paths_are_tried_again_ever_more_rarely() {
         }
         waits.push((path.now - from).as_secs());
         let mut tries = 0;
-        // One shim at a time, three in all.
+        // One shim at a time, three in total.
         while !path.round(3, |shim| !shim) {
             tries += 1;
         }
@@ -93,7 +93,7 @@ fn plain_paths_are_tried_again_ever_more_rarely() {
     assert!(path.plain.passes_shims());
 }
 
-/// While one shim tries the path, losses of packets without one do not count against it.
+/// While a single shim tests the path, losses of packets without one don't count.
 #[test]
 fn plain_packets_that_are_lost_end_no_trial() {
     let mut path = Path::new();
@@ -152,8 +152,8 @@ fn late_news_of_earlier_packets_is_ignored() {
 
 #[test]
 fn shims_lost_with_many_plain_packets_prove_nothing() {
-    // One shim in eight packets, each round: all shims are lost, and of the plain packets those for
-    // which `lost` holds.
+    // In each round, one of eight packets has a shim. All shims are lost, as are the plain packets
+    // that `lost` selects.
     let rounds = |lost: fn(u64) -> bool| {
         let mut path = Path::new();
         path.plain.on_sent(0, true);
@@ -178,8 +178,8 @@ fn shims_lost_with_many_plain_packets_prove_nothing() {
     assert!(!rounds(|n| n % 8 == 2), "a seventh: eleven shims in a row");
 }
 
-/// A path that was good for long begins to lose half of all: that shims are among what is lost is
-/// no surprise. Where the others get through, it is.
+/// A path without losses begins to lose half of all packets, so lost shims aren't surprising. They
+/// are, however, if the other packets get through.
 #[test]
 fn heavy_loss_after_a_good_time_does_not_make_a_path_plain() {
     let plain_after = |lost: fn(u64) -> bool| {
@@ -207,8 +207,8 @@ fn heavy_loss_after_a_good_time_does_not_make_a_path_plain() {
     assert_eq!(plain_after(|_| false), Some(2), "the third");
 }
 
-/// Every n-th packet bears a shim, and packets are lost at random: of thousands of shims per second
-/// three in a row are lost soon.
+/// Every nth packet has a shim, and packets are lost at random. With thousands of shims per second,
+/// three consecutive ones are soon lost.
 #[test]
 fn random_loss_does_not_make_a_path_plain_on_which_few_packets_bear_shims() {
     for (every, loss_ppm) in [(3, 50_000), (8, 10_000), (8, 50_000), (8, 300_000)] {
@@ -228,7 +228,7 @@ fn random_loss_does_not_make_a_path_plain_on_which_few_packets_bear_shims() {
             }
             assert!(!path.settle(now), "1 in {every}, {loss_ppm} ppm: {number}");
         }
-        // One that begins to eat them is found all the same.
+        // If the path begins to drop shims, this is nevertheless detected.
         let found = (2_000_000..).position(|number| {
             let shim = number % every == 0;
             path.on_sent(number, shim);

@@ -2,21 +2,22 @@
 
 use crate::{Duration, Instant};
 
-/// Challenges sent before a path is given up: three, a probe timeout apart (RFC 9000 §8.2.4).
+/// Number of challenges, one probe timeout apart, before validation fails (RFC 9000 §8.2.4).
 const ATTEMPTS: usize = 3;
-/// Responses owed at most: a peer that floods challenges gets the latest answered.
+/// Maximum number of responses owed. A peer that floods us with challenges gets only the latest
+/// answered.
 const MAX_RESPONSES: usize = 4;
 
 /// Content of PATH_CHALLENGE and PATH_RESPONSE.
 type Data = [u8; 8];
 
-/// The path answered.
+/// Result of a successful validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validated {
-    /// From the challenge to its response: a first idea of the path's RTT.
+    /// Time from the challenge to its response, which is a first estimate of the path's RTT.
     pub rtt: Duration,
-    /// The challenge filled a datagram of 1200 bytes. If not, validate again with one that does
-    /// (RFC 9000 §8.2.1): the path may be too narrow.
+    /// Whether the challenge filled a datagram of 1200 bytes. If it didn't, you must validate again
+    /// with one that does, because the path may be too narrow (RFC 9000 §8.2.1).
     pub full_size: bool,
 }
 
@@ -27,20 +28,20 @@ struct Challenge {
     full_size: bool,
 }
 
-/// One attempt to validate a path, from the first challenge to the answer or the end.
+/// One attempt to validate a path, from the first challenge until a response or a failure.
 #[derive(Clone, Debug)]
 pub struct PathValidation {
     challenges: [Option<Challenge>; ATTEMPTS],
     sent: usize,
     next_at: Instant,
     period: Duration,
-    /// The end, whether or not challenges could be sent.
+    /// When the attempt ends, whether or not challenges could be sent.
     ends_at: Instant,
 }
 
 impl PathValidation {
-    /// Starts now. `pto` is the larger of the current probe timeout and that of an unknown path
-    /// (RFC 9000 §8.2.4).
+    /// Starts an attempt at `now`. `pto` is the larger of the current probe timeout and that of an
+    /// unknown path (RFC 9000 §8.2.4).
     #[must_use]
     pub fn new(now: Instant, pto: Duration) -> Self {
         Self {
@@ -52,20 +53,20 @@ impl PathValidation {
         }
     }
 
-    /// The path was challenged at `last`, in an attempt before: the next challenge comes a period
-    /// later, and the end as much later.
+    /// Delays the next challenge until a period after `last`, when a previous attempt challenged
+    /// the path. The end is delayed accordingly.
     pub fn wait_since(&mut self, last: Instant) {
         self.next_at = self.next_at.max(last + self.period);
         self.ends_at = self.next_at + self.period * 3;
     }
 
-    /// True if a PATH_CHALLENGE with fresh random data should be sent.
+    /// Returns true if a PATH_CHALLENGE with fresh random data should be sent.
     #[must_use]
     pub fn wants_challenge(&self, now: Instant) -> bool {
         self.sent < ATTEMPTS && now >= self.next_at && !self.failed(now)
     }
 
-    /// A PATH_CHALLENGE with `data`, drawn at random for it, was sent.
+    /// Records that a PATH_CHALLENGE with `data`, which was drawn at random for it, was sent.
     pub fn on_challenge_sent(&mut self, now: Instant, data: Data, full_size: bool) {
         if let Some(slot) = self.challenges.get_mut(self.sent) {
             *slot = Some(Challenge {
@@ -78,8 +79,8 @@ impl PathValidation {
         self.next_at = now + self.period;
     }
 
-    /// A PATH_RESPONSE arrived, on whatever path (RFC 9000 §8.2.3). `None`: it answers none of
-    /// ours.
+    /// Processes a PATH_RESPONSE, which may arrive on any path (RFC 9000 §8.2.3). Returns `None` if
+    /// it doesn't answer one of our challenges.
     #[must_use]
     pub fn on_response(&self, now: Instant, data: Data) -> Option<Validated> {
         // [9000 8.2.2 any-path]
@@ -90,20 +91,20 @@ impl PathValidation {
         })
     }
 
-    /// When to look again for the next challenge, while there is one.
+    /// Returns when the next challenge is due, if there's another one.
     #[must_use]
     pub fn next_challenge(&self) -> Option<Instant> {
         (self.sent < ATTEMPTS && self.next_at < self.ends_at).then_some(self.next_at)
     }
 
-    /// When [`failed`](Self::failed) becomes true.
+    /// Returns when [`failed`](Self::failed) becomes true.
     #[must_use]
     pub const fn deadline(&self) -> Instant {
         self.ends_at
     }
 
-    /// True after three periods without an answer (RFC 9000 §8.2.4): the path is not usable. Also
-    /// if no challenge could be sent: an address that sent next to nothing gets next to nothing.
+    /// Returns true after three periods without a response, because the path isn't usable (RFC 9000
+    /// §8.2.4). This includes the case in which the amplification limit prevented every challenge.
     #[must_use]
     pub fn failed(&self, now: Instant) -> bool {
         now >= self.ends_at
@@ -113,14 +114,15 @@ impl PathValidation {
 /// A PATH_RESPONSE to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owed {
-    /// What the challenge held.
+    /// Content of the challenge.
     pub data: Data,
-    /// The challenge filled a datagram of 1200 bytes, and so shall the response (RFC 9000 §8.2.2).
-    /// Others are answered in kind, so that small challenges cause no flood of large responses.
+    /// Whether the challenge filled a datagram of 1200 bytes, as the response then must (RFC 9000
+    /// §8.2.2). Responses to smaller challenges are small, so that these can't cause a flood of
+    /// large responses.
     pub full_size: bool,
 }
 
-/// PATH_RESPONSEs owed to one path; the oldest give way.
+/// PATH_RESPONSEs owed to one path. If there are too many, the oldest are dropped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PathResponses {
     owed: [Owed; MAX_RESPONSES],
@@ -128,7 +130,7 @@ pub struct PathResponses {
 }
 
 impl PathResponses {
-    /// Nothing owed.
+    /// Creates an empty queue.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -140,7 +142,7 @@ impl PathResponses {
         }
     }
 
-    /// A PATH_CHALLENGE arrived.
+    /// Queues the response to a PATH_CHALLENGE.
     pub fn on_challenge(&mut self, data: Data, full_size: bool) {
         if self.owed.iter().take(self.len).any(|d| d.data == data) {
             return;
@@ -156,8 +158,8 @@ impl PathResponses {
         }
     }
 
-    /// The next response to send, on the path that the challenge came by. Sent once: the peer
-    /// repeats itself.
+    /// Returns the next response, to be sent on the path of its challenge. It is sent only once,
+    /// because the peer repeats its challenges.
     pub fn pop(&mut self) -> Option<Owed> {
         if self.len == 0 {
             return None;
@@ -169,7 +171,7 @@ impl PathResponses {
         Some(owed)
     }
 
-    /// True if nothing is owed.
+    /// Returns true if no response is owed.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -217,7 +219,7 @@ mod tests {
         assert!(v.failed(v.deadline()) && !v.wants_challenge(v.deadline()));
     }
 
-    /// The one sent so late that the next would come after the end.
+    /// A challenge may be sent so late that the next one would be due after the end.
     #[test]
     fn no_challenge_is_due_at_the_end() {
         let mut v = PathValidation::new(Instant::ZERO, Duration::from_secs(1));
@@ -229,7 +231,7 @@ mod tests {
         assert!(!v.failed(Instant::from_millis(2999)));
     }
 
-    /// A response to a fourth challenge, which the sender should not send, does not count.
+    /// A response to a fourth challenge, which the sender shouldn't send, doesn't count.
     #[test]
     fn more_challenges_than_three_are_not_remembered() {
         let now = Instant::ZERO;

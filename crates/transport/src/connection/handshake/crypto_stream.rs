@@ -1,4 +1,4 @@
-//! The bytes of one encryption level's CRYPTO frames, on their way out (RFC 9000 §19.6).
+//! The sending half of one encryption level's CRYPTO stream (RFC 9000 §19.6).
 
 use std::ops::Range;
 
@@ -8,13 +8,13 @@ pub(super) struct CryptoSend {
     /// Bytes from offset `base` on.
     bytes: Vec<u8>,
     base: u64,
-    /// Offset of the first byte never sent.
+    /// Offset of the first byte that was never sent.
     unsent: u64,
-    /// Ranges to send again, in no order.
+    /// Ranges to send again, in no particular order.
     lost: Vec<Range<u64>>,
-    /// Ranges to send again once there is nothing else to send.
+    /// Ranges to send again once there's nothing else to send.
     repeated: Vec<Range<u64>>,
-    /// Acknowledged ranges above `base`, in no order.
+    /// Acknowledged ranges above `base`, in no particular order.
     acked: Vec<Range<u64>>,
 }
 
@@ -23,7 +23,6 @@ fn covers(outer: &Range<u64>, inner: &Range<u64>) -> bool {
 }
 
 impl CryptoSend {
-    /// Appends bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -32,12 +31,13 @@ impl CryptoSend {
         self.base + self.bytes.len() as u64
     }
 
-    /// True if there is something to send.
+    /// Returns true if there's something to send.
     pub(super) fn can_send(&self) -> bool {
         !self.lost.is_empty() || self.unsent < self.end() || !self.repeated.is_empty()
     }
 
-    /// The next range to send, at most `max` bytes: lost ones first, then new ones.
+    /// Returns the next range to send, of at most `max` bytes: first lost ones, then new ones, then
+    /// repeated ones.
     pub(super) fn poll(&mut self, max: usize) -> Option<Range<u64>> {
         if max == 0 {
             return None;
@@ -65,14 +65,14 @@ impl CryptoSend {
         Some(range)
     }
 
-    /// The bytes of a range that was polled and not acknowledged since.
+    /// Returns the bytes of a range that was polled and not acknowledged since.
     pub(super) fn bytes(&self, range: &Range<u64>) -> &[u8] {
         let at = |offset: u64| offset.saturating_sub(self.base) as usize;
         let bytes = self.bytes.get(at(range.start)..at(range.end));
         bytes.unwrap_or(&[])
     }
 
-    /// A packet with this range was acknowledged.
+    /// Processes the acknowledgement of a packet with this range.
     pub(super) fn on_ack(&mut self, range: Range<u64>) {
         self.acked.push(range);
         while let Some(i) = self.acked.iter().position(|acked| acked.start <= self.base) {
@@ -91,7 +91,7 @@ impl CryptoSend {
         }
     }
 
-    /// A packet with this range was lost.
+    /// Processes the loss of a packet with this range.
     pub(super) fn on_loss(&mut self, range: Range<u64>) {
         let range = range.start.max(self.base)..range.end;
         let mut known = self.acked.iter().chain(&self.lost);
@@ -101,8 +101,8 @@ impl CryptoSend {
         }
     }
 
-    /// A packet with this range may be lost: it is sent again behind all else. False if it is due
-    /// already, or acknowledged.
+    /// Repeats a range that may be lost, after everything else. Returns false if it is already due
+    /// or acknowledged.
     pub(super) fn repeat(&mut self, range: Range<u64>) -> bool {
         let range = range.start.max(self.base)..range.end;
         let mut known = self.acked.iter().chain(&self.lost).chain(&self.repeated);
@@ -113,7 +113,7 @@ impl CryptoSend {
         is_new
     }
 
-    /// Everything that was sent and not acknowledged is due again: after a Retry, or for a probe.
+    /// Makes everything that was sent and not acknowledged due again, after a Retry.
     pub(super) fn resend(&mut self) {
         self.lost.clear();
         self.repeated.clear();
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(sent(&mut stream, 10), b"hel");
         stream.on_ack(0..3);
         stream.on_ack(6..8);
-        // The packet of the whole is lost, and part of it has arrived since.
+        // The packet with the whole range is lost, but part of it has arrived since.
         stream.on_loss(0..11);
         assert_eq!(sent(&mut stream, 10), b"rld");
         stream.on_loss(8..11);

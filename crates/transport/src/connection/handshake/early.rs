@@ -1,8 +1,8 @@
-//! 1-RTT packets that overtook the end of the handshake, kept until they can be read (RFC 9001
-//! §5.7).
+//! 1-RTT packets that arrived before the end of the handshake, which are kept until they can be
+//! read (RFC 9001 §5.7).
 //!
-//! A port may hold datagrams with shims in another queue than those of the handshake, so that the
-//! first data overtakes it as a matter of course.
+//! A port may queue datagrams with shims separately from those of the handshake, so it is normal
+//! that the first data arrives before its end.
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,11 @@ use pathmark_shim::frame;
 use crate::connection::Received;
 use crate::wire::packet::LONG_FORM;
 
-/// Datagrams kept at most, and their bytes: about an initial window.
+/// Maximum number of datagrams kept, and of their bytes: about an initial window.
 const MOST: usize = 10;
 const MOST_BYTES: usize = 15_000;
 
-/// Datagrams that came too early. Most connections never have any.
+/// Datagrams that arrived too early. Most connections don't have any.
 #[derive(Debug, Default)]
 pub(super) struct Early(Option<Box<EarlyDatagrams>>);
 
@@ -26,8 +26,8 @@ struct EarlyDatagrams {
 }
 
 impl Early {
-    /// Keeps a datagram that holds nothing but a 1-RTT packet, as long as there is room. False for
-    /// any other.
+    /// Keeps a datagram that only contains a 1-RTT packet, as long as there's room. Returns false
+    /// for any other.
     pub(super) fn keep(&mut self, received: &Received, datagram: &[u8]) -> bool {
         let at = frame::declared_len(datagram).unwrap_or(0);
         if datagram.get(at).is_none_or(|first| first & LONG_FORM != 0) {
@@ -36,7 +36,7 @@ impl Early {
         self.store(received, datagram)
     }
 
-    /// Keeps a datagram as long as there is room.
+    /// Keeps a datagram as long as there's room.
     pub(super) fn store(&mut self, received: &Received, datagram: &[u8]) -> bool {
         let kept = self.0.get_or_insert_default();
         if kept.datagrams.len() >= MOST || kept.bytes + datagram.len() > MOST_BYTES {
@@ -47,7 +47,7 @@ impl Early {
         true
     }
 
-    /// The first of them. When the last has gone, so has their memory.
+    /// Returns the first datagram. When none is left, the memory is freed.
     #[inline]
     pub(super) fn take(&mut self) -> Option<(Received, Vec<u8>)> {
         let taken = self.0.as_mut()?.datagrams.pop_front();

@@ -1,4 +1,4 @@
-//! CRYPTO streams of the three encryption levels, as frames carry them.
+//! CRYPTO streams of the three encryption levels, which are sent and received in frames.
 
 use std::ops::Range;
 
@@ -7,16 +7,16 @@ use crate::streams::Reassembly;
 use crate::wire::frame::types;
 use crate::wire::{SpaceId, Writer};
 
-/// Packets of the client's for which a flight is repeated before a probe timeout: RFC 9002
-/// §6.2.3 asks for a bound. These are the probes of four timeouts.
+/// Number of the client's packets for which a flight is repeated before a probe timeout, because
+/// RFC 9002 §6.2.3 requires a bound. These are the probes of four timeouts.
 const REPEATS: u8 = 8;
 
-/// A level: both directions of its CRYPTO stream.
+/// A level with both directions of its CRYPTO stream.
 #[derive(Debug, Default)]
 pub(super) struct Level {
     pub(super) send: CryptoSend,
     pub(super) receive: Reassembly,
-    /// Nothing more is sent or read.
+    /// Whether the level was discarded, so that nothing more is sent or read.
     pub(super) discarded: bool,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Level {
 #[derive(Debug)]
 pub(in crate::connection) struct CryptoLevels {
     levels: [Level; 3],
-    /// How often a flight may still be repeated before a probe timeout.
+    /// Number of times that a flight may still be repeated before a probe timeout.
     repeats: u8,
 }
 
@@ -47,7 +47,7 @@ impl CryptoLevels {
         }
     }
 
-    /// True if CRYPTO data of this level is to be sent.
+    /// Returns true if CRYPTO data of this level is due.
     #[inline]
     pub(in crate::connection) fn can_send(&self, space: SpaceId) -> bool {
         let [initial, handshake, data] = &self.levels;
@@ -58,13 +58,13 @@ impl CryptoLevels {
         }
     }
 
-    /// Writes one CRYPTO frame with as much as fits; the range of the stream that it carries.
+    /// Writes one CRYPTO frame with as much data as fits. Returns the range of the stream in it.
     pub(in crate::connection) fn write_frame(
         &mut self,
         space: SpaceId,
         w: &mut Writer<'_>,
     ) -> Option<Range<u64>> {
-        // Type, offset and length at their longest: 1 + 8 + 2 bytes.
+        // Type, offset and length take at most 1 + 8 + 2 bytes.
         let room = w.remaining().checked_sub(11).filter(|&room| room >= 16)?;
         let send = &mut self.level(space).send;
         let range = send.poll(room)?;
@@ -96,29 +96,29 @@ impl CryptoLevels {
         }
     }
 
-    /// True while a flight may be repeated before a probe timeout.
+    /// Returns true while a flight may be repeated before a probe timeout.
     pub(in crate::connection) const fn may_repeat(&self) -> bool {
         self.repeats > 0
     }
 
-    /// A flight is repeated, or part of it.
+    /// Records that a flight, or part of it, was repeated.
     pub(in crate::connection) const fn on_repeated(&mut self) {
         self.repeats = self.repeats.saturating_sub(1);
     }
 
-    /// This range may be lost: it is sent again behind what has not been sent. False if it is due
-    /// already, or acknowledged.
+    /// Repeats this range, which may be lost, after data that hasn't been sent yet. Returns false
+    /// if it is already due or acknowledged.
     pub(in crate::connection) fn repeat(&mut self, space: SpaceId, range: Range<u64>) -> bool {
         let level = self.level(space);
         !level.discarded && level.send.repeat(range)
     }
 
-    /// What was sent and not acknowledged is due again.
+    /// Makes all unacknowledged data due again.
     pub(in crate::connection) fn resend(&mut self, space: SpaceId) {
         self.level(space).send.resend();
     }
 
-    /// The level's keys go: from now on nothing of it is sent or read.
+    /// Discards the level, so that nothing more of it is sent or read.
     pub(in crate::connection) fn discard(&mut self, space: SpaceId) {
         *self.level(space) = Level {
             discarded: true,
@@ -172,7 +172,8 @@ mod tests {
         assert!(!levels.repeat(SpaceId::Initial, 0..30));
     }
 
-    /// RFC 9002 §6.2.3: packets ahead of the timeout are limited, here to those of four timeouts.
+    /// RFC 9002 §6.2.3: packets sent before a probe timeout are limited, here to those of four
+    /// timeouts.
     #[test]
     fn flights_are_repeated_a_few_times() {
         let mut levels = CryptoLevels::default();

@@ -1,5 +1,5 @@
-//! The cryptographic handshake: CRYPTO data of the three levels in and out of
-//! the [`Session`], the keys that it hands over, and how far it has come (RFC 9001 §4).
+//! The cryptographic handshake: it passes CRYPTO data of the three levels to and from the
+//! [`Session`], distributes the session's keys, and tracks the progress (RFC 9001 §4).
 
 mod crypto_stream;
 mod early;
@@ -30,22 +30,22 @@ pub use zero_rtt::EarlyData;
 pub(in crate::connection) use zero_rtt::EarlyDecision;
 use zero_rtt::ZeroRtt;
 
-/// CRYPTO data beyond what was read in order that is held (RFC 9000 §7.5 asks for 4096 bytes).
-/// Client certificates and long chains fit.
+/// Limit on CRYPTO data that is buffered because earlier data is missing. RFC 9000 §7.5 requires
+/// 4096 bytes; this is enough for client certificates and long chains.
 const MAX_BUFFERED: u64 = 64 * 1024;
 
-/// How far the handshake has come.
+/// Progress of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
     /// Messages are missing.
     Running,
     /// Complete on this side (RFC 9001 §4.1.1).
     Complete,
-    /// Known to be complete on the other side too (RFC 9001 §4.1.2).
+    /// Known to be complete on the other side, too (RFC 9001 §4.1.2).
     Confirmed,
 }
 
-/// CRYPTO streams around a session, and what the two sides agree on.
+/// The state of the handshake and the parameters that it negotiates.
 pub struct Handshake {
     session: Box<dyn Session>,
     pub(in crate::connection) crypto: CryptoLevels,
@@ -54,12 +54,12 @@ pub struct Handshake {
     /// Highest level of which anything was read.
     read_level: SpaceId,
     progress: Progress,
-    /// Bytes between session and streams; empty between calls.
+    /// Buffer between session and streams, which is empty between calls.
     scratch: Vec<u8>,
     side: Side,
     initial_crypto: Arc<dyn InitialCrypto>,
     parameters: Parameters,
-    /// What overtook the end of the handshake.
+    /// Packets that arrived before the end of the handshake.
     early: Early,
     zero_rtt: ZeroRtt,
 }
@@ -105,23 +105,23 @@ impl Handshake {
         }
     }
 
-    /// Which end this is.
+    /// Returns which end of the connection this is.
     #[inline]
     pub(in crate::connection) const fn side(&self) -> Side {
         self.side
     }
 
-    /// What the handshake has settled so far.
+    /// Returns everything that the handshake has negotiated so far.
     #[must_use]
     pub fn data(&self) -> HandshakeData {
         self.session.handshake_data()
     }
 
-    /// Fills `out` with keying material that only the two sides have, for `label`
-    /// and `context` (RFC 8446 §7.5, RFC 5705): the same at both ends if these are.
+    /// Fills `out` with keying material for `label` and `context` that only the two sides can
+    /// derive (RFC 8446 §7.5, RFC 5705). It is identical at both ends if the arguments are.
     ///
     /// # Errors
-    /// [`ExportError`] before the handshake is complete, or if `out` is too long.
+    /// Returns [`ExportError`] before the handshake is complete, or if `out` is too long.
     pub fn export_keying_material(
         &self,
         out: &mut [u8],
@@ -131,31 +131,31 @@ impl Handshake {
         self.session.export_keying_material(out, label, context)
     }
 
-    /// The peer's certificates, DER, its own first.
+    /// Returns the peer's certificates in DER, with its own first.
     #[must_use]
     pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
         self.session.peer_certificates()
     }
 
-    /// True once this side has completed the handshake (RFC 9001 §4.1.1), also after the end of the
-    /// connection.
+    /// Returns true once this side has completed the handshake (RFC 9001 §4.1.1). It stays true
+    /// after the end of the connection.
     #[inline]
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.progress >= Progress::Complete
     }
 
-    /// True once the peer is known to have completed the handshake too (RFC 9001 §4.1.2).
+    /// Returns true once the peer is known to have completed the handshake, too (RFC 9001 §4.1.2).
     #[inline]
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
         self.progress == Progress::Confirmed
     }
 
-    /// The session reports that it is complete: true once.
+    /// Checks whether the session is complete. Returns true only once.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if data of the Handshake level is not read.
+    /// Returns PROTOCOL_VIOLATION if data of the Handshake level wasn't read.
     pub(in crate::connection) fn complete_now(&mut self) -> Result<bool, TransportError> {
         let now = self.progress == Progress::Running && !self.session.is_handshaking();
         if now {
@@ -165,7 +165,7 @@ impl Handshake {
         Ok(now)
     }
 
-    /// True the first time.
+    /// Confirms the handshake. Returns true the first time.
     pub(in crate::connection) fn confirm(&mut self) -> bool {
         let now = self.progress == Progress::Complete;
         if now {
@@ -174,10 +174,10 @@ impl Handshake {
         now
     }
 
-    /// CRYPTO data arrived.
+    /// Processes CRYPTO data.
     ///
     /// # Errors
-    /// CRYPTO_BUFFER_EXCEEDED, PROTOCOL_VIOLATION, or whatever the session finds wrong.
+    /// Returns CRYPTO_BUFFER_EXCEEDED, PROTOCOL_VIOLATION, or the session's error.
     pub(in crate::connection) fn on_crypto(
         &mut self,
         space: SpaceId,
@@ -220,10 +220,10 @@ impl Handshake {
             .map_err(|error| crypto_error(&error))
     }
 
-    /// Messages to come are of the level of `space`: nothing more is read at those before.
+    /// Begins the level of `space`, so that no more messages are read at earlier levels.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if data of the level before is not read.
+    /// Returns PROTOCOL_VIOLATION if data of the previous level wasn't read.
     fn begin_level(&mut self, space: SpaceId) -> Result<(), TransportError> {
         if space > self.read_level {
             let below = self.read_level;
@@ -239,10 +239,10 @@ impl Handshake {
         Ok(())
     }
 
-    /// Lets the session write; `on_keys` gets keys as they come.
+    /// Lets the session write messages, passing new keys to `on_keys`.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if data of the level before the keys is not read.
+    /// Returns PROTOCOL_VIOLATION if data of the level before the keys wasn't read.
     pub(in crate::connection) fn write(
         &mut self,
         mut on_keys: impl FnMut(KeyChange),
@@ -264,7 +264,7 @@ impl Handshake {
                     KeyChange::OneRtt(..) => SpaceId::Data,
                 };
                 if self.write_level == SpaceId::Handshake {
-                    // 1-RTT keys come to a server before it has read all of the Handshake level.
+                    // A server gets 1-RTT keys before it has read all of the Handshake level.
                     self.begin_level(SpaceId::Handshake)?;
                 }
                 on_keys(change);

@@ -1,5 +1,5 @@
-//! Transport parameters: ours from the configuration, the peer's checked against what its packets
-//! said.
+//! Transport parameters: ours are derived from the configuration, and the peer's are checked
+//! against its packets.
 
 use crate::cid::LOCAL_ID_LEN;
 use crate::config::TransportConfig;
@@ -11,11 +11,12 @@ use crate::wire::transport_parameters::{EarlyLimits, Grease, HandshakeIds, Signa
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode, TransportParameters};
 use crate::wire::{StreamId, varint};
 
-/// Unit of ACK delays that we send: 2^3 µs, the default, which is not sent (RFC 9000 §18.2).
+/// Unit of the ACK delays that we send: 2^3 µs. This is the default, so it isn't sent (RFC 9000
+/// §18.2).
 pub(in crate::connection) const ACK_DELAY_EXPONENT: u8 =
     TransportParameters::DEFAULT.ack_delay_exponent;
 
-/// Ids that led to the server, in its parameters alone.
+/// IDs that only a server's parameters contain.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct ServerIds {
     pub(in crate::connection) original_destination: ConnectionId,
@@ -23,16 +24,16 @@ pub(in crate::connection) struct ServerIds {
     pub(in crate::connection) reset_token: ResetToken,
 }
 
-/// Parameters and connection ids of the handshake.
+/// Parameters and connection IDs of the handshake.
 #[derive(Clone, Debug)]
 pub(in crate::connection) struct Parameters {
-    /// The peer's, once they are read.
+    /// The peer's parameters, once they were read.
     pub(in crate::connection) peer: Option<TransportParameters>,
-    /// Ids that the peer's parameters must name.
+    /// IDs that the peer's parameters must contain.
     pub(in crate::connection) seen: HandshakeIds,
-    /// The peer's packets carry its own choice of id from its first on.
+    /// Whether the peer has chosen its ID, which it does with its first packet.
     pub(in crate::connection) peer_id_known: bool,
-    /// Token for Initial packets: from a Retry, or of an earlier connection. Clients only.
+    /// Client: token for Initial packets, from a Retry or an earlier connection.
     pub(in crate::connection) token: Vec<u8>,
 }
 
@@ -50,10 +51,10 @@ impl Parameters {
         }
     }
 
-    /// Reads and checks the peer's.
+    /// Reads and checks the peer's parameters.
     ///
     /// # Errors
-    /// TRANSPORT_PARAMETER_ERROR.
+    /// Returns TRANSPORT_PARAMETER_ERROR if they are invalid.
     pub(in crate::connection) fn read(
         &mut self,
         bytes: &[u8],
@@ -64,7 +65,7 @@ impl Parameters {
         Ok(self.peer.insert(parameters))
     }
 
-    /// The peer's unit of ACK delays, as a power of two in microseconds.
+    /// Returns the peer's unit of ACK delays, as a power of two in microseconds.
     #[inline]
     pub(in crate::connection) fn peer_ack_delay_exponent(&self) -> u32 {
         self.peer
@@ -73,23 +74,24 @@ impl Parameters {
     }
 }
 
-/// Bytes that each Initial packet of a client keeps for frames: CRYPTO, and an ACK before it.
+/// Room for frames that each Initial packet of a client needs, in bytes: a CRYPTO frame, and an ACK
+/// before it.
 const INITIAL_ROOM: usize = 64;
-/// Bytes of an Initial packet without token and frames, at most: first byte, version, both ids with
-/// their lengths (the server chooses one of any length), two lengths, packet number, tag.
+/// Maximum size of an Initial packet without token and frames, in bytes: first byte, version, both
+/// IDs with their lengths (the server's may have any length), two lengths, packet number, and tag.
 const INITIAL_OVERHEAD: usize = 1 + 4 + (1 + MAX_LEN) + (1 + LOCAL_ID_LEN) + 2 + 2 + 4 + TAG_LEN;
 
-/// The longest token that leaves a client's Initial packets room for the handshake. All of them
-/// carry it (RFC 9000 §8.1.2).
+/// Returns the size of the longest token that leaves room for the handshake in a client's Initial
+/// packets, all of which contain it (RFC 9000 §8.1.2).
 pub(in crate::connection) fn longest_token(config: &TransportConfig) -> usize {
     let datagram = config.full_datagram();
     datagram.saturating_sub(INITIAL_OVERHEAD + INITIAL_ROOM)
 }
 
-/// The parameters that this side sends.
+/// Encodes the parameters that this side sends.
 ///
 /// # Errors
-/// TRANSPORT_PARAMETER_ERROR, if the configuration holds a value that cannot be sent.
+/// Returns TRANSPORT_PARAMETER_ERROR if the configuration contains a value that can't be sent.
 pub(in crate::connection) fn local(
     config: &TransportConfig,
     source: ConnectionId,
@@ -116,7 +118,7 @@ pub(in crate::connection) fn local(
         initial_max_stream_data_uni: streams.initial_stream_window.min(varint::MAX),
         initial_max_streams_bidi: streams.max_bidi_streams.min(StreamId::MAX_STREAMS),
         initial_max_streams_uni: streams.max_uni_streams.min(StreamId::MAX_STREAMS),
-        // Peers refuse one that is shorter than the least that they may ask for.
+        // Peers refuse a delay below the minimum that they may request.
         max_ack_delay: config.max_ack_delay.clamp(MIN_ACK_DELAY, MAX_ACK_DELAY),
         disable_active_migration: server.is_some() && !config.migration,
         active_connection_id_limit: config.active_connection_id_limit.clamp(2, 64),
@@ -137,16 +139,16 @@ pub(in crate::connection) fn local(
         .map_err(|e| invalid(e.to_string()))
 }
 
-/// The least delay of acknowledgements that a peer may ask of us (draft-ietf-quic-ack-frequency
-/// §3).
+/// The minimum acknowledgement delay that a peer may request (draft-ietf-quic-ack-frequency §3).
 pub(in crate::connection) const MIN_ACK_DELAY: core::time::Duration =
     core::time::Duration::from_millis(1);
 
-/// The shortest and the longest idle timeout that can be encoded: zero is none (RFC 9000 §18.2).
+/// The shortest and longest idle timeouts that can be encoded. Zero means that there is none (RFC
+/// 9000 §18.2).
 const SHORTEST_IDLE: core::time::Duration = core::time::Duration::from_millis(1);
 const LONGEST_IDLE: core::time::Duration = core::time::Duration::from_millis(varint::MAX);
 
-/// The idle timeout of this side, as its transport parameters advertise it; `None`: none.
+/// Returns the idle timeout that this side advertises, if it has one.
 pub(in crate::connection) fn idle_timeout(
     config: &TransportConfig,
 ) -> Option<core::time::Duration> {
@@ -154,11 +156,11 @@ pub(in crate::connection) fn idle_timeout(
     timeout.map(|timeout| timeout.clamp(SHORTEST_IDLE, LONGEST_IDLE))
 }
 
-/// What an acknowledgement may be delayed at most, less than 2^14 ms (RFC 9000 §18.2).
+/// The maximum delay of an acknowledgement, which must be below 2^14 ms (RFC 9000 §18.2).
 pub(in crate::connection) const MAX_ACK_DELAY: core::time::Duration =
     core::time::Duration::from_millis((1 << 14) - 1);
 
-/// The limits of early data as the streams want them.
+/// Converts the limits of early data to the streams' limits.
 pub(in crate::connection) const fn early_limits(limits: &EarlyLimits) -> PeerLimits {
     PeerLimits {
         max_data: limits.max_data,
@@ -170,7 +172,7 @@ pub(in crate::connection) const fn early_limits(limits: &EarlyLimits) -> PeerLim
     }
 }
 
-/// The peer's limits as the streams want them.
+/// Converts the peer's limits to the streams' limits.
 pub(in crate::connection) fn peer_limits(peer: &TransportParameters) -> PeerLimits {
     early_limits(&EarlyLimits::from(peer))
 }

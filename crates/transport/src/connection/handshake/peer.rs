@@ -1,4 +1,4 @@
-//! The peer as it shows in the handshake: its connection id, its transport parameters, a Retry.
+//! The peer's part in the handshake: its connection ID, its transport parameters, and a Retry.
 
 use super::Handshake;
 use crate::connection::Received;
@@ -8,40 +8,41 @@ use crate::wire::{ConnectionId, PacketType, TransportError, TransportParameters,
 
 /// The response to a Retry.
 pub(in crate::connection) enum RetryAnswer {
-    /// It is dropped.
+    /// The Retry is dropped.
     Drop,
-    /// Its token of this many bytes leaves Initial packets no room: packets without it are answered
-    /// with another Retry.
+    /// Its token of this many bytes leaves no room in Initial packets, and packets without it would
+    /// be answered with another Retry.
     TooLong(usize),
-    /// Initial packets begin again with these keys, to this id.
+    /// Initial packets begin again with these keys, to this ID.
     Again(Keys, ConnectionId),
 }
 
 impl Handshake {
-    /// The peer's parameters, once they are read.
+    /// Returns the peer's parameters, once they were read.
     #[inline]
     pub(in crate::connection) const fn peer(&self) -> Option<&TransportParameters> {
         self.parameters.peer.as_ref()
     }
 
-    /// True if this side must never [`migrate`](crate::Connection::migrate): it is a server, or its
-    /// server sent `disable_active_migration`, as far as that is known (RFC 9000 §9, §18.2).
+    /// Returns true if this side must never [`migrate`](crate::Connection::migrate), because it is
+    /// a server or its server is known to have sent `disable_active_migration` (RFC 9000 §9,
+    /// §18.2).
     #[must_use]
     pub fn is_migration_forbidden(&self) -> bool {
         let peer = self.parameters.peer.as_ref();
         !self.side.is_client() || peer.is_some_and(|p| p.disable_active_migration)
     }
 
-    /// The peer's unit of ACK delays, as a power of two in microseconds.
+    /// Returns the peer's unit of ACK delays, as a power of two in microseconds.
     #[inline]
     pub(in crate::connection) fn peer_ack_delay_exponent(&self) -> u32 {
         self.parameters.peer_ack_delay_exponent()
     }
 
-    /// Reads and checks the peer's parameters, if the session has them now. True once.
+    /// Reads and checks the peer's parameters, if the session has them. Returns true only once.
     ///
     /// # Errors
-    /// TRANSPORT_PARAMETER_ERROR.
+    /// Returns TRANSPORT_PARAMETER_ERROR if they are invalid.
     pub(in crate::connection) fn read_parameters(&mut self) -> Result<bool, TransportError> {
         if self.parameters.peer.is_some() {
             return Ok(false);
@@ -53,28 +54,28 @@ impl Handshake {
         Ok(true)
     }
 
-    /// Token of Initial packets.
+    /// Returns the token of Initial packets.
     pub(in crate::connection) fn token(&self) -> &[u8] {
         &self.parameters.token
     }
 
-    /// Long headers must keep the source id of the first (RFC 9000 §7.2).
+    /// Returns true if a long header has the source ID of the first, as it must (RFC 9000 §7.2).
     pub(in crate::connection) fn is_from_peer(&self, source: &ConnectionId) -> bool {
         // [9000 7.2 client-drops-other-source] [9000 7.2 server-follows-first]
         !self.parameters.peer_id_known || *source == self.parameters.seen.initial_source
     }
 
-    /// True if a packet may be opened now, by its header.
+    /// Returns true if a packet with this header may be decrypted now.
     #[inline]
     pub(in crate::connection) fn accepts(&self, found: &Protected) -> bool {
         match found.ty {
-            // A server must not read 1-RTT before it has seen the client's Finished (RFC 9001
-            // §5.7).
+            // A server must not read 1-RTT packets before it has received the client's Finished
+            // (RFC 9001 §5.7).
             // [9001 5.7 not-before-complete]
             PacketType::OneRtt => self.is_complete(),
             // [9001 5.6 client-opens-none]
             PacketType::ZeroRtt => self.side.is_server() && self.is_from_peer(&found.scid),
-            // A client's packets have no tokens to give (RFC 9000 §17.2.2).
+            // A server's Initial packets must not contain a token (RFC 9000 §17.2.2).
             // [9000 17.2.2 no-server-token]
             PacketType::Initial => {
                 (self.side.is_server() || found.token.is_empty()) && self.is_from_peer(&found.scid)
@@ -83,7 +84,8 @@ impl Handshake {
         }
     }
 
-    /// A packet with a long header opened. True if the peer has chosen its id by it.
+    /// Processes the source ID of a decrypted packet with a long header. Returns true if the peer
+    /// has chosen its ID with this packet.
     pub(in crate::connection) fn on_source(&mut self, source: ConnectionId) -> bool {
         // [9000 7.2 one-change]
         let chosen = self.side.is_client() && !self.parameters.peer_id_known;
@@ -94,15 +96,16 @@ impl Handshake {
         chosen
     }
 
-    /// Client: true if nothing but our first Initial can have been answered.
+    /// Returns true if a client's first Initial is the only packet that can have been answered.
     fn is_first(&self) -> bool {
         self.side.is_client()
             && !self.parameters.peer_id_known
             && self.parameters.seen.retry_source.is_none()
     }
 
-    /// True if the server speaks no version of ours: only in answer to the first Initial, and only
-    /// if the packet names its ids and not our version (RFC 9000 §6.2). `ids`: ours.
+    /// Returns true if the server doesn't support any of our versions. This is only accepted in
+    /// response to the first Initial, and only if the packet has its IDs and doesn't list our
+    /// version (RFC 9000 §6.2). `ids` are ours.
     pub(in crate::connection) fn is_refusal<'a>(
         &self,
         packet: &VersionNegotiation<'_>,
@@ -114,7 +117,7 @@ impl Handshake {
         ours && self.is_first() && packet.versions().all(|v| v != version::V1)
     }
 
-    /// A Retry arrived. Tokens have `longest` bytes at most.
+    /// Processes a Retry. Tokens may have at most `longest` bytes.
     pub(in crate::connection) fn on_retry(
         &mut self,
         datagram: &[u8],
@@ -147,14 +150,14 @@ impl Handshake {
         Some(RetryAnswer::Again(keys, retry.scid))
     }
 
-    /// Keeps a datagram that comes before it can be read, as long as there is room. False for any
-    /// other.
+    /// Keeps a datagram that arrives before it can be read, as long as there's room. Returns false
+    /// for any other.
     pub(in crate::connection) fn keep(&mut self, received: &Received, datagram: &[u8]) -> bool {
         !self.is_complete()
             && (self.early.keep(received, datagram) || self.zero_rtt.keep(received, datagram))
     }
 
-    /// What came too early, once it can be read.
+    /// Returns a datagram that was kept, once it can be read.
     #[inline]
     pub(in crate::connection) fn take_kept(&mut self) -> Option<(Received, Vec<u8>)> {
         let complete = self.is_complete();

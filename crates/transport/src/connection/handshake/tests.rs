@@ -21,7 +21,7 @@ fn id(n: u8) -> ConnectionId {
     ConnectionId::new(&[n; 8]).unwrap()
 }
 
-/// The client chose the id 1 for the server, and is 2 itself.
+/// The client chose the ID 1 for the server, and has the ID 2.
 fn seen() -> HandshakeIds {
     HandshakeIds {
         initial_source: ConnectionId::EMPTY,
@@ -44,13 +44,13 @@ fn client_of(crypto: NullCrypto) -> Handshake {
     Handshake::new(Side::Client, session, Arc::new(crypto), parameters)
 }
 
-/// A server whose parameters name these ids.
+/// A server whose parameters contain these IDs.
 fn server(source: u8) -> Handshake {
     let crypto = NullCrypto::new(&[b"test"]);
     server_of(crypto, source, &TransportParameters::DEFAULT)
 }
 
-/// The same with other parameters as well.
+/// The same with other parameters, too.
 fn server_of(crypto: NullCrypto, source: u8, others: &TransportParameters) -> Handshake {
     let sent = TransportParameters {
         initial_source_connection_id: Some(id(source)),
@@ -66,7 +66,7 @@ fn server_of(crypto: NullCrypto, source: u8, others: &TransportParameters) -> Ha
     Handshake::new(Side::Server, session, Arc::new(crypto), parameters)
 }
 
-/// A Retry with `token`, which names the server `source`.
+/// A Retry with `token`, after which the server's ID is `source`.
 fn retry(source: u8, token: &[u8]) -> (Vec<u8>, Retry) {
     let mut datagram = b"header".to_vec();
     let start = datagram.len();
@@ -125,7 +125,7 @@ fn the_peer_keeps_the_id_of_its_first_packet() {
     assert!(handshake.on_source(id(7)));
     assert!(!handshake.on_source(id(8)));
     assert!(handshake.is_from_peer(&id(7)) && !handshake.is_from_peer(&id(8)));
-    // A Retry comes too late then.
+    // A Retry then arrives too late.
     let (datagram, form) = retry(3, b"token");
     let answer = handshake.on_retry(&datagram, &form, 100);
     assert!(matches!(answer, Some(RetryAnswer::Drop)));
@@ -177,7 +177,7 @@ fn parameters_are_read_once_and_must_name_the_ids_that_were_seen() {
     }
 }
 
-/// What `from` has written goes to the other side, whose messages are written then.
+/// Passes written messages to the other side, which then writes its own.
 fn deliver(from: &mut Handshake, to: &mut Handshake) {
     for space in SpaceId::ALL {
         let mut room = [0; 4000];
@@ -193,7 +193,7 @@ fn deliver(from: &mut Handshake, to: &mut Handshake) {
     }
 }
 
-/// All CRYPTO data goes to the other side until neither has any.
+/// Passes all CRYPTO data between both sides until neither has any.
 fn exchange(client: &mut Handshake, server: &mut Handshake) {
     client.write(|_| {}).unwrap();
     for _ in 0..4 {

@@ -1,10 +1,11 @@
-//! 0-RTT: what a client sends before the handshake is complete, with keys and within limits of an
-//! earlier connection, and what a server makes of it (RFC 9001 §4.6, RFC 9000 §7.4.1).
+//! 0-RTT: the data that a client sends before the handshake is complete, with keys and within
+//! limits of an earlier connection, and the server's decision on it (RFC 9001 §4.6, RFC 9000
+//! §7.4.1).
 //!
 //! ```text
-//!   client: Offered ─ the server's parameters come ─┬─► Accepted
-//!                                                   └─► Refused: all of it leaves again as 1-RTT
-//!   server: (ClientHello read) ─┬─► Accepted: 0-RTT packets open, and answers leave at once
+//!   client: Offered ─ the server's parameters arrive ─┬─► Accepted
+//!                                                     └─► Refused: all is sent again as 1-RTT
+//!   server: (ClientHello read) ─┬─► Accepted: 0-RTT packets are decrypted and answered at once
 //!                               └─► Refused or not offered: they are dropped and counted
 //! ```
 
@@ -24,15 +25,15 @@ use crate::wire::{
 /// The fate of early data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EarlyData {
-    /// There is none: the client resumes no session that allows it, or (at a server) it offered
-    /// none, or it was refused.
+    /// There's none. A client doesn't resume a session that allows it; at a server, it wasn't
+    /// offered or was refused.
     #[default]
     None,
-    /// Client: it is sent; the server's decision has not arrived.
+    /// Client: it is being sent, and the server's decision hasn't arrived.
     Offered,
-    /// The server takes it.
+    /// The server accepts it.
     Accepted,
-    /// Client: the server does not take it; it is sent again as any other data.
+    /// Client: the server doesn't accept it, so it is sent again like any other data.
     Refused,
 }
 
@@ -40,18 +41,18 @@ pub enum EarlyData {
 #[derive(Debug, Default)]
 pub(super) struct ZeroRtt {
     state: EarlyData,
-    /// Client, before the server's decision: the limits that early data keeps to.
+    /// Client: the limits of early data, before the server's decision.
     remembered: Option<Box<EarlyLimits>>,
     /// Client: packets below this number were early data that was refused.
     refused_below: Option<u64>,
-    /// Server: the ClientHello that decides on early data is not read.
+    /// Server: whether the ClientHello, which decides on early data, hasn't been read yet.
     undecided: bool,
-    /// Server: 0-RTT packets that came before that.
+    /// Server: 0-RTT packets that arrived before the ClientHello.
     kept: Early,
 }
 
 impl ZeroRtt {
-    /// `may_take`: at a server, that it may take early data.
+    /// Creates the state. `may_take` is true at a server that may accept early data.
     pub(super) fn new(may_take: bool) -> Self {
         Self {
             undecided: may_take,
@@ -59,8 +60,8 @@ impl ZeroRtt {
         }
     }
 
-    /// Keeps a datagram that begins with a 0-RTT packet, or with the shim in front of one, which
-    /// nothing opens yet, as long as there is room. False for any other.
+    /// Keeps a datagram that begins with a 0-RTT packet, with or without a shim, and can't be
+    /// decrypted yet, as long as there's room. Returns false for any other.
     pub(super) fn keep(&mut self, received: &Received, datagram: &[u8]) -> bool {
         let at = declared_len(datagram).unwrap_or(0);
         self.undecided
@@ -71,7 +72,7 @@ impl ZeroRtt {
             && self.kept.store(received, datagram)
     }
 
-    /// The first of them, once it is known what to make of them.
+    /// Returns the first of these datagrams, once early data was accepted or refused.
     pub(super) fn take_kept(&mut self) -> Option<(Received, Vec<u8>)> {
         if self.undecided {
             return None;
@@ -79,10 +80,11 @@ impl ZeroRtt {
         self.kept.take()
     }
 
-    /// Data packets were acknowledged.
+    /// Checks an acknowledgement of the Data space.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if the peer refused them (RFC 9001 §4.6.2).
+    /// Returns PROTOCOL_VIOLATION if the peer acknowledges packets that it refused (RFC 9001
+    /// §4.6.2).
     pub(super) fn check_ack(&self, ack: &Ack<'_>) -> Result<(), TransportError> {
         let held = |below| ack.ranges().any(|range| *range.start() < below);
         if self.refused_below.is_some_and(held) {
@@ -96,56 +98,57 @@ impl ZeroRtt {
     }
 }
 
-/// Client: what early data begins with.
+/// Client: everything needed to begin sending early data.
 pub(in crate::connection) struct EarlyStart {
     pub(in crate::connection) keys: DirectionalKeys,
-    /// The limits that it keeps to.
+    /// The limits of early data.
     pub(in crate::connection) limits: EarlyLimits,
-    /// Kinds of signals that the server named the last time.
+    /// Kinds of signals that the server listed the last time.
     pub(in crate::connection) kinds: Option<Vec<u8>>,
 }
 
-/// Client: what the server made of early data.
+/// Client: the server's decision on early data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) enum EarlyDecision {
-    /// None was offered, or this is known.
+    /// None, because early data wasn't offered or the decision is known already.
     None,
-    /// It takes it.
+    /// The server accepts it.
     Accepted,
-    /// It takes it and has lowered its limits (RFC 9000 §7.4.1).
+    /// The server accepts it but has lowered its limits (RFC 9000 §7.4.1).
     Lowered,
-    /// It does not take it.
+    /// The server doesn't accept it.
     Refused,
 }
 
 impl Handshake {
-    /// True at a server that may take early data and has not read whether there is some.
+    /// Returns true at a server that may accept early data and hasn't read yet whether there is
+    /// any.
     #[must_use]
     pub const fn may_take_early_data(&self) -> bool {
         self.zero_rtt.undecided
     }
 
-    /// The fate of early data (0-RTT).
+    /// Returns the fate of early data (0-RTT).
     #[must_use]
     pub const fn early_data(&self) -> EarlyData {
         self.zero_rtt.state
     }
 
-    /// Client: the limits of early data, while they rule.
+    /// Client: returns the limits of early data, while they apply.
     pub(in crate::connection) fn remembered(&self) -> Option<&EarlyLimits> {
         self.zero_rtt.remembered.as_deref()
     }
 
-    /// Data packets were acknowledged.
+    /// Checks an acknowledgement of the Data space.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if they held early data that the peer refused (RFC 9001 §4.6.2).
+    /// Returns PROTOCOL_VIOLATION if it acknowledges early data that the peer refused (RFC 9001
+    /// §4.6.2).
     pub(in crate::connection) fn check_ack(&self, ack: &Ack<'_>) -> Result<(), TransportError> {
         self.zero_rtt.check_ack(ack)
     }
 
-    /// Client, at its start: if it resumes a session that allows early data, that may be sent from
-    /// now on.
+    /// Client: permits early data if the resumed session does. This must be called at the start.
     pub(in crate::connection) fn begin_early_data(&mut self) -> Option<EarlyStart> {
         let keys = self.session.zero_rtt_keys()?;
         let remembered = self.session.remembered_parameters()?;
@@ -161,8 +164,8 @@ impl Handshake {
         })
     }
 
-    /// Client: the server's parameters are known, and what it makes of early data. `next`: number
-    /// of the next packet.
+    /// Client: determines the server's decision on early data, once its parameters are available.
+    /// `next` is the number of the next packet.
     pub(in crate::connection) fn settle_early_data(&mut self, next: u64) -> EarlyDecision {
         let (Some(remembered), Some(peer)) =
             (self.zero_rtt.remembered.take(), &self.parameters.peer)
@@ -181,7 +184,8 @@ impl Handshake {
         EarlyDecision::Refused
     }
 
-    /// Server: the ClientHello is read. The keys of early data, if it is taken; once.
+    /// Server: returns the keys of early data, if it is accepted, after reading the ClientHello.
+    /// This only returns them once.
     pub(in crate::connection) fn take_early_keys(&mut self) -> Option<DirectionalKeys> {
         if !core::mem::replace(&mut self.zero_rtt.undecided, false) {
             return None;

@@ -1,45 +1,47 @@
-//! The peer's address in use, and what the peer has proved of it.
+//! The peer's current address, and how far it is validated.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::path::{AmplificationLimit, PathResponses, PathValidation};
 use crate::{Duration, Instant};
 
-/// Least datagram to an address that is not validated: it holds a PATH_CHALLENGE or an ACK.
+/// Minimum size of a datagram to an address that isn't validated, which is enough for a
+/// PATH_CHALLENGE or an ACK.
 pub(in crate::connection) const MIN_UNVALIDATED: usize = 48;
-/// What data leaves of an address's credit, so that challenges can be repeated: a peer that only
-/// listens adds little to it before it has seen one.
+/// Part of an address's credit that data doesn't use, so that challenges can be repeated: a peer
+/// that only receives adds little credit before it has seen one.
 const RESERVE: usize = 4 * MIN_UNVALIDATED;
 
-/// How long an address counts as known after the peer has shown that it gets what is sent there:
-/// it is the peer's, and what was learnt of the path holds (RFC 9000 §9.3, §9.4).
+/// Time for which an address counts as known after the peer has shown that it receives packets
+/// there. Meanwhile, the address is assumed to be the peer's, and the measurements of the path to
+/// be valid (RFC 9000 §9.3, §9.4).
 const KNOWN: Duration = Duration::from_secs(60);
 
-/// What the amplification limit makes of a datagram (RFC 9000 §8.1).
+/// Decision of the amplification limit on a datagram (RFC 9000 §8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) enum Allowance {
     /// It may have this many bytes.
     Bytes(usize),
-    /// It may not leave, and the peer has to validate its address first.
+    /// It can't be sent until the peer validates its address.
     Blocked,
-    /// It may not leave: the peer may only receive, and nothing probes.
+    /// It can't be sent, because the peer may only be receiving and no probe is due.
     Nothing,
 }
 
-/// Where the peer is, and what it has proved of that.
+/// The peer's address, and how far it is validated.
 #[derive(Debug)]
 pub(in crate::connection) struct Address {
     pub(super) remote: SocketAddr,
     pub(super) local: Option<IpAddr>,
     pub(super) limit: AmplificationLimit,
     pub(super) responses: PathResponses,
-    /// While the address is being validated.
+    /// The state of validation, while the address is being validated.
     pub(super) validation: Option<PathValidation>,
-    /// When the peer was last challenged here, if ever.
+    /// When the peer was last challenged at this address.
     pub(super) challenged_at: Option<Instant>,
-    /// When the peer last showed that it gets what is sent here.
+    /// When the peer last showed that it receives packets at this address.
     pub(super) proved_at: Instant,
-    /// An acknowledgement of a packet from this number on proves that the peer is back here.
+    /// First packet number whose acknowledgement proves that the peer is back at this address.
     pub(super) proved_from: u64,
 }
 
@@ -62,36 +64,36 @@ impl Address {
         }
     }
 
-    /// The peer has proved its address by its handshake.
+    /// Validates the address, because the peer has proved it by its handshake.
     pub(in crate::connection) const fn validate(&mut self) {
         self.limit.validate();
     }
 
-    /// Bytes that may be sent there.
+    /// Returns the number of bytes that may be sent there.
     pub(in crate::connection) const fn available(&self) -> u64 {
         self.limit.available()
     }
 
-    /// A datagram left.
+    /// Counts a datagram sent there.
     #[inline]
     pub(in crate::connection) const fn on_datagram_sent(&mut self, bytes: u64) {
         self.limit.on_sent(bytes);
     }
 
-    /// Whether its packets are of IPv6.
+    /// Returns whether packets to this address are IPv6.
     #[inline]
     pub(super) const fn is_ipv6(&self) -> bool {
-        // A socket of both versions writes IPv4 addresses as IPv4-mapped.
+        // Sockets for both versions report IPv4 addresses as IPv4-mapped ones.
         self.remote.ip().to_canonical().is_ipv6()
     }
 
-    /// Whether `remote` and `local` (as far as it is known) are this one's.
+    /// Returns true if `remote` and `local`, as far as it is known, are those of this address.
     #[inline]
     pub(super) fn is(&self, remote: SocketAddr, local: Option<IpAddr>) -> bool {
         self.remote == remote && self.is_from(local)
     }
 
-    /// Whether nothing but the port tells `remote` and `local` from this one's.
+    /// Returns true if `remote` and `local` differ from this address by at most the port.
     pub(super) fn is_same_host(&self, remote: SocketAddr, local: Option<IpAddr>) -> bool {
         self.remote.ip() == remote.ip() && self.is_from(local)
     }
@@ -100,18 +102,20 @@ impl Address {
         self.local.is_none() || local.is_none() || self.local == local
     }
 
-    /// True if the address is the peer's, as it has shown not long ago.
+    /// Returns true if the peer has recently shown that it is at this address.
     pub(super) fn is_known(&self, now: Instant) -> bool {
         self.limit.is_validated() && now.saturating_since(self.proved_at) < KNOWN
     }
 
-    /// The peer has shown that it is here, by something that it could not know otherwise.
+    /// Validates the address, because the peer has responded with information that it only gets
+    /// there.
     pub(super) const fn prove(&mut self, now: Instant) {
         self.proved_at = now;
         self.limit.validate();
     }
 
-    /// The path in use goes here. Packet `number` was acknowledged.
+    /// Processes the acknowledgement of packet `number` while the current path leads to this
+    /// address.
     #[inline]
     pub(super) fn on_acked(&mut self, now: Instant, number: u64) {
         self.proved_at = now;
@@ -120,15 +124,16 @@ impl Address {
         }
     }
 
-    /// True if a PATH_CHALLENGE is due.
+    /// Returns true if a PATH_CHALLENGE is due.
     #[inline]
     pub(super) fn wants_challenge(&self, now: Instant) -> bool {
         let validation = self.validation.as_ref();
         validation.is_some_and(|validation| validation.wants_challenge(now))
     }
 
-    /// What a datagram of `size` bytes may have; `probes`: a probe waits. `least` and `full`: bytes
-    /// of the least datagram with a PATH_CHALLENGE, and of a datagram that begins a connection.
+    /// Applies the limit to a datagram of `size` bytes. `probes` is true if a probe is due. `least`
+    /// is the size of the smallest datagram with a PATH_CHALLENGE, and `full` that of a datagram
+    /// that begins a connection, in bytes.
     #[inline]
     pub(in crate::connection) fn allowance(
         &self,
@@ -143,8 +148,8 @@ impl Address {
         let least = least.max(MIN_UNVALIDATED);
         let available = usize::try_from(self.limit.available()).unwrap_or(usize::MAX);
         if self.limit.is_validated() {
-            // The peer may only receive, and all that was lent may be lost: a probe that holds
-            // little but a PING asks whether it is there.
+            // The peer may only be receiving, and everything sent so far may be lost. A probe with
+            // little more than a PING therefore tests whether the peer is there.
             return match available {
                 available if available >= least => Allowance::Bytes(size.min(available)),
                 _ if probes => Allowance::Bytes(least),
@@ -160,7 +165,7 @@ impl Address {
                 _ => 0,
             },
         };
-        // Initial packets need full datagrams; a path that is being validated makes do with less.
+        // Initial packets need full datagrams, whereas smaller ones suffice for path validation.
         let full = validation.is_none() && allowed >= full;
         if allowed >= size || full || (validation.is_some() && allowed >= least) {
             return Allowance::Bytes(size.min(allowed));

@@ -1,4 +1,4 @@
-//! What arrives for the paths: bytes, which feed amplification limits, and PATH_CHALLENGE and
+//! Arrivals that concern the paths: bytes, which raise amplification limits, and PATH_CHALLENGE and
 //! PATH_RESPONSE frames.
 
 use std::net::SocketAddr;
@@ -11,8 +11,8 @@ use crate::connection::Received;
 use crate::path::{AmplificationLimit, PathResponses};
 
 impl Paths {
-    /// A datagram of `bytes` came in: it feeds the amplification limit of its address. True if that
-    /// is the one in use.
+    /// Counts a datagram of `bytes` for the amplification limit of its address. Returns true if it
+    /// arrived on the current path.
     #[inline]
     pub(in crate::connection) fn on_datagram(&mut self, received: &Received, bytes: u64) -> bool {
         let in_use = self.path.brought(received);
@@ -29,7 +29,8 @@ impl Paths {
         in_use
     }
 
-    /// Bytes of the datagram at hand, if it is from `remote` and no limit has been fed with it.
+    /// Returns the bytes of the current datagram if it is from `remote` and hasn't been counted for
+    /// a limit.
     pub(super) fn take_credit(&mut self, remote: SocketAddr) -> u64 {
         let source = self.unknown_source.take();
         source
@@ -37,7 +38,7 @@ impl Paths {
             .map_or(0, |(_, bytes)| bytes)
     }
 
-    /// A PATH_CHALLENGE arrived, in a datagram of `bytes`.
+    /// Processes a PATH_CHALLENGE in a datagram of `bytes`.
     pub(in crate::connection) fn on_challenge(
         &mut self,
         received: &Received,
@@ -49,7 +50,7 @@ impl Paths {
         let full_size = bytes >= self.full_datagram();
         if self.path.brought(received) {
             self.path.address.responses.on_challenge(data, full_size);
-            // A peer that sends by a new path challenges it: its later shims describe that path.
+            // A peer that sends on a new path challenges it, so its later shims describe this path.
             self.path.feedback.on_new_incoming_path();
             return;
         }
@@ -80,8 +81,8 @@ impl Paths {
         }
     }
 
-    /// A PATH_RESPONSE arrived. It comes to where its challenge left from (RFC 9000 §8.2.2).
-    /// True if the path in use is validated now.
+    /// Processes a PATH_RESPONSE, which arrives at the address from which the challenge was sent
+    /// (RFC 9000 §8.2.2). Returns true if the current path is now validated.
     pub(in crate::connection) fn on_response<F>(
         &mut self,
         now: Instant,
@@ -106,8 +107,8 @@ impl Paths {
         address.local = address.local.or(received.local);
         address.prove(now);
         others.recovery.set_amplification_blocked(now, false);
-        // Too small a challenge proves the address, but not that the path carries QUIC (RFC 9000
-        // §8.2.1).
+        // A challenge that was too small proves the address, but not that the path carries QUIC
+        // (RFC 9000 §8.2.1).
         // [9000 8.2.1 second-challenge]
         address.validation = (!validated.full_size).then(|| others.validation(now));
         if validated.full_size && self.side.is_client() {

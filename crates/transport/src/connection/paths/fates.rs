@@ -1,4 +1,4 @@
-//! The path in use, on the way back: acknowledgements, losses, and feedback of routers.
+//! The current path in the receiving direction: acknowledgements, losses, and feedback of routers.
 
 use pathmark_cc::{Acked, Feedback as Difference};
 
@@ -9,24 +9,24 @@ use crate::recovery::{AckOutcome, SentPacket};
 use crate::wire::frame::{Ack, feedback};
 use crate::{Duration, Instant};
 
-/// What the frames of one packet report to the controller.
+/// The report of one packet's frames for the controller.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct AckReport {
     feedback: Option<Difference>,
     /// The answer to a question for a starting rate.
     answer: Option<Difference>,
-    /// The peer's clock as it wrote the FEEDBACK frame, in microseconds.
+    /// The peer's clock when it wrote the FEEDBACK frame, in microseconds.
     peer_time: Option<u32>,
-    /// For how long it held the ACK frame back.
+    /// Time for which it delayed the ACK frame.
     delay: Duration,
     outcome: Option<AckOutcome>,
-    /// New CE marks.
+    /// Number of new CE marks.
     marked: u64,
     fault: Option<Fault>,
 }
 
 impl AckReport {
-    /// A FEEDBACK frame of this time arrived, and adds this.
+    /// Adds a FEEDBACK frame, with its time and its difference from the previous one.
     pub(in crate::connection) fn on_feedback(&mut self, time: u32, difference: Option<Difference>) {
         let is_answer = difference.is_some_and(|seen| seen.is_answer());
         let reported = if is_answer {
@@ -38,13 +38,13 @@ impl AckReport {
         self.peer_time = self.peer_time.or(Some(time));
     }
 
-    /// True if there is nothing to report.
+    /// Returns true if there's nothing to report.
     pub(in crate::connection) fn is_empty(&self) -> bool {
         self.feedback.is_none() && self.answer.is_none() && self.outcome.is_none()
     }
 }
 
-/// What recovery has measured.
+/// Measurements of recovery.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct Measured {
     pub(in crate::connection) srtt: Duration,
@@ -54,20 +54,21 @@ pub(in crate::connection) struct Measured {
     pub(in crate::connection) next: u64,
 }
 
-/// What came of a report.
+/// Result of processing a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) struct Settled {
-    /// Differences that the controller got.
+    /// Number of differences that the controller got.
     pub(in crate::connection) feedback: u64,
-    /// There were new CE marks.
+    /// Whether there were new CE marks.
     pub(in crate::connection) marked: bool,
     pub(in crate::connection) persistent_congestion: bool,
-    /// What the path was found to do.
+    /// Fault that was detected on the path.
     pub(in crate::connection) fault: Option<Fault>,
 }
 
 impl Path {
-    /// A 1-RTT packet that went over it was acknowledged. True if the largest datagram changed.
+    /// Processes the acknowledgement of a 1-RTT packet sent on this path. Returns true if the
+    /// largest datagram changed.
     #[inline]
     pub(in crate::connection) fn on_acked<F>(
         &mut self,
@@ -84,9 +85,9 @@ impl Path {
         changed
     }
 
-    /// An ACK frame of 1-RTT packets, which the peer held back for `delay`, was dealt with;
-    /// `mtu_changed`: by one of its packets. `next`: number of the next packet. True if the path
-    /// carries less than before.
+    /// Processes an ACK frame of 1-RTT packets, which the peer delayed for `delay`. `next` is the
+    /// number of the next packet, and `mtu_changed` is true if one of the acknowledged packets
+    /// changed the MTU. The second result is true if the path has become narrower.
     pub(in crate::connection) fn on_ack(
         &mut self,
         now: Instant,
@@ -127,8 +128,8 @@ impl Path {
         (report, narrower)
     }
 
-    /// Passes one ACK frame and the feedback that came with it to the controller, in the order that
-    /// it expects.
+    /// Passes one ACK frame and the feedback in the same packet to the controller, in the order
+    /// that it expects.
     pub(in crate::connection) fn settle(
         &mut self,
         now: Instant,
@@ -197,9 +198,10 @@ impl Path {
         settled
     }
 
-    /// How long the packet that gave the RTT sample queued on its way; `time` is the peer's clock
-    /// as it sent the ACK frame, if a FEEDBACK frame carried it, `held` after that packet arrived.
-    /// At most the RTT, whatever `time` is; all that the RTT grew by, if the clock is unusable.
+    /// Returns how long the packet that provided the RTT sample spent in queues on its way. `time`
+    /// is the peer's clock when it sent the ACK frame, if a FEEDBACK frame reported it, which was
+    /// `held` after that packet arrived. Whatever `time` is, the result is at most the RTT. If the
+    /// clock is unusable, it is the whole increase of the RTT.
     fn forward_delay(
         &mut self,
         now: Instant,

@@ -1,5 +1,5 @@
-//! Explicit feedback on one connection: what goes in front of our datagrams and what comes back,
-//! what arrives in front of the peer's and what we return.
+//! Explicit feedback on one connection: the signals in front of our datagrams and the peer's, and
+//! the counters that are returned for each.
 //!
 //! ```text
 //!   outgoing   request ──fill──► shim ─ ─ ─ routers ─ ─ ─► peer's meter
@@ -17,7 +17,7 @@ use crate::wire::Writer;
 use crate::wire::frame::{Feedback as Frame, feedback};
 use crate::{Arrived, Ecn, Instant, Signal};
 
-/// The signal in front of our data, and what the peer returned of it.
+/// A signal in front of our data, and the counters that the peer returned for it.
 #[derive(Debug)]
 struct Outgoing {
     signal: Arc<dyn Signal>,
@@ -25,7 +25,7 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    /// A signal that goes in front of our data from packet `next` on.
+    /// Creates the state of a signal that is in front of our data from packet `next` on.
     fn new(signal: Arc<dyn Signal>, next: u64) -> Self {
         let mut returned = Returned::new();
         returned.on_path_change(next);
@@ -40,20 +40,20 @@ struct Incoming {
     counting: Counting,
 }
 
-/// Both directions.
+/// Feedback in both directions.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Feedback {
     own: Vec<Arc<dyn Signal>>,
     /// Kinds that the peer reads and fills.
     peer: Vec<u8>,
-    /// Signals that are or were in front of our data. Each stays, because the peer goes on counting
-    /// where it was when its turn comes again.
+    /// Signals that are or were in front of our data. All of them are kept, because the peer
+    /// continues its counts when a signal is used again.
     outgoing: Vec<Outgoing>,
-    /// Which of them is in use. `None`: nothing goes in front but questions.
+    /// Index of the signal in use. If it is `None`, only questions are put in front of our data.
     used: Option<usize>,
     /// The signal that asks for a starting rate.
     asking: Option<Outgoing>,
-    /// One per kind of ours that the peer uses.
+    /// One for each of our kinds that the peer uses.
     incoming: Vec<Incoming>,
 }
 
@@ -65,17 +65,17 @@ impl Feedback {
         }
     }
 
-    /// True if this side offered to read any: it then accepts shims even before it read the peer's
-    /// offer.
+    /// Returns true if this side offered to read any signals. It then accepts shims even before it
+    /// has read the peer's offer.
     #[inline]
     pub(in crate::connection) fn offered(&self) -> bool {
         !self.own.is_empty()
     }
 
-    /// The peer reads and fills `kinds`: the first of ours among them goes in front of our data,
-    /// and the first that asks once in front of what asks. If the one that this side prefers asks
-    /// once, nothing goes in front of the rest. What the peer may send without a shim (in the ECN
-    /// field) is metered from now on.
+    /// Selects the signals after the peer offered to read and fill `kinds`. The first of ours among
+    /// them is used in front of our data, and the first that asks once is used for questions. If
+    /// the signal that this side prefers asks once, there's none in front of other data. Signals
+    /// that the peer may send without a shim, in the ECN field, are metered from now on.
     pub(in crate::connection) fn negotiate(&mut self, kinds: &[u8]) {
         kinds.clone_into(&mut self.peer);
         let first = |asks_once: bool| {
@@ -88,7 +88,7 @@ impl Feedback {
         };
         let alone = self.own.first().is_some_and(|s| s.asks_once());
         let asking = first(true);
-        // What has asked already goes on counting.
+        // A signal that has already asked continues its counts.
         let kind = |outgoing: &Option<Outgoing>| outgoing.as_ref().map(|o| o.signal.kind());
         if kind(&self.asking) != kind(&asking) {
             self.asking = asking;
@@ -102,8 +102,8 @@ impl Feedback {
         }
     }
 
-    /// Client: the peer advertised `kinds` the last time, so the question may go in front of early
-    /// data. `None`: early data was refused, and nothing of it counts.
+    /// Client: prepares the question for early data, because the peer advertised `kinds` the last
+    /// time. `None` means that early data was refused, so nothing sent with it counts.
     pub(in crate::connection) fn remember(&mut self, kinds: Option<&[u8]>) {
         let kinds = kinds.unwrap_or(&[]);
         let asks = |s: &&Arc<dyn Signal>| s.asks_once() && kinds.contains(&s.kind());
@@ -113,8 +113,8 @@ impl Feedback {
         });
     }
 
-    /// From packet `next` on `signal` goes in front of our data, of what asks alone if it asks
-    /// once. False, and nothing changed, unless both sides named its kind.
+    /// Puts `signal` in front of our data from packet `next` on, or only in front of questions if
+    /// it asks once. Returns false, without changing anything, unless both sides offered its kind.
     pub(in crate::connection) fn set_signal(&mut self, signal: Arc<dyn Signal>, next: u64) -> bool {
         let kind = signal.kind();
         if !self.peer.contains(&kind) || !self.own.iter().any(|own| own.kind() == kind) {
@@ -137,8 +137,8 @@ impl Feedback {
         true
     }
 
-    /// From packet `next` on, a signal for `wanted` goes in front of our data, if both
-    /// sides named one.
+    /// Puts a signal for `wanted` in front of our data from packet `next` on, if both sides offered
+    /// one.
     #[inline]
     pub(in crate::connection) fn choose(&mut self, wanted: Explicit, next: u64) {
         if self.signal().is_none_or(|signal| signal.speaks(wanted)) {
@@ -162,55 +162,54 @@ impl Feedback {
         }
     }
 
-    /// The one in use.
+    /// Returns the signal in use.
     #[inline]
     fn in_use(&self) -> Option<&Outgoing> {
         self.outgoing.get(self.used?)
     }
 
-    /// All signals that went in front of our data, and the one for questions.
+    /// Returns all signals that were in front of our data, and the one for questions.
     fn all(&self) -> impl Iterator<Item = &Outgoing> {
         self.outgoing.iter().chain(&self.asking)
     }
 
-    /// The same, to change them.
     fn all_mut(&mut self) -> impl Iterator<Item = &mut Outgoing> {
         self.outgoing.iter_mut().chain(&mut self.asking)
     }
 
-    /// The signal in front of our data.
+    /// Returns the signal in front of our data.
     #[inline]
     pub(in crate::connection) fn signal(&self) -> Option<&dyn Signal> {
         self.in_use().map(|o| &*o.signal)
     }
 
-    /// The kind of the signal in front of our data, or of the one that asks for a starting rate if
-    /// there is no other.
+    /// Returns the kind of the signal in front of our data or, if there's none, of the signal that
+    /// asks for a starting rate.
     pub(in crate::connection) fn kind(&self) -> Option<u8> {
         let in_use = self.in_use().or(self.asking.as_ref());
         in_use.map(|o| o.signal.kind())
     }
 
-    /// True if the signal in front of our data travels in a shim.
+    /// Returns true if the signal in front of our data has a shim.
     #[inline]
     pub(in crate::connection) fn has_shim(&self) -> bool {
         self.signal().is_some_and(|signal| signal.shim_len() > 0)
     }
 
-    /// Bytes of the longest shim of the signals in front of our datagrams, whatever is asked, on a
-    /// path of IPv6 or of IPv4.
+    /// Returns the size of the longest shim that any request may need, in bytes, on a path of IPv6
+    /// or IPv4.
     pub(in crate::connection) fn longest_shim(&self, ipv6: bool) -> usize {
         let longest = self.all().map(|o| o.signal.longest(ipv6));
         longest.max().unwrap_or(0)
     }
 
-    /// Bytes of our shim with this request; 0 without one.
+    /// Returns the size of our shim with this request, in bytes, or 0 without a signal.
     #[inline]
     pub(in crate::connection) fn shim_len(&self, request: &Request) -> usize {
         self.signal().map_or(0, |signal| signal.len_of(request))
     }
 
-    /// Fills the room in front of a datagram.
+    /// Writes the shim in front of a datagram.
     #[inline]
     pub(in crate::connection) fn fill(&self, request: &Request, shim: &mut [u8]) {
         if let Some(signal) = self.signal() {
@@ -218,20 +217,22 @@ impl Feedback {
         }
     }
 
-    /// Bytes of the shim of a question for a starting rate; 0: none can be asked.
+    /// Returns the size of the shim that asks for a starting rate, in bytes, or 0 if this isn't
+    /// possible.
     #[inline]
     pub(in crate::connection) fn question_len(&self) -> usize {
         self.asking.as_ref().map_or(0, |o| o.signal.shim_len())
     }
 
-    /// Fills the room in front of a datagram with a question.
+    /// Writes the shim of a question in front of a datagram.
     pub(in crate::connection) fn fill_question(&self, request: &Request, shim: &mut [u8]) {
         if let Some(asking) = &self.asking {
             asking.signal.fill(request, shim);
         }
     }
 
-    /// Packet `number` left with the signal or a question, in a datagram of `bytes`.
+    /// Records that packet `number` was sent with the signal or a question, in a datagram of
+    /// `bytes`.
     #[inline]
     pub(in crate::connection) fn on_sent(&mut self, shim: ShimUse, number: u64, bytes: u64) {
         let outgoing = match shim {
@@ -257,8 +258,8 @@ impl Feedback {
         self.incoming.last_mut()
     }
 
-    /// The meaning by RFC 3168 of the ECN field of a packet that arrived: none where the peer's
-    /// packets may have the code of a signal in it.
+    /// Returns the meaning of an arriving packet's ECN field according to RFC 3168. There's none if
+    /// the peer's packets may carry the code of a signal in this field.
     pub(in crate::connection) fn mark(&self, ecn: Ecn) -> Ecn {
         let is_code = |incoming: &Incoming| incoming.signal.shim_len() == 0;
         match self.incoming.iter().any(is_code) {
@@ -267,8 +268,8 @@ impl Feedback {
         }
     }
 
-    /// A 1-RTT packet with something ack-eliciting opened for the first time, first of its
-    /// datagram, on the current path. True if a shim counted.
+    /// Counts an ack-eliciting 1-RTT packet that was decrypted for the first time, on the current
+    /// path and as the first of its datagram. Returns true if a shim was counted.
     #[inline]
     pub(in crate::connection) fn on_packet(
         &mut self,
@@ -276,7 +277,7 @@ impl Feedback {
         arrived: Arrived<'_>,
     ) -> bool {
         for incoming in &mut self.incoming {
-            // A shim that is not believed still was a packet with a signal.
+            // A packet with an invalid shim still is a packet with a signal.
             let shimless = incoming.signal.shim_len() == 0;
             if shimless || matches!(prefix, ShimPrefix::Bad) {
                 incoming.counting.on_packet(&arrived);
@@ -298,7 +299,8 @@ impl Feedback {
         true
     }
 
-    /// True if the shim in front of a datagram is a question of a kind that this side reads.
+    /// Returns true if the shim in front of a datagram is a question of a kind that this side
+    /// reads.
     pub(in crate::connection) fn is_question(&self, prefix: ShimPrefix<'_>) -> bool {
         let ShimPrefix::Shim { kind, .. } = prefix else {
             return false;
@@ -306,8 +308,8 @@ impl Feedback {
         self.own.iter().any(|s| s.kind() == kind && s.asks_once())
     }
 
-    /// The same as [`on_packet`](Self::on_packet) for a packet of early data: a question in front
-    /// of it counts, and nothing else does.
+    /// Like [`on_packet`](Self::on_packet), but for a packet of early data, of which only a
+    /// question in front of it counts.
     pub(in crate::connection) fn on_early_packet(
         &mut self,
         prefix: ShimPrefix<'_>,
@@ -317,7 +319,7 @@ impl Feedback {
         named && self.is_question(prefix) && self.count_shim(prefix, arrived)
     }
 
-    /// Writes FEEDBACK frames for counters that moved, as far as they fit.
+    /// Writes FEEDBACK frames for counters that changed, as far as they fit.
     #[inline]
     pub(in crate::connection) fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>) {
         let micros = now.as_nanos() / 1000 % u64::from(feedback::TIME_MODULUS);
@@ -331,7 +333,8 @@ impl Feedback {
         }
     }
 
-    /// A FEEDBACK frame arrived in packet `number`; what it adds, if it is newer than all before.
+    /// Processes a FEEDBACK frame in packet `number`. Returns the difference from the previous
+    /// frame if this one is newer than all before.
     pub(in crate::connection) fn on_frame(
         &mut self,
         number: u64,
@@ -342,34 +345,35 @@ impl Feedback {
         returned.on_frame(number, frame.epoch, &frame.counters(), &**signal)
     }
 
-    /// The epoch in which the peer counts, by its last FEEDBACK frame.
+    /// Returns the epoch in which the peer counts, according to its last FEEDBACK frame.
     #[cfg(test)]
     pub(in crate::connection) fn epoch(&self) -> Option<u64> {
         self.in_use()?.returned.epoch()
     }
 
-    /// FEEDBACK frames that were not believed.
+    /// Returns the number of rejected FEEDBACK frames.
     pub(in crate::connection) fn disbelieved(&self) -> Disbelieved {
         self.all().fold(Disbelieved::default(), |sum, outgoing| {
             sum.plus(outgoing.returned.disbelieved())
         })
     }
 
-    /// Our datagrams take another path from packet `next` on.
+    /// Starts new counts from packet `next` on, because our datagrams take another path.
     pub(in crate::connection) fn on_new_outgoing_path(&mut self, next: u64) {
         for outgoing in self.all_mut() {
             outgoing.returned.on_path_change(next);
         }
     }
 
-    /// A challenge of our path was sent: the peer's counters start again from 0.
+    /// Expects the peer's counters to restart at 0, because a challenge of our path was sent.
     pub(in crate::connection) fn on_challenge_sent(&mut self) {
         for outgoing in self.all_mut() {
             outgoing.returned.on_challenge();
         }
     }
 
-    /// The peer's datagrams take another path, as far as this side can see: counters start from 0.
+    /// Restarts the counters for the peer at 0, because its datagrams take another path as far as
+    /// this side can see.
     pub(in crate::connection) fn on_new_incoming_path(&mut self) {
         for incoming in &mut self.incoming {
             incoming.counting = Counting::new(&*incoming.signal);

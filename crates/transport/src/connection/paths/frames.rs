@@ -1,4 +1,4 @@
-//! PATH_CHALLENGE and PATH_RESPONSE (RFC 9000 §8.2): on the path in use, and on others.
+//! PATH_CHALLENGE and PATH_RESPONSE frames (RFC 9000 §8.2), on the current path and on others.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,24 +10,25 @@ use crate::crypto::Random;
 use crate::wire::packet::TAG_LEN;
 use crate::wire::{ConnectionId, Frame, Writer};
 
-/// Size of a datagram with a response to a challenge that did not fill its own.
+/// Size of a datagram that responds to a challenge in a datagram of less than full size.
 const SMALL: usize = 64;
 
-/// Bytes of a PATH_CHALLENGE or PATH_RESPONSE frame.
+/// Size of a PATH_CHALLENGE or PATH_RESPONSE frame, in bytes.
 const PATH_FRAME: usize = 9;
 
-/// Bytes of a datagram with a PATH_CHALLENGE alone, at most: first byte, id, number, frame,
-/// tag.
+/// Returns the maximum size of a datagram with only a PATH_CHALLENGE, in bytes: first byte, ID,
+/// packet number, frame, and tag.
 pub(in crate::connection) const fn least_challenge(id_len: usize) -> usize {
     1 + id_len + 4 + PATH_FRAME + TAG_LEN
 }
 
-/// What was written of them.
+/// Result of writing PATH_CHALLENGE and PATH_RESPONSE frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::connection) struct PathFrames {
-    /// At least one.
+    /// Whether at least one was written.
     pub(in crate::connection) written: bool,
-    /// One needs a datagram of full size (RFC 9000 §8.2.1, §8.2.2), and it can be.
+    /// Whether one needs a datagram of full size (RFC 9000 §8.2.1, §8.2.2), and this size is
+    /// possible.
     pub(in crate::connection) padded: bool,
 }
 
@@ -37,7 +38,7 @@ enum Content {
     Response([u8; 8]),
 }
 
-/// A datagram for another path than the one in use: one frame, and padding up to `size` bytes.
+/// A datagram for a path other than the current one: one frame, and padding up to `size` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) struct OffPathFrame {
     pub(in crate::connection) remote: SocketAddr,
@@ -48,7 +49,6 @@ pub(in crate::connection) struct OffPathFrame {
 }
 
 impl OffPathFrame {
-    /// Its frame.
     pub(in crate::connection) const fn frame(&self) -> Frame<'static> {
         match self.content {
             Content::Challenge(data) => Frame::PathChallenge(data),
@@ -58,27 +58,27 @@ impl OffPathFrame {
 }
 
 impl Path {
-    /// True if a challenge is due of an address that is not validated. That may get so few bytes
-    /// that the challenge alone fits: it comes before acknowledgements, feedback on shims, and a
-    /// shim. Without an answer nothing else will ever have room there.
+    /// Returns true if a challenge is due for an address that isn't validated. Because only the
+    /// challenge may fit into the bytes permitted there, it is written before acknowledgements,
+    /// feedback and a shim. Until it is answered, nothing else would ever have room.
     pub(in crate::connection) fn challenges_first(&self, now: Instant) -> bool {
         !self.is_validated() && self.wants_challenge(now)
     }
 
-    /// True if a PATH_CHALLENGE is due.
+    /// Returns true if a PATH_CHALLENGE is due.
     #[inline]
     pub(in crate::connection) fn wants_challenge(&self, now: Instant) -> bool {
         self.address.wants_challenge(now)
     }
 
-    /// True if a PATH_CHALLENGE or PATH_RESPONSE is due.
+    /// Returns true if a PATH_CHALLENGE or PATH_RESPONSE is due.
     #[inline]
     pub(in crate::connection) fn wants_frames(&self, now: Instant) -> bool {
         !self.address.responses.is_empty() || self.wants_challenge(now)
     }
 
-    /// Writes those that are due, as far as they fit. `full`: size of the datagrams that prove that
-    /// a path carries QUIC.
+    /// Writes the frames that are due, as far as they fit. `full` is the size of datagrams that
+    /// prove that a path carries QUIC.
     pub(in crate::connection) fn write_frames(
         &mut self,
         now: Instant,
@@ -116,7 +116,7 @@ impl Path {
 }
 
 impl Paths {
-    /// A response over the path that the peer probes, if one is due.
+    /// Returns a response on the path that the peer probes, if one is due.
     pub(in crate::connection) fn poll_response(
         &mut self,
         ids: &mut RemoteIds,
@@ -128,7 +128,7 @@ impl Paths {
             return None;
         }
         if !ids.is_held(off.id.sequence) {
-            // The peer asked for that id back.
+            // The peer has retired this ID.
             let Some(id) = ids.allot() else {
                 self.off_path = None;
                 return None;
@@ -149,7 +149,7 @@ impl Paths {
         })
     }
 
-    /// A challenge over the path that was left, if one is due.
+    /// Returns a challenge on the path that was left, if one is due.
     pub(in crate::connection) fn poll_challenge(
         &mut self,
         now: Instant,
@@ -164,14 +164,15 @@ impl Paths {
         let dcid = match old.id {
             None => ids.current().id,
             Some(id) if ids.is_held(id.sequence) => id.id,
-            // The peer asked for it back.
+            // The peer has retired this ID.
             Some(_) => {
                 old.address.validation = None;
                 return None;
             }
         };
         let data = random.bytes();
-        // Where the peer's last return was not proved, challenges are part of what it is lent.
+        // If the peer's last return wasn't proved, challenges count towards the limit on bytes sent
+        // there.
         let available = usize::try_from(old.address.limit.available()).unwrap_or(usize::MAX);
         let size = full.min(available);
         (size >= SMALL).then_some(OffPathFrame {
@@ -183,7 +184,7 @@ impl Paths {
         })
     }
 
-    /// It left, in a datagram of `bytes`.
+    /// Records that the frame was sent, in a datagram of `bytes`.
     pub(in crate::connection) fn on_off_path_sent(
         &mut self,
         now: Instant,

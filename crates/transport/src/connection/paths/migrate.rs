@@ -1,4 +1,4 @@
-//! Paths that change: a NAT that rebinds, a peer that moves, a socket of ours that does (RFC 9000
+//! Changes of path: a NAT rebinds, the peer migrates, or our socket gets another address (RFC 9000
 //! §9).
 
 use std::net::IpAddr;
@@ -12,13 +12,13 @@ use crate::path::{AmplificationLimit, PathValidation};
 use crate::recovery::{INITIAL_RTT, PathRecovery};
 use crate::wire::{ConnectionId, SpaceId};
 
-/// Where a change of address leads to.
+/// The path to which a change of address leads.
 enum Next {
-    /// A path of which nothing is known.
+    /// An unknown path.
     New,
-    /// The path that was left a while ago.
+    /// The path that was left earlier.
     Back(Box<Left>),
-    /// The path in use, to another port of the same host.
+    /// The current path, but to another port of the same host.
     Same,
 }
 
@@ -31,8 +31,8 @@ impl Next {
     }
 }
 
-/// What may be sent without proof to an address that the peer has left, also when it seems to be
-/// back: an initial window (RFC 9002 §7.2).
+/// Returns the number of bytes that may be sent without proof to an address that the peer has left,
+/// even if it seems to have returned. This is an initial window (RFC 9002 §7.2).
 fn initial_window(mtu: u16) -> u64 {
     let mtu = u64::from(mtu);
     (10 * mtu).min((2 * mtu).max(14_720))
@@ -40,9 +40,9 @@ fn initial_window(mtu: u16) -> u64 {
 
 impl<F> Others<'_, F> {
     pub(super) fn validation(&self, now: Instant) -> PathValidation {
-        // The RTT of the new path is unknown (RFC 9000 §8.2.4). What was measured on the one before
-        // may be far too long, where a host stood still in between: three periods are to end well
-        // within the idle timeout, of which some has passed.
+        // The RTT of the new path is unknown (RFC 9000 §8.2.4). The measurements of the previous
+        // path may be far too long, for example if a host was suspended in between, but three
+        // periods should end well within the idle timeout, part of which has already passed.
         let pto = self.recovery.pto().min(self.longest_pto);
         let period = pto.min(self.recovery.longest_pto() / 2);
         // [9000 9.4 challenge-timer]
@@ -51,11 +51,12 @@ impl<F> Others<'_, F> {
 }
 
 impl Paths {
-    /// Client: from now on datagrams leave from another address of ours. The path is validated
-    /// again, with a controller of its own. `back`: the former address is still ours. If the new
-    /// one gets no answer, the connection goes on at the last that worked, where it stood; if none
-    /// is known to work, at the one before. If that gets no answer either, both are tried by turns.
-    /// [`Move::Stays`]: the peer has no id for another path.
+    /// Client: sends datagrams from another of our addresses from now on. The path is validated
+    /// again and gets its own controller. If `back` is true, the former address is still ours: if
+    /// the new one doesn't get an answer, the connection returns to the last that worked, with its
+    /// former state; if none is known to work, it returns to the previous one. If that doesn't get
+    /// an answer either, it tries both alternately. Returns [`Move::Stays`] if the peer hasn't
+    /// provided an ID for another path.
     pub(in crate::connection) fn move_to<F>(
         &mut self,
         now: Instant,
@@ -63,7 +64,7 @@ impl Paths {
         back: bool,
         mut others: Others<'_, F>,
     ) -> Move {
-        // An id of its own, so that observers cannot link the paths (RFC 9000 §9.5).
+        // A different ID prevents observers from linking the paths (RFC 9000 §9.5).
         // [9000 9.5 id-per-local-address]
         if !others.ids.current().id.is_empty() && !others.ids.switch() {
             return Move::Stays;
@@ -83,14 +84,14 @@ impl Paths {
                 id: None,
             });
         } else if !back {
-            // There is no way back.
+            // The former address is gone, so returning isn't possible.
             self.fallback = None;
         }
         Move::OtherPath
     }
 
-    /// The newest packet of the peer, with more than probing frames in it, came by `received`: if
-    /// that is another path, the connection moves there (RFC 9000 §9.3).
+    /// Follows the peer if its newest packet with a non-probing frame, which arrived as `received`
+    /// describes, came over another path (RFC 9000 §9.3).
     pub(in crate::connection) fn follow_peer<F>(
         &mut self,
         now: Instant,
@@ -98,7 +99,8 @@ impl Paths {
         dcid: &ConnectionId,
         mut others: Others<'_, F>,
     ) -> Move {
-        // What comes while a path is new may be late, and have gone to the address that was left.
+        // A packet that arrives while a path is new may be late and have been sent to the previous
+        // address.
         let current = &mut self.path.address;
         if current.local.is_none() && current.validation.is_none() {
             current.local = received.local;
@@ -116,7 +118,7 @@ impl Paths {
         let on_purpose = self.local_id_in_use != *dcid;
         if on_purpose {
             self.local_id_in_use = *dcid;
-            // A peer whose NAT rebinds knows of no other path, and its totals go on.
+            // A peer whose NAT rebinds isn't aware of another path, so its totals continue.
             self.path.feedback.on_new_incoming_path();
         }
         if let Some(moved) = self.return_to_old_path(now, received, on_purpose, &mut others) {
@@ -134,13 +136,13 @@ impl Paths {
                 address.limit = off.limit;
             }
             address.responses = off.responses;
-            // Where no other was to be had, it is the one in use.
+            // If no other ID was available, this is the current one.
             let ids = &mut *others.ids;
             ids.current().sequence != off.id.sequence && ids.adopt(off.id.sequence)
         });
         // [9000 9.5 id-per-destination]
         if on_purpose && !adopted {
-            // Answer with another id of the peer's too (RFC 9000 §9.5).
+            // Answer with another of the peer's IDs, too (RFC 9000 §9.5).
             others.ids.switch();
         }
         // [9000 9 validate-changes]
@@ -148,11 +150,11 @@ impl Paths {
         self.leave_by(now, address, next, on_purpose, &mut others)
     }
 
-    /// Where nothing but the peer's port has changed, it is most likely a NAT that rebinds:
-    /// congestion control, RTT and bytes in flight stand, and the transfer goes on while the
-    /// address is validated (RFC 9000 §9.4). The limit of the new port: a window, since what is in
-    /// flight to former ports fills it, too. `None`: this is another host, or nothing proves that
-    /// the peer is there.
+    /// If only the peer's port has changed, a NAT has most likely been rebound. Congestion control,
+    /// RTT and bytes in flight are therefore kept, and the transfer continues while the address is
+    /// validated (RFC 9000 §9.4). Returns the limit for the new port, which is a window because
+    /// bytes in flight to former ports are part of it. Returns `None` if this is another host, or
+    /// if nothing proves that the peer is there.
     fn port_limit(&self, now: Instant, received: &Received) -> Option<AmplificationLimit> {
         let is_here = |known: &Address| {
             known.is_known(now) && known.is_same_host(received.remote, received.local)
@@ -168,9 +170,9 @@ impl Paths {
         })
     }
 
-    /// If the peer is back where it left a while ago, that path goes on where it stood, with
-    /// what is in flight there. Anyone may have sent a copy of its packets from there, so without
-    /// proof an initial window is sent at most.
+    /// Continues on the path that the peer left earlier, with its former state and bytes in flight,
+    /// if the peer has returned there. Because anyone may have sent a copy of its packets from
+    /// there, only an initial window is sent without proof.
     fn return_to_old_path<F>(
         &mut self,
         now: Instant,
@@ -200,10 +202,10 @@ impl Paths {
         Some(self.leave_by(now, old.address, next, on_purpose, others))
     }
 
-    /// Server: moves to `address`. If the peer has proved the one that is left, that is kept, and
-    /// challenged: where the packet that moved the connection was a stranger's copy, the peer
-    /// answers from there (RFC 9000 §9.3.3). Until it proves to be there, what is sent to that
-    /// address has a limit, after a return as well.
+    /// Server: moves to `address`. If the peer has proved the previous address, this address is
+    /// kept and challenged: if the packet that moved the connection was a copy sent by someone
+    /// else, the peer answers from there (RFC 9000 §9.3.3). Until the peer proves its presence, the
+    /// bytes sent to that address are limited, even after a return.
     fn leave_by<F>(
         &mut self,
         now: Instant,
@@ -217,7 +219,7 @@ impl Paths {
         let shared = self.fallback.as_ref().is_some_and(|old| old.path.is_none());
         let (mut address, path) = self.change_address(now, address, next, keep || shared, others);
         if !keep {
-            // What it shared with the last address that worked belongs to that one now.
+            // The state shared with the last address that worked now belongs to that address.
             if let (true, Some(path), Some(old)) = (shared, path, &mut self.fallback) {
                 old.path = Some(path);
             }
@@ -236,7 +238,7 @@ impl Paths {
         };
         // [9000 9.3.3 old-path]
         address.validation = (!on_purpose || id.is_some()).then(|| {
-            // A peer that moves to and fro is not challenged each time (RFC 9000 §8.2.1).
+            // A peer that moves back and forth isn't challenged each time (RFC 9000 §8.2.1).
             let mut validation = others.validation(now);
             if let Some(last) = address.challenged_at {
                 validation.wait_since(last);
@@ -247,8 +249,8 @@ impl Paths {
         moved
     }
 
-    /// Moves to `address`; what was left is returned, with its path if that is another. `keep`: the
-    /// connection may go back there.
+    /// Moves to `address`. Returns the previous address, together with its path if the new one is
+    /// different. With `keep`, the connection may return there.
     fn change_address<F>(
         &mut self,
         now: Instant,
@@ -278,7 +280,7 @@ impl Paths {
         (left, path)
     }
 
-    /// `route` is the current one; the one before is returned.
+    /// Makes `route` the current one and returns the previous one.
     fn change_route<F>(
         &mut self,
         now: Instant,
@@ -303,7 +305,7 @@ impl Paths {
         })
     }
 
-    /// A path without an answer is given up for the last one that worked.
+    /// Leaves a path that didn't answer, returning to the last that worked.
     pub(in crate::connection) fn check_validation<F>(
         &mut self,
         now: Instant,
@@ -330,7 +332,7 @@ impl Paths {
         if self.side.is_client() {
             others.ids.switch();
             self.path.feedback.on_new_incoming_path();
-            // Perhaps nothing works for a while: then they are tried alternately.
+            // If nothing works for a while, both paths are tried alternately.
             self.path.address.validation = Some(others.validation(now));
             self.fallback = Some(OldPath {
                 address,

@@ -1,17 +1,17 @@
-//! The paths of a connection: the one in use, the last that worked, and one over which the peer
+//! The paths of a connection: the current one, the last that worked, and one on which the peer
 //! probes.
 //!
 //! ```text
-//!   Paths ─┬─ Path, in use ─┬─ Address    who the peer is, what it has proved, what may be sent
-//!          │                ├─ Route      window, pace, MTU, ECN, shims: all that is learnt
-//!          │                └─ Feedback   counters of signals, both directions
-//!          ├─ OldPath, the last that worked: its Address, and what was learnt of it
-//!          └─ OffPath, over which the peer probes
+//!   Paths ─┬─ Path, current ─┬─ Address    validation, and the limit on bytes to send
+//!          │                 ├─ Route      window, pacing, MTU, ECN, shims: everything measured
+//!          │                 └─ Feedback   counters of signals, both directions
+//!          ├─ OldPath, the last that worked: its Address and its measurements
+//!          └─ OffPath, on which the peer probes
 //! ```
 //!
-//! [`Paths`] decides on changes of path and answers with a [`Move`]; [`Path`] gets what is sent and
-//! what becomes of it. Neither knows the connection: a change of path gets the peer's connection
-//! ids and recovery as [`Others`].
+//! [`Paths`] decides on changes of path and returns a [`Move`]. [`Path`] is notified of sent
+//! packets and of their fates. Both are independent of the connection, so a change of path gets the
+//! peer's connection IDs and recovery as [`Others`].
 
 mod address;
 mod arrivals;
@@ -56,56 +56,56 @@ use route::Route;
 pub(super) use route::{Admission, Fault};
 pub use shims::ShownPath;
 
-/// Largest datagram that is tried by default: packets of 9000 bytes over
-/// IPv4. Segmentation offload takes seven of them at a time.
+/// Largest datagram that is tried by default: packets of 9000 bytes over IPv4. Segmentation offload
+/// takes seven of these at a time.
 const LARGEST_MTU: u16 = 8972;
 
-/// A path that was left: what belongs to it.
+/// State of a path that the connection has left.
 #[derive(Debug)]
 struct Left {
     route: Route,
     recovery: PathRecovery,
 }
 
-/// The last address that worked. It is challenged when it is left, since the peer may still be
+/// The last address that worked. It is challenged when it is left, because the peer may still be
 /// there (RFC 9000 §9.3.3).
 #[derive(Debug)]
 struct OldPath {
     address: Address,
-    /// The path there. `None`: it is the current one, which leads to another port.
+    /// State of the path, or `None` if it is the current one, which only leads to another port.
     path: Option<Box<Left>>,
-    /// The peer's id that our packets over it carry, if not the current one.
+    /// The peer's ID in our packets on this path, unless it is the current one.
     id: Option<RemoteId>,
 }
 
-/// Another path, over which the peer probes.
+/// Another path, on which the peer probes.
 #[derive(Debug)]
 struct OffPath {
     remote: SocketAddr,
     local: Option<IpAddr>,
     limit: AmplificationLimit,
     responses: PathResponses,
-    /// The peer's id that our packets over it carry.
+    /// The peer's ID in our packets on this path.
     id: RemoteId,
 }
 
-/// What became of the path in use.
+/// Change of the current path.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
-    /// It is the same.
+    /// It didn't change.
     Stays,
-    /// It leads to another port of the same host; its window stands.
+    /// It leads to another port of the same host and keeps its window.
     OtherPort,
-    /// It is another one, with a window of its own.
+    /// It is another path, with a separate window.
     OtherPath,
 }
 
-/// The other parts of a connection that a change of path concerns.
+/// The other parts of a connection that take part in a change of path.
 pub(super) struct Others<'a, F> {
     pub(super) ids: &'a mut RemoteIds,
     pub(super) recovery: &'a mut Recovery<F>,
-    /// Upper bound of the probe timeout that path validation reckons with.
+    /// Upper bound of the probe timeout that path validation uses.
     pub(super) longest_pto: Duration,
 }
 
@@ -117,27 +117,28 @@ pub(super) struct Paths {
     path: Path,
     /// The last path that worked.
     fallback: Option<OldPath>,
-    /// Another path, over which the peer probes.
+    /// Another path, on which the peer probes.
     off_path: Option<OffPath>,
-    /// The last datagram from an address that is on neither: who sent it, and its bytes.
+    /// Source of the last datagram that arrived from an address on none of the paths, and its
+    /// bytes.
     unknown_source: Option<(SocketAddr, u64)>,
-    /// Largest datagram of the interface, bytes of UDP payload, if the driver knows.
+    /// Largest datagram of the interface, in bytes of UDP payload, if the driver provides it.
     interface_mtu: Option<u16>,
-    /// Largest datagram that the peer takes, bytes of UDP payload, once it is known.
+    /// The peer's limit on datagrams, in bytes of UDP payload, once known.
     peer_mtu: Option<u64>,
-    /// Our connection id that the peer's packets on the current path carry.
+    /// Our connection ID in the peer's packets on the current path.
     local_id_in_use: ConnectionId,
-    /// Paths have changed, and with them the addresses that resets come from.
+    /// Whether paths have changed, and therefore the addresses from which resets are accepted.
     tokens_moved: bool,
-    /// What is known of the path from an earlier connection.
+    /// State of the path known from an earlier connection.
     known: Option<KnownPath>,
-    /// [`ShownPath`] was handed out.
+    /// Whether [`ShownPath`] was returned.
     shown: bool,
 }
 
 impl Paths {
-    /// One path, from `local`, if that is known, to `remote`. `local_id`: our id that the peer's
-    /// packets carry at first. `validated`: the peer has proved its address.
+    /// Creates a single path from `local`, if known, to `remote`. The peer's packets initially
+    /// carry our `local_id`, and `validated` is true if the peer has proved its address.
     pub(super) fn new(
         now: Instant,
         side: Side,
@@ -168,25 +169,24 @@ impl Paths {
         }
     }
 
-    /// The path in use.
+    /// Returns the current path.
     #[inline]
     pub(super) const fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path in use, to be changed.
     #[inline]
     pub(super) const fn path_mut(&mut self) -> &mut Path {
         &mut self.path
     }
 
-    /// Size of the datagrams that prove that a path carries QUIC.
+    /// Returns the size of the datagrams that prove that a path carries QUIC.
     pub(super) fn full_datagram(&self) -> usize {
         self.config.full_datagram()
     }
 
-    /// The tokens of the peer's ids that are in use, each with the address to which packets with
-    /// that id were sent; `current` is that of the path in use.
+    /// Returns the tokens of the peer's IDs in use, each with the address to which packets with
+    /// that ID were sent. `current` is the token for the current path.
     pub(super) fn reset_tokens(
         &self,
         current: Option<ResetToken>,
@@ -202,17 +202,17 @@ impl Paths {
             .filter_map(|(remote, token)| Some((remote, token?)))
     }
 
-    /// True if addresses have changed that resets come from.
+    /// Returns true if the addresses from which resets are accepted have changed.
     pub(super) const fn has_moved_tokens(&self) -> bool {
         self.tokens_moved
     }
 
-    /// The same, once for each change.
+    /// Like [`has_moved_tokens`](Self::has_moved_tokens), but returns true only once per change.
     pub(super) const fn take_moved_tokens(&mut self) -> bool {
         core::mem::replace(&mut self.tokens_moved, false)
     }
 
-    /// The interface carries datagrams of up to `bytes` of UDP payload.
+    /// Limits path MTU discovery to `bytes` of UDP payload, which the interface carries.
     pub(super) fn set_interface_mtu(&mut self, bytes: u16) {
         self.interface_mtu = Some(bytes.min(LARGEST_MTU));
         bound(
@@ -223,14 +223,14 @@ impl Paths {
         );
     }
 
-    /// The peer takes datagrams of up to `bytes` of UDP payload.
+    /// Limits datagrams to `bytes` of UDP payload, which the peer accepts.
     pub(super) fn set_peer_mtu(&mut self, now: Instant, bytes: u64) {
         self.peer_mtu = Some(bytes);
         self.path.route.mtud.set_peer_limit(bytes);
         self.path.route.on_mtu_change(now);
     }
 
-    /// A route of which nothing is learnt, within the bounds of interface and peer.
+    /// Creates a route without any measurements, within the limits of interface and peer.
     fn new_route(&self, now: Instant) -> Route {
         let mut route = Route::new(now, &self.config);
         bound(
@@ -242,21 +242,21 @@ impl Paths {
         route
     }
 
-    /// From now on `factory`'s controllers steer this and later paths.
+    /// Uses `factory`'s controllers on this path and later ones.
     pub(super) fn set_controller(&mut self, now: Instant, factory: Arc<dyn ControllerFactory>) {
         self.path.route.controller = factory.build(now, self.path.mtu());
         Arc::make_mut(&mut self.config).controller = factory;
     }
 
-    /// The path in use was found to treat packets as no path should: what its controller took for
-    /// congestion was none.
+    /// Restarts the controller of the current path, because the path was found to treat packets as
+    /// no path should, and what appeared to be congestion therefore wasn't.
     pub(super) fn start_over(&mut self, now: Instant, fault: Fault) {
         let fresh = self.new_route(now);
         self.path.route.start_over(now, fresh, fault);
     }
 
-    /// When one of the paths has something to do. Deadlines for sending that are not
-    /// after `polled_at` do not count: sending was not possible then.
+    /// Returns when one of the paths next needs attention. Sending deadlines up to `polled_at`
+    /// don't count, because sending wasn't possible then.
     pub(super) fn deadline(&self, polled_at: Instant) -> Option<Instant> {
         let later = |at: &Instant| *at > polled_at;
         let validation = self.path.address.validation.as_ref();
@@ -273,7 +273,7 @@ impl Paths {
     }
 }
 
-/// Bounds a search that has not begun by what the interface carries and the peer takes.
+/// Limits a search that hasn't begun to the sizes that the interface carries and the peer accepts.
 fn bound(mtud: &mut Mtud, config: &TransportConfig, interface: Option<u16>, peer: Option<u64>) {
     if let (None, Some(bytes)) = (config.max_mtu, interface) {
         mtud.set_ceiling(bytes);

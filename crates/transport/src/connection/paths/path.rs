@@ -1,4 +1,4 @@
-//! The path in use, on the way out: what it admits, and what left over it.
+//! The current path in the sending direction: the packets that it permits and those sent on it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,11 +13,11 @@ use crate::connection::{BoundShares, Received, Transmit};
 use crate::recovery::{Probe, RttEstimator};
 use crate::{Duration, Ecn, Instant};
 
-/// A packet that leaves.
+/// A packet to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct Departure {
     pub(in crate::connection) number: u64,
-    /// Bytes that count towards bytes in flight, shim included.
+    /// Size that counts towards bytes in flight, including the shim.
     pub(in crate::connection) size: u16,
     pub(in crate::connection) eliciting: bool,
     pub(in crate::connection) mtu_probe: bool,
@@ -25,16 +25,16 @@ pub(in crate::connection) struct Departure {
     pub(in crate::connection) ecn: Ecn,
 }
 
-/// The path in use.
+/// The current path.
 #[derive(Debug)]
 pub(in crate::connection) struct Path {
     pub(super) address: Address,
     pub(super) route: Route,
-    /// Counters of signals. They go on over changes of path, in epochs.
+    /// Counters of signals. They continue across changes of path, in epochs.
     pub(super) feedback: Feedback,
     /// The latest feedback of routers.
     pub(super) last_feedback: Option<Difference>,
-    /// The laws that had the window, on this route and those before it.
+    /// The laws that controlled the window, on this route and previous ones.
     pub(super) controllers: ControllerShares,
 }
 
@@ -49,7 +49,7 @@ impl Path {
         }
     }
 
-    /// Where the peer is, and what may be sent there.
+    /// Returns the peer's address, with the limit on bytes sent there.
     #[inline]
     pub(in crate::connection) const fn address(&self) -> &Address {
         &self.address
@@ -60,7 +60,7 @@ impl Path {
         &mut self.address
     }
 
-    /// State learnt of it.
+    /// Returns the state learned about the path.
     #[inline]
     pub(in crate::connection) const fn route(&self) -> &Route {
         &self.route
@@ -71,74 +71,73 @@ impl Path {
         &mut self.route
     }
 
-    /// The peer's address.
     #[inline]
     pub(in crate::connection) const fn remote(&self) -> SocketAddr {
         self.address.remote
     }
 
-    /// Ours, where the driver tells it.
+    /// Returns our address, if the driver provides it.
     #[inline]
     pub(in crate::connection) const fn local(&self) -> Option<IpAddr> {
         self.address.local
     }
 
-    /// True if a datagram came over it.
+    /// Returns true if a datagram arrived on this path.
     #[inline]
     pub(in crate::connection) fn brought(&self, received: &Received) -> bool {
         self.address.is(received.remote, received.local)
     }
 
-    /// True if the peer has proved its address.
+    /// Returns true if the peer has proved its address.
     #[inline]
     pub(in crate::connection) const fn is_validated(&self) -> bool {
         self.address.limit.is_validated()
     }
 
-    /// Both directions of signals.
+    /// Returns the state of signals in both directions.
     #[inline]
     pub(in crate::connection) const fn feedback(&self) -> &Feedback {
         &self.feedback
     }
 
-    /// The same, to be changed.
     #[inline]
     pub(in crate::connection) const fn feedback_mut(&mut self) -> &mut Feedback {
         &mut self.feedback
     }
 
-    /// The round trip after which routers measure again, by their latest feedback.
+    /// Returns the round trip after which routers measure again, according to their latest
+    /// feedback.
     pub(in crate::connection) fn measuring_interval(&self) -> Option<Duration> {
         self.last_feedback
             .and_then(|seen| seen.measuring_interval())
     }
 
-    /// Largest datagram, bytes of UDP payload, shim included.
+    /// Returns the size of the largest datagram, in bytes of UDP payload including the shim.
     #[inline]
     pub(in crate::connection) const fn mtu(&self) -> u16 {
         self.route.mtud.mtu()
     }
 
-    /// Bytes of a datagram for packets, whatever shim stands in front of them.
+    /// Returns how many bytes of a datagram are available for packets behind the longest shim.
     pub(in crate::connection) fn packet_room(&self) -> usize {
         let shim = self.feedback.longest_shim(self.address.is_ipv6());
         usize::from(self.mtu()).saturating_sub(shim)
     }
 
-    /// Congestion window, bytes.
+    /// Returns the congestion window, in bytes.
     #[inline]
     pub(in crate::connection) fn window(&self) -> u64 {
         self.route.controller.window()
     }
 
-    /// The ECN field of the next packets.
+    /// Returns the ECN field of the next packets.
     #[inline]
     pub(in crate::connection) fn mark(&self) -> Ecn {
         self.route.ecn(self.feedback.signal())
     }
 
-    /// The size of a probe for a larger datagram, if one is due and fits the window and the
-    /// amplification limit. None is due while the address is being validated.
+    /// Returns the size of a probe for a larger datagram, if one is due and is permitted by the
+    /// window and the amplification limit. None is due while the address is being validated.
     pub(in crate::connection) fn poll_mtu_probe(
         &mut self,
         now: Instant,
@@ -153,8 +152,8 @@ impl Path {
         fits.then_some(size)
     }
 
-    /// The ECN field of a probe for a larger datagram: a packet that is to find out about two
-    /// things tells of neither.
+    /// Returns the ECN field of a probe for a larger datagram. It isn't used to try marks at the
+    /// same time, because the loss of a packet that tests two things explains neither.
     pub(in crate::connection) fn mtu_probe_mark(&self) -> Ecn {
         match self.route.ecn.is_tried() {
             true => Ecn::NotEct,
@@ -162,7 +161,7 @@ impl Path {
         }
     }
 
-    /// `len` bytes that go over it, in datagrams of `segment_size`.
+    /// Describes `len` bytes to send on this path, in datagrams of `segment_size`.
     #[inline]
     pub(in crate::connection) const fn transmit(
         &self,
@@ -179,14 +178,14 @@ impl Path {
         }
     }
 
-    /// A signal has the ECN field: there is nothing to validate.
+    /// Returns true if a signal uses the ECN field, so that there's nothing to validate.
     #[inline]
     fn is_ecn_claimed(&self) -> bool {
         let signal = self.feedback.signal();
         signal.is_some_and(|signal| signal.ecn().is_some())
     }
 
-    /// What a packet finds out about the path.
+    /// Returns which property of the path a packet tests.
     #[inline]
     pub(in crate::connection) fn probes(&self, packet: &Departure) -> Probe {
         let shim = packet.shim != ShimUse::Nothing;
@@ -200,8 +199,8 @@ impl Path {
         }
     }
 
-    /// The controller hears of a 1-RTT packet that counts towards bytes in flight, of which there
-    /// are `in_flight` with it.
+    /// Reports to the controller a 1-RTT packet that counts towards bytes in flight; `in_flight`
+    /// includes it.
     #[inline]
     pub(in crate::connection) fn tell_sent(
         &mut self,
@@ -224,7 +223,7 @@ impl Path {
         self.route.controller.on_sent(now, &sent)
     }
 
-    /// Takes down which law has the window.
+    /// Records which law controls the window.
     pub(super) fn note_controller(&mut self, now: Instant) {
         let ruler = self.route.metrics().ruler();
         self.controllers.note(now, ruler);
@@ -235,7 +234,7 @@ impl Path {
         packet.shim != ShimUse::Nothing || (packet.eliciting && self.is_ecn_claimed())
     }
 
-    /// A 1-RTT packet left.
+    /// Records that a 1-RTT packet was sent.
     #[inline]
     pub(in crate::connection) fn on_sent(&mut self, now: Instant, packet: &Departure) {
         let number = packet.number;
@@ -258,7 +257,7 @@ impl Path {
         }
     }
 
-    /// For people and logs; what the paths do not know is passed.
+    /// Creates a report for people and logs from this path's state and the arguments.
     pub(in crate::connection) fn report(
         &self,
         rtt: &RttEstimator,

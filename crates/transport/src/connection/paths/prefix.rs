@@ -1,4 +1,4 @@
-//! What stands in front of the packets of a datagram.
+//! The shim in front of a datagram's packets.
 
 use pathmark_shim::Framed;
 use pathmark_shim::frame::declared_len;
@@ -6,15 +6,15 @@ use pathmark_shim::frame::declared_len;
 /// The bytes in front of the packets of a received datagram.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) enum ShimPrefix<'a> {
-    /// Nothing.
+    /// No shim.
     Plain,
-    /// A sound shim.
+    /// A valid shim.
     Shim { kind: u8, bytes: &'a [u8] },
     /// A shim whose check failed.
     Bad,
 }
 
-/// Takes a shim off. The bytes behind one whose check failed are a packet still, and can be read.
+/// Removes a shim. Even if its check failed, the bytes behind it are a packet and can be read.
 #[inline]
 pub(in crate::connection) fn strip(datagram: &mut [u8]) -> (ShimPrefix<'_>, &mut [u8]) {
     let Ok(len) = declared_len(datagram) else {
@@ -34,17 +34,17 @@ pub(in crate::connection) fn strip(datagram: &mut [u8]) -> (ShimPrefix<'_>, &mut
 /// The shim in front of one of our datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::connection) enum ShimUse {
-    /// Nothing, or the signal in the ECN field.
+    /// No shim, or a signal in the ECN field.
     #[default]
     Nothing,
-    /// The controller's request; the shim's length in bytes.
+    /// The controller's request, with the shim's size in bytes.
     Request(usize),
-    /// Its question for a starting rate; the shim's length in bytes.
+    /// The controller's question for a starting rate, with the shim's size in bytes.
     Question(usize),
 }
 
 impl ShimUse {
-    /// Bytes of the shim.
+    /// Returns the size of the shim, in bytes.
     #[inline]
     pub(in crate::connection) const fn len(self) -> usize {
         match self {

@@ -1,4 +1,4 @@
-//! The state that a connection learns of a path.
+//! The state that a connection learns about a path.
 
 use pathmark_cc::{Controller, Metrics};
 
@@ -10,49 +10,49 @@ use crate::path::{
 use crate::recovery::{LossOutcome, Pacer, Probe, SentPacket};
 use crate::{Duration, Ecn, Instant, Signal};
 
-/// A fault of a path: it treats packets as no path should.
+/// A fault of a path, which treats packets as no path should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) enum Fault {
-    /// It drops datagrams with shims.
+    /// The path drops datagrams with shims.
     DropsShims,
-    /// It marks all packets with CE.
+    /// The path marks all packets with CE.
     MarksAll,
 }
 
-/// What window and pacer make of a datagram.
+/// Decision of window and pacer on a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) enum Admission {
-    /// It may leave.
+    /// It may be sent.
     Now,
     /// It waits for acknowledgements.
     WindowFull,
-    /// It waits for the pacer, until then.
+    /// It waits for the pacer, until the given time.
     At(Instant),
 }
 
-/// State learnt of a path. Another path begins with a new one, but for one to another port of the
-/// same host, which shares it (RFC 9000 §9.4).
+/// State learned about a path. Each path begins with a new one, except that a path to another port
+/// of the same host shares it (RFC 9000 §9.4).
 #[derive(Debug)]
 pub(in crate::connection) struct Route {
     pub(super) controller: Box<dyn Controller>,
     pub(super) pacer: Pacer,
-    /// First bytes of flows, which may leave in addition to the window.
+    /// First bytes of flows, which may be sent in addition to the window.
     pub(super) starts: Starts,
     pub(super) mtud: Mtud,
     pub(super) ecn: EcnValidation,
-    /// Does the path let shims pass?
+    /// Detects whether the path drops shims.
     pub(super) plain: PlainPath,
-    /// Which packets bear one.
+    /// Decides which packets have a shim.
     pub(super) cadence: Cadence,
-    /// How long packets queue on their way.
+    /// Time that packets spend in queues on their way to the peer.
     pub(super) one_way: OneWayDelay,
-    /// The rate that it carries, for later connections.
+    /// The rate that the path carries, for later connections.
     pub(super) arrivals: ArrivalRate,
-    /// Routers were asked for what was known of it beforehand.
+    /// Whether routers were asked for the rate that was known beforehand.
     pub(super) asked: bool,
-    /// The application had data to send: larger datagrams are worth a search.
+    /// Whether the application had data to send, which makes larger datagrams useful.
     pub(super) carries_data: bool,
-    /// When something that counts towards bytes in flight last left.
+    /// When something that counts towards bytes in flight was last sent.
     pub(super) last_sent: Option<Instant>,
 }
 
@@ -77,29 +77,29 @@ impl Route {
         }
     }
 
-    /// Largest datagram of a probe, after this number of probe timeouts.
+    /// Returns the size of the largest datagram for a probe, after this number of probe timeouts.
     pub(in crate::connection) const fn probe_limit(&self, pto_count: u32) -> u16 {
         self.mtud.probe_limit(pto_count)
     }
 
-    /// The system refuses datagrams of `size` bytes.
+    /// Records that the system refuses datagrams of `size` bytes.
     pub(in crate::connection) fn on_size_refused(&mut self, now: Instant, size: u16) {
         if self.mtud.on_refused(now, size) {
             self.on_mtu_change(now);
         }
     }
 
-    /// State of the control law.
+    /// Returns the state of the congestion controller.
     pub(in crate::connection) fn metrics(&self) -> Metrics {
         self.controller.metrics()
     }
 
-    /// The handshake has measured the path.
+    /// Gives the controller the round trip that the handshake measured.
     pub(in crate::connection) fn on_handshake_rtt(&mut self, now: Instant, srtt: Duration) {
         self.controller.on_handshake_rtt(now, srtt);
     }
 
-    /// The window may have moved: the pacer follows. The window, for others that do.
+    /// Adapts the pacer, because the window may have changed. Returns the window.
     pub(in crate::connection) fn follow_window(
         &mut self,
         now: Instant,
@@ -113,7 +113,7 @@ impl Route {
         window
     }
 
-    /// What window and pacer make of a datagram of `size` bytes.
+    /// Returns whether window and pacer permit a datagram of `size` bytes.
     #[inline]
     pub(in crate::connection) fn admits(
         &mut self,
@@ -121,7 +121,7 @@ impl Route {
         size: u64,
         in_flight: u64,
     ) -> Admission {
-        // A window below one datagram still lets one be in flight.
+        // Even a window smaller than a datagram permits one in flight.
         // [9002 7 window]
         let window = self.controller.window();
         if in_flight > 0 && in_flight + size > window.saturating_add(self.starts.bytes()) {
@@ -138,19 +138,19 @@ impl Route {
         Admission::Now
     }
 
-    /// Before a batch: time has passed.
+    /// Updates the state that depends on time. This must be called before a batch.
     pub(in crate::connection) fn poll(&mut self, now: Instant) {
         self.ecn.poll(now);
         self.starts.poll(now);
     }
 
-    /// Flows begin with these bytes.
+    /// Permits the first `bytes` of new flows.
     pub(in crate::connection) fn on_starts(&mut self, now: Instant, bytes: u64, srtt: Duration) {
         self.starts.add(now, bytes, srtt);
     }
 
-    /// Nothing is in flight, and there is data to send: the controller hears of the pause, if there
-    /// was one. True if so.
+    /// Reports a pause to the controller, if there was one, now that nothing is in flight and
+    /// there's data to send. Returns true if it did.
     pub(in crate::connection) fn restart(&mut self, now: Instant) -> bool {
         let Some(last) = self.last_sent.take_if(|last| now > *last) else {
             return false;
@@ -160,7 +160,8 @@ impl Route {
         true
     }
 
-    /// True once the application had data to send on it; `has_data`: it has some now.
+    /// Returns true once the application had data to send on this path. `has_data` tests whether it
+    /// has some now.
     #[inline]
     pub(in crate::connection) fn carries_data(&mut self, has_data: impl FnOnce() -> bool) -> bool {
         if !self.carries_data {
@@ -169,25 +170,25 @@ impl Route {
         self.carries_data
     }
 
-    /// The probe left.
+    /// Records that a probe for a larger datagram was sent.
     pub(in crate::connection) const fn on_mtu_probe_sent(&mut self, number: u64, size: u16) {
         self.mtud.on_probe_sent(number, size);
     }
 
-    /// A packet left that counts towards bytes in flight.
+    /// Records that a packet was sent that counts towards bytes in flight.
     #[inline]
     pub(in crate::connection) fn on_in_flight(&mut self, now: Instant, bytes: u64) {
         self.pacer.on_sent(now, bytes);
         self.last_sent = Some(now);
     }
 
-    /// True if the window has no room for a datagram more, with this in flight.
+    /// Returns true if the window has no room for another datagram besides the bytes in flight.
     #[inline]
     pub(in crate::connection) fn is_full(&self, in_flight: u64) -> bool {
         in_flight + u64::from(self.mtud.mtu()) > self.controller.window()
     }
 
-    /// A 1-RTT packet that went over it was lost.
+    /// Processes the loss of a 1-RTT packet that was sent on this path.
     pub(in crate::connection) fn on_lost<F>(
         &mut self,
         now: Instant,
@@ -201,7 +202,7 @@ impl Route {
         }
     }
 
-    /// The controller hears of losses. True if congestion is persistent.
+    /// Reports losses to the controller. Returns true if congestion is persistent.
     pub(in crate::connection) fn on_losses(&mut self, now: Instant, loss: &LossOutcome) -> bool {
         let controller = &mut self.controller;
         if let Some(number) = loss.question {
@@ -218,24 +219,24 @@ impl Route {
         loss.persistent_congestion
     }
 
-    /// A question for a starting rate is taken back, with the packet that had it.
+    /// Withdraws a question for a starting rate together with its packet.
     pub(in crate::connection) fn on_question_lost(&mut self, now: Instant, number: u64) {
         self.controller.on_question_lost(now, number);
     }
 
-    /// A probe timeout fired, the `count`th in a row.
+    /// Processes the `count`th consecutive probe timeout.
     pub(in crate::connection) fn on_probe_timeout(&mut self, now: Instant, count: u32) {
         self.controller.on_probe_timeout(now);
         self.ecn.on_probe_timeout(count);
     }
 
-    /// The question for a rate that was known before the handshake left.
+    /// Records that the question for a rate known before the handshake was sent.
     pub(in crate::connection) const fn on_asked_ahead(&mut self) {
         self.asked = true;
     }
 
-    /// The ECN field of the next packets. A signal that claims the field has it, whatever
-    /// validation says.
+    /// Returns the ECN field of the next packets. If a signal uses this field, it takes precedence
+    /// over validation.
     #[inline]
     pub(super) fn ecn(&self, signal: Option<&dyn Signal>) -> Ecn {
         signal
@@ -243,25 +244,25 @@ impl Route {
             .unwrap_or_else(|| self.ecn.mark())
     }
 
-    /// The datagram size changed: tell those who reckon with it.
+    /// Distributes a change of the datagram size.
     pub(super) fn on_mtu_change(&mut self, now: Instant) {
         let mtu = self.mtud.mtu();
         self.controller.on_mtu(mtu);
         self.pacer.set_mtu(now, mtu);
     }
 
-    /// Another path is used from now on. Fates of packets in flight on this path are no longer
-    /// reported: what waits for one of them starts again if the connection comes back.
+    /// Prepares for using another path. Because the fates of packets in flight on this one won't be
+    /// reported, everything that waits for them starts again if the connection returns.
     pub(super) const fn on_left(&mut self) {
         self.mtud.forget_probe();
         self.ecn.test_again();
         self.plain.forget_trial();
     }
 
-    /// The path was found to have a fault; `fresh` is a path of which nothing is known. Losses of a
-    /// path that drops shims were no sign of congestion, of a path that drops ECN marks or of too
-    /// large a datagram: plain packets measure all three again. Where all packets come back with
-    /// CE, the controller begins again.
+    /// Resets the parts affected by a fault of the path, using the state of an unknown path in
+    /// `fresh`. If the path drops shims, its losses didn't indicate congestion, dropped ECN marks
+    /// or too large a datagram, so plain packets measure all three again. If all packets return
+    /// with CE, only the controller and the pacer start again.
     pub(super) fn start_over(&mut self, now: Instant, fresh: Self, fault: Fault) {
         self.controller = fresh.controller;
         self.pacer = fresh.pacer;

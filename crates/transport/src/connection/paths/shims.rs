@@ -1,6 +1,5 @@
-//! What stands in front of the next datagram: the controller's request, or its question for a
-//! starting rate; and what is known of a path for a question that leaves before the handshake is
-//! complete.
+//! The shim in front of the next datagram, which is the controller's request or its question for a
+//! starting rate; and the known state of a path, for questions before the handshake is complete.
 
 use pathmark_cc::{KnownPath, Limits, Request};
 
@@ -11,30 +10,30 @@ use super::prefix::ShimUse;
 use crate::wire::Writer;
 use crate::{Duration, Instant};
 
-/// What a connection has shown of its path, for later ones between the same addresses.
+/// A connection's measurements of its path, for later connections between the same addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShownPath {
-    /// The most that it carried within a round trip, if that is worth a question.
+    /// The highest rate that it carried within a round trip, if this is worth a question.
     pub path: Option<KnownPath>,
-    /// Routers of this path were asked for what was known before.
+    /// Whether routers of this path were asked for the rate that was known before.
     pub asked: bool,
 }
 
 impl Paths {
-    /// What is known of the path from an earlier connection.
+    /// Sets the state of the path known from an earlier connection.
     pub(in crate::connection) const fn set_known(&mut self, known: Option<KnownPath>) {
         self.known = known;
     }
 
-    /// What is known of the path, for questions: the configured rate counts first.
+    /// Returns the known state of the path, for questions. A configured rate takes precedence.
     pub(in crate::connection) fn known(&self) -> Option<KnownPath> {
         let configured = self.config.known_rate;
         let configured = configured.map(|rate| KnownPath { rate, rtt: None });
         configured.or(self.known)
     }
 
-    /// What the connection has measured of its path, once. Nothing of an address that is not
-    /// validated: the peer may have forged it.
+    /// Returns the connection's measurements of its path, once. An address that isn't validated is
+    /// never reported, because the peer may have forged it.
     pub(in crate::connection) fn poll_shown(&mut self) -> Option<ShownPath> {
         if core::mem::replace(&mut self.shown, true) {
             return None;
@@ -48,8 +47,8 @@ impl Paths {
 }
 
 impl Path {
-    /// True if the next packet is to bear the controller's request in a shim. `probe`: which of two
-    /// probes it is, if it is one; one of them bears none.
+    /// Returns true if the next packet should carry the controller's request in a shim. `probe` is
+    /// the index of a probe, of which only one of two has a shim.
     pub(in crate::connection) fn wants_shim(
         &mut self,
         now: Instant,
@@ -63,9 +62,9 @@ impl Path {
         every <= 1 || self.route.cadence.due(now, every, srtt)
     }
 
-    /// Fills the shim at the front of a datagram, if there is room for it. `min_rtt` is the one of
-    /// the handshake, which has measured the path before the controller gets its first packet;
-    /// `next`: number of the next packet.
+    /// Writes the shim at the front of a datagram, if there's room for it. `min_rtt` is the minimum
+    /// RTT, which the handshake has measured before the controller gets its first packet. `next` is
+    /// the number of the next packet.
     pub(in crate::connection) fn write_request(
         &mut self,
         now: Instant,
@@ -82,7 +81,8 @@ impl Path {
             self.feedback.choose(wanted, next);
         }
         let len = self.feedback.shim_len(&request);
-        // An address that is not validated may get so little that the shim would leave no room.
+        // So few bytes may be permitted to an address that isn't validated that the shim would
+        // leave no room.
         if w.remaining() < len + MIN_UNVALIDATED {
             return ShimUse::Nothing;
         }
@@ -93,8 +93,9 @@ impl Path {
         ShimUse::Request(len)
     }
 
-    /// True if the controller has a question for a starting rate, and the path carries one. No
-    /// router is asked for a path to an address that is not validated: the peer may have forged it.
+    /// Returns true if the controller has a question for a starting rate and the path carries
+    /// questions. Routers aren't asked for a path to an address that isn't validated, because the
+    /// peer may have forged it.
     pub(in crate::connection) fn may_ask(&mut self, now: Instant) -> bool {
         self.feedback.question_len() > 0
             && self.is_validated()
@@ -102,7 +103,7 @@ impl Path {
             && self.route.plain.wants_shim(now, None)
     }
 
-    /// Fills a shim with the controller's question, if it asks.
+    /// Writes a shim with the controller's question, if there is one.
     pub(in crate::connection) fn write_question(
         &mut self,
         now: Instant,
@@ -115,7 +116,8 @@ impl Path {
         self.fill_question(&request, w)
     }
 
-    /// The same before the handshake is complete, for the rate that is known of the path.
+    /// Like [`write_question`](Self::write_question), but before the handshake is complete, for the
+    /// known rate of the path.
     pub(in crate::connection) fn write_question_ahead(
         &mut self,
         now: Instant,

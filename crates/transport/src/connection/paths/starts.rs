@@ -2,25 +2,26 @@
 
 use crate::{Duration, Instant};
 
-/// The most that starts of one round trip bring: those of about 140 flows.
+/// Maximum number of bytes that starts within one round trip add, which is enough for about 140
+/// flows.
 const MOST: u64 = 2 << 20;
 
-/// First bytes of flows, each of which would have a connection of its own elsewhere (RFC 6928).
+/// First bytes of flows, each of which would otherwise have a separate connection (RFC 6928).
 ///
 /// These bytes may be in flight in addition to the congestion window, and the pacer spreads them
-/// over a round trip. A start counts for one round trip at least and two at most. A loss or CE ends
-/// all.
+/// over a round trip. A start counts for at least one round trip and at most two. A loss or CE ends
+/// all starts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Starts {
     current: u64,
     previous: u64,
-    /// When `current` becomes `previous`. `None`: there are none.
+    /// When `current` becomes `previous`, or `None` if there are no starts.
     until: Option<Instant>,
     round: Duration,
 }
 
 impl Starts {
-    /// Flows begin with these bytes.
+    /// Adds the first `bytes` of flows.
     pub(super) fn add(&mut self, now: Instant, bytes: u64, srtt: Duration) {
         self.poll(now);
         let room = MOST.saturating_sub(self.bytes());
@@ -29,7 +30,7 @@ impl Starts {
         self.until.get_or_insert(now + srtt);
     }
 
-    /// Time has passed.
+    /// Ends starts whose time has passed.
     #[inline]
     pub(super) fn poll(&mut self, now: Instant) {
         let Some(until) = self.until.filter(|until| now >= *until) else {
@@ -41,18 +42,18 @@ impl Starts {
         self.until = (self.previous > 0).then_some(until + self.round);
     }
 
-    /// Packets were lost, or had CE.
+    /// Ends all starts, because packets were lost or had CE.
     pub(super) const fn clear(&mut self) {
         (self.current, self.previous, self.until) = (0, 0, None);
     }
 
-    /// The bytes that count now.
+    /// Returns the bytes that count now.
     #[inline]
     pub(super) const fn bytes(&self) -> u64 {
         self.current + self.previous
     }
 
-    /// Bytes per second that send them within a round trip.
+    /// Returns the rate that sends them within a round trip, in bytes per second.
     pub(super) fn rate(&self) -> u64 {
         let nanos = self.round.as_nanos().max(1);
         let rate = u128::from(self.bytes()) * 1_000_000_000 / nanos;
@@ -76,7 +77,7 @@ mod tests {
         for (ms, add, expected) in [
             (0, 100, 100),
             (99, 10, 110),
-            // The first round: those of the next one are added.
+            // First round, to which the bytes of the next one are added.
             (100, 1, 111),
             (199, 0, 111),
             (200, 0, 1),
@@ -84,7 +85,7 @@ mod tests {
             (300, 0, 2),
             (400, 0, 0),
             (1_000, 7, 7),
-            // Two rounds without a call.
+            // Two rounds pass without a call.
             (1_200, 0, 0),
         ] {
             starts.add(at(ms), add, RTT);

@@ -1,4 +1,4 @@
-//! What tests of connections look at and change.
+//! State of paths that tests read and change.
 
 use pathmark_cc::Feedback;
 
@@ -6,12 +6,12 @@ use super::Paths;
 use crate::path::{AmplificationLimit, Mtud, PathValidation, PlainPath};
 
 impl Paths {
-    /// The amplification limit of the address in use.
+    /// Returns the amplification limit of the current address.
     pub(in crate::connection) fn limit(&mut self) -> &mut AmplificationLimit {
         &mut self.path.address.limit
     }
 
-    /// The attempt to validate the address in use.
+    /// Returns the attempt to validate the current address.
     pub(in crate::connection) fn validation(&mut self) -> &mut Option<PathValidation> {
         &mut self.path.address.validation
     }
@@ -28,13 +28,14 @@ impl Paths {
         self.fallback.is_some()
     }
 
-    /// The peer's id of the path that was left, if it has one of its own.
+    /// Returns the sequence number of the peer's ID for the path that was left, if it has a
+    /// separate one.
     pub(in crate::connection) fn fallback_id(&self) -> Option<u64> {
         let id = self.fallback.as_ref()?.id.as_ref()?;
         Some(id.sequence)
     }
 
-    /// The peer's id of the path that the peer probes.
+    /// Returns the sequence number of the peer's ID for the path that the peer probes.
     pub(in crate::connection) fn off_path_id(&self) -> Option<u64> {
         self.off_path.as_ref().map(|off| off.id.sequence)
     }

@@ -1,5 +1,5 @@
-//! Paths without a connection: peer ids and recovery next to them, and a controller with a constant
-//! window.
+//! Paths without a connection. Peer IDs and recovery are separate, and the controller has a
+//! constant window.
 
 mod address;
 mod fates;
@@ -28,7 +28,7 @@ const REBOUND: &str = "10.0.0.1:1001";
 const AWAY: &str = "10.0.0.9:2000";
 const WINDOW: u64 = 100_000;
 const FULL: usize = 1200;
-/// A path of unknown RTT is given up after three probe timeouts of one.
+/// Three probe timeouts of a path with unknown RTT, after which it is given up.
 const PERIOD: Duration = Duration::from_millis(1024);
 
 struct Parts {
@@ -38,7 +38,7 @@ struct Parts {
     random: Random,
     now: Instant,
     log: Arc<Mutex<ControllerLog>>,
-    /// Packets that arrived with ECT(0) and with CE.
+    /// Number of packets that arrived with ECT(0) and with CE.
     counts: (u64, u64),
 }
 
@@ -59,12 +59,12 @@ fn from(address: &str) -> Received {
     }
 }
 
-/// Paths of `side` to a peer at [`HOME`] that has issued the ids 1 to `ids`.
+/// Creates the paths of `side` to a peer at [`HOME`] that has issued the IDs 1 to `ids`.
 fn parts(side: Side, ids: u64, validated: bool) -> Parts {
     signalling(side, ids, validated, Vec::new())
 }
 
-/// The same of a side that reads these signals.
+/// The same for a side that reads these signals.
 fn signalling(side: Side, ids: u64, validated: bool, signals: Vec<Arc<dyn Signal>>) -> Parts {
     let now = Instant::from_millis(1000);
     let (controller, log) = fixed_window(WINDOW);
@@ -102,7 +102,7 @@ impl Parts {
         (&mut self.paths, others)
     }
 
-    /// A packet of 100 bytes arrives with our id `dcid`; the peer moves if that is elsewhere.
+    /// Receives a packet of 100 bytes with our ID `dcid`, following the peer if necessary.
     fn packet(&mut self, address: &str, dcid: u64) -> Move {
         let now = self.now;
         self.paths.on_datagram(&from(address), 100);
@@ -129,7 +129,8 @@ impl Parts {
         paths.on_response(now, &from(address), data, &mut others)
     }
 
-    /// Data of the challenges and responses that the path in use writes into `room` bytes.
+    /// Returns the data of the challenges and responses that the current path writes into `room`
+    /// bytes.
     fn written(&mut self, room: usize) -> (Vec<[u8; 8]>, Vec<[u8; 8]>, bool) {
         let mut buffer = vec![0; room];
         let mut w = Writer::new(&mut buffer);
@@ -164,8 +165,8 @@ fn a_packet_from_the_same_address_moves_nothing() {
     assert!(parts.written(FULL).0.is_empty());
 }
 
-/// RFC 9000 §9.4: another port is most likely a NAT that rebinds. The window stands, both addresses
-/// are challenged, and the one that answers stays.
+/// RFC 9000 §9.4: another port most likely means that a NAT was rebound. The window is kept, both
+/// addresses are challenged, and the one that answers stays.
 #[test]
 fn another_port_keeps_what_was_learnt_and_is_validated() {
     let mut parts = parts(Side::Server, 3, true);
@@ -173,7 +174,7 @@ fn another_port_keeps_what_was_learnt_and_is_validated() {
     assert!(parts.paths.take_moved_tokens() && !parts.paths.has_moved_tokens());
     assert_eq!(parts.paths.path().remote(), from(REBOUND).remote);
     assert!(!parts.paths.path().is_validated());
-    // A window is lent, less nothing, and three times what came.
+    // The limit is a window plus three times the received bytes.
     assert_eq!(parts.paths.path().address().available(), WINDOW + 300);
     assert_eq!(parts.ids.current().sequence, 0);
     let now = parts.now;
@@ -194,16 +195,17 @@ fn another_port_keeps_what_was_learnt_and_is_validated() {
     assert_eq!(parts.check(), Move::Stays);
 }
 
-/// RFC 9000 §9.3, §8.1: another host gets three times what it sent until it has answered.
+/// RFC 9000 §9.3, §8.1: another host gets three times the bytes received from it until it has
+/// answered.
 #[test]
 fn another_host_gets_a_fresh_path_and_a_limit() {
     // [9000 9.4 reset-on-migration]
     let mut parts = parts(Side::Server, 3, true);
     assert_eq!(parts.packet(AWAY, 101), Move::OtherPath);
-    // The peer moved on purpose: packets to it bear another id of its.
+    // The peer moved on purpose, so packets to it carry another of its IDs.
     assert_eq!(parts.ids.current().sequence, 1);
     assert_eq!(parts.paths.path().address().available(), 300);
-    // 192 bytes are kept for challenges.
+    // 192 bytes are reserved for challenges.
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(108));
     parts.paths.path_mut().address_mut().on_datagram_sent(100);
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(48));
@@ -214,7 +216,7 @@ fn another_host_gets_a_fresh_path_and_a_limit() {
     let (small, _, padded) = parts.written(40);
     assert_eq!((small.len(), padded), (1, false));
     assert_eq!(parts.allowance(FULL, false), Allowance::Blocked);
-    // The answer proves the address, and not that full datagrams pass.
+    // The response proves the address, but not that full datagrams get through.
     assert!(!parts.response(AWAY, small[0]));
     assert!(parts.paths.path().is_validated());
     assert_eq!(parts.allowance(FULL, false), Allowance::Bytes(FULL));
@@ -223,7 +225,8 @@ fn another_host_gets_a_fresh_path_and_a_limit() {
     assert!(parts.written(FULL).0.is_empty());
 }
 
-/// A stranger's copy from elsewhere: the peer is still where it was, and the path there goes on.
+/// Someone else has sent a copy from elsewhere, so the connection continues on the path to the
+/// peer.
 #[test]
 fn a_path_without_an_answer_is_left_for_the_last_that_worked() {
     let mut parts = parts(Side::Server, 3, true);
@@ -276,15 +279,15 @@ fn a_client_moves_only_with_an_id_of_its_own_and_goes_back_if_asked_to() {
     back.now += PERIOD.saturating_mul(3);
     assert_eq!(back.check(), Move::OtherPath);
     assert_eq!(back.paths.path().local(), None);
-    // Perhaps nothing works for a while: the other one is tried next.
+    // If nothing works for a while, the other path is tried next.
     assert!(back.paths.has_fallback());
     back.now += PERIOD.saturating_mul(3);
     assert_eq!(back.check(), Move::OtherPath);
     assert!(back.paths.path().local().is_some());
 }
 
-/// RFC 9000 §8.2.2: a response goes back over the path that was probed, and the peer gets no more
-/// than three times what it sent there.
+/// RFC 9000 §8.2.2: a response is sent on the path that was probed, and the peer gets at most three
+/// times the bytes that it sent there.
 #[test]
 fn a_probe_is_answered_where_it_came_from() {
     let mut parts = parts(Side::Server, 3, true);
@@ -306,7 +309,7 @@ fn a_probe_is_answered_where_it_came_from() {
     let (home, away) = (from(HOME).remote, from(AWAY).remote);
     let tokens: Vec<_> = parts.paths.reset_tokens(Some(token(0))).collect();
     assert_eq!(tokens, [(home, token(0)), (away, token(1))]);
-    // Another probed path takes its place, and the id goes.
+    // Another probed path replaces it, and the ID is retired.
     let other = from(REBOUND);
     parts.paths.on_datagram(&other, 10);
     parts.paths.on_challenge(&other, [8; 8], 10, &mut parts.ids);
@@ -356,7 +359,7 @@ fn datagrams_are_bounded_by_interface_and_peer_on_each_path() {
     assert!(first.is_some_and(|size| size <= 1300), "{first:?}");
     parts.paths.set_peer_mtu(now, 1200);
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    // No search while the path is validated, and none beyond what the peer takes.
+    // There's no search while the path is being validated, and none beyond the peer's limit.
     assert_eq!(parts.paths.path_mut().poll_mtu_probe(now, 0), None);
     let (challenges, ..) = parts.written(FULL);
     assert!(parts.response(AWAY, challenges[0]));

@@ -1,4 +1,5 @@
-//! The packet number spaces: keys, packets sent and received in each, and the probes that they owe.
+//! The packet number spaces, each with its keys, its sent and received packets, and the probes that
+//! are due.
 
 mod sealing;
 
@@ -20,13 +21,14 @@ use crate::wire::packet::Protected;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
-/// The second probe leaves after this share of the time until the next probe timeout. A queue that
-/// is full drops packets that come at once both or none; RFC 9002 §6.2.4 does not say when the
-/// second is sent.
+/// The second probe is sent after this fraction of the time until the next probe timeout, because a
+/// full queue drops either both or neither of two packets that arrive together. RFC 9002 §6.2.4
+/// doesn't specify when to send the second probe.
 const SECOND_PROBE: u32 = 16;
 
-/// The packet number to be left out after `number`: any of as many as were sent, so that no peer
-/// can guess it. Gaps come about twice as far apart each time: found early, and cost little.
+/// Returns the next packet number to skip after `number`. It is drawn from as many numbers as were
+/// sent, so that no peer can guess it. Gaps become rarer over time, so they catch a peer early and
+/// cost little.
 fn next_skipped(number: u64, random: &mut Random) -> u64 {
     number + 1 + random.below(number.max(64))
 }
@@ -40,8 +42,8 @@ pub(in crate::connection) struct PacketSpaces {
     received: [Received; 3],
     ack_request: AckRequest,
     probes: Probes,
-    /// Packet number to be left out next, so that a peer that acknowledges what it has not seen is
-    /// caught.
+    /// The next packet number to skip, which detects peers that acknowledge packets they haven't
+    /// received.
     skip_number: u64,
     /// Upper bound of the probe timeout in all periods that depend on the peer.
     longest_pto: Duration,
@@ -68,11 +70,11 @@ const fn of_mut<T>(spaces: &mut [T; 3], space: SpaceId) -> &mut T {
 }
 
 impl PacketSpaces {
-    /// Packets of the Data space whose frames the probes of one timeout repeat.
+    /// Number of packets of the Data space whose frames the probes of one timeout repeat.
     pub(in crate::connection) const PROBES: usize = Recovery::<Carried>::PROBES as usize;
 
-    /// No packet was sent or received. `initial`: keys of Initial packets. The first number that is
-    /// left out follows from `random`.
+    /// Creates the spaces with the keys of Initial packets. The first number to skip is drawn from
+    /// `random`.
     pub(in crate::connection) fn new(
         now: Instant,
         side: Side,
@@ -90,7 +92,8 @@ impl PacketSpaces {
             recovery,
             received: SpaceId::ALL
                 .map(|space| Received::new(space, max_ack_delay, config.max_ack_ranges)),
-            // Until its parameters are known, the peer may delay by the default (RFC 9000 §18.2).
+            // Until the peer's parameters are known, its delay is at most the default (RFC 9000
+            // §18.2).
             ack_request: AckRequest::new(Duration::from_millis(25), None),
             probes: Probes::new(),
             skip_number: random.below(100) + 1,
@@ -98,14 +101,14 @@ impl PacketSpaces {
         }
     }
 
-    /// The current probe timeout, without backoff, as the unit of other timers. The peer has a hand
-    /// in it, for it answers as late as it likes: so it has a bound.
+    /// Returns the current probe timeout without backoff, which is the unit of other timers. It is
+    /// bounded because the peer influences it by delaying its acknowledgements.
     #[inline]
     pub(in crate::connection) fn pto(&self) -> Duration {
         self.recovery.pto().min(self.longest_pto)
     }
 
-    /// What a change of path concerns; `ids`: the peer's.
+    /// Borrows the parts that take part in a change of path. `ids` are the peer's.
     pub(in crate::connection) const fn others<'a>(
         &'a mut self,
         ids: &'a mut RemoteIds,
@@ -137,7 +140,6 @@ impl PacketSpaces {
         &mut self.recovery
     }
 
-    /// What arrived in `space`.
     #[inline]
     pub(in crate::connection) const fn received(&self, space: SpaceId) -> &Received {
         of(&self.received, space)
@@ -148,7 +150,7 @@ impl PacketSpaces {
         of_mut(&mut self.received, space)
     }
 
-    /// Recovery on one hand, what the fate of a packet of `space` matters to on the other.
+    /// Borrows recovery together with the parts that need the fates of packets in `space`.
     #[inline]
     pub(in crate::connection) const fn split(
         &mut self,
@@ -158,7 +160,7 @@ impl PacketSpaces {
         (&mut self.recovery, received, &mut self.ack_request)
     }
 
-    /// The session has new keys.
+    /// Installs new keys of the session.
     pub(in crate::connection) fn install(&mut self, change: KeyChange, update_after: u64) {
         if matches!(change, KeyChange::Handshake(_)) {
             self.recovery.on_handshake_keys();
@@ -166,7 +168,8 @@ impl PacketSpaces {
         self.keys.install(change, update_after);
     }
 
-    /// Keys of `space` go, with all that waits for them (RFC 9001 §4.9). False if they have gone.
+    /// Discards the keys of `space` and everything that waits for them (RFC 9001 §4.9). Returns
+    /// false if they were already discarded.
     pub(in crate::connection) fn discard(&mut self, now: Instant, space: SpaceId) -> bool {
         let discards = self.keys.discard(space);
         if discards {
@@ -176,20 +179,20 @@ impl PacketSpaces {
         discards
     }
 
-    /// Client: Initial packets begin again, with these keys.
+    /// Client: starts sending Initial packets again, with these keys.
     pub(in crate::connection) fn on_retry(&mut self, now: Instant, initial: Keys) {
         self.keys.replace_initial(initial);
         // [9000 17.2.5.3 numbers-go-on]
         self.recovery.drain(now, SpaceId::Initial, |_, _| {});
     }
 
-    /// The handshake is confirmed (RFC 9001 §4.1.2).
+    /// Handles the confirmation of the handshake (RFC 9001 §4.1.2).
     pub(in crate::connection) fn on_confirmed(&mut self) {
         self.recovery.on_handshake_confirmed();
         self.keys.on_confirmed();
     }
 
-    /// How long the peer delays acknowledgements, and the least that it may be asked for.
+    /// Sets the peer's maximum acknowledgement delay, and the minimum that it accepts in a request.
     pub(in crate::connection) const fn on_peer_parameters(
         &mut self,
         max_ack_delay: Duration,
@@ -199,7 +202,7 @@ impl PacketSpaces {
         self.recovery.set_max_ack_delay(max_ack_delay);
     }
 
-    /// Opens a packet in place.
+    /// Decrypts a packet in place.
     #[inline]
     pub(in crate::connection) fn open(
         &mut self,
@@ -212,13 +215,13 @@ impl PacketSpaces {
         self.keys.open(now, pto, expected, found, packet)
     }
 
-    /// The number of the next packet of the Data space, as if none were left out.
+    /// Returns the number of the next packet of the Data space, disregarding skipped numbers.
     #[inline]
     pub(in crate::connection) fn next_number(&self) -> u64 {
         self.recovery.space(SpaceId::Data).sent().next_number()
     }
 
-    /// Packet `number` left.
+    /// Records that packet `number` was sent.
     #[inline]
     pub(in crate::connection) fn on_sent(
         &mut self,
@@ -236,10 +239,10 @@ impl PacketSpaces {
         self.recovery.on_sent(space, number, packet);
     }
 
-    /// An ACK frame arrived in a packet that was sealed with keys of `generation`.
+    /// Processes the keys of an ACK frame, whose packet was sealed with keys of `generation`.
     ///
     /// # Errors
-    /// KEY_UPDATE_ERROR if the peer acknowledges packets under keys that it does not use.
+    /// Returns KEY_UPDATE_ERROR if the peer acknowledges packets under keys that it doesn't use.
     #[inline]
     pub(in crate::connection) fn on_ack_frame(
         &mut self,
@@ -259,7 +262,7 @@ impl PacketSpaces {
         Ok(())
     }
 
-    /// An ACK frame was dealt with: after an answer no probe is wanted.
+    /// Cancels the probes after an ACK frame, because the peer has answered.
     #[inline]
     pub(in crate::connection) const fn after_ack(&mut self) {
         if self.recovery.pto_count() == 0 {
@@ -267,44 +270,47 @@ impl PacketSpaces {
         }
     }
 
-    /// An ACK frame of the Data space was dealt with: what the peer was asked for may hold now.
+    /// Updates the maximum acknowledgement delay after an ACK frame of the Data space, because the
+    /// peer may have received our request.
     #[inline]
     pub(in crate::connection) const fn after_data_ack(&mut self) {
         self.recovery
             .set_max_ack_delay(self.ack_request.max_ack_delay());
     }
 
-    /// True if any space owes a probe.
+    /// Returns true if a probe is due in any space.
     pub(in crate::connection) fn is_probing(&self) -> bool {
         self.probes.any()
     }
 
-    /// True if `space` owes a probe.
+    /// Returns true if a probe is due in `space`.
     #[inline]
     pub(in crate::connection) const fn probes(&self, space: SpaceId) -> bool {
         self.probes.is_due(space)
     }
 
-    /// Which of two probes is to leave, if one is: 0 or 1. One of them has no shim.
+    /// Returns which of the two probes is due, 0 or 1, if any. One of them has no shim.
     pub(in crate::connection) fn probe_index(&self, space: SpaceId) -> Option<u8> {
         self.probes.index(space)
     }
 
-    /// True if probes of the Data space leave, and others before them got no answer. New data may
-    /// be of no use to the peer, which waits for what comes first in a stream, say. So new data
-    /// fills the first probes only.
+    /// Returns true if probes of the Data space are due and earlier ones weren't answered. The peer
+    /// may not be able to use new data, for example because it waits for earlier data of the
+    /// stream. Therefore, only the first probes are filled with new data.
     #[inline]
     pub(in crate::connection) const fn probes_again(&self) -> bool {
         self.probes.is_due(SpaceId::Data) && self.recovery.pto_count() > 1
     }
 
-    /// A probe timeout fired in `space`, whose first probe is due. After how long the second is.
+    /// Starts the probes after a probe timeout in `space`, whose first probe is now due. Returns
+    /// the time after which the second one is.
     pub(in crate::connection) fn begin_probes(&mut self, space: SpaceId) -> Duration {
         self.probes.on_timeout(space);
         self.recovery.probe_period() / SECOND_PROBE
     }
 
-    /// The second probe is due if nothing has come back; its space. A datagram has `limit` bytes.
+    /// Makes the second probe due unless the peer has answered, and returns its space. A datagram
+    /// has at most `limit` bytes.
     pub(in crate::connection) fn second_probe(&mut self, limit: u16) -> Option<SpaceId> {
         if self.recovery.pto_count() == 0 {
             return None;
@@ -321,8 +327,8 @@ impl PacketSpaces {
         Some(space)
     }
 
-    /// The other packet number space of the handshake, if what is missing of both fits into one
-    /// datagram, as it did when it was sent first (RFC 9002 §6.2.4).
+    /// Returns the other packet number space of the handshake if the missing packets of both fit
+    /// into one datagram, as they did when first sent (RFC 9002 §6.2.4).
     fn same_datagram(&self, space: SpaceId, limit: u16) -> Option<SpaceId> {
         let other = match space {
             SpaceId::Initial => SpaceId::Handshake,
@@ -336,8 +342,8 @@ impl PacketSpaces {
         (both <= limit).then_some(other)
     }
 
-    /// Packets whose frames a probe may repeat, the oldest first: of a handshake only those with
-    /// CRYPTO frames.
+    /// Returns the packets whose frames a probe may repeat, oldest first. In a handshake, these are
+    /// only those with CRYPTO frames.
     pub(in crate::connection) fn repeatable(
         &self,
         space: SpaceId,
@@ -350,8 +356,9 @@ impl PacketSpaces {
         sent.map(|(_, packet)| packet).filter(counts)
     }
 
-    /// Packets of the handshake whose CRYPTO frames may be repeated without a probe timeout: all
-    /// that are older than a round trip, once for a round trip; the oldest otherwise.
+    /// Returns the handshake packets older than a round trip, whose CRYPTO frames may be repeated
+    /// without a probe timeout. If the last packet is also older, these are all of them; otherwise,
+    /// only the oldest.
     pub(in crate::connection) fn overdue(
         &self,
         now: Instant,
@@ -369,8 +376,8 @@ impl PacketSpaces {
             .take(packets)
     }
 
-    /// When one of the spaces has something to do. Acknowledgements that could not be sent at
-    /// `polled_at` wait for something else.
+    /// Returns when one of the spaces next needs attention. Acknowledgements that couldn't be sent
+    /// at `polled_at` wait for another event.
     pub(in crate::connection) fn deadline(&self, polled_at: Instant) -> Option<Instant> {
         let acks = SpaceId::ALL.into_iter().filter_map(|space| {
             let at = self.received(space).deadline()?;

@@ -1,4 +1,4 @@
-//! Packets of a space as they are written: header, acknowledgements, seal.
+//! Writing of packets: header, acknowledgements, and sealing.
 
 use core::ops::Range;
 
@@ -12,9 +12,9 @@ use crate::wire::{ConnectionId, Frame, SpaceId, TransportError, Writer};
 use crate::{Duration, Instant};
 
 impl PacketSpaces {
-    /// True if packets of `space` may be sent: there are keys, and data may leave: in 1-RTT packets
-    /// once the handshake is `complete`, or at a client in 0-RTT ones. A server that takes early
-    /// data answers it before.
+    /// Returns true if packets of `space` may be sent. This requires keys and, for data, that the
+    /// handshake is `complete`. Exceptions are a client's 0-RTT packets and the answers of a server
+    /// that accepts early data.
     #[inline]
     pub(in crate::connection) fn may_send(&self, space: SpaceId, complete: bool) -> bool {
         if space != SpaceId::Data {
@@ -26,7 +26,7 @@ impl PacketSpaces {
                 && (self.side.is_client() || self.keys.has(SpaceId::Data))
     }
 
-    /// The number of the next packet, and its form in a header.
+    /// Returns the number of the next packet, and its encoding in a header.
     pub(in crate::connection) fn number(&self, space: SpaceId) -> (u64, TruncatedNumber) {
         let detector = self.recovery.space(space);
         let mut full = detector.sent().next_number();
@@ -36,9 +36,9 @@ impl PacketSpaces {
         (full, TruncatedNumber::new(full, detector.largest_acked()))
     }
 
-    /// Writes a header, and keeps room for the tag. `None` if what is left would not do for the
-    /// shortest packet that can be sealed; the header may stand there then. `token`: of Initial
-    /// packets.
+    /// Writes a header, reserving room for the tag. Returns `None` if the remaining room is too
+    /// small for the shortest packet that can be sealed, in which case the header may have been
+    /// written. `token` is only used for Initial packets.
     pub(in crate::connection) fn start(
         &self,
         space: SpaceId,
@@ -86,8 +86,8 @@ impl PacketSpaces {
         })
     }
 
-    /// Writes ACK and, with it, FEEDBACK, if an ACK would tell the peer something; the largest
-    /// number in it. `with_data`: other frames are to follow.
+    /// Writes ACK and FEEDBACK frames if an ACK would contain news for the peer. Returns the
+    /// largest number in it. `with_data` is true if other frames should follow.
     pub(in crate::connection) fn write_acks(
         &mut self,
         now: Instant,
@@ -102,7 +102,7 @@ impl PacketSpaces {
         if !received.has_news() {
             return None;
         }
-        // With data in the packet, the two frames get half of it.
+        // If the packet also carries data, the two frames get half of it.
         let limit = match with_data && is_data {
             true => w.remaining() / 2,
             false => w.remaining(),
@@ -115,8 +115,8 @@ impl PacketSpaces {
         acked
     }
 
-    /// ACK_FREQUENCY, when what is wanted has changed; its sequence number. `interval`: over which
-    /// routers measure; `window`: in datagrams.
+    /// Writes ACK_FREQUENCY if the request has changed, and returns its sequence number. `interval`
+    /// is the one over which routers measure, and `window` is in datagrams.
     pub(in crate::connection) fn write_ack_request(
         &mut self,
         now: Instant,
@@ -138,10 +138,11 @@ impl PacketSpaces {
         written.then_some(sequence)
     }
 
-    /// Seals a packet; its place. Nothing of it is left in the writer if that fails.
+    /// Seals a packet and returns its range. If this fails, the packet is removed from the writer.
     ///
     /// # Errors
-    /// AEAD_LIMIT_REACHED if the keys may seal no more, INTERNAL_ERROR if it has no room.
+    /// Returns AEAD_LIMIT_REACHED if the keys may not seal any more packets, and INTERNAL_ERROR if
+    /// there's no room.
     pub(in crate::connection) fn seal(
         &mut self,
         open: &Open,

@@ -22,7 +22,7 @@ fn initial_keys(side: Side, destination: u8) -> Keys {
     NullCrypto::new(&[b"test"]).initial_keys(&[destination; 8], side)
 }
 
-/// Spaces of `side` with keys of Initial packets alone.
+/// Creates the spaces of `side` with only the keys of Initial packets.
 fn spaces_of(side: Side, random: &mut Random) -> PacketSpaces {
     PacketSpaces::new(
         START,
@@ -35,17 +35,17 @@ fn spaces_of(side: Side, random: &mut Random) -> PacketSpaces {
     )
 }
 
-/// Those of a client.
+/// Creates the spaces of a client.
 fn spaces(random: &mut Random) -> PacketSpaces {
     spaces_of(Side::Client, random)
 }
 
-/// Both sides, which see the same connection.
+/// Creates both sides of the same connection.
 fn both_sides() -> [PacketSpaces; 2] {
     [Side::Client, Side::Server].map(|side| spaces_of(side, &mut Random::from_u64(1)))
 }
 
-/// Keys of Handshake and of 1-RTT packets, as a handshake leaves them at `side`.
+/// Returns the keys of Handshake and 1-RTT packets that `side` gets from a handshake.
 fn later_keys(side: Side) -> [KeyChange; 2] {
     let crypto = NullCrypto::new(&[b"test"]);
     let done = testing::handshake(&crypto, &crypto, "server", 4000);
@@ -66,12 +66,12 @@ fn install(spaces: &mut PacketSpaces) {
     }
 }
 
-/// Keys of 0-RTT packets.
+/// Returns keys of 0-RTT packets.
 fn early_keys() -> DirectionalKeys {
     initial_keys(Side::Client, 9).local
 }
 
-/// The ids of the receiver and of the sender of a packet.
+/// Returns the IDs of a packet's receiver and sender.
 fn ids() -> [ConnectionId; 2] {
     [1, 2].map(|n| ConnectionId::new(&[n; 8]).unwrap())
 }
@@ -91,7 +91,7 @@ fn sent(at: Instant, size: u16, frames: Carried) -> SentPacket<Carried> {
     }
 }
 
-/// An ACK frame for `number` arrived at `now`.
+/// Processes an ACK frame for `number` at `now`.
 fn acked(spaces: &mut PacketSpaces, space: SpaceId, number: u64, now: Instant) {
     let (recovery, ..) = spaces.split(space);
     recovery
@@ -120,7 +120,7 @@ fn left_out_numbers_lie_anywhere_up_to_the_double() {
             "{eighths:?}"
         );
     }
-    // Few of them: the logarithm of what is sent.
+    // There are few gaps: the logarithm of the packets sent.
     let (mut number, mut count) = (0, 0);
     while number < 1 << 40 {
         number = next_skipped(number, &mut random);
@@ -129,7 +129,7 @@ fn left_out_numbers_lie_anywhere_up_to_the_double() {
     assert!((40..120).contains(&count), "{count}");
 }
 
-/// The numbers of `count` packets of `space`.
+/// Sends `count` packets of `space` and returns their numbers.
 fn numbers(
     spaces: &mut PacketSpaces,
     space: SpaceId,
@@ -160,7 +160,7 @@ fn numbers_of_the_data_space_alone_are_left_out() {
     assert_eq!(spaces.next_number(), data.last().unwrap() + 1);
 }
 
-/// The first packet has number 0, and what other spaces send makes no difference.
+/// The first packet has number 0, and packets in other spaces don't matter.
 #[test]
 fn the_first_number_left_out_is_one_of_a_hundred() {
     let mut random = Random::from_u64(1);

@@ -1,4 +1,4 @@
-//! Acknowledgements out of proportion, asked for and given.
+//! Acknowledgements that would be disproportionate, whether requested or not.
 
 use super::inject::{From, packet, send};
 use super::link::Datagram;
@@ -6,14 +6,14 @@ use super::pair::{Pair, Setup};
 use crate::wire::{Frame, SpaceId};
 use crate::{Duration, Ecn};
 
-/// Thousands of small packets, of whose numbers every second is missing.
+/// Thousands of small packets arrive, but every second number is missing.
 #[test]
 fn gaps_make_no_acknowledgements_larger_than_a_quarter_of_what_came() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(500));
     let before = pair.server.get().stats().clone();
     for _ in 0..4000 {
-        // One that is lost, one that arrives.
+        // One packet is lost, and the next one arrives.
         let ping = super::inject::frames(&[Frame::Ping]);
         let now = pair.now;
         packet(pair.client.get(), now, SpaceId::Data, &ping);
@@ -25,14 +25,15 @@ fn gaps_make_no_acknowledgements_larger_than_a_quarter_of_what_came() {
     let after = pair.server.get().stats();
     let received = after.bytes_received - before.bytes_received;
     let sent = after.bytes_sent - before.bytes_sent;
-    // ACKs wait for 25 ms where they would be more, and what was saved up before comes first.
+    // ACKs that would exceed their share wait for 25 ms. The initial credit is used first.
     let (least, saved) = (4000 / 125 * 100, 4096);
     println!("{received} bytes in, {sent} bytes out");
     assert!(received > 4000 * 28);
     assert!(sent <= received / 4 + least + saved, "{sent} of {received}");
 }
 
-/// What the server receives and sends while `packets` of the client arrive, 200 µs apart.
+/// Returns the bytes that the server receives and sends while `packets` of the client arrive, 200
+/// µs apart.
 fn answers_to(pair: &mut Pair, packets: u64, payload: impl Fn(u64) -> Vec<u8>) -> (u64, u64) {
     pair.run(Duration::from_millis(500));
     let before = pair.server.get().stats().clone();
@@ -59,12 +60,12 @@ fn asking_for_acknowledgements_at_once_makes_them_no_more() {
     assert!(sent <= received / 4 + least + saved, "{sent} of {received}");
 }
 
-/// RFC 9000 §14.1: also for Initials of a connection that exists.
+/// RFC 9000 §14.1, which also applies to Initials of an existing connection.
 #[test]
 fn servers_drop_initials_in_short_datagrams() {
     // [9000 14.1 short-initials-dropped]
     let mut pair = Pair::with(Setup::default());
-    // The client's first flight arrives, and the server's has not yet.
+    // The client's first flight arrives, but not yet the server's.
     pair.run(Duration::from_millis(15));
     let ping = super::inject::frames(&[Frame::Ping]);
     let now = pair.now;
@@ -84,10 +85,10 @@ fn servers_drop_initials_in_short_datagrams() {
     pair.up.latency = Duration::from_millis(1);
     bytes.resize(1199, 0);
     let short = arrive(&mut pair, bytes.clone());
-    // It, and what stands behind it.
+    // The short packet and the one behind it.
     assert_eq!(short.packets_dropped, before.packets_dropped + 2);
     assert_eq!(short.packets_received, before.packets_received);
-    // What stands behind it does not matter, only the datagram's size.
+    // Only the datagram's size matters, not the bytes behind the packet.
     bytes.resize(1200, 0);
     let full = arrive(&mut pair, bytes);
     assert_eq!(full.packets_received, before.packets_received + 1);

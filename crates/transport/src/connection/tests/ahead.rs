@@ -1,5 +1,4 @@
-//! Questions for a starting rate that leave before the handshake is complete: who may ask, and what
-//! comes of it.
+//! Questions for a starting rate before the handshake is complete: who may ask, and the results.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use crate::{Duration, Ecn, Instant, Signal};
 const START: Instant = Instant::from_millis(1);
 const RATE: u64 = 7_000_000;
 
-/// Both ends advertise `kinds`, the server is met for the second time, and has the client's address
+/// Both ends advertise `kinds`, the client meets the server for the second time, and its address is
 /// validated.
 fn known(kinds: &[u8]) -> Setup {
     let mut setup = Setup::default();
@@ -50,7 +49,7 @@ fn begin(setup: Setup) -> Pair {
     pair
 }
 
-/// The places of questions among what a host has sent.
+/// Returns the indices of questions among the datagrams that a host has sent.
 fn questions(host: &Host) -> Vec<usize> {
     let sent = host.sent.iter().enumerate();
     sent.filter(|(_, datagram)| datagram[0] == 8 | KIND)
@@ -58,7 +57,7 @@ fn questions(host: &Host) -> Vec<usize> {
         .collect()
 }
 
-/// When the answer came, since the start.
+/// Returns when the answer arrived, since the start.
 fn answered(pair: &mut Pair, client: bool) -> Duration {
     let done = pair.run_until(Duration::from_secs(5), |pair| {
         let host = if client { &pair.client } else { &pair.server };
@@ -68,7 +67,7 @@ fn answered(pair: &mut Pair, client: bool) -> Duration {
     pair.now - START
 }
 
-/// Nothing was asked while the handshake ran, which took as long as ever.
+/// Checks that nothing was asked during the handshake, which took as long as usual.
 fn connects_unasked(mut pair: Pair) -> Pair {
     pair.connect();
     assert_eq!(pair.now - START, Duration::from_millis(40));
@@ -80,7 +79,8 @@ fn connects_unasked(mut pair: Pair) -> Pair {
 fn a_client_asks_with_its_first_packet_and_has_the_answer_with_the_servers() {
     let mut pair = client_asks(known(&[KIND]));
     assert_eq!(answered(&mut pair, true), Duration::from_millis(20));
-    // Behind the packet that begins the connection, in a datagram of its own and of full length.
+    // The question follows the packet that begins the connection, in a separate datagram of full
+    // size.
     assert_eq!(questions(&pair.client), [1]);
     assert_eq!(types(&pair.client.sent[0]), [PacketType::Initial]);
     let question = &pair.client.sent[1];
@@ -124,7 +124,7 @@ fn a_server_asks_with_its_first_flight_and_has_the_answer_with_the_clients_next(
     }
 }
 
-/// A first packet under a false address moves no router.
+/// A first packet from a forged address doesn't reach routers.
 #[test]
 fn a_server_asks_no_router_before_the_address_is_validated() {
     let mut setup = known(&[KIND]);
@@ -135,18 +135,19 @@ fn a_server_asks_no_router_before_the_address_is_validated() {
 
 #[test]
 fn a_peer_that_did_not_advertise_answers_is_not_asked() {
-    // A server that advertised no such signal the last time, and none that can be sent early data.
+    // A server that didn't advertise such a signal the last time, and one that doesn't accept early
+    // data.
     let mut setup = known(&[0, KIND]);
     setup.client_crypto = Arc::new(NullCrypto::new(&[b"test"]).with_early_data(&[0]));
     connects_unasked(client_asks(setup));
     let mut setup = known(&[0, KIND]);
     setup.client_crypto = Setup::default().client_crypto;
     connects_unasked(client_asks(setup));
-    // A client that offers none.
+    // A client that doesn't offer the signal.
     let mut setup = known(&[0, KIND]);
     setup.client.signals = signals(&[0]);
     connects_unasked(server_asks(setup));
-    // Nothing is known of the path.
+    // Nothing is known about the path.
     let setup = known(&[KIND]);
     asks(&setup.client_log);
     asks(&setup.server_log);
@@ -169,7 +170,7 @@ fn a_server_that_takes_no_early_data_is_asked_with_the_first_flight() {
     assert_eq!((stats.packets_lost, stats.feedback_bad), (0, 0));
 }
 
-/// As a server of another version does, or a hop that drops what it does not know.
+/// A server of another version drops it, or a hop that drops unknown packets.
 #[test]
 fn a_question_that_is_dropped_holds_nothing_up() {
     for client in [true, false] {
@@ -200,7 +201,7 @@ fn a_question_that_is_dropped_holds_nothing_up() {
     }
 }
 
-/// The client cannot read it before the packets that it overtook, and does then.
+/// The client can't read it before the packets that it overtook, but does so afterwards.
 #[test]
 fn a_question_that_comes_before_the_handshake_is_kept_and_answered() {
     let mut pair = server_asks(known(&[KIND]));
@@ -219,8 +220,8 @@ fn a_question_that_comes_before_the_handshake_is_kept_and_answered() {
     assert_eq!(pair.client.get().stats().shims_received, 1);
 }
 
-/// The server that advertised the signal when the session began does not any more: nothing is put
-/// in front of 1-RTT packets, which it would drop.
+/// The server advertised the signal when the session began, but no longer does. It would drop shims
+/// in front of 1-RTT packets, so there are none.
 #[test]
 fn a_server_that_has_given_the_signal_up_sees_it_no_more() {
     let mut setup = known(&[KIND]);
@@ -233,8 +234,8 @@ fn a_server_that_has_given_the_signal_up_sees_it_no_more() {
     assert_eq!(pair.client.get().stats().packets_lost, 0);
 }
 
-/// What is shown of a path counts for that path: a client that moves leaves what is known of the
-/// others as it was.
+/// Measurements of a path only belong to this path. A client that moves doesn't change the known
+/// state of others.
 #[test]
 fn a_question_belongs_to_the_path_that_it_was_asked_on() {
     let mut pair = server_asks(known(&[KIND]));
@@ -251,7 +252,7 @@ fn a_question_belongs_to_the_path_that_it_was_asked_on() {
     assert!(!shown.asked);
 }
 
-/// The first packet takes 1200 bytes of the window, and the question as many.
+/// The first packet takes 1200 bytes of the window, as does the question.
 #[test]
 fn a_question_leaves_if_the_window_has_room_for_it() {
     for (window, asked) in [(2399, vec![]), (2400, vec![1])] {
@@ -263,8 +264,7 @@ fn a_question_leaves_if_the_window_has_room_for_it() {
     }
 }
 
-/// Of what stands in front of early data, only a question counts, and only of a kind that the
-/// client names.
+/// In front of early data, only a question counts, and only of a kind that the client lists.
 #[test]
 fn of_early_shims_questions_count_that_the_client_names() {
     for (named, kind, counted) in [

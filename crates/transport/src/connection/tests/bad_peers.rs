@@ -1,5 +1,5 @@
-//! Peers that break the rules: each breach ends the connection with the code that RFC 9000 gives
-//! it, on both sides.
+//! Peers that violate the protocol. Each violation ends the connection with the code that RFC 9000
+//! requires, on both sides.
 
 use super::inject::{From, frames, packet_with_bits, send};
 use super::pair::{Pair, Setup};
@@ -24,8 +24,8 @@ fn stream(id: StreamId, offset: u64, data: &'static [u8], fin: bool) -> Frame<'s
     })
 }
 
-/// Sends `payload`; the receiver must close with `code`, blaming `frame_type`, and the sender must
-/// hear of it.
+/// Sends `payload`, and checks that the receiver closes with `code` and `frame_type` and that the
+/// sender receives this.
 #[track_caller]
 fn breach(from: From, payload: &[u8], code: Code, frame_type: Option<u64>) {
     let mut setup = Setup::default();
@@ -87,7 +87,7 @@ fn frames_cut_short() {
 #[test]
 fn acknowledgements_of_what_was_never_sent() {
     // [9000 10.3 close-if-able]
-    // ACK of packet 1000, no delay, no further ranges.
+    // ACK of packet 1000, without delay and further ranges.
     breach(
         From::Client,
         &[0x02, 0x43, 0xe8, 0x00, 0x00, 0x00],
@@ -107,17 +107,17 @@ fn acknowledgements_of_what_was_never_sent() {
 fn streams_that_the_peer_may_not_use() {
     // [9000 19.4 send-only] [9000 19.5 receive-only] [9000 19.5 not-created]
     let cases = [
-        // Beyond the limit of streams.
+        // Beyond the limit on streams.
         (
             stream(id(Side::Client, Dir::Bi, 1 << 20), 0, b"x", false),
             Code::STREAM_LIMIT_ERROR,
         ),
-        // One that we have not opened.
+        // A stream that we haven't opened.
         (
             stream(id(Side::Server, Dir::Bi, 0), 0, b"x", false),
             Code::STREAM_STATE_ERROR,
         ),
-        // One that only we may send on.
+        // A stream on which only we may send.
         (
             stream(id(Side::Server, Dir::Uni, 0), 0, b"x", false),
             Code::STREAM_STATE_ERROR,
@@ -147,7 +147,7 @@ fn streams_that_the_peer_may_not_use() {
     for (frame, code) in cases {
         breach(From::Client, &frames(&[frame]), code, Some(frame.ty()));
     }
-    // A number of streams that ids cannot name.
+    // A number of streams that exceeds the possible IDs.
     let mut payload = frames(&[Frame::MaxStreams(MaxStreams {
         dir: Dir::Bi,
         max: 1 << 60,
@@ -263,21 +263,21 @@ fn new_id(sequence: u64, retire_prior_to: u64, id: &[u8]) -> Frame<'static> {
 #[test]
 fn connection_ids() {
     // [9000 5.1.1 too-many] [9000 19.16 never-sent] [9000 19.16 own-destination]
-    // More than we store.
+    // More IDs than we store.
     breach(
         From::Client,
         &frames(&[new_id(8, 0, b"another8"), new_id(9, 0, b"another9")]),
         Code::CONNECTION_ID_LIMIT_ERROR,
         Some(types::NEW_CONNECTION_ID),
     );
-    // The same number for another id.
+    // The same number for another ID.
     breach(
         From::Client,
         &frames(&[new_id(1, 0, b"another1")]),
         Code::PROTOCOL_VIOLATION,
         Some(types::NEW_CONNECTION_ID),
     );
-    // Retiring what was never issued, and what the packet itself is addressed to.
+    // Retiring an ID that was never issued, and the packet's own destination.
     for sequence in [100, 0] {
         breach(
             From::Client,
@@ -288,7 +288,7 @@ fn connection_ids() {
     }
 }
 
-/// 64 KiB beyond what has come in order, and not a byte more.
+/// 64 KiB beyond the data received in order are accepted, and not a byte more.
 #[test]
 fn handshake_data() {
     // [9000 7.5 crypto-buffer] [9000 7.5 crypto-exceeded]
@@ -322,7 +322,7 @@ fn frames_in_the_wrong_space() {
     ] {
         let mut pair = Pair::new();
         pair.flush();
-        // The server's Initial keys exist once it has the client's Initial.
+        // The server's Initial keys exist once it has received the client's Initial.
         pair.run_until(Duration::from_secs(1), |p| p.server.connection.is_some());
         let mut payload = frames(&[frame]);
         payload.resize(1100, 0);
@@ -344,8 +344,8 @@ fn reserved_bits() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
     let now = pair.now;
-    // Set before the packet is sealed: it opens, and only then can the bits be seen (RFC 9000
-    // §17.3.1).
+    // The bits are set before the packet is sealed, so they are only visible after decryption (RFC
+    // 9000 §17.3.1).
     let client = pair.client.get();
     let bytes = packet_with_bits(client, now, SpaceId::Data, &[1, 0, 0, 0], 0x18);
     let datagram = super::link::Datagram {
@@ -364,7 +364,7 @@ fn reserved_bits() {
         }
         other => panic!("{other:?}"),
     }
-    // Set on the way, they are damage like any other.
+    // If they are set in flight, the packet is damaged like any other.
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
     let mut bytes = super::inject::packet(pair.client.get(), now, SpaceId::Data, &[1, 0, 0, 0]);

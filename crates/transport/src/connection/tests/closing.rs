@@ -1,4 +1,4 @@
-//! What a connection that closes still sends, how long it stays, and what it sends no more.
+//! A closing connection: the packets that it still sends, and how long it stays.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::{Duration, Instant};
 
 const FULL: usize = 1200;
 
-/// Closes the client of a connection; the code and reason that the server receives.
+/// Closes the client of a connection. Returns the code and reason that the server receives.
 fn received_close(code: u64, reason: &[u8]) -> (u64, Bytes) {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
@@ -36,7 +36,7 @@ fn a_long_reason_is_cut_and_a_code_beyond_2_to_the_62_is_said_as_0() {
     assert_eq!(received_close(largest + 1, b"why"), (0, Bytes::new()));
 }
 
-/// A connection with data under way in both directions.
+/// A connection with data in flight in both directions.
 fn busy() -> Pair {
     let mut setup = Setup::default();
     setup.client.keep_alive = Some(Duration::from_millis(20));
@@ -57,7 +57,7 @@ fn three_probe_timeouts_after_a_close_nothing_is_left_to_wait_for() {
     let now = pair.now;
     let until = now + pair.client.get().spaces.pto().saturating_mul(3);
     pair.client.get().close(now, 1, Bytes::new());
-    // Neither what was under way nor the next keep-alive is waited for.
+    // It doesn't wait for packets in flight or for the next keep-alive.
     assert_eq!(pair.client.get().deadline(), Some(until));
     pair.flush();
     assert_eq!(pair.client.get().deadline(), Some(until));
@@ -67,7 +67,7 @@ fn three_probe_timeouts_after_a_close_nothing_is_left_to_wait_for() {
     client.handle_timeout(until);
     assert!(client.is_drained());
     assert_eq!(client.deadline(), None);
-    // Once is enough.
+    // Closing again has no effect.
     client.close(until, 2, Bytes::new());
     client.handle_timeout(until + Duration::from_secs(100));
     assert_eq!(client.deadline(), None);
@@ -80,7 +80,7 @@ fn three_probe_timeouts_after_a_close_nothing_is_left_to_wait_for() {
 fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
     // [9000 10.2.2 draining-silent] [9000 10.2.3 close-in-one-rtt]
     let mut pair = busy();
-    // What the client sent so far arrives; the close is the last.
+    // All earlier packets of the client arrive before the close.
     pair.run(Duration::from_millis(15));
     pair.record = true;
     let now = pair.now;
@@ -97,7 +97,7 @@ fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
     if let Ok(id) = id {
         let _ = pair.server.get().streams().write(id, b"more");
     }
-    // The server's own data that was under way makes the client repeat its close.
+    // The server's data in flight makes the client repeat its close.
     while pair.now < until {
         assert_eq!(pair.server.get().deadline(), Some(until));
         if !pair.step() {
@@ -107,14 +107,14 @@ fn who_was_closed_is_silent_and_does_not_stay_longer_for_a_repeated_close() {
     pair.run(Duration::from_secs(1));
     assert!(pair.server.sent.is_empty(), "{}", pair.server.sent.len());
     assert!(pair.server.get().is_drained());
-    // Its own application may close it as well: that changes nothing.
+    // If the server's application also closes it, this has no effect.
     let now = pair.now;
     pair.server.get().close(now, 3, Bytes::new());
     pair.flush();
     assert!(pair.server.sent.is_empty());
 }
 
-/// A server that has the client's first datagram, and has sent nothing yet.
+/// A server that has received the client's first datagram but hasn't sent anything yet.
 fn asked() -> Pair {
     let mut pair = Pair::new();
     pair.flush();
@@ -134,7 +134,7 @@ fn a_close_in_the_handshake_has_1200_bytes_or_waits_until_it_may() {
         let mut pair = asked();
         let now = pair.now;
         let server = pair.server.get();
-        // The client's one datagram allows three (RFC 9000 §8.1).
+        // The client's only datagram permits three (RFC 9000 §8.1).
         assert_eq!(server.paths.limit().available(), 3 * FULL as u64);
         server.paths.limit().on_sent(sent as u64);
         server.close(now, 1, Bytes::new());

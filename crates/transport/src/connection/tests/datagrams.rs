@@ -11,7 +11,7 @@ use crate::connection::{Connection, Event};
 use crate::streams::Dir;
 use crate::{DatagramError, Duration, Ecn, Signal};
 
-/// Both ends take datagrams.
+/// Both ends accept datagrams.
 fn setup() -> Setup {
     let mut setup = Setup::default();
     setup.client.datagrams.receive_bytes = 1 << 20;
@@ -53,7 +53,7 @@ fn they_arrive_once_and_what_is_lost_is_not_sent_again() {
     assert!(pair.server.has(|event| *event == Event::DatagramReceived));
 }
 
-/// Each has the mark of its own packet, unless that is a code of a signal.
+/// Each has the mark of its own packet, unless this is a code of a signal.
 #[test]
 fn they_come_with_the_marks_of_their_packets() {
     let codes: Arc<dyn Signal> = Arc::new(TestSignal {
@@ -81,7 +81,7 @@ fn they_come_with_the_marks_of_their_packets() {
     }
 }
 
-/// The kernel cuts a batch into segments of one size, of which the last alone may be shorter.
+/// The kernel splits a batch into segments of one size, of which only the last may be shorter.
 #[test]
 fn a_shorter_packet_ends_its_batch() {
     let mut pair = Pair::connected(setup());
@@ -97,8 +97,8 @@ fn a_shorter_packet_ends_its_batch() {
     assert_eq!(pair.server.get().stats().packets_dropped, 0);
 }
 
-/// Datagrams that are alike leave in one batch, also where each is much shorter than a packet may
-/// be, and whatever the first one has besides.
+/// Equal datagrams are sent in one batch, even if each is much shorter than a packet may be, and
+/// whatever else the first one contains.
 #[test]
 fn datagrams_of_one_size_leave_in_batches() {
     for (len, count) in [(1100, 8_usize), (700, 8), (100, 80)] {
@@ -110,7 +110,7 @@ fn datagrams_of_one_size_leave_in_batches() {
         }
         let mut buffer = vec![0; 65_535];
         let now = pair.now;
-        // What searches for the path's MTU goes first.
+        // Probes of the path's MTU are sent first.
         let sent = loop {
             let sent = pair.client.get().poll_transmit(now, &mut buffer, 64);
             if pair.client.get().stats().datagram_frames_sent > 0 {
@@ -127,7 +127,7 @@ fn datagrams_of_one_size_leave_in_batches() {
     }
 }
 
-/// The window holds for them, and what has no room in their queue is dropped, the oldest first.
+/// They wait for the window. If their queue is full, the oldest are dropped.
 #[test]
 fn they_wait_for_the_window_in_a_queue_with_a_bound() {
     let mut setup = setup();
@@ -173,7 +173,7 @@ fn they_are_as_long_as_the_path_allows() {
         length > 1400,
         "the search for larger sizes is over: {length}"
     );
-    // The path carries less from now on; what is too long for it does not block the others.
+    // The path carries less from now on, and datagrams that are too long don't block the others.
     pair.up.faults.mtu = 1250;
     let deadline = pair.now + Duration::from_secs(120);
     while pair.client.get().datagrams().max_size() == Some(length) {
@@ -189,8 +189,8 @@ fn they_are_as_long_as_the_path_allows() {
     assert_eq!(read_all(pair.server.get()), [data]);
 }
 
-/// An application that sends more datagrams than the path carries does not starve its streams, nor
-/// these them.
+/// An application that sends more datagrams than the path carries doesn't starve its streams, nor
+/// the other way around.
 #[test]
 fn streams_and_datagrams_take_turns() {
     let mut setup = setup();
@@ -228,13 +228,13 @@ fn who_takes_none_is_sent_none() {
     assert_eq!(pair.client.get().datagrams().max_size(), None);
     let refused = pair.client.get().datagrams().send(Bytes::new());
     assert_eq!(refused, Err(DatagramError::Unsupported));
-    // The other way they go, an empty one too.
+    // They are also sent in the other direction, including an empty one.
     pair.server.get().datagrams().send(Bytes::new()).unwrap();
     pair.run(Duration::from_millis(200));
     assert_eq!(read_all(pair.client.get()), [Bytes::new()]);
 }
 
-/// No frame is longer than the peer takes, its type and its length included (RFC 9221 §3).
+/// A frame, including its type and length, isn't longer than the peer's limit (RFC 9221 §3).
 #[test]
 fn a_peer_that_takes_little_gets_no_more() {
     for (limit, longest) in [(1, None), (2, Some(0)), (3, Some(1)), (66, Some(63))] {
@@ -254,7 +254,7 @@ fn a_peer_that_takes_little_gets_no_more() {
     }
 }
 
-/// Unread datagrams take no more memory than was configured.
+/// Unread datagrams don't take more memory than configured.
 #[test]
 fn unread_ones_are_bounded() {
     let mut setup = setup();
@@ -275,8 +275,8 @@ fn unread_ones_are_bounded() {
     assert_eq!(left.last().unwrap()[0], 199);
 }
 
-/// Those that wait when the connection moves to a path with a smaller MTU, where they do not fit,
-/// do not block the ones behind them.
+/// Datagrams that don't fit after the connection has moved to a path with a smaller MTU don't block
+/// those behind them.
 #[test]
 fn those_too_long_for_a_new_path_do_not_hold_up_the_others() {
     let mut pair = Pair::connected(setup());
@@ -299,7 +299,7 @@ fn those_too_long_for_a_new_path_do_not_hold_up_the_others() {
     assert_eq!(pair.client.get().stats().datagram_frames_unsent, 1);
 }
 
-/// An application that reads no events gets one for several datagrams.
+/// An application that doesn't read events gets one for several datagrams.
 #[test]
 fn datagrams_that_arrive_together_are_reported_once() {
     let mut pair = Pair::connected(setup());

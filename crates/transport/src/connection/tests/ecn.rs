@@ -1,4 +1,4 @@
-//! ECN: marks set, counted, validated.
+//! ECN marks: set, counted, and validated.
 
 use std::sync::Arc;
 
@@ -95,8 +95,8 @@ fn it_can_be_switched_off() {
     assert!(pair.client.batches.iter().all(|b| b.ecn == Ecn::NotEct));
 }
 
-/// The time that an upload of 3 MB takes from a client with `cubic` over 50 Mbit/s and 20 ms, where
-/// the path does `fault` after 1 MB; the state of ECN at its end.
+/// Returns how long an upload of 3 MB takes from a client with `cubic` over 50 Mbit/s and 20 ms,
+/// and the final state of ECN. The path has `fault` after 1 MB.
 fn upload_over(
     ecn: bool,
     seed: u64,
@@ -122,8 +122,8 @@ fn upload_over(
     (took, state, pair)
 }
 
-/// Marked packets get through at first, and then no more: three probe timeouts later the transfer
-/// goes on without marks, as fast as without ECN.
+/// Marked packets get through at first but later don't. Three probe timeouts later, the transfer
+/// continues without marks, as fast as without ECN.
 #[test]
 fn marks_that_are_dropped_later_are_given_up() {
     for both_ways in [false, true] {
@@ -137,7 +137,7 @@ fn marks_that_are_dropped_later_are_given_up() {
         assert_eq!(state, EcnState::Failed(EcnFailure::Dropped));
         let most = plain + Duration::from_millis(1500);
         assert!(took <= most, "{took:?} instead of {plain:?}");
-        // Tried again after a while, they pass.
+        // They are tried again after a while and get through.
         fault(&mut pair, false);
         for _ in 0..40 {
             pair.upload(1000, Duration::from_secs(5));
@@ -147,7 +147,8 @@ fn marks_that_are_dropped_later_are_given_up() {
     }
 }
 
-/// CE on every marked packet tells nothing of congestion. Next to it the same without ECN.
+/// CE on every marked packet doesn't indicate congestion. The same upload without ECN is the
+/// reference.
 #[test]
 fn marks_that_all_become_ce_are_given_up() {
     for marked_from in [0, 1] {
@@ -158,7 +159,7 @@ fn marks_that_all_become_ce_are_given_up() {
         let most = plain + Duration::from_millis(1500);
         assert!(took <= most, "{took:?} instead of {plain:?}");
         assert!(pair.client.get().stats().congestion_experienced >= 7);
-        // Trials that come back with CE change nothing, and cost nothing.
+        // Trials that return with CE change nothing and cost nothing.
         let counted = pair.client.get().stats().congestion_experienced;
         for _ in 0..100 {
             pair.upload(1000, Duration::from_secs(5));
@@ -178,8 +179,8 @@ fn marks_that_all_become_ce_are_given_up() {
     }
 }
 
-/// The first few packets of a connection are all that it has to send, and the path drops those with
-/// marks: it does not wait for ten of them.
+/// A connection only sends a few packets, and the path drops those with marks. It doesn't wait for
+/// ten of them.
 #[test]
 fn a_short_request_over_a_path_that_drops_marks() {
     let mut pair = Pair::connected(Setup::default());

@@ -1,4 +1,4 @@
-//! Connections that end: closed, timed out, kept alive, reset.
+//! Connections that end or stay: closed, timed out, kept alive, reset.
 
 use bytes::Bytes;
 
@@ -50,7 +50,7 @@ fn a_lost_close_is_said_again_when_the_peer_goes_on_talking() {
     pair.up.cut();
     let id = pair.server.get().streams().open(Dir::Uni).unwrap();
     pair.server.get().streams().write(id, b"hello?").unwrap();
-    // That packet crosses the lost one and is not answered, what comes of its timeout is.
+    // This packet crosses the lost one and isn't answered, but the packets of its timeout are.
     pair.run(Duration::from_millis(500));
     assert!(matches!(
         pair.server.error(),
@@ -83,7 +83,7 @@ fn a_close_during_the_handshake_hides_the_application() {
         .close(now, 99, Bytes::from_static(b"secret"));
     pair.run(Duration::from_secs(2));
     match pair.client.error() {
-        // APPLICATION_ERROR without a word (RFC 9000 §10.2.3).
+        // APPLICATION_ERROR without a reason (RFC 9000 §10.2.3).
         Some(ConnectionError::PeerTransport(e)) => {
             assert_eq!(e.code.0, 0x0c);
             assert_eq!(e.reason, "");
@@ -134,7 +134,7 @@ fn a_stateless_reset_ends_the_connection_at_once() {
     // [9000 10.3.1 drain-on-reset] [9000 10.3.1 compared]
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
-    // The server's token for the id that the client uses, as its endpoint derives it.
+    // The server's token for the ID that the client uses, as derived by its endpoint.
     let id = pair.client.get().sources.control.remote_ids.current().id;
     let token = ResetToken::derive(&NullEndpointKey::new(8), id.as_slice());
     let mut wrong = vec![0x5a; 40];
@@ -162,7 +162,7 @@ fn a_peer_that_vanishes_is_probed_and_given_up() {
     pair.run(Duration::from_secs(100));
     assert_eq!(pair.client.error(), Some(ConnectionError::TimedOut));
     let stats = pair.client.get().stats();
-    // 60 ms doubled up to a quarter of the idle timeout, over 30 s.
+    // 60 ms, doubled up to a quarter of the idle timeout, over 30 s.
     assert!((8..14).contains(&stats.probe_timeouts), "{stats:?}");
     assert!(pair.now > before);
 }
@@ -175,7 +175,7 @@ fn a_handshake_that_goes_on_for_ever_ends_also_without_an_idle_timeout() {
     setup.client.handshake_timeout = Duration::from_secs(10);
     setup.server.handshake_timeout = Duration::from_secs(5);
     let mut pair = Pair::with(setup);
-    // The server receives the client's packets, and the client receives none.
+    // The server receives the client's packets, but the client doesn't receive any.
     pair.down.faults.loss = 1_000_000;
     assert!(pair.run_until(Duration::from_secs(1), |pair| {
         pair.server.connection.is_some()

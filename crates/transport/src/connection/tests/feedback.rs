@@ -1,4 +1,4 @@
-//! Explicit feedback: negotiated, counted once, returned, survived.
+//! Explicit feedback: negotiated, counted once, returned, and robust.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn has_shim(datagram: &[u8]) -> bool {
     datagram[0] & 0xf8 == 8
 }
 
-/// A router that marks every datagram of the client's that has a shim.
+/// Adds a router that marks every datagram of the client with a shim.
 fn marking(pair: &mut Pair, code: u8) {
     pair.tap = Some(Box::new(move |_, datagram| {
         if datagram.from.port() != 443 {
@@ -64,7 +64,7 @@ fn what_routers_mark_reaches_the_controller_exactly() {
     let report = pair.client.get().path_report(now);
     assert_eq!((report.signal, report.router), (Some(0), Some(77)));
     assert!(report.passes_shims);
-    // The server has nothing but acknowledgements to send by now: those bear no shim.
+    // By now, the server only sends acknowledgements, which have no shim.
     pair.server.sent.clear();
     pair.upload(30_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(200));
@@ -133,7 +133,8 @@ fn each_nth_packet_bears_a_shim_and_the_others_its_room() {
     assert_eq!(log.signals - before.signals, shims.len() as u64);
     let counted = log.feedback.packets[1] - before.feedback.packets[1];
     assert_eq!(counted, shims.len() as u64);
-    // Batches are as long as ever, and all full datagrams alike, with a shim or without.
+    // Batches are as long as before, and all full datagrams have the same size, with or without a
+    // shim.
     let whole = |batch: &&crate::connection::Transmit| batch.len == 10 * mtu;
     assert!(pair.client.batches.iter().filter(whole).count() > 40);
     let bare_and_full = |d: &&Vec<u8>| d.len() == mtu && !has_shim(d);
@@ -154,7 +155,8 @@ fn without_a_common_kind_not_one_byte_differs() {
         (pair.client.sent.clone(), pair.server.sent.clone())
     };
     assert_eq!(run(&[], &[]), run(&[], &[]));
-    // A side that offers no signal sends no parameter for it: its datagrams are plain QUIC.
+    // A side that offers no signal doesn't send a parameter for it, and its datagrams are plain
+    // QUIC.
     let (_, plain) = run(&[], &[]);
     let (_, offered) = run(&[0], &[]);
     assert_eq!(plain.len(), offered.len());
@@ -230,7 +232,7 @@ fn a_path_that_eats_shims_becomes_plain_within_a_few_round_trips() {
     pair.upload(100_000, Duration::from_secs(10));
     let now = pair.now;
     assert!(!pair.client.get().path_report(now).passes_shims);
-    // What the shims' losses implied for congestion, ECN and datagram size is void.
+    // The consequences of lost shims for congestion, ECN and datagram size are void.
     let log = pair.client.log();
     assert_eq!((log.built, log.wrong_states), (2, 0));
     pair.upload(1_000_000, Duration::from_secs(10));
@@ -239,7 +241,7 @@ fn a_path_that_eats_shims_becomes_plain_within_a_few_round_trips() {
     assert_eq!(report.ecn, EcnState::Capable);
     assert!(report.mtu > 1400, "{}", report.mtu);
     assert_eq!(pair.client.log().lost, log.lost);
-    // Later trials cost a retransmission, not the window.
+    // Later trials cost a retransmission, but not the window.
     let shims = pair.client.get().stats().shims_sent;
     for _ in 0..10 {
         pair.run(Duration::from_secs(5));
@@ -282,7 +284,7 @@ fn counters_of_a_new_path_start_from_zero() {
     pair.connect();
     pair.run(Duration::from_millis(100));
     pair.upload(100_000, Duration::from_secs(10));
-    // The client's NAT rebinds: the server notices, the client does not.
+    // The client's NAT is rebound, which only the server notices.
     pair.client.address = "10.0.0.9:2000".parse().unwrap();
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_secs(1));
@@ -291,7 +293,7 @@ fn counters_of_a_new_path_start_from_zero() {
     pair.run(Duration::from_secs(1));
     let after = pair.client.log().feedback.packets[1];
     assert!(after - before > 60, "{before} {after}");
-    // Data of the server's, whose path changed without the client's knowledge.
+    // The server sends data, and its path changed without the client noticing.
     let log = pair.server.log();
     let id = pair
         .server
@@ -325,7 +327,7 @@ fn counters_of_a_new_path_start_from_zero() {
     assert_eq!(pair.server.get().stats().feedback_bad, 0);
 }
 
-/// A PING of the client's behind a shim.
+/// Builds a PING of the client behind a shim.
 fn shimmed_ping(pair: &mut Pair) -> Vec<u8> {
     let now = pair.now;
     let ping = inject::frames(&[Frame::Ping]);
@@ -336,7 +338,7 @@ fn shimmed_ping(pair: &mut Pair) -> Vec<u8> {
     datagram
 }
 
-/// It arrives at the server; how many shims that counts.
+/// Delivers it to the server, and returns how many shims that counts.
 fn counted(pair: &mut Pair, from: &str, mut bytes: Vec<u8>) -> u64 {
     let received = Received {
         remote: from.parse().unwrap(),
@@ -353,7 +355,7 @@ fn counted(pair: &mut Pair, from: &str, mut bytes: Vec<u8>) -> u64 {
     after.shims_received - before.shims_received
 }
 
-/// A packet that comes late from another address passed other routers.
+/// A packet that arrives late from another address passed other routers.
 #[test]
 fn shims_count_where_they_came_by_the_path_in_use() {
     let mut pair = Pair::connected(setup(&[0], &[0]));

@@ -21,9 +21,9 @@ pub(crate) struct ControllerLog {
     pub(crate) lost: u64,
     pub(crate) window_limited_acks: u64,
     pub(crate) congestion_experienced: u64,
-    /// Number of the last packet that had left by then.
+    /// Number of the last packet sent by then.
     pub(crate) congestion_up_to: u64,
-    /// The latest.
+    /// The latest value.
     pub(crate) forward_delay: Option<Duration>,
     pub(crate) handshake_rtt: Option<Duration>,
     pub(crate) probe_timeouts: u64,
@@ -37,20 +37,20 @@ pub(crate) struct ControllerLog {
     /// Calls since the previous ACK, to check their order.
     pub(crate) last_was_feedback: bool,
     pub(crate) feedback_before_ack: u64,
-    /// Sent with the signal.
+    /// Packets sent with the signal.
     pub(crate) signals: u64,
-    /// What a test wants of them; 0 is 1.
+    /// The value that tests request, where 0 means 1.
     pub(crate) signal_every: u32,
-    /// A test wants a question asked, once.
+    /// Whether a question should be asked, once.
     pub(crate) asks: bool,
-    /// Questions, and answers to them.
+    /// Number of questions and of answers.
     pub(crate) questions: u64,
     pub(crate) answers: u64,
-    /// Questions that are lost.
+    /// Number of lost questions.
     pub(crate) questions_lost: u64,
-    /// A test wants a lost question asked again.
+    /// Whether a lost question should be asked again.
     pub(crate) asks_again: bool,
-    /// The rate of the latest question that left before the handshake was complete.
+    /// The rate in the latest question before the handshake was complete.
     pub(crate) known_rate: Option<u64>,
 }
 
@@ -95,7 +95,7 @@ impl Controller for FixedWindow {
         log.forward_delay = acked.forward_delay;
         log.acked_bytes += acked.bytes;
         log.window_limited_acks += u64::from(acked.window_limited);
-        // Handshake packets are numbered apart and have a state of their own number.
+        // Handshake packets have separate numbers, and a state with their own number.
         log.wrong_states += u64::from(acked.state.explicit != acked.largest + 1);
         if std::mem::take(&mut log.last_was_feedback) {
             log.feedback_before_ack += 1;

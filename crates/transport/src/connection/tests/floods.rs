@@ -1,5 +1,5 @@
-//! Floods of frames that a peer may send, in too large a number: what they cost is in proportion,
-//! and counted.
+//! Floods of frames that a peer may send, but not in such numbers. Their cost is proportional, and
+//! they are counted.
 
 use super::inject::{From, frames, replace_ids, send};
 use super::pair::{Pair, Setup};
@@ -8,8 +8,8 @@ use crate::connection::{ConnectionError, Stats};
 use crate::wire::frame::{ResetStream, StopSending};
 use crate::wire::{Dir, Frame, Side, SpaceId, StreamId, TransportErrorCode as Code};
 
-/// The client floods the server with what `flood` makes for each packet. Returns what the server
-/// counted meanwhile; a transfer of the same connection goes on.
+/// The client floods the server with the frames that `flood` returns for each packet. Returns the
+/// server's counters before and after. A transfer on the same connection continues.
 fn flood(packets: u64, mut flood: impl FnMut(&mut Pair, u64) -> Vec<u8>) -> (Stats, Stats) {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(500));
@@ -17,7 +17,7 @@ fn flood(packets: u64, mut flood: impl FnMut(&mut Pair, u64) -> Vec<u8>) -> (Sta
     for n in 0..packets {
         let payload = flood(&mut pair, n);
         send(&mut pair, From::Client, SpaceId::Data, &payload);
-        // Several in a round trip.
+        // Several packets in a round trip.
         pair.run(Duration::from_millis(3));
         let server = pair.server.get();
         let [events, routing] = server.outbox.waiting();
@@ -31,7 +31,7 @@ fn flood(packets: u64, mut flood: impl FnMut(&mut Pair, u64) -> Vec<u8>) -> (Sta
     (before, after)
 }
 
-/// The server sends at most `factor` times what it got in the flood.
+/// Checks that the server sends at most `factor` times the bytes received during the flood.
 fn in_proportion((before, after): &(Stats, Stats), factor: u64) {
     let received = after.bytes_received - before.bytes_received;
     let sent = after.bytes_sent - before.bytes_sent;
@@ -45,7 +45,7 @@ fn small_challenges_get_small_responses() {
     });
     assert_eq!(flooded.1.path_challenges - flooded.0.path_challenges, 1000);
     in_proportion(&flooded, 2);
-    // Many in one packet: the latest four are answered.
+    // With many in one packet, the latest four are answered.
     let flooded = flood(100, |_, n| {
         let all: Vec<_> = (0..100)
             .map(|i| Frame::PathChallenge((n * 100 + i).to_be_bytes()))
@@ -70,7 +70,7 @@ fn ids_that_come_and_go_cost_a_frame_each() {
 fn ids_that_were_not_sent_cannot_be_retired() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(500));
-    // Each makes room for the next, which is issued at once, but in no packet yet.
+    // Each makes room for the next ID, which is issued immediately but not yet sent.
     let all: Vec<_> = (1..200).map(Frame::RetireConnectionId).collect();
     send(&mut pair, From::Client, SpaceId::Data, &frames(&all));
     pair.run(Duration::from_millis(50));
@@ -87,7 +87,7 @@ fn streams_opened_and_given_up_leave_nothing() {
     let id = |index| StreamId::new(Side::Client, Dir::Bi, index).unwrap();
     let flooded = flood(600, |pair, n| {
         let server = pair.server.get();
-        // The application reads what came of the last ones.
+        // The application reads the data of the last streams.
         for index in (n.saturating_sub(12) * 8)..n * 8 {
             let _ = server.streams().read(id(index), &mut [0; 8]);
         }
@@ -102,7 +102,7 @@ fn streams_opened_and_given_up_leave_nothing() {
                 id: id(index),
                 error_code: 1,
             };
-            // So that the client knows them.
+            // This opens the streams at the client.
             [Frame::ResetStream(reset), Frame::StopSending(stop)]
         };
         while pair.client.get().streams().open(Dir::Bi).is_ok() {}
@@ -122,15 +122,15 @@ fn key_updates_without_end() {
         updates += u64::from(pair.client.get().update_keys(now));
         frames(&[Frame::Ping])
     });
-    // One needs an acknowledgement of the one before.
+    // An update requires the acknowledgement of the previous one.
     let counted = flooded.1.key_updates - flooded.0.key_updates;
     assert!(updates > 10 && counted == updates, "{updates} {counted}");
     assert!(updates < 1000, "{updates}");
     in_proportion(&flooded, 2);
 }
 
-/// A peer sends for ever and acknowledges nothing: neither what it was sent nor the ACKs since then
-/// pile up.
+/// A peer sends forever without acknowledging anything. Neither the packets sent to it nor the ACKs
+/// accumulate.
 #[test]
 fn acks_to_a_peer_that_acknowledges_nothing_do_not_pile_up() {
     let mut pair = Pair::connected(Setup::default());
@@ -142,7 +142,7 @@ fn acks_to_a_peer_that_acknowledges_nothing_do_not_pile_up() {
     let before = pair.server.get().stats();
     let mut most = 0;
     for _ in 0..10_000 {
-        // Not quite enough for an ACK each.
+        // Not quite enough bytes for an ACK each.
         send(
             &mut pair,
             From::Client,
@@ -160,8 +160,8 @@ fn acks_to_a_peer_that_acknowledges_nothing_do_not_pile_up() {
     assert!(most <= 200, "{most} of {sent}");
 }
 
-/// RFC 9000 §8.2.1: who moves to and fro between two addresses, both its own, is challenged at each
-/// from time to time, not for each packet.
+/// RFC 9000 §8.2.1: a peer that moves back and forth between two of its addresses is challenged at
+/// each occasionally, but not for each packet.
 #[test]
 fn moves_to_and_fro_cost_no_challenge_each() {
     let flooded = flood(500, |pair, n| {

@@ -1,4 +1,4 @@
-//! Who is followed to another address, and who is not.
+//! Whether a peer is followed to another address.
 
 use super::inject;
 use super::pair::{Pair, Setup};
@@ -6,13 +6,13 @@ use crate::connection::Received;
 use crate::wire::{Frame, SpaceId};
 use crate::{Duration, Ecn};
 
-/// Sends something that is answered, and waits for the answer.
+/// Sends a packet that is answered, and waits for the answer.
 fn exchange(pair: &mut Pair) {
     pair.client.get().ping();
     pair.run(Duration::from_millis(500));
 }
 
-/// RFC 9000 §9: a server has one address, and what comes from another is not its.
+/// RFC 9000 §9: a server has one address, so packets from another aren't its.
 #[test]
 fn a_client_keeps_to_its_servers_address() {
     // [9000 9 unknown-server-address]
@@ -33,8 +33,8 @@ fn a_client_keeps_to_its_servers_address() {
     pair.upload(20_000, Duration::from_secs(5));
 }
 
-/// RFC 9000 §9: the peer of an endpoint that forbids migration may still be rebound by a NAT; §9.3:
-/// that changes the port, and a host with another address is another host.
+/// RFC 9000 §9: the peer of an endpoint that forbids migration may still be behind a NAT that is
+/// rebound. RFC 9000 §9.3: this changes the port, whereas another address belongs to another host.
 #[test]
 fn where_migration_is_off_a_port_is_followed_and_no_address() {
     // [9000 9 disabled-but-moved]
@@ -52,7 +52,8 @@ fn where_migration_is_off_a_port_is_followed_and_no_address() {
     }
 }
 
-/// RFC 9000 §9.4: what was learnt of a path holds for a return within a minute, not for ever.
+/// RFC 9000 §9.4: the measurements of a path are valid for a return within a minute, but not
+/// forever.
 #[test]
 fn an_address_that_was_left_is_known_for_a_minute() {
     for (seconds, known) in [(1, true), (55, true), (65, false)] {
@@ -74,14 +75,14 @@ fn an_address_that_was_left_is_known_for_a_minute() {
     }
 }
 
-/// RFC 9000 §9.1, §9.2: NEW_CONNECTION_ID causes no migration. A client that has nothing else to
-/// repeat while its NAT rebinds is followed all the same: until then the server's answers go to an
-/// address without a host.
+/// RFC 9000 §9.1, §9.2: NEW_CONNECTION_ID doesn't cause migration. A client that has nothing else
+/// to repeat while its NAT is rebound is nevertheless followed. Until then, the server sends its
+/// answers to an address without a host.
 #[test]
 fn a_client_that_repeats_probing_frames_alone_is_followed() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_secs(1));
-    // The server asks for an id back: the client has another for it.
+    // The server retires an ID, so the client issues another.
     let now = pair.now;
     let retire = inject::frames(&[Frame::RetireConnectionId(1)]);
     let mut bytes = inject::packet(pair.server.get(), now, SpaceId::Data, &retire);
@@ -92,7 +93,7 @@ fn a_client_that_repeats_probing_frames_alone_is_followed() {
         ttl: None,
     };
     pair.client.get().handle_datagram(now, received, &mut bytes);
-    // What it sends is lost, and so is what goes to where it was.
+    // Its packets are lost, as are those sent to its previous address.
     let home = pair.client.address;
     pair.tap = Some(Box::new(move |_, datagram| {
         if datagram.from == home || datagram.to == home {
@@ -110,15 +111,15 @@ fn a_client_that_repeats_probing_frames_alone_is_followed() {
     );
 }
 
-/// An address that was left, and is not seen to get anything any more, is known for a minute from
-/// then on, however often the peer claims to be back there.
+/// An address that was left, and doesn't appear to receive packets anymore, is known for a minute
+/// from then on, however often the peer claims to be there.
 #[test]
 fn who_claims_an_address_again_and_again_must_show_that_it_is_there() {
     let mut pair = Pair::connected(Setup::default());
     pair.upload(20_000, Duration::from_secs(5));
     let home = pair.client.address;
     let away = "10.0.0.9:2000".parse().unwrap();
-    // Nothing that goes home gets there from now on.
+    // From now on, packets to the former address are lost.
     pair.tap = Some(Box::new(move |_, datagram| {
         if datagram.to == home {
             datagram.bytes.clear();

@@ -1,8 +1,8 @@
-//! Fuzz target of a live connection's state: frames that are sealed with the peer's own keys, in
-//! every order, with data, acknowledgements and time between them.
+//! Fuzz target for the state of a live connection: frames sealed with the peer's own keys, in any
+//! order, with data, acknowledgements and time in between.
 //!
-//! `cargo test` runs it over a bounded number of random inputs; `fuzz/run` for as long as one
-//! likes.
+//! `cargo test` runs it with a bounded number of random inputs, and `fuzz/run` for as long as you
+//! like.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::connection::ConnectionError;
 use crate::streams::ReceiveMemory;
 use crate::wire::{Dir, SpaceId, Writer};
 
-/// Random inputs in `cargo test`.
+/// Number of random inputs in `cargo test`.
 const ITERATIONS: usize = 300;
-/// Longest random input, bytes.
+/// Maximum length of a random input, in bytes.
 const MAX_LEN: usize = 256;
-/// Memory of both servers for received data, bytes.
+/// Memory of both servers for received data, in bytes.
 const MEMORY: u64 = 1 << 20;
 
 /// Types of frames (RFC 9000 §19), of extensions, and an unassigned one.
@@ -28,8 +28,7 @@ const TYPES: [u64; 40] = [
     0x30, 0x31, 0xaf, 0xac, 0x0a, 0x0e, 0x18, 0x2f_ff,
 ];
 
-/// A frame of a type that `word` chooses, with fields as `word` has them: small ones, and very
-/// large ones.
+/// Writes a frame whose type and fields are selected by `word`, with small and very large values.
 fn frame(word: [u8; 8], w: &mut Writer<'_>) -> Option<()> {
     let [_, kind, a, b, c, d, e, f] = word;
     let ty = TYPES[usize::from(kind) % TYPES.len()];
@@ -40,7 +39,7 @@ fn frame(word: [u8; 8], w: &mut Writer<'_>) -> Option<()> {
     };
     w.put_varint(ty).ok()?;
     match ty {
-        // STREAM: id, offset, length, data.
+        // STREAM: ID, offset, length, data.
         0x08..=0x0f => {
             w.put_varint(wide(a)).ok()?;
             if ty & 4 != 0 {
@@ -53,7 +52,7 @@ fn frame(word: [u8; 8], w: &mut Writer<'_>) -> Option<()> {
             }
             w.put_slice(&data[..len]).ok()
         }
-        // NEW_CONNECTION_ID: sequence, retire prior to, length, id, token.
+        // NEW_CONNECTION_ID: sequence, retire prior to, length, ID, token.
         0x18 => {
             w.put_varint(wide(a)).ok()?;
             w.put_varint(wide(b)).ok()?;
@@ -70,7 +69,7 @@ fn frame(word: [u8; 8], w: &mut Writer<'_>) -> Option<()> {
             }
             Some(())
         }
-        // The others are made of integers, and of bytes whose number comes first.
+        // The others consist of integers, and of bytes preceded by their number.
         _ => {
             for field in [a, b, c] {
                 w.put_varint(wide(field)).ok()?;
@@ -80,7 +79,8 @@ fn frame(word: [u8; 8], w: &mut Writer<'_>) -> Option<()> {
     }
 }
 
-/// Words of 8 bytes: what the next moment brings. How the connection ended, if it did.
+/// Runs a connection in which each word of 8 bytes selects the next event. Returns how it ended, if
+/// it did.
 fn live(input: &[u8]) -> Option<ConnectionError> {
     let memory = Arc::new(ReceiveMemory::new(MEMORY));
     let sharing = |seed| {
@@ -133,7 +133,7 @@ fn live(input: &[u8]) -> Option<ConnectionError> {
         assert!(memory.held() <= MEMORY, "{} bytes", memory.held());
         assert!(pair.server.events.len() <= 64 * (words.len() + 8));
     }
-    // What is left comes to an end, or goes on; another connection of the same server does.
+    // The connection ends or continues, and another connection of the same server continues.
     pair.run(Duration::from_secs(40));
     honest.upload(10_000, Duration::from_secs(20));
     pair.client.error()
@@ -149,7 +149,8 @@ fn live_connections() {
         });
 }
 
-/// Inputs reach what they are to reach: connections end by errors of many kinds, and many go on.
+/// The inputs have the intended effect: connections end with errors of many kinds, and many
+/// continue.
 #[test]
 fn live_connections_are_reached() {
     let mut rng = Rng::new(1);

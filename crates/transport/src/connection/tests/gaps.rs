@@ -1,4 +1,4 @@
-//! Flow control while what is to be read next is missing.
+//! Flow control while the data to be read next is missing.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn pair(seed: u64, window: u64, latency: Duration) -> Pair {
     })
 }
 
-/// The client opens stream 0 without sending on it, and the server's application waits for it.
+/// The client opens stream 0 without sending on it, while the server's application waits for it.
 fn with_a_waiting_reader(mut pair: Pair) -> Pair {
     pair.client.get().streams().open(Dir::Uni).unwrap();
     piece(&mut pair, 0, b"");
@@ -52,7 +52,7 @@ fn window(pair: &mut Pair) -> u64 {
     pair.server.get().streams().receiving.window()
 }
 
-/// 5 % loss, 160 Mbit/s, 550 ms: from the first flight on, most of what arrives waits for a
+/// 5 % loss, 160 Mbit/s, 550 ms: from the first flight on, most of the received data waits for a
 /// retransmission.
 #[test]
 fn a_flight_with_losses_is_not_held_up_by_the_receive_window() {
@@ -110,7 +110,7 @@ fn a_gap_in_an_unread_stream_grows_no_window() {
     assert_eq!(window(&mut pair), initial);
 }
 
-/// Peers that leave out the first byte, send 4 MB/s after it in all, and never close the gap.
+/// Peers that omit the first byte, send 4 MB/s in total after it, and never close the gap.
 #[test]
 fn gaps_that_stay_hold_bounded_memory_and_an_honest_peer_goes_on() {
     let memory = Arc::new(ReceiveMemory::new(16 << 20));
@@ -131,8 +131,8 @@ fn gaps_that_stay_hold_bounded_memory_and_an_honest_peer_goes_on() {
         }
     }
     assert!(hostile.iter().all(|pair| pair.server.error().is_none()));
-    // What each was promised at first, with the bits that say which bytes are there. What they
-    // earned is within the memory.
+    // The memory that each was promised at first, including the bits that mark present bytes. The
+    // part that they earned is within the memory.
     let held = memory.held();
     assert!(held <= 16 * (1536 << 10) * 9 / 8 + (16 << 20), "{held}");
 

@@ -41,7 +41,7 @@ fn a_clean_handshake_takes_one_round_trip_and_is_confirmed_after_one_more() {
             ]
         );
     }
-    // Datagrams with an Initial packet of the client's are of full size (RFC 9000 §14.1).
+    // Datagrams with an Initial packet of the client have full size (RFC 9000 §14.1).
     assert_eq!(pair.client.sent[0].len(), 1200);
     assert_eq!(pair.server.sent[0].len(), 1200);
     assert_eq!(pair.client.get().stats().packets_lost, 0);
@@ -49,7 +49,7 @@ fn a_clean_handshake_takes_one_round_trip_and_is_confirmed_after_one_more() {
         pair.client.get().handshake().data().protocol.as_deref(),
         Some(&b"test"[..])
     );
-    // Each side holds ids of the other's to spare.
+    // Each side has several of the other's IDs.
     pair.run(Duration::from_millis(100));
     assert_eq!(pair.client.ids.len(), 8);
     assert_eq!(pair.server.ids.len(), 8);
@@ -76,8 +76,8 @@ fn handshakes_get_through_loss_reordering_duplication_and_corruption() {
     }
 }
 
-/// Data that waits for the handshake fills the window; nothing of it is acknowledged before the
-/// client's Finished has arrived. If that is lost it must not wait for room in the window.
+/// Data that waits for the handshake fills the window, and none of it is acknowledged before the
+/// client's Finished arrives. If the Finished is lost, it must not wait for room in the window.
 #[test]
 fn a_lost_finished_is_sent_again_though_data_fills_the_window() {
     for seed in 0..200 {
@@ -103,7 +103,7 @@ fn a_lost_finished_is_sent_again_though_data_fills_the_window() {
 fn a_server_sends_three_times_what_it_received_until_the_address_is_proved() {
     // [9000 8 amplification]
     let mut pair = Pair::new();
-    // The client's first datagram arrives; all others of its are lost.
+    // The client's first datagram arrives, and all its others are lost.
     pair.flush();
     pair.up.faults.loss = 1_000_000;
     pair.record = true;
@@ -171,7 +171,7 @@ fn no_common_protocol_fails_on_both_sides() {
     }
 }
 
-/// The first datagram of the client, and the ids in it.
+/// Returns the first datagram of the client, and the IDs in it.
 fn first_initial(pair: &mut Pair) -> (Vec<u8>, ConnectionId, ConnectionId) {
     pair.record = true;
     pair.flush();
@@ -195,7 +195,8 @@ fn version_negotiation_ends_the_connection_only_if_it_is_genuine() {
     let mut pair = Pair::new();
     let (_, dcid, scid) = first_initial(&mut pair);
     let other = ConnectionId::new(b"12345678").unwrap();
-    // One that names our version, and one that echoes other ids, are to be ignored (RFC 9000 §6.2).
+    // A packet that lists our version, and one that echoes other IDs, must be ignored (RFC 9000
+    // §6.2).
     pair.send_to_client(version_negotiation(&scid, &dcid, &[0x0a0a_0a0a, 1]));
     pair.send_to_client(version_negotiation(&scid, &other, &[0x0a0a_0a0a]));
     assert!(pair.client.error().is_none());
@@ -252,7 +253,7 @@ fn a_retry_is_followed_once_and_authenticated() {
     pair.send_to_client(retry_packet(&scid, &retry_id, &original));
     pair.flush();
     assert_eq!(pair.client.sent.len(), 2);
-    // A second one is ignored (RFC 9000 §17.2.5.2).
+    // A second Retry is ignored (RFC 9000 §17.2.5.2).
     let second = ConnectionId::new(b"again...").unwrap();
     pair.send_to_client(retry_packet(&scid, &second, &original));
     pair.flush();
@@ -270,8 +271,8 @@ fn a_retry_is_followed_once_and_authenticated() {
     pair.upload(5000, Duration::from_secs(5));
 }
 
-/// RFC 9000 §17.2.5.1, §17.2.5.2: a Retry without a token, one that keeps the id that the client
-/// chose, and one behind the server's first Initial.
+/// RFC 9000 §17.2.5.1, §17.2.5.2: a Retry without a token, one that keeps the ID chosen by the
+/// client, and one that follows the server's first Initial.
 #[test]
 fn a_retry_that_breaks_a_rule_is_ignored() {
     // [9000 17.2.5.1 other-id] [9000 17.2.5.2 first-retry] [9000 17.2.5.2 retry-without-token]
@@ -297,9 +298,9 @@ fn a_retry_that_breaks_a_rule_is_ignored() {
     }
 }
 
-/// A Retry's token goes into each Initial packet (RFC 9000 §8.1.2), and none may take more than
-/// its datagram. With one that leaves enough room the handshake's messages go in small pieces; with
-/// a longer one the connection ends at once, with the reason.
+/// Each Initial packet contains a Retry's token (RFC 9000 §8.1.2) and must fit into a datagram. If
+/// the token leaves enough room, the handshake's messages are sent in small pieces. With a longer
+/// token, the connection ends immediately, with the reason.
 #[test]
 fn a_token_that_leaves_no_room_for_the_handshake_ends_it_at_once() {
     for id in [8, 20] {
@@ -335,7 +336,7 @@ fn a_token_that_leaves_no_room_for_the_handshake_ends_it_at_once() {
     }
 }
 
-/// A token of an earlier connection that is as long is not needed, and left out.
+/// A token of an earlier connection with this length isn't needed, so it is omitted.
 #[test]
 fn a_remembered_token_that_leaves_no_room_is_not_sent() {
     // [9000 8.1.3 new-token-sent]
@@ -361,7 +362,7 @@ fn ids_that_the_server_does_not_confirm_end_the_handshake() {
     pair.up.cut();
     let retry_id = ConnectionId::new(b"retried!").unwrap();
     pair.send_to_client(retry_packet(&scid, &retry_id, &original));
-    // The server knows nothing of a Retry: its transport parameters do not name it.
+    // The server isn't aware of a Retry, so its transport parameters don't contain it.
     pair.run(Duration::from_secs(2));
     match pair.client.error() {
         Some(ConnectionError::Transport(e)) => assert_eq!(e.code.0, 0x08),
@@ -385,8 +386,8 @@ fn an_answer_from_another_address_is_not_believed() {
     assert!(pair.now - START > Duration::from_millis(40));
 }
 
-/// The least delay that this side lets the other ask for is 1 ms, and the other refuses a longest
-/// one that is shorter.
+/// This side's minimum delay that the peer may request is 1 ms, and the peer refuses a maximum
+/// below it.
 #[test]
 fn who_delays_no_acknowledgement_is_understood() {
     for micros in [0, 1, 999, 1000, 1999] {

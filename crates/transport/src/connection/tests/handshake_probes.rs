@@ -1,4 +1,4 @@
-//! Probes of a handshake: what they carry, and when they leave.
+//! Probes of a handshake: their contents, and when they are sent.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::{Duration, Instant};
 
 const START: Instant = Instant::from_millis(1);
 
-/// Either probe is enough: the first flight and the first probe are lost.
+/// Either probe is enough if the first flight and the first probe are lost.
 #[test]
 fn every_probe_carries_the_first_flight() {
     let mut pair = Pair::new();
@@ -24,14 +24,14 @@ fn every_probe_carries_the_first_flight() {
             }
         }
     }));
-    // The initial probe timeout is a second; the one after it would come after three.
+    // The initial probe timeout is a second. The next one would fire after three seconds.
     assert!(pair.run_until(Duration::from_millis(1500), |p| {
         p.client.get().is_established()
     }));
     assert_eq!(pair.client.get().stats().probe_timeouts, 1);
 }
 
-/// When the client's long headers leave, if those until `lost` after the start are damaged.
+/// Returns when the client's long headers are sent. Those until `lost` after the start are damaged.
 pub(super) fn long_headers(pair: &mut Pair, lost: Duration) -> Rc<RefCell<Vec<Duration>>> {
     let left = Rc::new(RefCell::new(Vec::new()));
     let seen = Rc::clone(&left);
@@ -46,22 +46,23 @@ pub(super) fn long_headers(pair: &mut Pair, lost: Duration) -> Rc<RefCell<Vec<Du
     left
 }
 
-/// A queue that is full for a while drops whatever comes meanwhile: the second probe of a handshake
-/// leaves later than the first, so one such time does not cost both.
+/// A queue that is full for a while drops all packets that arrive meanwhile. The second probe of a
+/// handshake is sent later than the first, so that a single such period doesn't affect both.
 #[test]
 fn probes_of_a_handshake_do_not_leave_together() {
     let mut pair = Pair::new();
-    // With the first flight all is lost that leaves at the first probe timeout, after 999 ms.
+    // Both the first flight and the packets sent at the first probe timeout, after 999 ms, are
+    // lost.
     let left = long_headers(&mut pair, Duration::from_millis(1050));
     assert!(pair.run_until(Duration::from_secs(4), |p| p.client.get().is_established()));
     let at = [0, 999_000, 1_123_875].map(Duration::from_micros);
     assert_eq!(*left.borrow(), at);
-    // The next timeout would come after three seconds (333 ms, and 4 times half of it).
+    // The next timeout would fire after three seconds (333 ms plus 4 times half of it).
     assert_eq!(pair.now - START, Duration::from_micros(1_143_875));
     assert_eq!(pair.client.get().stats().probe_timeouts, 1);
 }
 
-/// The second probe stays away where the first was answered.
+/// If the first probe was answered, there's no second one.
 #[test]
 fn an_answered_probe_of_a_handshake_is_followed_by_none() {
     let mut pair = Pair::new();
@@ -72,8 +73,8 @@ fn an_answered_probe_of_a_handshake_is_followed_by_none() {
     assert_eq!(last, Duration::from_millis(1019), "{left:?}");
 }
 
-/// A packet that only asks for an ACK left before the client's first flight, and is the oldest that
-/// is not acknowledged. The probe carries the flight.
+/// A packet that only requests an ACK was sent before the client's first flight, and is the oldest
+/// one not acknowledged. The probe carries the flight.
 #[test]
 fn a_probe_of_a_handshake_carries_what_is_missing_and_not_an_older_ping() {
     let mut pair = Pair::new();
@@ -90,8 +91,8 @@ fn a_probe_of_a_handshake_carries_what_is_missing_and_not_an_older_ping() {
     assert_eq!(pair.client.get().stats().probe_timeouts, 1);
 }
 
-/// The client's first flight is acknowledged and the server's does not arrive: with nothing to
-/// repeat, a probe is a PING in a datagram of full size.
+/// The client's first flight is acknowledged, but the server's doesn't arrive. Since there's
+/// nothing to repeat, a probe is a PING in a datagram of full size.
 #[test]
 fn a_probe_with_nothing_to_carry_is_a_ping() {
     // [9002 6.2.4 eliciting-probe] [9002 6.2.2.1 client-probe-space]
@@ -117,8 +118,8 @@ fn a_probe_with_nothing_to_carry_is_a_ping() {
     assert!(sent.iter().any(|(_, packet)| packet.ack_eliciting));
 }
 
-/// A server's flight is lost, which is of two packet number spaces, and with it the first probe.
-/// The second one carries what is missing of both.
+/// A server's flight in two packet number spaces is lost, together with the first probe. The second
+/// one carries the missing data of both.
 #[test]
 fn the_second_probe_of_a_server_carries_both_of_its_flights() {
     let mut pair = Pair::new();
@@ -126,7 +127,7 @@ fn the_second_probe_of_a_server_carries_both_of_its_flights() {
     let (log, count): (_, Rc<RefCell<usize>>) = (Rc::clone(&probes), Rc::clone(&seen));
     pair.tap = Some(Box::new(move |_, datagram| {
         if datagram.from != SERVER.parse().unwrap() {
-            // The client does not ask again.
+            // The client doesn't ask again.
             if *count.borrow() > 0 && *count.borrow() < 3 {
                 datagram.bytes.fill(0);
             }

@@ -1,4 +1,4 @@
-//! Connection ids that are replaced all the time, over links that lose, reorder and repeat.
+//! Connection IDs that are replaced continually, over links that lose, reorder and duplicate.
 
 use super::inject::{self, From};
 use super::link::Faults;
@@ -8,8 +8,8 @@ use crate::crypto::ResetToken;
 use crate::crypto::null::NullEndpointKey;
 use crate::wire::{Frame, SpaceId};
 
-/// Neither end breaks a rule, and no packet that comes too late for its id at the client is
-/// answered with a stateless reset that the server would believe.
+/// Neither end violates the protocol. No packet that arrives at the client too late for its ID is
+/// answered with a stateless reset that the server would accept.
 #[test]
 fn ids_replaced_over_a_bad_link_end_no_connection() {
     let mut late = 0;

@@ -1,4 +1,4 @@
-//! Packets that no sane connection would send, sealed with one's own keys.
+//! Packets that no correct connection would send, sealed with its own keys.
 
 use super::pair::Pair;
 use crate::Ecn;
@@ -7,14 +7,14 @@ use crate::connection::building::Contents;
 use crate::connection::tests::link::Datagram;
 use crate::wire::{Frame, SpaceId, Writer};
 
-/// Which end.
+/// The sending end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     Client,
     Server,
 }
 
-/// A datagram of one packet with this payload.
+/// Builds a datagram with one packet and this payload.
 pub(crate) fn packet(
     connection: &mut Connection,
     now: crate::Instant,
@@ -24,7 +24,7 @@ pub(crate) fn packet(
     packet_with_bits(connection, now, space, payload, 0)
 }
 
-/// The same with `bits` set in the first byte, as if they belonged there.
+/// Like [`packet`], but with `bits` set in the first byte before sealing.
 pub(crate) fn packet_with_bits(
     connection: &mut Connection,
     now: crate::Instant,
@@ -40,7 +40,7 @@ pub(crate) fn packet_with_bits(
     sealed(connection, now, space, payload, bits, contents)
 }
 
-/// A datagram that is one of the connection's own, which it waits to be acknowledged.
+/// Builds a datagram that the connection counts as its own, expecting an acknowledgement.
 pub(crate) fn packet_on_path(
     connection: &mut Connection,
     now: crate::Instant,
@@ -73,7 +73,7 @@ fn sealed(
     room[range].to_vec()
 }
 
-/// Asks back all ids that were given to the peer, and gives others.
+/// Retires all IDs that the peer has, and issues others.
 pub(crate) fn replace_ids(connection: &mut Connection) {
     connection.sources.control.local_ids.rotate();
     let receiving = connection.receiving(crate::Instant::ZERO);
@@ -101,7 +101,7 @@ pub(crate) fn send(pair: &mut Pair, from: From, space: SpaceId, payload: &[u8]) 
     }
 }
 
-/// The bytes of frames.
+/// Encodes frames.
 pub(crate) fn frames(frames: &[Frame<'_>]) -> Vec<u8> {
     let mut buffer = [0; 1200];
     let mut w = Writer::new(&mut buffer);

@@ -1,4 +1,4 @@
-//! Key updates: asked for, forced by limits, answered.
+//! Key updates: requested, required by limits, and answered.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ fn too_many_forgeries_end_the_connection() {
     }
 }
 
-/// Packets of the handshake that do not open count towards the same limit.
+/// Packets of the handshake that can't be decrypted count towards the same limit.
 #[test]
 fn too_many_forgeries_end_a_handshake() {
     // [9001 6.6 count-forged] [9001 6.6 integrity]

@@ -1,5 +1,5 @@
-//! Receivers that lie in FEEDBACK frames: whatever they report in whatever order, no packet counts
-//! twice, and none that was not sent.
+//! Receivers that send false FEEDBACK frames. Whatever they report, and in any order, no packet
+//! counts twice, and none that wasn't sent.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::wire::frame::feedback;
 use crate::wire::{SpaceId, Writer};
 use crate::{Counters, Duration, Signal};
 
-/// A client whose packets a router marks LOW, and a server that may lie.
+/// A client whose packets a router marks LOW, and a server that may report anything.
 fn pair() -> Pair {
     let signals: Vec<Arc<dyn Signal>> = vec![Arc::new(TestSignal::shim(0))];
     let mut setup = Setup::default();
@@ -29,8 +29,8 @@ fn pair() -> Pair {
     pair
 }
 
-/// A FEEDBACK frame of the server reports `packets` packets with `bytes` bytes in this epoch, all
-/// LOW, and `time` as its clock.
+/// Sends a FEEDBACK frame of the server that reports `packets` packets with `bytes` bytes in this
+/// epoch, all LOW, and `time` as its clock.
 fn claim(pair: &mut Pair, epoch: u64, packets: u64, bytes: u64, time: u32) {
     let mut counters = Counters::new();
     for value in [0, packets, 0, 0, 0, bytes, 0, 0, 9] {
@@ -44,14 +44,14 @@ fn claim(pair: &mut Pair, epoch: u64, packets: u64, bytes: u64, time: u32) {
     pair.run(Duration::from_millis(60));
 }
 
-/// The number of the client's next packet.
+/// Returns the number of the client's next packet.
 fn next(pair: &mut Pair) -> u64 {
     let recovery = pair.client.get().spaces.recovery_mut();
     recovery.space(SpaceId::Data).sent().next_number()
 }
 
-/// Packets and bytes that the client's controller got reports of, and those that the client sent
-/// with the signal.
+/// Returns the packets and bytes reported to the client's controller, and those that the client
+/// sent with the signal.
 fn reported_and_sent(pair: &Pair) -> ([u64; 2], [u64; 2]) {
     let log = pair.client.log().feedback;
     let shims = pair.client.sent.iter().filter(|d| d[0] & 0xf8 == 8);
@@ -120,7 +120,7 @@ fn each_kind_of_lie_is_counted_by_its_kind() {
     ];
     assert_eq!(kinds, [1; 5], "{disbelieved:?}");
     believed_within_reason(&pair);
-    // The truth goes on counting.
+    // True reports continue to count.
     pair.upload(100_000, Duration::from_secs(10));
     pair.run(Duration::from_millis(100));
     let (reported, sent) = reported_and_sent(&pair);

@@ -1,4 +1,4 @@
-//! Limits that a peer runs into, and deadlines that follow from its parameters.
+//! Limits that a peer reaches, and deadlines that follow from its parameters.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use crate::connection::{ConnectionError, Received};
 use crate::wire::{Frame, SpaceId, TransportErrorCode, Writer};
 use crate::{Duration, Ecn};
 
-/// A connection on which nothing is under way.
+/// A connection without packets in flight.
 fn at_rest(setup: Setup) -> Pair {
     let mut pair = Pair::connected(setup);
     pair.run(Duration::from_millis(500));
@@ -30,8 +30,8 @@ fn from(remote: SocketAddr) -> Received {
     }
 }
 
-/// RFC 9000 §8.2.1: a probe from an address that is not validated asks for four responses of full
-/// size, and gets three times its own size.
+/// RFC 9000 §8.2.1: a probe from an address that isn't validated requests four responses of full
+/// size, but gets only three times its own size.
 #[test]
 fn answers_to_a_probe_keep_to_the_amplification_limit() {
     // [9000 8.2.2 at-once] [9000 8.2.2 response-limited] [9000 8.2.2 same-path]
@@ -53,7 +53,7 @@ fn answers_to_a_probe_keep_to_the_amplification_limit() {
     assert_eq!(sent, [1200, 1200, 1200, may - 3600]);
 }
 
-/// The queue of a client that reads no events holds a bounded number of tokens.
+/// The queue of a client that doesn't read events holds a bounded number of tokens.
 #[test]
 fn unread_tokens_are_bounded() {
     let mut pair = at_rest(Setup::default());
@@ -69,15 +69,16 @@ fn unread_tokens_are_bounded() {
     assert_eq!(client.error(), None);
 }
 
-/// By the peer's parameter, and by ACK_FREQUENCY as soon as the peer may have received it.
+/// The delay follows the peer's parameter, and ACK_FREQUENCY as soon as the peer may have received
+/// it.
 #[test]
 fn probes_wait_as_long_as_the_peer_may_delay_its_acknowledgements() {
     let delay = |pair: &mut Pair| {
         let recovery = pair.client.get().spaces.recovery();
         recovery.pto() - recovery.rtt().pto_base()
     };
-    // Of a round trip of 1 s the client asks for 100 ms, as much as it ever does. Until that is
-    // acknowledged, the longer of the two counts.
+    // For a round trip of 1 s, the client requests 100 ms, its maximum. Until this is acknowledged,
+    // the longer of the two applies.
     for (said, asked) in [(400, 400), (25, 100)].map(|(a, b)| (ms(a), ms(b))) {
         let mut setup = Setup {
             latency: ms(500),
@@ -95,7 +96,7 @@ fn probes_wait_as_long_as_the_peer_may_delay_its_acknowledgements() {
     }
 }
 
-/// Probe timeouts back off to a quarter of the idle timeout of whichever side has the shorter one.
+/// Probe timeouts back off to a quarter of the shorter idle timeout of both sides.
 #[test]
 fn probes_are_as_close_as_the_peers_idle_timeout_needs() {
     let mut setup = Setup::default();
@@ -108,7 +109,7 @@ fn probes_are_as_close_as_the_peers_idle_timeout_needs() {
     }
 }
 
-/// RFC 9000 §21.4: numbers are left out, so a peer that acknowledges all there are has not received
+/// RFC 9000 §21.4: numbers are skipped, so a peer that acknowledges all numbers can't have received
 /// them.
 #[test]
 fn who_acknowledges_what_was_never_sent_is_caught() {
@@ -119,7 +120,7 @@ fn who_acknowledges_what_was_never_sent_is_caught() {
     let largest = detector.sent().next_number() - 1;
     let mut room = [0; 40];
     let mut w = Writer::new(&mut room);
-    // ACK of all up to the largest: no delay, no further ranges.
+    // ACK of all numbers up to the largest, without delay and further ranges.
     for field in [0x02, largest, 0, 0, largest] {
         w.put_varint(field).unwrap();
     }
@@ -133,7 +134,7 @@ fn who_acknowledges_what_was_never_sent_is_caught() {
     }
 }
 
-/// A window below one datagram still lets one be in flight.
+/// Even a window smaller than a datagram permits one in flight.
 #[test]
 fn a_window_of_less_than_a_datagram_lets_one_through_in_a_round_trip() {
     let setup = Setup {
@@ -144,7 +145,7 @@ fn a_window_of_less_than_a_datagram_lets_one_through_in_a_round_trip() {
     at_rest(setup).upload(20_000, Duration::from_secs(2));
 }
 
-/// A controller is notified once that its flow was idle, and not while packets are in flight.
+/// A controller is notified once that its flow was idle, but not while packets are in flight.
 #[test]
 fn a_flow_restarts_after_a_pause_alone() {
     let mut pair = at_rest(Setup::default());
@@ -156,7 +157,7 @@ fn a_flow_restarts_after_a_pause_alone() {
     }
 }
 
-/// Connection ids that a peer is allowed to give take memory.
+/// Connection IDs that a peer may issue take memory.
 #[test]
 fn a_peer_is_asked_for_no_more_than_64_ids() {
     let mut setup = Setup::default();

@@ -1,4 +1,4 @@
-//! A one-way link under a virtual clock: latency, rate, and seeded loss, reordering, duplication,
+//! A one-way link with a virtual clock: latency, rate, and seeded loss, reordering, duplication and
 //! corruption.
 
 use std::cmp::Reverse;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use crate::{Duration, Ecn, Instant};
 
-/// xorshift64*: small, seeded, good enough to pick victims.
+/// xorshift64*, which is small, seeded, and good enough for selecting packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
@@ -23,35 +23,35 @@ impl Rng {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// True once in a million times `ppm`.
+    /// Returns true with a probability of `ppm` in a million.
     fn chance(&mut self, ppm: u32) -> bool {
         ppm > 0 && self.next() % 1_000_000 < u64::from(ppm)
     }
 }
 
-/// What a link does to datagrams; parts per million.
+/// Effects of a link on datagrams, in parts per million.
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
     pub(crate) loss: u32,
     pub(crate) reorder: u32,
     pub(crate) duplicate: u32,
     pub(crate) corrupt: u32,
-    /// Datagrams larger than this vanish.
+    /// Larger datagrams are dropped.
     pub(crate) mtu: usize,
-    /// Datagrams whose first byte is a shim's vanish.
+    /// Datagrams that begin with a shim are dropped.
     pub(crate) eats_shims: bool,
     /// Extra delay of datagrams with a shim of this kind.
     pub(crate) holds: Option<(u8, Duration)>,
-    /// Datagrams with an ECN mark vanish.
+    /// Datagrams with an ECN mark are dropped.
     pub(crate) eats_marks: bool,
-    /// ECN marks become CE on the way.
+    /// ECN marks are changed to CE.
     pub(crate) marks_all: bool,
-    /// The ECN field is set to this on the way.
+    /// The ECN field is set to this value.
     pub(crate) ecn: Option<Ecn>,
 }
 
 impl Faults {
-    /// Of a bad path: 15 % lost, 10 % reordered, 5 % each repeated and damaged.
+    /// Faults of a bad path: 15 % lost, 10 % reordered, 5 % each duplicated and damaged.
     pub(crate) fn bad() -> Self {
         Self {
             loss: 150_000,
@@ -80,7 +80,7 @@ impl Default for Faults {
     }
 }
 
-/// A datagram on its way.
+/// A datagram in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Datagram {
     pub(crate) from: SocketAddr,
@@ -112,18 +112,18 @@ impl PartialOrd for Flying {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) latency: Duration,
-    /// Bytes per second; `None`: unlimited.
+    /// Rate in bytes per second, or `None` if unlimited.
     pub(crate) rate: Option<u64>,
-    /// Most bytes that may wait for the rate.
+    /// Maximum number of bytes that may wait for the rate.
     pub(crate) queue: u64,
     pub(crate) faults: Faults,
     rng: Rng,
     free_at: Instant,
     order: u64,
     flying: BinaryHeap<Reverse<Flying>>,
-    /// Datagrams that never arrived.
+    /// Number of datagrams that never arrived.
     pub(crate) dropped: u64,
-    /// All that entered.
+    /// Number of all datagrams.
     pub(crate) entered: u64,
 }
 
@@ -199,12 +199,12 @@ impl Link {
         }));
     }
 
-    /// When the next datagram arrives.
+    /// Returns when the next datagram arrives.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.flying.peek().map(|f| f.0.at)
     }
 
-    /// A datagram that has arrived by `now`.
+    /// Returns a datagram that has arrived by `now`.
     pub(crate) fn arrive(&mut self, now: Instant) -> Option<Datagram> {
         if self.next()? > now {
             return None;
@@ -212,7 +212,7 @@ impl Link {
         self.flying.pop().map(|f| f.0.datagram)
     }
 
-    /// What is under way is lost.
+    /// Drops all datagrams in flight.
     pub(crate) fn cut(&mut self) {
         self.dropped += self.flying.len() as u64;
         self.flying.clear();

@@ -1,4 +1,4 @@
-//! A new address that sends little gets little: its challenge comes first all the same.
+//! A new address that sends few bytes gets few, so its challenge is written first.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use super::signal::TestSignal;
 use crate::streams::Dir;
 use crate::{Duration, Signal};
 
-/// A NAT rebinds below a client that only listens: from its new address come acknowledgements
-/// and FEEDBACK alone. The first of them pays for a datagram of 48 bytes.
+/// A NAT is rebound during a download, so the client's new address only sends acknowledgements and
+/// FEEDBACK. The first of these permits a datagram of 48 bytes.
 #[test]
 fn a_nat_that_rebinds_below_a_download_is_followed_at_once() {
     for signal in [
@@ -38,7 +38,7 @@ fn a_nat_that_rebinds_below_a_download_is_followed_at_once() {
             pair.run(Duration::from_millis(10));
             read(&mut pair);
         }
-        // What has just arrived is acknowledged from the new address.
+        // Data that has just arrived is acknowledged from the new address.
         let received = |pair: &mut Pair| pair.client.get().stats().bytes_received;
         let before = received(&mut pair);
         write(&mut pair);
@@ -52,7 +52,7 @@ fn a_nat_that_rebinds_below_a_download_is_followed_at_once() {
         });
         let took = pair.now - moved;
         assert!(validated, "{signal:?}");
-        // The first acknowledgement, the challenge, its answer; then the same for one of full size.
+        // The first acknowledgement, the challenge, and its response, then the same with full size.
         assert!(took <= Duration::from_millis(100), "{took:?} {signal:?}");
         let more = pair.run_until(Duration::from_secs(5), |pair| {
             write(pair);

@@ -1,4 +1,4 @@
-//! What the ids and tokens of long headers must be, and when a handshake's packets are repeated.
+//! Validity of IDs and tokens in long headers, and when packets of a handshake are repeated.
 
 use bytes::Bytes;
 
@@ -10,20 +10,20 @@ use crate::connection::{Connection, ConnectionError};
 use crate::wire::frame::Crypto;
 use crate::wire::{ConnectionId, Frame, PacketType, PartialDecode, SpaceId, TransportErrorCode};
 
-/// Packets received and dropped.
+/// Returns the number of packets received and dropped.
 fn counts(connection: &Connection) -> (u64, u64) {
     let stats = connection.stats();
     (stats.packets_received, stats.packets_dropped)
 }
 
-/// A pair whose client has read the first packet of the server and not answered it.
+/// A pair whose client has read the server's first packet but hasn't answered it.
 fn answered() -> Pair {
     let mut pair = Pair::new();
     pair.until_client_has_id();
     pair
 }
 
-/// A packet of the server's arrives at the client: (received, dropped) of it.
+/// Delivers a packet of the server to the client. Returns the number received and dropped.
 fn to_client(pair: &mut Pair, space: SpaceId) -> (u64, u64) {
     let ping = inject::frames(&[Frame::Ping]);
     let now = pair.now;
@@ -34,7 +34,7 @@ fn to_client(pair: &mut Pair, space: SpaceId) -> (u64, u64) {
     (after.0 - before.0, after.1 - before.1)
 }
 
-/// RFC 9000 §7.2: after the first packet a client drops those that bear another source id.
+/// RFC 9000 §7.2: after the first packet, a client drops packets with another source ID.
 #[test]
 fn a_server_keeps_the_source_id_of_its_first_packet() {
     // [9000 7.2 client-drops-other-source]
@@ -50,7 +50,7 @@ fn a_server_keeps_the_source_id_of_its_first_packet() {
     }
 }
 
-/// So does a server with those of its client.
+/// So does a server with packets of its client.
 #[test]
 fn a_client_keeps_the_source_id_of_its_first_packet() {
     // [9000 7.2 server-follows-first]
@@ -83,7 +83,7 @@ fn a_client_keeps_the_source_id_of_its_first_packet() {
     pair.connect();
 }
 
-/// RFC 9000 §17.2.2: a server's Initial has no token, or is dropped.
+/// RFC 9000 §17.2.2: a server's Initial with a token is dropped.
 #[test]
 fn a_servers_initial_with_a_token_is_dropped() {
     // [9000 17.2.2 no-server-token]
@@ -101,8 +101,8 @@ fn a_servers_initial_with_a_token_is_dropped() {
     pair.connect();
 }
 
-/// RFC 9002 §6.2.3: a client that asks again has not read the server's flight, which is sent again
-/// at once. That was lost; the server's own probe timeout would come a second after it.
+/// RFC 9002 §6.2.3: a client that asks again lacks the server's flight, which was lost and is
+/// repeated immediately. The server's own probe timeout would fire a second after it.
 #[test]
 fn a_client_that_asks_again_gets_the_first_flight_again() {
     let mut pair = Pair::new();
@@ -131,7 +131,7 @@ fn send_initial(pair: &mut Pair, frames: &[u8]) {
     pair.up.send(now, datagram);
 }
 
-/// The client asks, and has the server's flight a round trip of 20 ms later.
+/// The client asks, and gets the server's flight after a round trip of 20 ms.
 fn is_answered_at_once(pair: &mut Pair) {
     let now = pair.now;
     ask(pair);
@@ -141,7 +141,7 @@ fn is_answered_at_once(pair: &mut Pair) {
     assert_eq!(pair.now - now, Duration::from_millis(20));
 }
 
-/// An Initial packet of padding alone asks for no answer, and the flight is not repeated.
+/// An Initial packet that only contains padding isn't ack-eliciting, so the flight isn't repeated.
 #[test]
 fn an_initial_packet_that_asks_for_nothing_repeats_no_flight() {
     let mut pair = Pair::new();
@@ -157,8 +157,8 @@ fn an_initial_packet_that_asks_for_nothing_repeats_no_flight() {
     is_answered_at_once(&mut pair);
 }
 
-/// The first packet of the server has an ACK and nothing else, because the client's first one had
-/// no CRYPTO. What is repeated is what the client lacks.
+/// The server's first packet only contains an ACK, because the client's first one had no CRYPTO
+/// frame. The data that the client lacks is repeated.
 #[test]
 fn an_old_acknowledgement_is_not_repeated_in_place_of_the_first_flight() {
     let mut pair = Pair::new();
@@ -172,8 +172,8 @@ fn an_old_acknowledgement_is_not_repeated_in_place_of_the_first_flight() {
     is_answered_at_once(&mut pair);
 }
 
-/// Packets that ask for the flight while its repetition is under way are no reason to repeat it,
-/// and do not use up what a server may repeat.
+/// Packets that request the flight while its repetition is in flight don't make the server repeat
+/// it again, and don't use up its repetitions.
 #[test]
 fn what_is_asked_for_many_times_at_once_is_repeated_once() {
     let mut pair = Pair::new();
@@ -187,7 +187,7 @@ fn what_is_asked_for_many_times_at_once_is_repeated_once() {
     is_answered_at_once(&mut pair);
 }
 
-/// Who asks for it time and again gets it eight times, also at an address that is validated.
+/// A client that requests it continually gets it eight times, even if its address is validated.
 #[test]
 fn a_first_flight_is_repeated_a_few_times_and_no_more() {
     let mut pair = Pair::with(Setup {
@@ -206,7 +206,7 @@ fn a_first_flight_is_repeated_a_few_times_and_no_more() {
     assert!((8..16).contains(&answered), "{answered}");
 }
 
-/// All that an old level carried may come again, in a packet of its own.
+/// All data of an old level may arrive again, in a separate packet.
 #[test]
 fn a_whole_old_flight_may_come_again() {
     // [9001 4 retransmit-same-keys]
@@ -224,12 +224,12 @@ fn a_whole_old_flight_may_come_again() {
     pair.connect();
 }
 
-/// RFC 9001 §4.1.3: nothing may be missing at a level when the next one is read.
+/// RFC 9001 §4.1.3: no data of a level may be missing when the next one is read.
 #[test]
 fn a_level_that_is_left_with_a_gap_breaks_the_handshake() {
     // [9001 4.1.3 unread-at-new-keys]
     let mut pair = Pair::new();
-    // The server's flight is under way.
+    // The server's flight was sent.
     pair.run(Duration::from_millis(15));
     let ahead = Crypto {
         offset: 3000,
@@ -250,8 +250,8 @@ fn a_level_that_is_left_with_a_gap_breaks_the_handshake() {
 }
 
 /// The first probe of a handshake is answered before the second is due, after an eighth of the next
-/// timeout. What the client sends then waits for its own acknowledgement, and for no probe sooner
-/// than its own timeout.
+/// timeout. The client's next packets then wait for their own acknowledgement, and aren't probed
+/// before their own timeout.
 #[test]
 fn an_answer_stops_the_second_probe_also_where_there_is_more_to_wait_for() {
     let mut pair = Pair::with(Setup {
@@ -263,7 +263,7 @@ fn an_answer_stops_the_second_probe_also_where_there_is_more_to_wait_for() {
     pair.run(Duration::from_millis(500));
     let ms = |ms: &u64| Duration::from_millis(*ms);
     // The flight, its first probe after 999 ms, and the Finished a round trip of 100 ms later. The
-    // second probe would leave after 999 and 124.875 ms, the answer comes after 1199 ms.
+    // second probe would be sent after 999 and 124.875 ms, and the answer arrives after 1199 ms.
     let at: Vec<_> = left.borrow().clone();
     let mut times = at.clone();
     times.dedup();
@@ -274,7 +274,7 @@ fn an_answer_stops_the_second_probe_also_where_there_is_more_to_wait_for() {
     );
 }
 
-/// The types of a datagram's packets.
+/// Returns the types of a datagram's packets.
 pub(super) fn types(mut datagram: &[u8]) -> Vec<PacketType> {
     let mut types = Vec::new();
     while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
@@ -285,7 +285,7 @@ pub(super) fn types(mut datagram: &[u8]) -> Vec<PacketType> {
 }
 
 /// RFC 9000 §10.2.3, §14.1: an endpoint that closes during the handshake does so at each level that
-/// the peer may read, in one datagram, and a client's is of full size.
+/// the peer can read, in one datagram. A client's datagram has full size.
 #[test]
 fn a_close_during_the_handshake_is_said_at_every_level() {
     use PacketType::{Handshake, Initial, OneRtt};
@@ -311,8 +311,8 @@ fn a_close_during_the_handshake_is_said_at_every_level() {
     }
 }
 
-/// A long Retry token leaves little room in an Initial packet: a reason is cut to what fits, the
-/// datagram is of full size, and the server learns why its client goes.
+/// A long Retry token leaves little room in an Initial packet. The reason is truncated to fit, the
+/// datagram has full size, and the server receives the client's reason.
 #[test]
 fn a_close_with_a_long_token_is_still_one_that_an_initial_may_hold() {
     for token in [800, 900, 1000, 1050, 1090] {
@@ -334,12 +334,12 @@ fn a_close_with_a_long_token_is_still_one_that_an_initial_may_hold() {
     }
 }
 
-/// RFC 9001 §4.1.3: what a level of encryption carried may come again, and nothing new once the
-/// next level is read.
+/// RFC 9001 §4.1.3: data of an encryption level may arrive again, but no new data once the next
+/// level is read.
 #[test]
 fn nothing_new_is_read_at_an_old_level() {
     // [9001 4.1.3 old-level]
-    // The server's first message is shorter than that.
+    // The server's first message is shorter than this.
     for (offset, breaks) in [(0, false), (2000, true)] {
         let mut pair = answered();
         let data = &[0x02];
@@ -357,13 +357,13 @@ fn nothing_new_is_read_at_an_old_level() {
     }
 }
 
-/// The keys of the next level end a level, before anything of the next one has come: what a
-/// stranger may add in Initial packets then is not read as the server's Handshake messages.
+/// The keys of the next level end a level even before data of the next one arrives. Data that
+/// someone else may add in Initial packets isn't read as the server's Handshake messages.
 #[test]
 fn nothing_new_is_read_at_a_level_once_the_next_keys_are_there() {
     // [9001 4.1.3 old-level]
     let mut pair = Pair::new();
-    // Of the server's flight its first packet arrives alone.
+    // Only the first packet of the server's flight arrives.
     pair.tap = Some(Box::new(|_, datagram| {
         if datagram.from == SERVER.parse().unwrap() {
             let found = PartialDecode::new(&datagram.bytes, 8);

@@ -1,4 +1,4 @@
-//! Silences: how long each side waits for the other, whatever that one reports.
+//! How long each side waits for a silent peer, whatever that peer reported.
 
 use super::inject::{frames, packet};
 use super::pair::{Pair, Setup};
@@ -7,11 +7,11 @@ use crate::wire::frame::ack;
 use crate::wire::{Frame, SpaceId, Writer};
 use crate::{Duration, Ecn};
 
-/// What is waited for a peer with the default configuration: three idle timeouts of 30 s, and what
-/// of one has passed.
+/// Maximum wait for a peer with the default configuration: three idle timeouts of 30 s, plus the
+/// elapsed part of one.
 const PATIENCE: Duration = Duration::from_secs(91);
 
-/// A packet of the client's arrives at the server, whatever the link does.
+/// Delivers a packet of the client to the server, whatever the link does.
 fn say(pair: &mut Pair, payload: &[u8]) {
     let (now, remote) = (pair.now, pair.client.address);
     let mut bytes = packet(pair.client.get(), now, SpaceId::Data, payload);
@@ -24,7 +24,7 @@ fn say(pair: &mut Pair, payload: &[u8]) {
     pair.server.get().handle_datagram(now, received, &mut bytes);
 }
 
-/// The number of the server's next packet.
+/// Returns the number of the server's next packet.
 fn next_number(pair: &mut Pair) -> u64 {
     let server = pair.server.get();
     server
@@ -35,7 +35,7 @@ fn next_number(pair: &mut Pair) -> u64 {
         .next_number()
 }
 
-/// A pair whose client acknowledged one packet `seconds` late, and was there all the time.
+/// A pair whose client acknowledged one packet `seconds` late, but was there all the time.
 fn stretched(seconds: u64) -> Pair {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_secs(1));
@@ -55,7 +55,7 @@ fn stretched(seconds: u64) -> Pair {
     pair
 }
 
-/// A peer that answers late once and is gone then is not remembered for much longer than the idle
+/// A peer that answers late once and then disappears isn't kept for much longer than the idle
 /// timeout.
 #[test]
 fn a_late_answer_makes_no_connection_last() {
@@ -71,7 +71,7 @@ fn a_late_answer_makes_no_connection_last() {
     assert!(lasted <= PATIENCE, "{lasted:?}, {pto:?}");
 }
 
-/// Nor does the server linger that closes it.
+/// A server that closes the connection doesn't linger for longer, either.
 #[test]
 fn a_late_answer_makes_no_close_last() {
     let mut pair = stretched(600);
@@ -121,7 +121,7 @@ fn slow(seed: u64, idle: u64) -> Pair {
     Pair::connected(setup)
 }
 
-/// A round trip of 1.5 s, of whose packets three in ten are lost each way.
+/// A round trip of 1.5 s, with 30 % of the packets lost in each direction.
 #[test]
 fn a_slow_path_that_loses_much_is_no_silence() {
     for seed in 0..20 {
@@ -133,7 +133,7 @@ fn a_slow_path_that_loses_much_is_no_silence() {
     }
 }
 
-/// RFC 9000 §10.1: three probe timeouts are waited, however short the idle timeout is.
+/// RFC 9000 §10.1: the wait is at least three probe timeouts, however short the idle timeout is.
 #[test]
 fn a_slow_path_outlives_a_short_idle_timeout() {
     let mut pair = slow(1, 1);

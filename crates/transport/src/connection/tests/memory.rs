@@ -15,7 +15,7 @@ fn id(index: u64) -> StreamId {
     StreamId::new(Side::Client, Dir::Uni, index).unwrap()
 }
 
-/// A server whose connections share `memory`, and that promises no more than that has.
+/// A server whose connections share `memory` and promise no more than this.
 pub(super) fn sharing(mut setup: Setup, memory: &Arc<ReceiveMemory>) -> Pair {
     setup.server.streams = setup.server.streams.within(memory);
     let mut pair = Pair::connected(setup);
@@ -60,7 +60,8 @@ fn tiny_pieces_of_many_peers_are_bounded_and_an_honest_peer_goes_on() {
     for round in 0..60 {
         for pair in &mut hostile {
             let room = pair.server.get().streams().receiving.window() / 8;
-            // Each at the end of 4 KiB of its own; then denser and denser. No more than promised.
+            // First, each byte is at the end of a separate 4 KiB; then, they are denser. None is
+            // beyond the promised window.
             let (stream, gap, from) = match round {
                 0..4 => (0, 4095, round * 100 * 4096),
                 _ => (1 + round % 7, 1, round * 200),
@@ -74,7 +75,7 @@ fn tiny_pieces_of_many_peers_are_bounded_and_an_honest_peer_goes_on() {
         }
     }
     assert!(hostile.iter_mut().all(|pair| pair.server.error().is_none()));
-    // The part for what was not earned, and twice what each may promise anyway.
+    // The part that wasn't earned, plus twice the amount that each connection may promise anyway.
     let held = memory.held();
     assert!(held <= (4 << 20) + 16 * 128 * 1024, "{held}");
     assert!(memory.taken() <= 4 << 20, "{}", memory.taken());
@@ -164,7 +165,7 @@ fn a_flow_that_memory_limits_says_so() {
     }
 }
 
-/// Packets of whose numbers every second is missing, `count` of them.
+/// Sends `count` packets, but skips every second number.
 pub(super) fn every_second_number(pair: &mut Pair, count: u64) {
     for n in 0..count {
         let now = pair.now;
@@ -184,7 +185,7 @@ pub(super) fn room_for_ranges(pair: &mut Pair) -> usize {
     spaces.received(SpaceId::Data).room_for_ranges()
 }
 
-/// Ranges of packet numbers come out of the same memory, and go back to it.
+/// Ranges of packet numbers use the same memory, and return it.
 #[test]
 fn gaps_in_packet_numbers_take_of_the_shared_memory() {
     let alone = Arc::new(ReceiveMemory::new(512 << 20));
@@ -192,7 +193,7 @@ fn gaps_in_packet_numbers_take_of_the_shared_memory() {
     pair.down.faults.loss = 1_000_000;
     every_second_number(&mut pair, 6000);
     assert_eq!((room_for_ranges(&mut pair), alone.held()), (4096, 61_440));
-    // Once the client acknowledges an ACK that came with data, it has an ACK for all of them.
+    // When the client acknowledges an ACK sent with data, it has an ACK for all of them.
     pair.down.faults.loss = 0;
     let id = pair.server.get().streams().open(Dir::Uni).unwrap();
     for _ in 0..10 {
@@ -232,8 +233,8 @@ fn gaps_in_the_packet_numbers_of_many_are_bounded_together() {
     assert_eq!(memory.held(), 0);
 }
 
-/// Memory for a part of what is under way, and losses: an application that reads all it gets gets
-/// all of it.
+/// Memory for only a part of the data in flight, and losses. An application that reads everything
+/// eventually gets all data.
 #[test]
 fn a_transfer_ends_although_memory_is_short_and_packets_are_lost() {
     // [9000 13.1 processed-first]
@@ -253,9 +254,9 @@ fn a_transfer_ends_although_memory_is_short_and_packets_are_lost() {
     }
 }
 
-/// Each of many connections has a stream that its reader hardly reads, as full as the peer may make
-/// it. Streams beside them arrive at once, however much of that there is, and nothing is sent
-/// twice.
+/// Each of many connections has a stream that its reader hardly reads, filled by the peer as far as
+/// permitted. Streams next to these arrive immediately, however large they are, and nothing is
+/// retransmitted.
 #[test]
 fn streams_next_to_slow_readers_arrive_at_once() {
     const CONNECTIONS: u64 = 60;
@@ -293,15 +294,15 @@ fn streams_next_to_slow_readers_arrive_at_once() {
             let sent = pair.client.get().stats();
             assert_eq!((sent.packets_lost, sent.bytes_retransmitted), (0, 0));
         }
-        // Each has 64 KiB in any case.
+        // Each has at least 64 KiB.
         let most = size / 3 + CONNECTIONS * (64 << 10);
         assert!(memory.taken() <= most, "{}", memory.taken());
         assert!(memory.held() <= size / 4 * 9 / 8 + CONNECTIONS * (144 << 10));
     }
 }
 
-/// A peer's data on many streams is not read. Readers of single ones get theirs, one round trip for
-/// each 16 KiB, though the peer is allowed nothing more: first of one in the middle, then of each.
+/// A peer's data on many streams isn't read. Readers of single streams get their data, one round
+/// trip for each 16 KiB, although the peer has no other credit: first in the middle, then of each.
 #[test]
 fn readers_have_credit_of_their_own_when_others_have_used_it_up() {
     let memory = Arc::new(ReceiveMemory::new(0));
@@ -328,8 +329,8 @@ fn readers_have_credit_of_their_own_when_others_have_used_it_up() {
     assert!(memory.held() <= 144 << 10);
 }
 
-/// Room for ranges of packet numbers is given back, also by a connection that holds more than it
-/// may by then.
+/// Room for ranges of packet numbers is returned, even by a connection that then holds more than
+/// permitted.
 #[test]
 fn room_for_ranges_shrinks_although_memory_is_short() {
     let memory = Arc::new(ReceiveMemory::new(512 << 20));
@@ -338,7 +339,7 @@ fn room_for_ranges_shrinks_although_memory_is_short() {
     every_second_number(&mut pair, 3000);
     assert_eq!((room_for_ranges(&mut pair), memory.held()), (4096, 61_440));
     memory.set_limit(0);
-    // Once the client acknowledges an ACK that came with data, it has an ACK for all of them.
+    // When the client acknowledges an ACK sent with data, it has an ACK for all of them.
     pair.down.faults.loss = 0;
     let id = pair.server.get().streams().open(Dir::Uni).unwrap();
     for _ in 0..10 {

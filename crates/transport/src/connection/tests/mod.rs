@@ -1,4 +1,4 @@
-//! Whole connections, two at a time, over links under a virtual clock.
+//! Pairs of whole connections, over links with a virtual clock.
 
 mod acks;
 mod ahead;

@@ -50,8 +50,8 @@ fn the_peers_limit_holds() {
     assert_eq!(pair.client.sent.iter().map(Vec::len).max(), Some(1350));
 }
 
-/// What the interface carries bounds the search where nothing else does, and a path that is as wide
-/// as most is found soon.
+/// The interface limits the search unless a smaller limit applies, and a path as wide as most is
+/// found quickly.
 #[test]
 fn the_interface_bounds_the_search() {
     for (path, interface, limit, expected) in [
@@ -79,7 +79,7 @@ fn the_interface_bounds_the_search() {
     }
 }
 
-/// RFC 9000 §14.4: probes keep to the congestion window, too.
+/// RFC 9000 §14.4: probes are also limited by the congestion window.
 #[test]
 fn probes_keep_to_the_window() {
     for (bytes, probes) in [(100, true), (2300, false)] {
@@ -92,7 +92,7 @@ fn probes_keep_to_the_window() {
         let written = pair.client.get().streams().write(id, &vec![1; bytes]);
         assert_eq!(written, Ok(bytes));
         pair.flush();
-        // A search begins while this is under way.
+        // A search begins while this packet is in flight.
         *pair.client.get().paths.mtud() = Mtud::new(1472);
         let sent = pair.client.batches.len();
         pair.flush();
@@ -122,7 +122,7 @@ fn random_loss_is_no_black_hole() {
     assert_eq!(pair.client.get().stats().mtu_black_holes, 0);
 }
 
-/// Where all paths are known to carry much, a handshake takes no longer than elsewhere.
+/// If all paths are known to carry large datagrams, a handshake takes no longer than usual.
 #[test]
 fn a_handshake_of_large_datagrams_takes_two_round_trips() {
     let mut took = Vec::new();
@@ -143,8 +143,8 @@ fn a_handshake_of_large_datagrams_takes_two_round_trips() {
     );
 }
 
-/// A client on a path that swallowed shims, a moment before one is tried again. A search for a
-/// larger datagram begins then, on a path that carries 1200 bytes.
+/// A client on a path that dropped shims, just before one is tried again. A search for a larger
+/// datagram then begins, on a path that carries 1200 bytes.
 fn before_a_trial_of_shims() -> Pair {
     let mut setup = Setup::default();
     setup.client.signals = vec![Arc::new(TestSignal::shim(0))];
@@ -167,7 +167,7 @@ fn before_a_trial_of_shims() -> Pair {
     pair
 }
 
-/// Datagrams with shims that are probes of the size, and others.
+/// Returns the number of datagrams with shims that are probes of the size, and of others.
 fn shims(pair: &Pair) -> (usize, usize) {
     let sent = pair.client.sent.iter();
     let shimmed = sent.filter(|datagram| datagram[0] & 0xf8 == 8);
@@ -175,7 +175,8 @@ fn shims(pair: &Pair) -> (usize, usize) {
     (probes.len(), others.len())
 }
 
-/// A probe that is lost because it is too large proves nothing of shims: three others are tried.
+/// A probe that is lost because of its size proves nothing about shims, so three other packets are
+/// tried.
 #[test]
 fn probes_that_are_lost_are_no_trial_of_shims() {
     let mut pair = before_a_trial_of_shims();
@@ -185,7 +186,7 @@ fn probes_that_are_lost_are_no_trial_of_shims() {
     assert!(!pair.client.get().paths.plain().passes_shims());
 }
 
-/// Nor does one hold up the trial.
+/// A probe doesn't delay the trial, either.
 #[test]
 fn a_trial_of_shims_does_not_wait_for_a_probe() {
     let mut pair = before_a_trial_of_shims();

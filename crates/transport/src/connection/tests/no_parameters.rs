@@ -1,4 +1,4 @@
-//! Peers whose handshake carries no transport parameters.
+//! Peers whose handshake doesn't contain transport parameters.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::crypto::{
 };
 use crate::wire::TransportErrorCode;
 
-/// Sessions that find none in the peer's handshake.
+/// Sessions that find no parameters in the peer's handshake.
 #[derive(Debug)]
 struct Without(NullCrypto);
 

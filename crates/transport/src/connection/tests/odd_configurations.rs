@@ -1,4 +1,4 @@
-//! Every value that a configuration may hold: a transfer ends, and time moves on.
+//! For every value that a configuration can contain, transfers end and time advances.
 
 use super::pair::{Pair, Setup};
 use crate::{Duration, TransportConfig};
@@ -35,7 +35,8 @@ fn odd_durations_do_no_harm() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// What cannot be is clamped when a connection starts, not refused (`TransportConfig`).
+/// Impossible values are clamped when a connection starts, instead of being refused
+/// (`TransportConfig`).
 #[test]
 fn odd_numbers_do_no_harm() {
     type Set = fn(&mut TransportConfig);
@@ -76,7 +77,7 @@ fn odd_numbers_do_no_harm() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Zero is no timeout on the wire (RFC 9000 §18.2).
+/// On the wire, zero means that there's no timeout (RFC 9000 §18.2).
 #[test]
 fn an_idle_timeout_of_zero_is_none() {
     let mut setup = Setup::default();

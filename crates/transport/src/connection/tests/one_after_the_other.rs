@@ -1,5 +1,5 @@
 //! Applications that read one stream after the other, or pause, while memory for received data is
-//! short.
+//! scarce.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::config::TransportConfig;
 use crate::streams::{Dir, ReadError, ReceiveMemory, StreamId, WriteError};
 use crate::{Duration, Instant};
 
-/// The client's application: `count` streams of `size` bytes, written one after the other.
+/// The client's application, which writes `count` streams of `size` bytes one after the other.
 #[derive(Debug)]
 struct Writer {
     left: usize,
@@ -47,7 +47,7 @@ impl Writer {
     }
 }
 
-/// The server's application: reads a stream to its end before it accepts the next one.
+/// The server's application, which reads each stream to its end before accepting the next one.
 #[derive(Debug, Default)]
 struct Reader {
     current: Option<StreamId>,
@@ -95,7 +95,7 @@ fn connected(latency: Duration, streams: u64, memory: &Arc<ReceiveMemory>) -> Pa
     pair
 }
 
-/// How long `count` streams of `size` bytes take to be read, one after the other.
+/// Returns how long it takes to read `count` streams of `size` bytes one after the other.
 fn read_all(pair: &mut Pair, count: usize, size: usize, limit: Duration) -> Duration {
     let mut writer = Writer {
         left: count,
@@ -144,7 +144,7 @@ fn more_streams_than_are_open_at_once_are_read_without_memory() {
     read_all(&mut pair, 1000, 1000, Duration::from_secs(10));
 }
 
-/// Each peer holds what it can get, and its application reads nothing.
+/// Each peer occupies as much memory as possible, and its application doesn't read.
 #[test]
 fn a_reader_goes_on_while_other_peers_fill_the_memory() {
     let memory = Arc::new(ReceiveMemory::new(16 << 20));
@@ -172,7 +172,7 @@ fn more_streams_of_one_byte_than_memory_keeps_are_read() {
     read_all(&mut pair, 100_000, 1, Duration::from_secs(2));
 }
 
-/// The connection may be promised more than its streams bring before the first of them ends.
+/// The connection may be promised more than its streams deliver before the first of them ends.
 #[test]
 fn a_reader_that_waits_is_not_held_up_by_credit() {
     let memory = Arc::new(ReceiveMemory::new(0));
@@ -187,8 +187,8 @@ fn a_reader_that_waits_is_not_held_up_by_credit() {
     read_all(&mut pair, 100, 4000, Duration::from_secs(20));
 }
 
-/// What the peer was promised has a place: a reader that pauses finds all of it, and what comes
-/// behind that as soon as a peer can send it.
+/// Promised memory is reserved. After a pause, a reader therefore finds all of the promised data,
+/// and later data as soon as a peer can send it.
 #[test]
 fn a_pause_costs_two_round_trips() {
     const RTT: Duration = Duration::from_millis(20);

@@ -4,17 +4,17 @@ use super::pair::{Pair, Setup, drain};
 use crate::Duration;
 use crate::streams::{Dir, WriteError};
 
-/// Whatever the RTT and the length of an outage of up to 20 s: the transfer goes on soon after it.
+/// For every RTT and outage of up to 20 s, the transfer continues soon after the outage.
 #[test]
 fn a_transfer_outlives_an_outage_of_twenty_seconds() {
     for (latency, outage) in [(1, 20), (10, 20), (35, 20), (10, 10), (150, 15), (400, 20)] {
-        // A quarter of the idle timeout of 30 s, and the time that the rest takes.
+        // A quarter of the idle timeout of 30 s, plus the time for the rest.
         outlives(latency, outage, false, Duration::from_secs(10));
     }
 }
 
-/// The same where the client tries another address one second into the outage. Both windows become
-/// full of packets that are lost. The challenges of each turn leave all the same, a second apart.
+/// The same if the client tries another address one second into the outage. Both windows are filled
+/// by lost packets, but the challenges of each turn are nevertheless sent, a second apart.
 #[test]
 fn a_transfer_outlives_an_outage_in_which_its_client_moves() {
     for outage in 3..=28 {
@@ -22,8 +22,8 @@ fn a_transfer_outlives_an_outage_in_which_its_client_moves() {
     }
 }
 
-/// Uploads 6 MB over a path of `latency` ms, one way. An outage of `outage` seconds begins once
-/// 100,000 bytes have arrived; the last byte arrives within `after` of its end.
+/// Uploads 6 MB over a path of `latency` ms in each direction. An outage of `outage` seconds begins
+/// after 100,000 bytes have arrived. The last byte must arrive within `after` of its end.
 fn outlives(latency: u64, outage: u64, mut moves: bool, after: Duration) {
     let mut pair = Pair::connected(Setup {
         latency: Duration::from_millis(latency),

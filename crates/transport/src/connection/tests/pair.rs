@@ -15,13 +15,13 @@ use crate::streams::{Dir, ReadError, StreamId, WriteError};
 use crate::wire::{ConnectionId, PacketType, PartialDecode};
 use crate::{Duration, Ecn, Instant};
 
-/// One end: a connection and what it has sent so far.
+/// One end: a connection and the packets that it has sent so far.
 pub(crate) struct Host {
     pub(crate) connection: Option<Box<Connection>>,
     pub(crate) address: SocketAddr,
     pub(crate) events: Vec<Event>,
     pub(crate) ids: Vec<ConnectionId>,
-    /// Ids of short packets that arrived and are none of those.
+    /// IDs of short packets that arrived and aren't among those.
     pub(crate) unknown: Vec<ConnectionId>,
     /// Every datagram sent, if recording.
     pub(crate) sent: Vec<Vec<u8>>,
@@ -63,25 +63,25 @@ impl Host {
     }
 }
 
-/// Sees and changes datagrams on their way.
+/// Reads and changes datagrams in flight.
 pub(crate) type Tap = Box<dyn FnMut(Instant, &mut Datagram)>;
 
 pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) client: Host,
     pub(crate) server: Host,
-    /// Client to server.
+    /// From client to server.
     pub(crate) up: Link,
-    /// Server to client.
+    /// From server to client.
     pub(crate) down: Link,
-    /// The server's Retry, if the client got one: original destination id, and the Retry's source
-    /// id.
+    /// The server's Retry, if the client got one: original destination ID, and the Retry's source
+    /// ID.
     pub(crate) retried: Option<(ConnectionId, ConnectionId)>,
     setup: Setup,
-    /// Steps since time last moved.
+    /// Number of steps since time last advanced.
     still: u32,
     pub(crate) record: bool,
-    /// What a datagram is put through on its way, in place.
+    /// Applied to each datagram in flight.
     pub(crate) tap: Option<Tap>,
 }
 
@@ -139,7 +139,7 @@ impl Pair {
         }
     }
 
-    /// A pair whose handshake is done and confirmed.
+    /// A pair whose handshake is confirmed.
     pub(crate) fn connected(setup: Setup) -> Self {
         let mut pair = Self::with(setup);
         pair.connect();
@@ -169,8 +169,8 @@ impl Pair {
         );
     }
 
-    /// Sends what there is, delivers what has arrived, fires what is due. False if nothing is under
-    /// way.
+    /// Sends all packets, delivers those that have arrived, and fires timers that are due. Returns
+    /// false if nothing is in flight.
     pub(crate) fn step(&mut self) -> bool {
         self.flush();
         let next = [
@@ -246,14 +246,15 @@ impl Pair {
         let now = self.now;
         deliver(self.server.get(), now, datagram);
         if self.server.get().stats().packets_received == 0 {
-            // Damaged on the way; an endpoint begins nothing with a packet that does not open.
+            // Damaged in flight. An endpoint doesn't begin a connection with a packet that it can't
+            // decrypt.
             self.server.connection = None;
             return;
         }
         self.server.collect();
     }
 
-    /// Something that the server did not send arrives at the client.
+    /// Delivers a datagram to the client that the server didn't send.
     pub(crate) fn send_to_client(&mut self, bytes: Vec<u8>) {
         let datagram = Datagram {
             from: self.server.address,
@@ -265,7 +266,7 @@ impl Pair {
         self.client.collect();
     }
 
-    /// Lets both send all that they have.
+    /// Lets both sides send everything.
     pub(crate) fn flush(&mut self) {
         let mut buffer = vec![0; 65536];
         for client in [true, false] {
@@ -298,7 +299,7 @@ impl Pair {
         }
     }
 
-    /// Runs until `done`, for at most `limit` of virtual time. True if it was done.
+    /// Runs until `done`, for at most `limit` of virtual time. Returns true if it was done.
     pub(crate) fn run_until(
         &mut self,
         limit: Duration,
@@ -315,7 +316,7 @@ impl Pair {
         }
     }
 
-    /// Runs for `time`, or until nothing is under way.
+    /// Runs for `time`, or until nothing is in flight.
     pub(crate) fn run(&mut self, time: Duration) {
         let end = self.now + time;
         while self.next().is_some_and(|at| at <= end) && self.step() {}
@@ -342,7 +343,7 @@ impl Pair {
         .min()
     }
 
-    /// The client uploads `bytes` on a new unidirectional stream; the server's copy must equal it.
+    /// Uploads `bytes` on a new unidirectional stream of the client, and checks the server's copy.
     pub(crate) fn upload(&mut self, bytes: usize, limit: Duration) {
         let data = pattern(bytes, self.setup.seed);
         let id = self.client.get().streams().open(Dir::Uni).unwrap();
@@ -380,7 +381,7 @@ impl Pair {
     }
 }
 
-/// Reads what there is; true at the end of the stream.
+/// Reads all available data. Returns true at the end of the stream.
 pub(crate) fn drain(connection: &mut Connection, id: StreamId, into: &mut Vec<u8>) -> bool {
     let mut chunk = [0; 16 * 1024];
     loop {
@@ -393,7 +394,7 @@ pub(crate) fn drain(connection: &mut Connection, id: StreamId, into: &mut Vec<u8
     }
 }
 
-/// Bytes that repeat late.
+/// Returns bytes that don't repeat early.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64)
         .map(|i| (i.wrapping_mul(0x9e37_79b9).wrapping_add(seed) >> 7) as u8)

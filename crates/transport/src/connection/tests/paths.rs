@@ -1,4 +1,4 @@
-//! Paths that change.
+//! Changes of path.
 
 use super::inject;
 use super::pair::{Pair, Setup, drain, pattern};
@@ -85,7 +85,8 @@ fn a_client_migrates_with_an_id_of_its_own() {
     assert_eq!(pair.server.get().stats().migrations, 1);
 }
 
-/// A client that has nothing to send, and no sizes to probe, is followed all the same, and back.
+/// A client is followed even if it has nothing to send and no sizes to probe, and also on its
+/// return.
 #[test]
 fn an_idle_client_is_followed() {
     let mut setup = Setup::default();
@@ -102,8 +103,8 @@ fn an_idle_client_is_followed() {
     }
 }
 
-/// The system is to choose the address to move to. A late packet to the former one does not show
-/// which that is: the client would go back there.
+/// The system chooses the address to which the client moves. A late packet to the former address
+/// doesn't reveal this choice, because the client would otherwise return there.
 #[test]
 fn a_late_packet_does_not_say_where_a_new_path_begins() {
     let mut pair = Pair::connected(Setup::default());
@@ -131,8 +132,8 @@ fn a_late_packet_does_not_say_where_a_new_path_begins() {
     assert_eq!(from_server(&mut pair, new), Some(new.parse().unwrap()));
 }
 
-/// The address to which a client has moved gets no answer: the client is back at the one before,
-/// with the controller that it had there. After an answer there is no way back.
+/// If the client's new address doesn't get an answer, the client returns to the previous one, with
+/// the controller that it had there. After an answer, it doesn't return.
 #[test]
 fn a_client_returns_from_an_address_that_does_not_work() {
     for works in [false, true] {
@@ -160,8 +161,8 @@ fn a_client_returns_from_an_address_that_does_not_work() {
     }
 }
 
-/// A client moves for good, and before an answer arrives there, tries an address that does not
-/// work: it is back where it was before.
+/// A client moves for good. Before an answer arrives, it tries an address that doesn't work, and
+/// returns.
 #[test]
 fn a_client_returns_to_an_address_without_an_answer_yet() {
     let mut pair = Pair::connected(Setup::default());
@@ -183,8 +184,8 @@ fn a_client_returns_to_an_address_without_an_answer_yet() {
     assert!(!pair.client.get().paths.has_fallback());
 }
 
-/// A client stands still for nine seconds, so that its last round trip took as long, and tries an
-/// address that does not work: it is back before the server gives it up.
+/// A client is suspended for nine seconds, so that its last round trip took as long, and tries an
+/// address that doesn't work. It returns before the server's idle timeout.
 #[test]
 fn a_client_that_stood_still_returns_within_the_idle_timeout() {
     let mut pair = Pair::connected(Setup::default());
@@ -211,8 +212,8 @@ fn a_client_that_stood_still_returns_within_the_idle_timeout() {
     pair.upload(50_000, Duration::from_secs(30));
 }
 
-/// RFC 9000 §8.2.4: a path is given up no sooner than three times the probe timeout. A round trip
-/// takes four seconds, more than three timeouts of a path that is not known.
+/// RFC 9000 §8.2.4: a path isn't given up before three times the probe timeout. A round trip takes
+/// four seconds, which is more than three timeouts of an unknown path.
 #[test]
 fn a_slow_path_is_given_the_time_that_it_takes() {
     // [9000 9.4 challenge-timer]
@@ -231,7 +232,7 @@ fn a_slow_path_is_given_the_time_that_it_takes() {
     assert_eq!(pair.client.get().stats().migrations, 1);
 }
 
-/// For a while no address gets an answer, then only the one to which the client has moved.
+/// For a while, no address gets an answer. Then, only the one to which the client has moved does.
 #[test]
 fn a_client_tries_both_addresses_until_one_works() {
     let mut pair = Pair::connected(Setup::default());
@@ -241,7 +242,7 @@ fn a_client_tries_both_addresses_until_one_works() {
     let new = Some("10.1.0.1".parse().unwrap());
     assert!(pair.client.get().try_address(now, new));
     pair.up.faults.loss = 1_000_000;
-    // Each turn takes three probe timeouts of a path that is not known, or of this one.
+    // Each turn takes three probe timeouts of an unknown path, or of this one.
     let mut tried = Vec::new();
     for _ in 0..200 {
         pair.run(Duration::from_millis(100));
@@ -263,7 +264,7 @@ fn a_forged_address_gets_little_and_the_connection_comes_back() {
     // [9000 9.3.2 revert] [9000 8 amplification]
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(200));
-    // One datagram of the client's arrives from an address without a host.
+    // One datagram of the client arrives from an address without a host.
     let mut forged = false;
     pair.tap = Some(Box::new(move |_, datagram| {
         if !forged && datagram.from.port() == 1000 {
@@ -290,7 +291,7 @@ fn a_forged_address_gets_little_and_the_connection_comes_back() {
     pair.upload(20_000, Duration::from_secs(5));
 }
 
-/// The next datagram of the client's comes from an address without a host.
+/// Makes the client's next datagram arrive from an address without a host.
 fn forge_next(pair: &mut Pair) {
     let mut forged = false;
     pair.tap = Some(Box::new(move |_, datagram| {
@@ -305,8 +306,9 @@ fn home() -> std::net::SocketAddr {
     "10.0.0.1:1000".parse().unwrap()
 }
 
-/// RFC 9000 §9.3.3: the server challenges the path that it left, and the client's answer brings it
-/// back, to the same controller, in a round trip. The client's probe timeout would come later.
+/// RFC 9000 §9.3.3: the server challenges the path that it left. The client's response makes it
+/// return, to the same controller, in a round trip, which is earlier than the client's probe
+/// timeout.
 #[test]
 fn the_old_path_is_challenged_and_the_return_is_warm() {
     // [9000 9.3.3 old-path]
@@ -337,13 +339,13 @@ fn the_old_path_is_challenged_and_the_return_is_warm() {
 }
 
 /// A forged packet of a few bytes leaves no room for a challenge, and the client's packets are
-/// lost: validation ends all the same.
+/// lost. Validation nevertheless ends.
 #[test]
 fn validation_ends_although_no_challenge_could_be_sent() {
     let mut pair = Pair::connected(Setup::default());
     pair.run(Duration::from_millis(500));
     forge_next(&mut pair);
-    // An acknowledgement alone: fewer than 48 bytes, and the client does not ask whether it
+    // An acknowledgement by itself has fewer than 48 bytes, and the client doesn't check whether it
     // arrived.
     pair.server.get().ping();
     pair.run(Duration::from_millis(40));
@@ -363,14 +365,14 @@ fn validation_ends_although_no_challenge_could_be_sent() {
         .map(|b| b.len)
         .sum();
     assert!(to_forged <= 3 * 48, "{to_forged}");
-    // The limit of the forged address holds nothing up here.
+    // The limit of the forged address doesn't delay anything here.
     pair.up.faults.loss = 0;
     pair.upload(50_000, Duration::from_secs(20));
 }
 
-/// The amplification limit of a forged address stops the server's probe timeout. Back on the path
-/// that it knows it has nothing new to send, and receives nothing: what was lost goes out again by
-/// the probe timeout alone.
+/// The amplification limit of a forged address stops the server's probe timeout. Back on the known
+/// path, the server has nothing new to send and receives nothing, so only the probe timeout repeats
+/// lost data.
 #[test]
 fn a_limit_of_a_forged_address_does_not_stop_the_probe_timeout_of_the_old_path() {
     let mut pair = Pair::connected(Setup::default());
@@ -405,7 +407,7 @@ fn mtu_probes_keep_to_the_amplification_limit() {
         let sent = pair.server.batches.len();
         let server = pair.server.get();
         assert_eq!(server.mtu(), 1200);
-        // Only who has data to send looks for more.
+        // Without data to send, larger datagrams aren't probed.
         assert!(server.paths.path_mut().route_mut().carries_data(|| true));
         if !validated {
             *server.paths.limit() = crate::path::AmplificationLimit::new();
@@ -417,7 +419,7 @@ fn mtu_probes_keep_to_the_amplification_limit() {
     }
 }
 
-/// Ids that the peer asks back are not used over other paths either (RFC 9000 §5.1.2).
+/// IDs that the peer retires aren't used on other paths, either (RFC 9000 §5.1.2).
 #[test]
 fn a_probed_path_gets_another_id_when_its_own_is_asked_back() {
     let mut pair = Pair::connected(Setup::default());
@@ -437,7 +439,7 @@ fn a_probed_path_gets_another_id_when_its_own_is_asked_back() {
         pair.run(Duration::from_millis(100));
     };
     probe(&mut pair, [1; 8]);
-    // The client asks back all that it gave, and gives others.
+    // The client retires all IDs that it issued, and issues others.
     inject::replace_ids(pair.client.get());
     pair.run(Duration::from_millis(100));
     probe(&mut pair, [2; 8]);
@@ -456,7 +458,7 @@ fn a_server_that_forbids_migration_is_obeyed() {
     assert!(!pair.client.get().migrate(now, None));
 }
 
-/// RFC 9000 §8.2.4: three periods, each of three initial round trips where the path's is shorter.
+/// RFC 9000 §8.2.4: three periods, each of at least three initial round trips.
 #[test]
 fn a_path_that_does_not_answer_is_given_up_after_three_seconds() {
     // [9000 9.4 challenge-timer]
@@ -488,7 +490,7 @@ fn a_path_that_does_not_answer_is_given_up_after_three_seconds() {
     }
 }
 
-/// An address where nothing has proved the peer for a minute is like any other.
+/// An address at which the peer proved nothing for a minute is like any other.
 #[test]
 fn a_path_is_known_for_a_minute() {
     for (away, known) in [(55, true), (65, false)] {

@@ -1,5 +1,5 @@
-//! Paths that a peer probes, moves to, and leaves again (RFC 9000 §8.2, §9): what is sent where,
-//! under which ids.
+//! Paths that a peer probes, moves to, and leaves again (RFC 9000 §8.2, §9): the packets sent on
+//! each, and their IDs.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ fn connected() -> Pair {
     pair
 }
 
-/// A packet of the client's with these frames, padded to `size` bytes of payload.
+/// Builds a packet of the client with these frames, padded to `size` bytes of payload.
 fn packet(pair: &mut Pair, frames: &[Frame<'_>], size: usize) -> Vec<u8> {
     let mut payload = inject::frames(frames);
     payload.resize(payload.len().max(size), 0);
@@ -32,7 +32,7 @@ fn packet(pair: &mut Pair, frames: &[Frame<'_>], size: usize) -> Vec<u8> {
     inject::packet(pair.client.get(), now, SpaceId::Data, &payload)
 }
 
-/// It arrives at the server, at its address `local` if that is known.
+/// Delivers it to the server, at its address `local` if that is known.
 fn arrive(pair: &mut Pair, from: &str, local: Option<IpAddr>, mut bytes: Vec<u8>) {
     let received = Received {
         remote: address(from),
@@ -45,13 +45,13 @@ fn arrive(pair: &mut Pair, from: &str, local: Option<IpAddr>, mut bytes: Vec<u8>
     pair.flush();
 }
 
-/// A PATH_CHALLENGE in a datagram of full size.
+/// Payload of a PATH_CHALLENGE in a datagram of full size.
 const FULL: usize = 1180;
 
-/// Where datagrams went, and under which ids.
+/// Destinations of datagrams, with the IDs in them.
 type Seen = Arc<Mutex<Vec<(SocketAddr, Vec<u8>)>>>;
 
-/// Where the server's datagrams go from now on.
+/// Records the destinations of the server's datagrams from now on.
 fn watch(pair: &mut Pair) -> Seen {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let tapped = Arc::clone(&seen);
@@ -64,7 +64,7 @@ fn watch(pair: &mut Pair) -> Seen {
     seen
 }
 
-/// The client moves on purpose, under another id.
+/// Moves the client on purpose, with another ID.
 fn migrate(pair: &mut Pair, to: &str) {
     pair.client.address = address(to);
     let now = pair.now;
@@ -74,7 +74,7 @@ fn migrate(pair: &mut Pair, to: &str) {
     assert_eq!(pair.server.get().remote_address(), address(to));
 }
 
-/// A client that has probed a path moves there: under the id that answered its probe.
+/// A client that has probed a path moves there, with the ID used in the response to its probe.
 #[test]
 fn a_path_that_was_probed_keeps_its_id() {
     let mut pair = connected();
@@ -91,7 +91,7 @@ fn a_path_that_was_probed_keeps_its_id() {
     let probed = seen.lock().unwrap()[0].1.clone();
     let current = *server.sources.control.remote_ids.current();
     assert_eq!(current.id.as_slice(), probed);
-    // The next id is for challenges of the path that was left: none was retired unused.
+    // The next ID is for challenges of the path that was left, and none was retired unused.
     assert_eq!(server.paths.fallback_id(), Some(current.sequence + 1));
     let seen = seen.lock().unwrap();
     let others = seen
@@ -100,7 +100,7 @@ fn a_path_that_was_probed_keeps_its_id() {
     assert_eq!(others.count(), 0);
 }
 
-/// What one address sent is no reason to send as much to another one.
+/// Bytes from one address don't permit sending to another one.
 #[test]
 fn a_probe_feeds_the_amplification_limit_of_its_own_address_only() {
     // [9000 8 amplification]
@@ -120,8 +120,8 @@ fn a_probe_feeds_the_amplification_limit_of_its_own_address_only() {
     assert!(sent > 0 && sent <= may, "{sent} of {may}");
 }
 
-/// RFC 9000 §9.3: the address follows the packet of the highest number. One that comes late from
-/// the address before changes nothing.
+/// RFC 9000 §9.3: the address follows the packet with the highest number. A packet that arrives
+/// late from the previous address doesn't change anything.
 #[test]
 fn a_late_packet_does_not_move_the_connection_back() {
     let mut pair = connected();
@@ -138,8 +138,8 @@ fn a_late_packet_does_not_move_the_connection_back() {
     }
 }
 
-/// RFC 9000 §8.2.2: a response fills 1200 bytes if its challenge did, on the path in use and on any
-/// other; it is small otherwise, so that no small datagram causes a large one.
+/// RFC 9000 §8.2.2: a response has 1200 bytes if its challenge did, on the current path and on
+/// others. It is small otherwise, so that a small datagram can't cause a large one.
 #[test]
 fn responses_are_as_large_as_their_challenges() {
     // [9000 8.2.1 small-challenge-read] [9000 8.2.2 echo] [9000 8.2.2 full-response]
@@ -160,7 +160,7 @@ fn responses_are_as_large_as_their_challenges() {
 }
 
 /// RFC 9000 §8.2.1: a small challenge proves an address, and a large one that datagrams of 1200
-/// bytes get there.
+/// bytes arrive there.
 #[test]
 fn after_a_small_challenge_comes_a_large_one() {
     // [9000 8.2.1 full-challenge] [9000 8.2.1 second-challenge] [9000 14 narrow-path]
@@ -190,8 +190,8 @@ fn after_a_small_challenge_comes_a_large_one() {
     }
 }
 
-/// The first challenge over the path that was left is lost. The next comes a period later, and not
-/// with whatever else happens: to the forged address nothing more can be sent.
+/// The first challenge on the path that was left is lost. The next one is sent a period later and
+/// not together with other packets, because nothing more can be sent to the forged address.
 #[test]
 fn a_challenge_of_the_old_path_is_repeated() {
     let mut pair = connected();
@@ -205,7 +205,7 @@ fn a_challenge_of_the_old_path_is_repeated() {
             datagram.bytes.clear();
         }
     }));
-    // An acknowledgement alone, which is too small for a challenge of the forged address.
+    // An acknowledgement by itself is too small for a challenge of the forged address.
     pair.server.get().ping();
     pair.run(Duration::from_millis(50));
     assert_ne!(pair.server.get().remote_address(), address(HOME));
@@ -214,13 +214,13 @@ fn a_challenge_of_the_old_path_is_repeated() {
         pair.server.get().remote_address() == address(HOME)
     });
     assert!(back);
-    // A period is that of an unknown path, 999 ms; after three of them validation has failed.
+    // The period is that of an unknown path, 999 ms. After three periods, validation fails.
     let after = pair.now - moved;
     assert!(after < Duration::from_millis(1100), "{after:?}");
 }
 
-/// Three times, a period apart, also where the new path is long known to work and nothing else
-/// happens.
+/// Three challenges, a period apart, even if the new path has long been known to work and nothing
+/// else happens.
 #[test]
 fn the_old_path_of_a_silent_client_is_challenged_three_times() {
     let mut pair = connected();
@@ -236,15 +236,15 @@ fn the_old_path_of_a_silent_client_is_challenged_three_times() {
     pair.run(Duration::from_secs(8));
     let times = times.lock().unwrap();
     let waits: Vec<_> = times.windows(2).map(|two| two[1] - two[0]).collect();
-    // That of an unknown path, and what the client may hold an acknowledgement back for.
+    // The period of an unknown path, plus the client's delay of an acknowledgement.
     let period = Duration::from_millis(999)..=Duration::from_millis(1024);
     assert_eq!(waits.len(), 2);
     assert!(waits.iter().all(|wait| period.contains(wait)), "{waits:?}");
 }
 
-/// RFC 9000 §9.5: no id is used towards two addresses, as long as the client moves on purpose. None
-/// is used up for good: after more moves than there are ids, each path that was left is still
-/// challenged under one of its own.
+/// RFC 9000 §9.5: no ID is used for two addresses, as long as the client moves on purpose. The IDs
+/// aren't used up: after more moves than there are IDs, each path that was left is still challenged
+/// with a separate one.
 #[test]
 fn moves_to_and_fro_never_show_one_id_to_two_addresses() {
     // [9000 9.5 id-per-destination]
@@ -272,7 +272,7 @@ fn moves_to_and_fro_never_show_one_id_to_two_addresses() {
     assert_eq!(pair.server.error(), None);
 }
 
-/// A NAT moves the client, which then returns on purpose: with another id, so does the server.
+/// A NAT moves the client, which then returns on purpose with another ID. The server does the same.
 #[test]
 fn a_return_on_purpose_is_answered_under_another_id() {
     let mut pair = connected();
@@ -286,7 +286,8 @@ fn a_return_on_purpose_is_answered_under_another_id() {
     assert_ne!(after, before);
 }
 
-/// A client probes the path that it left, and returns there: that path is no other one any more.
+/// A client probes the path that it left, and returns there. This path is then no longer another
+/// one.
 #[test]
 fn a_return_to_a_probed_path_ends_its_probe() {
     let mut pair = connected();
@@ -299,8 +300,8 @@ fn a_return_to_a_probed_path_ends_its_probe() {
     assert!(paths.off_path_id().is_none() && !sources.control.remote_ids.is_held(probed));
 }
 
-/// RFC 9000 §5.1.2: the client asks its ids back, also that of the path that it left on purpose.
-/// The server challenges that path under it no more.
+/// RFC 9000 §5.1.2: the client retires its IDs, including that of the path that it left on purpose.
+/// The server no longer challenges this path with it.
 #[test]
 fn the_old_path_is_not_challenged_under_an_id_that_was_asked_back() {
     for asked_back in [false, true] {
@@ -326,8 +327,8 @@ fn the_old_path_is_not_challenged_under_an_id_that_was_asked_back() {
     }
 }
 
-/// RFC 9000 §8.2.2: a response leaves from where its challenge arrived, also where only the address
-/// of this side differs; and so does a challenge of the path that was left.
+/// RFC 9000 §8.2.2: a response is sent from the address at which its challenge arrived, even if
+/// only the address of this side differs. So is a challenge of the path that was left.
 #[test]
 fn probes_leave_from_the_address_that_they_belong_to() {
     // [9000 8.2.2 same-path]
@@ -351,12 +352,13 @@ fn probes_leave_from_the_address_that_they_belong_to() {
         let probed = pair.server.get().paths.off_path_id();
         assert_eq!(probed.is_some(), local != first);
     }
-    // Who does not know where a packet arrived takes it as one of the path in use.
+    // Without a local address, a packet counts as one on the current path.
     let sent = pair.server.batches.len();
     let challenge = packet(&mut pair, &[Frame::PathChallenge([3; 8])], FULL);
     arrive(&mut pair, HOME, None, challenge);
     assert_eq!(sent_to(&pair, sent, HOME), [first]);
-    // The client moves on purpose, and the path that it left is challenged from where it was.
+    // The client moves on purpose, and the path that it left is challenged from the same local
+    // address.
     let sent = pair.server.batches.len();
     assert!(pair.client.get().sources.control.remote_ids.switch());
     let ping = packet(&mut pair, &[Frame::Ping], FULL);
@@ -365,7 +367,7 @@ fn probes_leave_from_the_address_that_they_belong_to() {
     assert_eq!(sent_to(&pair, sent, HOME), [first]);
 }
 
-/// RFC 9002: what is sent over another path tells nothing of this one.
+/// RFC 9002: packets sent on another path show nothing about this one.
 #[test]
 fn a_probe_of_another_path_counts_neither_as_in_flight_nor_as_a_round_trip() {
     let mut pair = connected();

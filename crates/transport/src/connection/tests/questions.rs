@@ -1,4 +1,4 @@
-//! Questions for a starting rate: in front of one packet, while the others carry another signal.
+//! Questions for a starting rate, in front of one packet while the others carry another signal.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl Signal for Question {
     }
 }
 
-/// Signals of these kinds; `KIND` is the one that asks.
+/// Signals of these kinds, of which `KIND` asks.
 pub(crate) fn signals(kinds: &[u8]) -> Vec<Arc<dyn Signal>> {
     let signal = |kind: &u8| -> Arc<dyn Signal> {
         match *kind {
@@ -68,8 +68,8 @@ pub(crate) fn signals(kinds: &[u8]) -> Vec<Arc<dyn Signal>> {
     kinds.iter().map(signal).collect()
 }
 
-/// Both sides offer the kinds, in this order; `KIND` is the one that asks. The client's controller
-/// asks once.
+/// Both sides offer the kinds, in this order, of which `KIND` asks. The client's controller asks
+/// once.
 fn asking(kinds: &[u8]) -> Pair {
     let mut setup = Setup::default();
     setup.client.signals = signals(kinds);
@@ -81,7 +81,7 @@ fn asking(kinds: &[u8]) -> Pair {
     pair
 }
 
-/// Datagrams of the client's with a shim of this kind, by their lengths.
+/// Returns the lengths of the client's datagrams with a shim of this kind.
 fn shims(pair: &Pair, kind: u8) -> Vec<usize> {
     let sent = pair.client.sent.iter();
     sent.filter(|datagram| datagram[0] == 8 | kind)
@@ -136,8 +136,8 @@ fn it_is_not_asked_of_a_peer_that_does_not_know_it() {
     assert_eq!(pair.client.log().questions, 0);
 }
 
-/// A pair with a round trip of 20 ms, measured, that asks and whose datagrams with a question take
-/// `longer`, while 85 packets go by.
+/// A pair with a measured round trip of 20 ms that asks. Datagrams with a question take `longer`,
+/// while 85 packets are sent.
 fn held(longer: u64) -> Pair {
     let mut pair = asking(&[0, KIND]);
     pair.upload(1000, Duration::from_secs(10));
@@ -182,7 +182,7 @@ fn a_question_that_a_hop_drops_is_no_congestion_and_costs_no_data() {
     assert_eq!(pair.client.get().stats().packets_lost, 1);
 }
 
-/// No router is asked for a path to an address that is not validated: it may be forged.
+/// Routers aren't asked for a path to an address that isn't validated, because it may be forged.
 #[test]
 fn it_waits_until_the_address_is_validated() {
     let mut setup = Setup::default();

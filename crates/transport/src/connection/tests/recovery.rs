@@ -77,7 +77,7 @@ fn what_was_lost_and_the_round_trips_are_counted() {
     assert_eq!(stats.bytes_lost - before.bytes_lost, lost as u64);
     assert_eq!(stats.probe_timeouts, before.probe_timeouts);
     assert!(stats.rtt.samples() > before.rtt.samples());
-    // 10 ms each way, and what the peer's acknowledgements wait at most.
+    // 10 ms in each direction, plus the peer's maximum delay of acknowledgements.
     let round_trip = Duration::from_millis(20);
     assert_eq!(stats.rtt.min(), Some(round_trip));
     assert!(stats.rtt.max().unwrap() <= round_trip + Duration::from_millis(25));
@@ -97,8 +97,8 @@ fn what_one_end_sends_the_other_receives() {
     }
 }
 
-/// RFC 9002 §6.2.4: probes carry new data where there is some. What is missing leaves with the next
-/// ones: the peer may have no use for what is new.
+/// RFC 9002 §6.2.4: probes carry new data if there is some. The next ones carry missing data,
+/// because the peer may not be able to use new data.
 #[test]
 fn the_first_probes_carry_new_data_and_the_next_what_is_missing() {
     // [9002 7.5 probes-pass]
@@ -122,7 +122,8 @@ fn the_first_probes_carry_new_data_and_the_next_what_is_missing() {
     }
 }
 
-/// When datagrams leave the client, counted from now; those before `lost` are damaged.
+/// Returns when datagrams are sent by the client, counted from now. Those before `lost` are
+/// damaged.
 fn leave_while_lost(pair: &mut Pair, lost: Duration) -> Rc<RefCell<Vec<Duration>>> {
     let (left, start) = (Rc::new(RefCell::new(Vec::new())), pair.now);
     let seen = Rc::clone(&left);
@@ -137,8 +138,8 @@ fn leave_while_lost(pair: &mut Pair, lost: Duration) -> Rc<RefCell<Vec<Duration>
     left
 }
 
-/// A queue that is full for a while drops whatever comes meanwhile: the second probe leaves later
-/// than the first, so one such time does not cost both.
+/// A queue that is full for a while drops all packets that arrive meanwhile. The second probe is
+/// sent later than the first, so that a single such period doesn't affect both.
 #[test]
 fn probes_do_not_leave_together() {
     let mut pair = Pair::connected(Setup::default());
@@ -155,12 +156,12 @@ fn probes_do_not_leave_together() {
     assert!(pair.run_until(Duration::from_secs(2), |p| {
         p.client.get().spaces.recovery().bytes_in_flight() == 0 && !left.borrow().is_empty()
     }));
-    // The next timeout would come two periods after a probe.
+    // The next timeout would fire two periods after a probe.
     assert_eq!(*left.borrow(), [Duration::ZERO, pto, pto + period / 8]);
     assert_eq!(pair.client.get().stats().probe_timeouts, timeouts + 1);
 }
 
-/// The second probe stays away where the first was answered before it was due.
+/// If the first probe was answered before the second was due, there's no second one.
 #[test]
 fn an_answered_probe_is_followed_by_none() {
     let mut pair = Pair::connected(Setup::default());
@@ -176,7 +177,7 @@ fn an_answered_probe_is_followed_by_none() {
     assert_eq!(left.borrow().len(), probes + 1, "{left:?}");
 }
 
-/// One of two probes tells whether shims are what gets lost: the first has one, the second none.
+/// Two probes show whether only shims are lost, because the first has one and the second doesn't.
 #[test]
 fn the_first_of_two_probes_has_a_shim() {
     let mut setup = Setup::default();

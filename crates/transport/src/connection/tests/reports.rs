@@ -1,4 +1,4 @@
-//! What a connection reports of itself to its driver.
+//! Reports of a connection to its driver.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::wire::frame::ConnectionClose;
 use crate::wire::{Frame, SpaceId, TransportErrorCode};
 use crate::{Duration, Signal};
 
-/// Under way, complete, over.
+/// Returns whether the handshake is running, the connection is established, and its handshake is
+/// complete.
 fn progress(connection: &Connection) -> [bool; 3] {
     [
         connection.is_handshaking(),
@@ -33,14 +34,14 @@ fn how_far_it_has_come() {
     pair.client.get().close(now, 1, Bytes::new());
     assert_eq!(progress(pair.client.get()), [false, false, true]);
 
-    // One that is over before its handshake is.
+    // This connection is over before its handshake is complete.
     let mut pair = Pair::new();
     let now = pair.now;
     pair.client.get().close(now, 1, Bytes::new());
     assert_eq!(progress(pair.client.get()), [false; 3]);
 }
 
-/// A side without room for another connection refuses it by a close.
+/// A side without room for another connection refuses it by closing it.
 #[test]
 fn a_connection_that_is_refused_is_over_for_the_client() {
     let mut pair = Pair::new();
@@ -70,16 +71,16 @@ fn whether_the_endpoint_has_something_to_take_over() {
         assert!(connection.poll_routing().is_none());
         taken
     };
-    // Its first id.
+    // Its first ID.
     assert_eq!(taken(client), 1);
     pair.connect();
     pair.run(Duration::from_millis(500));
     let client = pair.client.get();
     assert!(!client.has_routing());
-    // A path came or went, and with it the address that resets come from.
+    // A path was added or removed, and therefore an address from which resets are accepted.
     client.paths.move_tokens();
     assert_eq!(taken(client), 1);
-    // The token of the id in use is another.
+    // The token of the current ID has changed.
     client.outbox.forget_token();
     assert_eq!(taken(client), 1);
 }
@@ -94,7 +95,7 @@ fn the_code_point_that_packets_leave_with() {
     }
 }
 
-/// The driver learns of a smaller size at once.
+/// The driver is notified of a smaller size immediately.
 #[test]
 fn a_size_that_the_interface_refuses_is_given_up() {
     let mut pair = Pair::connected(Setup::default());
@@ -180,7 +181,7 @@ fn a_close_that_crosses_the_own_one_is_received() {
     }
 }
 
-/// A frame of an extension that was not offered has an unknown type (RFC 9000 §12.4).
+/// A frame of an extension that wasn't offered has an unknown type (RFC 9000 §12.4).
 #[test]
 fn feedback_that_was_not_offered_is_an_unknown_frame() {
     let mut room = [0; 100];

@@ -1,4 +1,4 @@
-//! Rules of RFC 9000 and RFC 9001 that are no other file's subject.
+//! Rules of RFC 9000 and RFC 9001 that other files don't test.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ use crate::wire::{
     ConnectionId, Frame, PacketType, PartialDecode, SpaceId, TransportErrorCode as Code,
 };
 
-/// Packets received and dropped.
+/// Returns the number of packets received and dropped.
 fn counts(connection: &Connection) -> (u64, u64) {
     let stats = connection.stats();
     (stats.packets_received, stats.packets_dropped)
 }
 
-/// The destination ids of a datagram's packets, each once.
+/// Returns the distinct destination IDs of a datagram's packets.
 pub(super) fn destinations(mut datagram: &[u8]) -> BTreeSet<ConnectionId> {
     let mut ids = BTreeSet::new();
     while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {
@@ -29,9 +29,9 @@ pub(super) fn destinations(mut datagram: &[u8]) -> BTreeSet<ConnectionId> {
     ids
 }
 
-/// With the client's first Handshake packet its Initial keys go, and with its arrival those of the
-/// server, as do Handshake keys, since the handshake is confirmed there. HANDSHAKE_DONE leaves at
-/// once, and with it go the client's.
+/// The client discards its Initial keys with its first Handshake packet. When this arrives, the
+/// server discards its Initial keys and, because the handshake is confirmed there, its Handshake
+/// keys. HANDSHAKE_DONE is sent immediately, and makes the client discard its own.
 #[test]
 fn keys_go_with_their_levels() {
     // [9001 4.1.2 handshake-done] [9001 4.9.1 client-initial-keys]
@@ -68,7 +68,7 @@ fn keys_go_with_their_levels() {
     assert!(!late.iter().any(has_type(PacketType::Initial)));
 }
 
-/// Of a packet with a number of four bytes nothing has to be padded: it may hold no frame.
+/// A packet with a four-byte number needs no padding, so it may contain no frame.
 #[test]
 fn a_packet_without_frames() {
     // [9000 12.4 some-frame]
@@ -88,7 +88,7 @@ fn a_packet_without_frames() {
         frames: Carried::default(),
     };
     let recovery = pair.client.get().spaces.recovery_mut();
-    // Between the number and those before it there is nothing to keep.
+    // There's nothing to keep between this number and the previous ones.
     recovery.drain(now, SpaceId::Data, |_, _| {});
     assert!(recovery.on_sent(SpaceId::Data, 1 << 30, far));
     send(&mut pair, From::Client, SpaceId::Data, &[]);
@@ -101,7 +101,7 @@ fn a_packet_without_frames() {
     }
 }
 
-/// The latency spin bit is not in use here, and a peer may set it.
+/// The latency spin bit isn't used here, but a peer may set it.
 #[test]
 fn a_spin_bit_changes_nothing() {
     // [9000 17.4 spin-bit]
@@ -116,7 +116,7 @@ fn a_spin_bit_changes_nothing() {
     pair.upload(10_000, Duration::from_secs(5));
 }
 
-/// RFC 9000 §5.2.1: a client drops what is of another version than its own.
+/// RFC 9000 §5.2.1: a client drops packets of other versions.
 #[test]
 fn a_packet_of_another_version_is_dropped() {
     // [9000 5.2.1 other-version]
@@ -135,7 +135,7 @@ fn a_packet_of_another_version_is_dropped() {
     pair.connect();
 }
 
-/// Behind a packet that does not open, others of its datagram are read.
+/// If a packet can't be decrypted, later ones in its datagram are nevertheless processed.
 #[test]
 fn packets_of_a_datagram_are_read_one_by_one() {
     // [9000 12.2 coalesced]
@@ -159,7 +159,8 @@ fn packets_of_a_datagram_are_read_one_by_one() {
     }
 }
 
-/// A server has 1-RTT keys before it has the client's Finished, and opens nothing with them.
+/// A server has 1-RTT keys before it receives the client's Finished, but doesn't use them to
+/// decrypt.
 #[test]
 fn one_rtt_packets_wait_for_the_end_of_the_handshake() {
     // [9001 5.7 not-before-complete]
@@ -177,7 +178,7 @@ fn one_rtt_packets_wait_for_the_end_of_the_handshake() {
     pair.connect();
 }
 
-/// Established is not confirmed.
+/// Established doesn't mean confirmed.
 #[test]
 fn no_client_moves_before_the_handshake_is_confirmed() {
     // [9000 9 confirmed-first]

@@ -1,4 +1,4 @@
-//! Nothing leaves that is not sealed.
+//! Only sealed packets are sent.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::streams::Dir;
 use crate::wire::TransportErrorCode;
 use crate::{Duration, Signal};
 
-/// The first packets that the peer acknowledges would renew the keys. Its packets are lost.
+/// The first packets that the peer acknowledges would renew the keys, but its packets are lost.
 #[test]
 fn a_key_at_its_limit_seals_no_more_and_nothing_leaves_in_clear() {
     // [9001 6.6 worn-connection] [9001 6.6 confidentiality]
@@ -33,7 +33,7 @@ fn a_key_at_its_limit_seals_no_more_and_nothing_leaves_in_clear() {
         }
         other => panic!("{other:?}"),
     }
-    // Each datagram that left opens.
+    // Each datagram that was sent can be decrypted.
     let stats = pair.server.get().stats();
     assert_eq!(stats.packets_dropped, 0);
     let received = stats.datagrams_received;
@@ -41,8 +41,8 @@ fn a_key_at_its_limit_seals_no_more_and_nothing_leaves_in_clear() {
     assert_eq!(received, sent);
 }
 
-/// An address that is not validated gets datagrams of any size. With a shim in front there may be
-/// room for a frame, and none for what its seal takes.
+/// An address that isn't validated gets datagrams of any size. With a shim in front, there may be
+/// room for a frame but not for its seal.
 #[test]
 fn no_datagram_is_too_short_for_its_seal() {
     let signals: Vec<Arc<dyn Signal>> = vec![Arc::new(TestSignal::long_shim(0))];

@@ -1,4 +1,4 @@
-//! How a pair of connections is set up.
+//! Setup of a pair of connections.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,11 +19,11 @@ pub(crate) struct Setup {
     pub(crate) server_log: Arc<Mutex<ControllerLog>>,
     pub(crate) latency: Duration,
     pub(crate) server_name: &'static str,
-    /// Most segments per batch.
+    /// Maximum number of segments per batch.
     pub(crate) segments: usize,
-    /// The server takes the client's address as validated.
+    /// Whether the server considers the client's address validated.
     pub(crate) validated: bool,
-    /// What the client remembers of an earlier connection.
+    /// The client's token from an earlier connection.
     pub(crate) token: Vec<u8>,
 }
 

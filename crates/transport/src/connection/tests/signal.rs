@@ -1,4 +1,4 @@
-//! A signal for tests: 12 bytes, of which routers write a code and an id.
+//! A signal for tests: 12 bytes, into which routers write a code and an ID.
 
 use pathmark_cc::{Countable, Explicit, Feedback, Request, VcpFeedback};
 use pathmark_shim::Kind;
@@ -6,20 +6,20 @@ use pathmark_shim::frame::{prefix, seal};
 
 use crate::{Arrived, BadFeedback, Breach, Counters, Duration, Ecn, Meter, Signal};
 
-/// Bytes of the shim.
+/// Size of the shim, in bytes.
 pub(crate) const LEN: usize = 12;
-/// Bytes of a long one.
+/// Size of a long shim, in bytes.
 pub(crate) const LONG: usize = 36;
 
-/// It counts packets and bytes per code.
+/// Counts packets and bytes per code.
 #[derive(Debug)]
 pub(crate) struct TestSignal {
     pub(crate) kind: u8,
     /// Carried in the ECN field, without a shim.
     pub(crate) in_ecn: bool,
-    /// Its shim is as long as XCP's on a path of IPv4; nothing is written into the rest.
+    /// Its shim is as long as XCP's on a path of IPv4; the rest isn't used.
     pub(crate) long: bool,
-    /// What laws may ask for with it, besides nothing in particular.
+    /// The requests of laws that it can carry, besides unspecific ones.
     pub(crate) speaks: Option<Explicit>,
     /// Control interval of its routers.
     pub(crate) t_rho: Duration,
@@ -44,7 +44,7 @@ impl TestSignal {
     }
 }
 
-/// What a router does: writes `code` and `router` into the shim of a datagram, if it has one.
+/// Acts as a router, writing `code` and `router` into the shim of a datagram, if there is one.
 pub(crate) fn mark(datagram: &mut [u8], code: u8, router: u8) -> bool {
     let Some(kind) = datagram.first().copied().and_then(Kind::from_first_byte) else {
         return false;

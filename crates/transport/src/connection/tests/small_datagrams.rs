@@ -1,5 +1,5 @@
-//! Paths that are configured to carry less than 1200 bytes: nothing waits for a datagram of full
-//! size. What stands in datagrams that are small, or nearly full.
+//! Paths that are configured to carry less than 1200 bytes, so that nothing waits for a datagram of
+//! full size; and the contents of datagrams that are small or nearly full.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn connected() -> Pair {
     pair
 }
 
-/// A datagram of the size that every path is known to carry proves that this one does.
+/// A datagram of the size that every path is known to carry validates a path.
 #[test]
 fn a_new_path_is_validated_once() {
     for moves in [false, true] {
@@ -48,7 +48,7 @@ fn a_new_path_is_validated_once() {
         let client = pair.client.get();
         assert_eq!(client.stats().migrations, u64::from(moves));
         assert!(client.paths.validation().is_none());
-        // The path that was left was challenged too, in what fits there.
+        // The path that was left was also challenged, with the size that fits there.
         let batches = pair.server.batches.iter();
         let largest = batches.map(|batch| batch.segment_size).max();
         assert_eq!(largest, Some(SMALL.into()));
@@ -75,7 +75,7 @@ fn a_close_is_said_in_a_small_datagram() {
         let close = client.poll_transmit(now, &mut buffer, 1).unwrap();
         assert!(close.len <= SMALL.into());
         if !established {
-            // With an Initial packet, it is as large as it may be.
+            // With an Initial packet, it has the maximum size.
             assert_eq!(close.len, usize::from(SMALL));
             continue;
         }
@@ -94,8 +94,8 @@ fn a_close_is_said_in_a_small_datagram() {
     }
 }
 
-/// A shim stands in a datagram to an address that is not validated where it leaves room for a
-/// challenge or an ACK.
+/// A datagram to an address that isn't validated has a shim if this leaves room for a challenge or
+/// an ACK.
 #[test]
 fn a_shim_leaves_room_for_a_packet() {
     let mut setup = Setup::default();
@@ -114,7 +114,7 @@ fn a_shim_leaves_room_for_a_packet() {
     assert!(server.streams().write(id, &[1; 50_000]).is_ok());
     let least = LEN + MIN_UNVALIDATED;
     for room in MIN_UNVALIDATED..2 * least {
-        // Data leaves as much of the credit as four challenges take.
+        // Data leaves enough credit for four challenges.
         let limit = server.paths.limit();
         limit.on_received(1000);
         let credit = 4 * MIN_UNVALIDATED + room;
@@ -126,8 +126,8 @@ fn a_shim_leaves_room_for_a_packet() {
     }
 }
 
-/// Where one stream ends close to the end of a packet, what is left is filled up, so that the
-/// datagrams of a batch are alike and it goes on.
+/// If a stream ends close to the end of a packet, the rest is padded, so that the datagrams of a
+/// batch have equal sizes and it can continue.
 #[test]
 fn a_short_rest_of_a_packet_is_filled() {
     for bytes in 1080..1200 {
@@ -144,7 +144,7 @@ fn a_short_rest_of_a_packet_is_filled() {
         pair.flush();
         let first = pair.client.batches[sent];
         assert_eq!(first.segment_size, 1200, "{bytes}");
-        // As much as the pacer lets go at once.
+        // As much as the pacer permits at once.
         assert!(first.len >= 8 * 1200, "{bytes}: {}", first.len);
     }
 }

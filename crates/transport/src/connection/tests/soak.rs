@@ -1,5 +1,5 @@
-//! Everything at once, for many seeds: faults of the path, streams both ways, paths and keys that
-//! change.
+//! Everything at once, for many seeds: faults of the path, streams in both directions, and changes
+//! of paths and keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::signal::TestSignal;
 use crate::streams::{Dir, StreamId};
 use crate::{Duration, Signal};
 
-/// Streams that one side sends on, and what the other side has of them.
+/// Streams that one side sends, and the data that the other side has received.
 #[derive(Default)]
 struct Transfers {
     sending: Vec<(StreamId, Vec<u8>, usize)>,
@@ -100,7 +100,7 @@ fn whatever_happens_on_the_path_the_bytes_are_the_same() {
             setup.client.signals = vec![Arc::clone(&signal)];
             setup.server.signals = vec![signal];
         }
-        // A client that only receives must send now and then, lest its NAT cuts it off.
+        // A client that only receives must occasionally send, so that its NAT keeps its state.
         setup.client.keep_alive = Some(Duration::from_secs(2));
         setup.client.key_update_after = 20 + rng.next() % 200;
         let mut pair = Pair::with(setup);

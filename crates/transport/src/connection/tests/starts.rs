@@ -1,4 +1,4 @@
-//! Flows that begin on a connection whose window is small.
+//! Flows that begin on a connection with a small window.
 
 use super::fixed_window::fixed_window;
 use super::pair::{Pair, Setup};
@@ -23,7 +23,7 @@ fn pair() -> Pair {
     pair
 }
 
-/// Writes to new streams, each of which begins as a flow or not.
+/// Writes to new streams, each of which begins a flow if `flows` is true.
 fn write(pair: &mut Pair, streams: usize, flows: bool) {
     for _ in 0..streams {
         let streams = pair.client.get().streams();
@@ -35,7 +35,7 @@ fn write(pair: &mut Pair, streams: usize, flows: bool) {
     }
 }
 
-/// Round trips until the peer has everything.
+/// Returns the number of round trips until the peer has received everything.
 fn rounds(pair: &mut Pair) -> f64 {
     let start = pair.now;
     let done = pair.run_until(ROUND * 100, |pair| {
@@ -50,13 +50,13 @@ fn in_flight(pair: &mut Pair) -> u64 {
     pair.client.get().path_report(now).in_flight
 }
 
-/// Ten flows have ten initial windows, as ten connections have.
+/// Ten flows have ten initial windows, like ten connections.
 #[test]
 fn flows_that_begin_do_not_wait_for_the_window() {
     let mut flows = pair();
     write(&mut flows, 10, true);
     let flows = rounds(&mut flows);
-    // One to spread them and one for the way to and fro.
+    // One to spread them, and one for the round trip itself.
     assert!(flows < 2.2, "{flows}");
 
     let mut streams = pair();
@@ -65,7 +65,7 @@ fn flows_that_begin_do_not_wait_for_the_window() {
     assert!(streams > 8.0, "{streams}");
 }
 
-/// A flow brings one initial window, however much it sends, and none while it sends nothing.
+/// A flow adds one initial window, however much it sends, and none while it doesn't send.
 #[test]
 fn a_long_flow_has_one_start() {
     let mut pair = pair();
@@ -85,7 +85,7 @@ fn a_long_flow_has_one_start() {
     assert!((bound - 1_500..=bound).contains(&most), "{most}");
 }
 
-/// A loss, or CE, ends what starts allow.
+/// A loss or CE ends the additional bytes of starts.
 #[test]
 fn after_congestion_the_window_alone_counts() {
     for marked in [false, true] {

@@ -1,4 +1,4 @@
-//! Streams over whole connections: much, many, lossy, limited.
+//! Streams over whole connections: large, numerous, lossy, and limited.
 
 use super::link::Faults;
 use super::pair::{Pair, Setup, drain, pattern};
@@ -116,9 +116,9 @@ fn small_windows_slow_a_transfer_and_do_not_stop_it() {
     assert!(bounds.peer > 0.8, "{bounds:?}");
 }
 
-/// Requests of 100 bytes one after the other, as many at a time as the peer allows: 10 in a round
-/// trip. The peer's limit bounds the sender while the application waits to open another stream, and
-/// no longer than that.
+/// Requests of 100 bytes one after the other, as many at a time as the peer permits: 10 in a round
+/// trip. The peer's limit holds the sender back while the application waits to open another stream,
+/// but no longer.
 #[test]
 fn the_limit_of_streams_bounds_a_sender_of_many_small_ones() {
     let mut setup = Setup::default();
@@ -142,7 +142,7 @@ fn the_limit_of_streams_bounds_a_sender_of_many_small_ones() {
     assert!(opened);
     let bounds = pair.client.get().path_report(pair.now).bounded_by;
     assert!(bounds.streams > 0.8, "{bounds:?}");
-    // It waits for one more and gives up.
+    // It waits for one more stream and gives up.
     while pair.client.get().streams().open(Dir::Uni).is_ok() {}
     assert!(pair.client.get().streams().opening.is_waited_for());
     pair.client.get().streams().give_up_opening(Dir::Uni);
@@ -166,7 +166,7 @@ fn the_window_bounds_what_is_in_flight() {
     let mut pair = Pair::connected(setup);
     let start = pair.now;
     pair.upload(240_000, Duration::from_secs(60));
-    // 12 000 bytes per round trip of 20 ms, headers included.
+    // 12,000 bytes per round trip of 20 ms, including headers.
     let took = (pair.now - start).as_secs_f64();
     assert!((0.40..0.50).contains(&took), "{took}");
     let log = pair.client.log();

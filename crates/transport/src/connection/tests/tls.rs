@@ -1,4 +1,4 @@
-//! The same connections under TLS 1.3.
+//! The same connections with TLS 1.3.
 
 use std::sync::Arc;
 
@@ -75,8 +75,8 @@ fn a_certificate_that_is_no_good_ends_the_handshake_on_both_sides() {
     }
 }
 
-/// When the handshake with a server that has a chain of `certificates`, 500 bytes each, is complete
-/// at the client, over a path without losses.
+/// Returns when the client completes the handshake with a server that has a chain of
+/// `certificates`, 500 bytes each, over a path without losses.
 fn over_a_long_path(certificates: usize, one_way: Duration) -> Duration {
     let chain = testing::SERVER_PEM.repeat(certificates);
     let key = include_bytes!("../../crypto/tls/testdata/server.key");
@@ -93,14 +93,15 @@ fn over_a_long_path(certificates: usize, one_way: Duration) -> Duration {
     pair.now.saturating_since(begin)
 }
 
-/// Where a round trip takes longer than a client's first probe timeout, its probes come though
-/// nothing is lost. What they make room for is what the amplification limit has held back, and not
-/// once more what has left: so a long chain of certificates is there a round trip after them.
+/// If a round trip takes longer than a client's first probe timeout, it sends probes although
+/// nothing is lost. They permit the server to send the packets that the amplification limit has
+/// delayed, instead of repeating others. A long chain of certificates therefore arrives a round
+/// trip after the probes.
 #[test]
 fn what_was_held_back_leaves_before_anything_is_repeated() {
     let millis = Duration::from_millis;
     assert_eq!(over_a_long_path(1, millis(1250)), millis(2500));
     assert_eq!(over_a_long_path(8, millis(400)), millis(1600));
-    // The client's first probe leaves after 999 ms.
+    // The client's first probe is sent after 999 ms.
     assert_eq!(over_a_long_path(8, millis(1250)), millis(999 + 2500));
 }

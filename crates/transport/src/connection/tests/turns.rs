@@ -1,5 +1,5 @@
-//! A peer that sends alternately from several of its addresses: congestion control holds for all of
-//! them together.
+//! A peer that sends alternately from several of its addresses, to all of which congestion control
+//! applies together.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::streams::{Dir, StreamId};
 use crate::wire::{Frame, SpaceId};
 use crate::{Duration, Instant};
 
-/// The most that RFC 9002 §7.2 allows for an initial window of datagrams of up to 1472 bytes.
+/// Maximum initial window for datagrams of up to 1472 bytes (RFC 9002 §7.2).
 const INITIAL_WINDOW: u64 = 14_720;
 
 fn law(name: &str) -> Arc<dyn ControllerFactory> {
@@ -21,7 +21,7 @@ fn law(name: &str) -> Arc<dyn ControllerFactory> {
     Arc::new(move |now: Instant, mtu| law.controller(now, mtu))
 }
 
-/// A pair whose server is steered by `name`. No silence ends it.
+/// A pair whose server uses the law `name`, without idle timeouts.
 fn pair(name: &str) -> Pair {
     let mut setup = Setup::default();
     setup.server.controller = law(name);
@@ -32,7 +32,7 @@ fn pair(name: &str) -> Pair {
     pair
 }
 
-/// The server writes as much as it takes.
+/// The server writes as much as the stream accepts.
 fn fill(pair: &mut Pair, id: StreamId, data: &[u8]) -> usize {
     let mut written = 0;
     while let Ok(n) = pair.server.get().streams().write(id, &data[written..]) {
@@ -44,8 +44,8 @@ fn fill(pair: &mut Pair, id: StreamId, data: &[u8]) -> usize {
     written
 }
 
-/// `packets` PINGs arrive, `gap` apart, each from the address that `from` names; nothing that the
-/// server sends arrives. Returns what the server got and what it sent.
+/// `packets` PINGs arrive, `gap` apart, each from the address that `from` returns. All packets of
+/// the server are lost. Returns the bytes that the server received and sent.
 fn flood(
     pair: &mut Pair,
     packets: u64,
@@ -112,7 +112,7 @@ fn ports_without_end_get_no_window_each() {
     is_bounded("ports", flooded);
 }
 
-/// Slow turns: probe timeouts back off as if the peer stayed where it is.
+/// With slow turns, probe timeouts back off as if the peer hadn't moved.
 #[test]
 fn a_second_between_turns_gains_nothing() {
     let turns = |other: &'static str| {
@@ -127,7 +127,7 @@ fn a_second_between_turns_gains_nothing() {
     }
 }
 
-/// A random walk over three addresses of two hosts and pauses of up to 30 ms.
+/// A random walk over three addresses of two hosts, with pauses of up to 30 ms.
 #[test]
 fn walks_over_three_addresses_get_no_window_each() {
     const PLACES: [&str; 3] = [CLIENT, "10.0.0.1:1001", "10.0.0.77:1000"];
@@ -146,8 +146,8 @@ fn walks_over_three_addresses_get_no_window_each() {
     }
 }
 
-/// A peer that acknowledged everything has a large window. What it was granted at its own address
-/// is not sent there once more for each packet that seems to come from there.
+/// A peer that acknowledged everything has a large window. This isn't granted to its own address
+/// again for each packet that appears to be from there.
 #[test]
 fn a_large_window_is_not_lent() {
     let mut pair = pair("cubic");
@@ -156,7 +156,7 @@ fn a_large_window_is_not_lent() {
     let now = pair.now;
     assert!(pair.server.get().path_report(now).controller.window > 500_000);
     let id = pair.server.get().streams().open(Dir::Uni).unwrap();
-    // Away before there is anything to send.
+    // The client is away before there's anything to send.
     pair.down.faults.loss = 1_000_000;
     pair.client.address = "10.0.0.77:1000".parse().unwrap();
     send(
@@ -173,7 +173,8 @@ fn a_large_window_is_not_lent() {
     is_bounded("a large window", flooded);
 }
 
-/// The client gets `bytes`; `at` sees how many have arrived. Returns how long it took.
+/// Downloads `bytes` to the client, passing the number of bytes so far to `at`. Returns how long it
+/// took.
 fn download(
     pair: &mut Pair,
     bytes: usize,
@@ -201,7 +202,7 @@ fn download(
     pair.now - begun
 }
 
-/// A path of 10 Mbit/s, 40 ms and a queue of as much.
+/// A path of 10 Mbit/s, 40 ms, and an equally long queue.
 fn narrow(name: &str) -> Pair {
     let mut pair = pair(name);
     pair.up.latency = Duration::from_millis(20);
@@ -211,7 +212,7 @@ fn narrow(name: &str) -> Pair {
     pair
 }
 
-/// The client gets 5 MB. After each of the first four `at` is called.
+/// Downloads 5 MB to the client, calling `at` after each of the first four MB.
 fn interrupted(name: &str, mut at: impl FnMut(&mut Pair, u16)) -> (Duration, Pair) {
     let mut pair = narrow(name);
     let mut times = 1..5;
@@ -231,29 +232,28 @@ fn interrupted(name: &str, mut at: impl FnMut(&mut Pair, u16)) -> (Duration, Pai
     (took, pair)
 }
 
-/// RFC 9000 §9.4: a NAT gives the client another port in the midst of a transfer. The window
-/// stands, and nothing waits for the validation: it costs what is under way to the former port and
-/// no more.
+/// RFC 9000 §9.4: a NAT gives the client another port during a transfer. The window is kept, and
+/// nothing waits for validation, so only packets in flight to the former port are lost.
 #[test]
 fn a_nat_that_rebinds_costs_no_throughput() {
     for name in ["cubic", "newreno"] {
         let (lost, _) = interrupted(name, |pair, _| pair.down.cut());
         let (took, mut pair) = interrupted(name, |pair, n| {
             pair.client.address.set_port(1000 + n);
-            // The server learns of it with the next packet.
+            // The server notices this with the next packet.
             pair.client.get().ping();
         });
         assert_eq!(pair.server.get().stats().migrations, 4);
         println!("{name}: {took:?}, {lost:?} where as much is lost");
-        // What leaves for the former port until the server learns of it is lost as well: less than
-        // a round trip each time.
+        // Packets sent to the former port until the server notices are also lost: less than a round
+        // trip each time.
         let most = lost + 4 * Duration::from_millis(40);
         assert!(took <= most, "{name}: {took:?} instead of {lost:?}");
     }
 }
 
-/// A NAT that rebinds while the client moves no more than that: no controller is begun, and the
-/// port that was left is challenged like any address.
+/// If only the port changes because a NAT is rebound, no controller is created, and the previous
+/// port is challenged like any address.
 #[test]
 fn another_port_keeps_the_controller() {
     let mut pair = Pair::connected(Setup::default());
@@ -278,8 +278,8 @@ fn another_port_keeps_the_controller() {
     pair.upload(50_000, Duration::from_secs(5));
 }
 
-/// A stranger's copy from another port of the same host moves the connection; what it sends there
-/// is lost, and the peer brings it back.
+/// A copy from another port of the same host, sent by someone else, moves the connection. Packets
+/// sent there are lost, and the peer makes the connection return.
 #[test]
 fn a_copy_from_another_port_does_little_harm() {
     let undisturbed = download(
@@ -302,7 +302,8 @@ fn a_copy_from_another_port_does_little_harm() {
     assert!(took <= most, "{took:?} instead of {undisturbed:?}");
 }
 
-/// The peer is back, and all that it is lent is lost: it only receives, so the server has to ask.
+/// The peer is back, but all bytes permitted before proof are lost. Since it only receives, the
+/// server must probe.
 #[test]
 fn a_return_goes_on_although_all_that_was_lent_is_lost() {
     let mut pair = pair("cubic");

@@ -1,13 +1,13 @@
-//! A path that is used again after a stranger's copy of a packet, or a NAT, had moved the
-//! connection for a moment: what waited for packets of before goes on (RFC 9000 §9.3.3).
+//! A path that is used again after a copy sent by someone else, or a NAT, had briefly moved the
+//! connection. Everything that waited for earlier packets continues (RFC 9000 §9.3.3).
 
 use super::pair::{Pair, Setup};
 use crate::Duration;
 use crate::path::EcnState;
 use crate::streams::Dir;
 
-/// A server with data for its client, whose packets come from elsewhere for a moment, `after` so
-/// long. A quarter of a minute later all is back.
+/// A server with data for its client. A single packet of the client arrives from elsewhere after
+/// `after`, and the transfer then continues for 15 s.
 fn moved_for_a_moment(after: Duration) -> Pair {
     let mut pair = Pair::connected(Setup {
         latency: Duration::from_millis(20),

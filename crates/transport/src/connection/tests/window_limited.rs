@@ -1,11 +1,12 @@
-//! Reports to the controller of whether the window bounded the sender.
+//! Reports to the controller of whether the window limited the sender.
 
 use super::fixed_window::fixed_window;
 use super::pair::{Pair, Setup};
 use crate::Duration;
 use crate::streams::Dir;
 
-/// How many of the ACKs of `bytes`, sent at once, report that the window bounded the sender.
+/// Returns how many of the ACKs of `bytes`, sent at once, report that the window limited the
+/// sender.
 fn limited(window: u64, bytes: usize) -> u64 {
     let mut setup = Setup::default();
     (setup.client.controller, setup.client_log) = fixed_window(window);
@@ -22,7 +23,7 @@ fn limited(window: u64, bytes: usize) -> u64 {
     log.window_limited_acks - before.window_limited_acks
 }
 
-/// Where no other packet has room it was full, also if there was nothing more to send.
+/// A window without room for another packet was full, even if there was nothing more to send.
 #[test]
 fn a_window_that_was_filled_limits() {
     for (bytes, limits) in [(100, false), (3000, false), (4700, true), (7000, true)] {
@@ -37,7 +38,7 @@ fn a_pause_of_the_pacer_limits() {
     assert!(limited(200_000, 100_000) > 0);
 }
 
-/// Data that waits for the end of the handshake does not wait for the window.
+/// Data that waits for the end of the handshake doesn't wait for the window.
 #[test]
 fn the_handshake_is_no_limit_of_the_window() {
     let mut pair = Pair::new();
@@ -46,7 +47,7 @@ fn the_handshake_is_no_limit_of_the_window() {
     assert!(!server.is_established());
     let id = server.streams().open(Dir::Uni).unwrap();
     assert_eq!(server.streams().write(id, &[1; 3000]), Ok(3000));
-    // The end of the client's flight comes with its second try.
+    // The end of the client's flight arrives at the second attempt.
     pair.up.faults.loss = 1_000_000;
     pair.run(Duration::from_millis(50));
     pair.up.faults.loss = 0;

@@ -1,4 +1,4 @@
-//! Early data, between sessions that resume.
+//! Early data between sessions that resume.
 
 use super::{client, client_of, deliver, exchange, id, received, server_of};
 use crate::connection::handshake::{EarlyData, EarlyDecision, Handshake};
@@ -7,7 +7,7 @@ use crate::wire::frame::Frames;
 use crate::wire::transport_parameters::SignalKinds;
 use crate::wire::{Frame, TransportErrorCode, TransportParameters, Writer};
 
-/// Parameters with this limit of data.
+/// Parameters with this limit on data.
 fn limited(data: u64) -> TransportParameters {
     TransportParameters {
         initial_max_data: data,
@@ -36,7 +36,7 @@ fn offering() -> Handshake {
     client
 }
 
-/// The error that an acknowledgement of packet `number` is.
+/// Returns the error that an acknowledgement of packet `number` causes.
 fn acknowledged(client: &Handshake, number: u8) -> Option<TransportErrorCode> {
     let mut room = [0; 20];
     let mut w = Writer::new(&mut room);
@@ -47,7 +47,7 @@ fn acknowledged(client: &Handshake, number: u8) -> Option<TransportErrorCode> {
     client.check_ack(&ack).err().map(|error| error.code)
 }
 
-/// RFC 9000 §7.4.1: a server that takes early data must not have lowered its limits.
+/// RFC 9000 §7.4.1: a server that accepts early data must not have lowered its limits.
 #[test]
 fn a_server_takes_early_data_within_its_limits() {
     for (data, decision) in [
@@ -77,7 +77,7 @@ fn a_server_takes_early_data_within_its_limits() {
     }
 }
 
-/// RFC 9001 §4.6.2: refused packets are not processed, so their acknowledgement is a lie.
+/// RFC 9001 §4.6.2: refused packets aren't processed, so acknowledging them is a violation.
 #[test]
 fn refused_early_data_is_not_acknowledged() {
     let mut client = offering();

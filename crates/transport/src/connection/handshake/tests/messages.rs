@@ -1,4 +1,4 @@
-//! CRYPTO data at the edges of levels and of memory, and what users read of a handshake.
+//! CRYPTO data at the limits of levels and memory, and the public state of a handshake.
 
 use std::sync::Arc;
 
@@ -132,7 +132,7 @@ fn the_servers_certificate_is_shown_to_the_client() {
     );
     exchange(&mut client, &mut server);
     let chain = client.peer_certificates();
-    // DER of a certificate is a SEQUENCE with a length of two bytes.
+    // A certificate in DER is a SEQUENCE with a length of two bytes.
     assert!(
         chain
             .first()

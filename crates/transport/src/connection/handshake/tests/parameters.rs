@@ -1,4 +1,4 @@
-//! Transport parameters of both sides, and which packets may be opened.
+//! Transport parameters of both sides, and which packets may be decrypted.
 
 use core::time::Duration;
 
@@ -60,7 +60,7 @@ fn a_configuration_is_advertised() {
     assert_eq!(parameters.max_datagram_frame_size, 65_535);
     let kinds = parameters.explicit_feedback.as_ref().unwrap();
     assert_eq!(kinds.as_slice(), [3, 1]);
-    // The streams of the peer, by which it is bound.
+    // Limits on the peer's streams.
     let limits = peer_limits(&parameters);
     assert_eq!(limits.max_data, 1_000_000);
     assert_eq!(limits.max_stream_data_bidi_local, 200_000);
@@ -85,7 +85,7 @@ fn a_server_adds_ids_and_may_forbid_migration() {
     assert!(!sent(&config, None).disable_active_migration);
 }
 
-/// RFC 9000 §18.2 and §4.6 bound values; a configuration may hold any.
+/// RFC 9000 §18.2 and §4.6 limit values, but a configuration may contain any.
 #[test]
 fn values_that_cannot_be_sent_are_bounded() {
     let mut config = config();
@@ -123,8 +123,8 @@ fn values_that_cannot_be_sent_are_bounded() {
     }
 }
 
-/// RFC 9000 §17.2.2: flags, version, ids of 20 and of 8 bytes with a length each, lengths of token
-/// and packet of 2 bytes each, a packet number of 4 bytes, and a tag of 16 bytes. 64 bytes are for
+/// RFC 9000 §17.2.2: flags, version, IDs of 20 and 8 bytes with a length each, lengths of token and
+/// packet of 2 bytes each, a packet number of 4 bytes, and a tag of 16 bytes. 64 bytes remain for
 /// frames.
 #[test]
 fn a_token_leaves_room_for_frames() {

@@ -1,4 +1,4 @@
-//! What the peer has proved of its address, and what it gets there.
+//! Validation of the peer's address, and the bytes that it permits.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::path::AmplificationLimit;
 use crate::wire::SpaceId;
 use crate::{Duration, Instant};
 
-/// RFC 9000 §8.1: three times what came, until the handshake proves the address. Initial packets
-/// need full datagrams.
+/// RFC 9000 §8.1: three times the received bytes, until the handshake proves the address. Initial
+/// packets need full datagrams.
 #[test]
 fn a_handshake_proves_an_address() {
     let mut parts = parts(Side::Server, 3, false);
@@ -31,7 +31,7 @@ fn a_handshake_proves_an_address() {
     assert!(parts.paths.path().is_validated());
 }
 
-/// An acknowledgement of a packet from before the return may have been sent from elsewhere.
+/// A packet sent before the return may have been acknowledged from elsewhere.
 #[test]
 fn an_acknowledgement_proves_a_return() {
     let mut parts = parts(Side::Server, 3, true);
@@ -52,7 +52,7 @@ fn an_acknowledgement_proves_a_return() {
     assert_eq!(parts.allowance(20_000, false), Allowance::Bytes(20_000));
 }
 
-/// A stranger may have seen the packet that it acknowledges.
+/// Someone else may have seen the packet that is acknowledged.
 #[test]
 fn an_acknowledgement_proves_no_new_address() {
     let mut parts = parts(Side::Server, 3, true);
@@ -63,8 +63,8 @@ fn an_acknowledgement_proves_no_new_address() {
     assert_eq!(parts.paths.path().address().available(), 300);
 }
 
-/// After a minute of silence another peer may have the address. RFC 9000 §9.4: what was learnt
-/// holds for a port that is known to be another one of the same host.
+/// After a minute of silence, another peer may have the address. RFC 9000 §9.4: measurements remain
+/// valid for a port known to belong to the same host.
 #[test]
 fn a_host_is_the_peers_for_a_minute() {
     let minute = Duration::from_secs(60);
@@ -82,7 +82,7 @@ fn a_host_is_the_peers_for_a_minute() {
     let address = acknowledged.paths.path_mut().address_mut();
     address.on_acked(now, 1);
     assert_eq!(moved(&mut acknowledged, just_less), Move::OtherPort);
-    // Nothing has proved this one.
+    // Nothing has proved this address.
     let mut forged = parts(Side::Server, 3, false);
     assert_eq!(moved(&mut forged, Duration::ZERO), Move::OtherPath);
     assert_eq!(forged.paths.path().address().available(), 300);
@@ -118,7 +118,7 @@ fn a_path_is_one_of_both_addresses_as_far_as_they_are_known() {
     for (remote, ipv6) in [
         ("10.0.0.1:1", false),
         ("[2001:db8::1]:1", true),
-        // As a socket of both versions shows the first one.
+        // The first address as reported by a socket for both versions.
         ("[::ffff:10.0.0.1]:1", false),
     ] {
         let address = Address::new(now, from(remote).remote, None, limit);
@@ -135,8 +135,8 @@ fn a_change_of_the_addresses_of_resets_shows_once() {
     assert!(!parts.paths.has_moved_tokens());
 }
 
-/// RFC 9000 §9.3.3: the server keeps the address that was left until the peer has proved to be
-/// gone, and a client the one from which a small answer came.
+/// RFC 9000 §9.3.3: a server keeps the address that was left until the peer has proved its move. A
+/// client keeps the address from which a small response arrived.
 #[test]
 fn the_former_path_goes_once_a_client_knows_that_the_new_one_works() {
     for (side, room, kept) in [
@@ -168,8 +168,8 @@ fn another_law_steers_this_path_and_later_ones() {
     assert_eq!(log.lock().unwrap().built, 2);
 }
 
-/// Losses on a path that drops shims may have been those of datagrams that were too large. Marks on
-/// a path that marks all were no losses.
+/// On a path that drops shims, losses may have been caused by the datagrams' size. On a path that
+/// marks everything, marks didn't indicate congestion.
 #[test]
 fn a_path_with_a_fault_starts_over() {
     for (fault, again) in [(Fault::DropsShims, true), (Fault::MarksAll, false)] {
@@ -193,7 +193,7 @@ fn deadlines_are_those_of_validations() {
     let start = parts.now;
     assert_eq!(parts.paths.deadline(start), None);
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
-    // Challenges are due at once, and sending could not send them.
+    // Challenges are due immediately but couldn't be sent.
     let ends = start + PERIOD.saturating_mul(3);
     assert_eq!(parts.paths.deadline(start), Some(ends));
     assert_eq!(parts.paths.deadline(Instant::ZERO), Some(start));

@@ -1,4 +1,4 @@
-//! What acknowledgements and feedback change of a path, and what of them reaches its controller.
+//! Effects of acknowledgements and feedback on a path, and their report to its controller.
 
 use pathmark_cc::{Acked, Feedback, PacketState, QuickStartFeedback, VcpFeedback};
 
@@ -20,7 +20,7 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-/// The peer acknowledges packet `largest`, which was sent at `sent_at` and gave this sample.
+/// An acknowledgement of packet `largest`, which was sent at `sent_at` and provided this sample.
 fn outcome(largest: u64, sent_at: Instant, rtt: Duration, newly: Newly) -> AckOutcome {
     let acked = Acked {
         bytes: 1200,
@@ -50,7 +50,7 @@ fn outcome(largest: u64, sent_at: Instant, rtt: Duration, newly: Newly) -> AckOu
 }
 
 impl Parts {
-    /// An ACK frame with `counts` of ECT(0) and CE, which the peer held back for `held`.
+    /// Processes an ACK frame with `counts` of ECT(0) and CE, which the peer delayed for `held`.
     fn ack(
         &mut self,
         largest: u64,
@@ -86,8 +86,8 @@ impl Parts {
         self.paths.path_mut().settle(self.now, report, &measured)
     }
 
-    /// Packets with these numbers leave with the path's mark, and all of them arrive, `ce` of them
-    /// with CE.
+    /// Sends packets with these numbers and the path's mark. All of them arrive, `ce` of them with
+    /// CE.
     fn marked(&mut self, numbers: core::ops::Range<u64>, ce: u64) -> Settled {
         let sent = numbers.end - numbers.start;
         for number in numbers.clone() {
@@ -170,7 +170,7 @@ fn feedback_reaches_the_controller_before_its_acknowledgement() {
         (log.feedback_before_ack, log.congestion_experienced),
         (1, 0)
     );
-    // An answer to a question does not report the measuring interval of routers.
+    // An answer to a question doesn't report the measuring interval of routers.
     let mut report = AckReport::default();
     report.on_feedback(6, answer());
     assert_eq!(parts.settle(&report, 11).feedback, 1);
@@ -236,7 +236,7 @@ fn counts_are_judged_if_the_frame_is_the_newest_and_the_field_is_ours() {
     }
 }
 
-/// A middlebox that sets CE on everything is not congested: eight round trips of 64 packets.
+/// A middlebox that sets CE on everything isn't congested: eight round trips of 64 packets.
 #[test]
 fn a_path_that_marks_all_is_found_once() {
     let mut parts = parts(Side::Server, 0, true);
@@ -278,7 +278,7 @@ fn larger_and_smaller_sizes_of_datagrams_reach_the_controller() {
     let path = parts.paths.path_mut();
     assert!(path.on_acked(now, 3, &packet(now, size)));
     assert_eq!(ack(&mut parts, 3, true), (false, usize::from(size)));
-    // Then large ones are lost, for three round trips, and small ones arrive.
+    // Then, large packets are lost for three round trips, while small ones arrive.
     for round in 0..3 {
         parts.now += RTT;
         let now = parts.now;
@@ -297,8 +297,8 @@ fn larger_and_smaller_sizes_of_datagrams_reach_the_controller() {
     }
 }
 
-/// The clock of a FEEDBACK frame shows which part of a longer round trip was the way there,
-/// whatever the peer held the ACK frame back for and whatever its clock shows.
+/// The clock in a FEEDBACK frame shows which part of a longer round trip belongs to the way there,
+/// regardless of the peer's delay of the ACK frame and of its clock.
 #[test]
 fn queues_on_the_way_there_are_distinguished_from_those_on_the_way_back() {
     let ms = Duration::from_millis;
@@ -316,7 +316,8 @@ fn queues_on_the_way_there_are_distinguished_from_those_on_the_way_back() {
             parts.log.lock().unwrap().forward_delay
         };
         assert_eq!(sample(1000, RTT, Some(first), ms(0)), Some(ms(0)));
-        // It arrives 30 ms late, and the ACK frame takes 20 ms longer. Clocks may drift by 200 ppm.
+        // The packet arrives 30 ms late, and the ACK frame takes 20 ms longer. Clocks may drift by
+        // 200 ppm.
         let time = first + 1_000_000 + 30_000 + 5_000;
         let there = sample(2000, RTT + ms(50), Some(time), ms(5)).unwrap();
         assert!(there <= ms(30) && there > Duration::from_micros(29_700));

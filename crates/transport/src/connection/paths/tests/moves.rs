@@ -1,4 +1,4 @@
-//! Moves of peers and of our own sockets, one after the other.
+//! Consecutive moves of peers and of our own sockets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -40,8 +40,8 @@ fn sequence(parts: &Parts) -> u64 {
     parts.ids.current().sequence
 }
 
-/// RFC 9000 §9: a server stays where it is; a peer that must not migrate may get another port of
-/// its NAT, and nothing else.
+/// RFC 9000 §9: a server must not move. A peer that must not migrate may get another port from its
+/// NAT, but nothing else.
 #[test]
 fn packets_from_elsewhere_move_nothing_where_nothing_may_move() {
     assert_eq!(parts(Side::Client, 3, true).packet(AWAY, 100), Move::Stays);
@@ -51,7 +51,7 @@ fn packets_from_elsewhere_move_nothing_where_nothing_may_move() {
     assert_eq!(of_config(|_| ()).packet(AWAY, 101), Move::OtherPath);
 }
 
-/// The first packet shows at which of our addresses the peer is; another one is another path.
+/// The first packet shows which of our addresses the peer uses. Another address is another path.
 #[test]
 fn our_address_is_learnt_once() {
     let mut parts = parts(Side::Server, 3, true);
@@ -71,7 +71,8 @@ fn our_address_is_learnt_once() {
     assert_eq!(arrives(two), (Move::OtherPath, two));
 }
 
-/// RFC 9000 §9.4, §9.5: a NAT that rebinds twice leaves ids and window; a way back does, too.
+/// RFC 9000 §9.4, §9.5: a NAT that is rebound twice doesn't change IDs and window, and neither does
+/// the return.
 #[test]
 fn a_nat_may_rebind_again_before_the_first_port_has_answered() {
     let mut parts = parts(Side::Server, 3, true);
@@ -87,7 +88,7 @@ fn a_nat_may_rebind_again_before_the_first_port_has_answered() {
     assert_eq!(parts.paths.path().remote(), from(HOME).remote);
 }
 
-/// What was learnt of a path is there after the return, also where a NAT had rebound before.
+/// The measurements of a path are available after the return, even if a NAT was rebound before.
 #[test]
 fn what_was_learnt_survives_moves_without_an_answer() {
     for rebinds in [false, true] {
@@ -105,7 +106,7 @@ fn what_was_learnt_survives_moves_without_an_answer() {
     }
 }
 
-/// RFC 9000 §9.5: a peer that moves on purpose gets another of its ids at each address.
+/// RFC 9000 §9.5: a peer that moves on purpose gets another of its IDs at each address.
 #[test]
 fn ids_follow_moves_on_purpose_and_no_others() {
     let mut rebound = parts(Side::Server, 4, true);
@@ -129,7 +130,7 @@ fn ids_follow_moves_on_purpose_and_no_others() {
     assert_eq!(sequence(&back), 1, "the peer means to be back");
 }
 
-/// RFC 9000 §9.1: a probed path is used with the id and the credit that it has.
+/// RFC 9000 §9.1: a probed path is used with its ID and its credit.
 #[test]
 fn a_move_to_a_probed_path_uses_what_the_probe_had() {
     let mut parts = parts(Side::Server, 4, true);
@@ -143,7 +144,7 @@ fn a_move_to_a_probed_path_uses_what_the_probe_had() {
     assert_eq!(parts.paths.path().address().available(), 600 - 64);
 }
 
-/// The peer goes on to probe another path when it is back.
+/// After the return, the peer continues to probe another path.
 #[test]
 fn a_return_leaves_the_path_that_is_probed() {
     let mut parts = parts(Side::Server, 4, true);
@@ -170,7 +171,7 @@ fn what_is_in_flight_counts_on_its_own_path() {
     assert_eq!(parts.recovery.bytes_in_flight(), 1200);
 }
 
-/// After a minute the old address may be another host's.
+/// After a minute, the old address may belong to another host.
 #[test]
 fn a_return_after_a_long_time_is_a_new_path() {
     let mut parts = parts(Side::Server, 3, true);
@@ -181,8 +182,8 @@ fn a_return_after_a_long_time_is_a_new_path() {
     assert_eq!(parts.paths.path().address().available(), 300);
 }
 
-/// RFC 9002 §7.2: the initial window has ten datagrams and at most 14,720 bytes. Two datagrams
-/// always fit.
+/// RFC 9002 §7.2: the initial window has ten datagrams and at most 14,720 bytes, but always at
+/// least two datagrams.
 #[test]
 fn a_return_is_lent_an_initial_window() {
     for (mtu, window) in [(1200, 12_000), (1500, 14_720), (8000, 16_000)] {
@@ -196,8 +197,8 @@ fn a_return_is_lent_an_initial_window() {
     }
 }
 
-/// RFC 9000 §9.3.3: an old address is challenged under an id of its own, as long as the peer lets
-/// us use that one.
+/// RFC 9000 §9.3.3: an old address is challenged with a separate ID, as long as the peer permits
+/// its use.
 #[test]
 fn an_old_address_is_challenged_under_its_own_id() {
     let moved = |ids| {
@@ -213,7 +214,7 @@ fn an_old_address_is_challenged_under_its_own_id() {
     let mut parts = moved(3);
     let sent = challenge(&mut parts).unwrap();
     assert_eq!((sent.remote, sent.dcid), (from(HOME).remote, id(2)));
-    // The peer answers from there, too: a stranger had sent copies of its packets.
+    // The peer answers from there, too, because someone else had sent copies of its packets.
     let now = parts.now;
     parts.paths.on_off_path_sent(now, &sent, FULL as u64);
     assert!(challenge(&mut parts).is_none());
@@ -221,7 +222,7 @@ fn an_old_address_is_challenged_under_its_own_id() {
         panic!("{sent:?}");
     };
     assert!(!parts.response(HOME, data), "it is not the path in use");
-    // Without an id for it, the address is not challenged.
+    // Without an ID for it, the address isn't challenged.
     assert!(challenge(&mut moved(1)).is_none());
     let mut retired = moved(3);
     let new = RemoteId {
@@ -233,8 +234,8 @@ fn an_old_address_is_challenged_under_its_own_id() {
     assert!(challenge(&mut retired).is_none());
 }
 
-/// RFC 9000 §8.2.4 waits three probe timeouts, which a slow path makes long. The connection is to
-/// go on at the old address before it is idle for too long.
+/// RFC 9000 §8.2.4 requires three probe timeouts, which are long on a slow path. The connection
+/// should return to the old address before it is idle for too long.
 #[test]
 fn a_slow_path_without_an_answer_is_left_within_the_idle_timeout() {
     let mut parts = parts(Side::Server, 3, true);
@@ -254,7 +255,7 @@ fn a_slow_path_without_an_answer_is_left_within_the_idle_timeout() {
     assert_eq!(parts.paths.path().remote(), from(HOME).remote);
 }
 
-/// RFC 9000 §9.5 concerns peers with ids. One without an id can be found by its address alone.
+/// RFC 9000 §9.5 concerns peers with IDs. A peer without IDs is identified only by its address.
 #[test]
 fn a_client_moves_away_from_a_server_without_ids() {
     let mut parts = parts(Side::Client, 0, true);
@@ -262,7 +263,7 @@ fn a_client_moves_away_from_a_server_without_ids() {
     assert_eq!(parts.move_to(true), Move::OtherPath);
 }
 
-/// The way back leads to the last address that worked, if that is still ours.
+/// The connection returns to the last address that worked, if it is still ours.
 #[test]
 fn a_client_goes_back_to_what_worked_last() {
     let back_to = |moves: &[(&str, bool)]| {
@@ -285,15 +286,15 @@ fn a_client_goes_back_to_what_worked_last() {
         back_to(&[(one, true), (two, false)]),
         (Move::Stays, ours(two))
     );
-    // The first one is gone: the second is all there is.
+    // The first address is gone, so only the second is left.
     let second = (Move::OtherPath, ours(one));
     assert_eq!(back_to(&[(one, false), (two, true)]), second);
 }
 
-/// Where nothing else fits, the challenge comes first (RFC 9000 §8.2.1).
+/// If nothing else fits, the challenge is written first (RFC 9000 §8.2.1).
 #[test]
 fn challenges_come_first_where_credit_is_little() {
-    // First byte, id, number of 4 bytes, frame of 9 bytes, and tag.
+    // First byte, ID, packet number of 4 bytes, frame of 9 bytes, and tag.
     assert_eq!(least_challenge(8), 1 + 8 + 4 + 9 + 16);
     let mut known = parts(Side::Client, 3, true);
     let first = |parts: &Parts| parts.paths.path().challenges_first(parts.now);
@@ -306,7 +307,7 @@ fn challenges_come_first_where_credit_is_little() {
     assert!(!first(&parts) && !parts.paths.path().wants_frames(parts.now));
 }
 
-/// RFC 9000 §8.2.1: datagrams with challenges have 1200 bytes, tag included, or prove less.
+/// RFC 9000 §8.2.1: datagrams with challenges have 1200 bytes including the tag, or prove less.
 #[test]
 fn datagrams_are_filled_where_they_can_prove_that_full_ones_pass() {
     for (room, padded) in [(FULL - 16, true), (FULL - 17, false), (100, false)] {
@@ -316,7 +317,7 @@ fn datagrams_are_filled_where_they_can_prove_that_full_ones_pass() {
         assert_eq!((challenges.len(), filled), (1, padded), "{room}");
         assert_eq!(parts.response(AWAY, challenges[0]), padded);
     }
-    // An answer to a small challenge is small.
+    // The response to a small challenge is small.
     let mut parts = parts(Side::Server, 3, true);
     parts
         .paths

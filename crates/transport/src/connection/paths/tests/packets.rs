@@ -1,4 +1,4 @@
-//! Packets that leave: what they find out, and what is reported of their path.
+//! Outgoing packets: the properties that they test, and the report of their path.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn in_ecn() -> TestSignal {
     }
 }
 
-/// Marks and shims are tried again, one packet each.
+/// Makes marks and shims due for a trial, with one packet each.
 fn on_trial(mut parts: Parts) -> Parts {
     let later = parts.now + Duration::from_secs(30);
     let now = parts.now;
@@ -92,7 +92,7 @@ fn a_packet_probes_one_thing() {
         found(&on_trial(parts(Side::Server, 3, true)), packets),
         tried
     );
-    // The field belongs to a signal.
+    // A signal uses the field.
     let claimed = [nothing, nothing, Probe::Shim, Probe::Shim, Probe::Mtu];
     assert_eq!(found(&on_trial(with(in_ecn())), packets), claimed);
 }
@@ -130,7 +130,7 @@ fn a_signal_is_in_a_shim_or_in_the_field_of_packets_that_are_acknowledged() {
     }
 }
 
-/// A path that drops shims is found by packets that leave with and without.
+/// A path that drops shims is detected using packets with and without shims.
 #[test]
 fn a_path_that_drops_shims_is_found() {
     let mut parts = parts(Side::Server, 3, true);

@@ -1,4 +1,5 @@
-//! What a path admits, and what reaches its controller in addition to acknowledgements.
+//! The datagrams that a path permits, and events other than acknowledgements that reach its
+//! controller.
 
 use pathmark_cc::{Lost, PacketState};
 
@@ -43,7 +44,7 @@ fn a_path_is_paced() {
     assert_eq!(route.admits(later, 1201, 10_800), Admission::Now);
 }
 
-/// First bytes of flows may leave beyond the window for one round trip, and not after a loss.
+/// First bytes of flows may exceed the window for one round trip, but not after a loss.
 #[test]
 fn first_bytes_of_flows_leave_beyond_the_window() {
     let begun = || {
@@ -114,7 +115,8 @@ fn pauses_timeouts_and_the_handshake_reach_the_controller() {
     assert_eq!(log.handshake_rtt, Some(RTT));
 }
 
-/// RFC 9000 §13.4.2: where marked packets get lost, others leave, and marks are tried again later.
+/// RFC 9000 §13.4.2: if marked packets are lost, others are sent unmarked, and marks are tried
+/// later.
 #[test]
 fn marks_stop_where_nothing_is_acknowledged_and_are_tried_again() {
     for timeout in [true, false] {
@@ -140,12 +142,12 @@ fn marks_stop_where_nothing_is_acknowledged_and_are_tried_again() {
         let half_a_minute = now + Duration::from_secs(30);
         path.route_mut().poll(half_a_minute);
         assert_eq!(path.mark(), Ecn::Ect0);
-        // One packet finds out about one thing.
+        // A packet tests only one property.
         assert_eq!(path.mtu_probe_mark(), Ecn::NotEct);
     }
 }
 
-/// A lost probe for larger datagrams shows nothing about shims.
+/// The loss of a probe for larger datagrams shows nothing about shims.
 #[test]
 fn losses_of_datagrams_with_shims_make_a_path_plain() {
     for (probe, passes) in [(Probe::Nothing, false), (Probe::Mtu, true)] {
@@ -176,14 +178,14 @@ fn a_datagram_that_the_system_refuses_is_not_sent_again() {
     assert!(path.on_acked(now, 3, &packet(now, size)));
     let route = path.route_mut();
     route.on_mtu_change(now);
-    // From the second timeout in a row on, the size may be the cause.
+    // From the second consecutive timeout on, the size may be the cause.
     assert_eq!([1, 2].map(|count| route.probe_limit(count)), [size, 1200]);
     route.on_size_refused(now, size);
     assert_eq!(parts.paths.path().mtu(), 1200);
     assert_eq!(parts.log.lock().unwrap().mtu, 1200);
 }
 
-/// The connection does not report the fate of a probe of a path that it has left.
+/// The connection doesn't report the fate of a probe on a path that it has left.
 #[test]
 fn a_probe_on_a_path_that_was_left_is_sent_again_after_the_return() {
     let mut parts = parts(Side::Server, 3, true);

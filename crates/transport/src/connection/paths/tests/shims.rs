@@ -1,4 +1,4 @@
-//! Which packets bear a shim, and what stands in it.
+//! Which packets have a shim, and its contents.
 
 use pathmark_cc::{KnownPath, Limits};
 
@@ -10,7 +10,7 @@ use crate::wire::Writer;
 use crate::{Duration, Instant};
 
 const RTT: Duration = Duration::from_millis(100);
-/// Bytes of the tests' shim, and the least that must fit behind it.
+/// Size of the tests' shim, and the minimum that must fit behind it.
 const LEN: usize = 12;
 const REST: usize = 48;
 
@@ -21,7 +21,7 @@ fn both() -> Parts {
     parts
 }
 
-/// The kind of the shim that `write` fills, and what it is.
+/// Returns the kind of the shim that `write` fills, and its use.
 fn written(write: impl FnOnce(&mut Writer<'_>) -> ShimUse, room: usize) -> (Option<u8>, ShimUse) {
     let mut buffer = vec![0; room];
     let mut w = Writer::new(&mut buffer);
@@ -46,7 +46,7 @@ fn packets_bear_a_shim_as_often_as_the_law_wants() {
     let now = parts.now;
     let path = parts.paths.path_mut();
     assert!(path.wants_shim(now, None, RTT));
-    // Of two probes one goes without, should the path drop shims.
+    // One of two probes has no shim, in case the path drops shims.
     assert!(path.wants_shim(now, Some(0), RTT) && !path.wants_shim(now, Some(1), RTT));
     for every in [0, 1, 3] {
         parts.log.lock().unwrap().signal_every = every;
@@ -87,7 +87,7 @@ fn a_request_is_written_where_a_packet_fits_behind_it() {
     assert_eq!(request(LEN + REST - 1, None), ((None, ShimUse::Nothing), 0));
 }
 
-/// A question goes to routers of a path that carries shims, to a peer that is there.
+/// A question requires a path that carries shims, and a peer that is there.
 #[test]
 fn a_law_asks_where_routers_can_answer() {
     let may_ask = |parts: &mut Parts| {
@@ -173,7 +173,7 @@ fn a_configured_rate_counts_before_one_that_was_seen() {
     assert_eq!(paths.known(), Some(configured));
 }
 
-/// A second connection may ask for what the first one was granted.
+/// A second connection may ask for the rate granted to the first one.
 #[test]
 fn a_question_ahead_shows() {
     let mut parts = parts(Side::Server, 3, true);

@@ -1,5 +1,5 @@
-//! Which signal goes in front of our data, and what counts for it, by the part of a connection that
-//! keeps them.
+//! Which signal precedes our data and which packets count for it, according to the part of a
+//! connection that keeps signals.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::wire::frame::feedback::{TIME_MODULUS, encode};
 use crate::wire::{Frame, Writer};
 use crate::{Arrived, Counters, Ecn, Instant, Signal};
 
-/// Ours are of the kinds 0, 1 and `KIND`, the one that asks; the peer knows 0, 3 and `KIND`.
+/// Ours are the kinds 0, 1 and `KIND`, which asks. The peer offers 0, 3 and `KIND`.
 fn negotiated() -> Feedback {
     let mut feedback = Feedback::new(&signals(&[0, 1, KIND]));
     feedback.negotiate(&[0, 3, KIND]);
@@ -24,7 +24,8 @@ fn set(feedback: &mut Feedback, kind: u8, next: u64) -> bool {
     feedback.set_signal(signal, next)
 }
 
-/// Packet `number` brings a frame of this kind and epoch that counts one packet of 100 bytes.
+/// Receives packet `number` with a frame of this kind and epoch, which counts one packet of 100
+/// bytes.
 fn returned(feedback: &mut Feedback, kind: u8, number: u64, epoch: u64) -> bool {
     let mut counters = Counters::new();
     for value in [1, 0, 0, 0, 100, 0, 0, 0, 0] {
@@ -39,7 +40,7 @@ fn returned(feedback: &mut Feedback, kind: u8, number: u64, epoch: u64) -> bool 
     }
 }
 
-/// What goes back to the peer now.
+/// Returns the frames sent to the peer now.
 fn written(feedback: &mut Feedback, now: Instant) -> Vec<(u8, u32)> {
     let mut room = [0; 200];
     let mut w = Writer::new(&mut room);
@@ -52,7 +53,7 @@ fn written(feedback: &mut Feedback, now: Instant) -> Vec<(u8, u32)> {
     heads.collect()
 }
 
-/// The counters of the frame that goes back now, if one does.
+/// Returns the counters of the frame sent now, if any.
 fn counted(feedback: &mut Feedback) -> Option<Vec<u64>> {
     let mut room = [0; 200];
     let mut w = Writer::new(&mut room);
@@ -83,7 +84,7 @@ fn a_signal_is_set_if_both_sides_named_its_kind() {
         assert!(!set(&mut feedback, kind, 5));
         assert_eq!(feedback.kind(), Some(0));
     }
-    // It goes in front of what asks, and of nothing else.
+    // It is put in front of questions only.
     assert!(set(&mut feedback, KIND, 5));
     assert!(feedback.signal().is_none());
     assert_eq!(feedback.kind(), Some(KIND));
@@ -91,7 +92,8 @@ fn a_signal_is_set_if_both_sides_named_its_kind() {
     assert_eq!(feedback.signal().map(Signal::kind), Some(0));
 }
 
-/// What was sent with the same kind before goes on counting; of another, what is sent from then on.
+/// Packets sent with the same kind before continue to count. For another kind, only later packets
+/// count.
 #[test]
 fn a_signal_that_is_set_again_goes_on_counting() {
     for (kind, rider) in [(0, ShimUse::Request(12)), (KIND, ShimUse::Question(12))] {
@@ -100,7 +102,7 @@ fn a_signal_that_is_set_again_goes_on_counting() {
         assert!(set(&mut feedback, kind, 5));
         assert!(returned(&mut feedback, kind, 1, 3), "{kind}");
     }
-    // The one before has nothing to do with it.
+    // The previous signal doesn't affect it.
     let own = signals(&[0, 1]);
     let mut feedback = Feedback::new(&own);
     feedback.negotiate(&[0, 1]);
@@ -109,10 +111,10 @@ fn a_signal_that_is_set_again_goes_on_counting() {
     feedback.on_sent(ShimUse::Request(12), 6, 100);
     assert!(!returned(&mut feedback, 1, 1, 3));
     assert!(returned(&mut feedback, 1, 2, 5));
-    // The peer counts on where it was when the first one returns, whoever asks for it.
+    // When the first signal returns, at anyone's request, the peer continues its counts.
     assert!(set(&mut feedback, 0, 7));
     assert!(returned(&mut feedback, 0, 3, 3));
-    // It may speak another way than the one of its kind before.
+    // It may speak another way than the previous one of its kind.
     let xcp = Explicit::Xcp(Default::default());
     let signal = TestSignal {
         speaks: Some(xcp),
@@ -123,8 +125,8 @@ fn a_signal_that_is_set_again_goes_on_counting() {
     assert_eq!(feedback.kind(), Some(0));
 }
 
-/// A law that wants another gets the first of ours that the peer knows, that speaks so and that
-/// goes in front of all. The one before goes on counting when its turn comes again.
+/// A law that wants another signal gets the first of ours that speaks this way, precedes all data,
+/// and is known to the peer. When the previous one is used again, it continues its counts.
 #[test]
 fn a_law_gets_the_signal_that_it_wants() {
     let speaking = |kind: u8, wanted| TestSignal {
@@ -168,7 +170,7 @@ fn a_frame_about_the_path_before_tells_nothing() {
     assert!(returned(&mut feedback, 0, 2, 5));
 }
 
-/// The peer's counters start again from 0 at a challenge, and at no other frame.
+/// The peer's counters restart at 0 at a challenge, but not at any other frame.
 #[test]
 fn a_challenge_calls_for_an_epoch() {
     let mut feedback = negotiated();
@@ -183,8 +185,8 @@ fn a_challenge_calls_for_an_epoch() {
     assert_eq!(feedback.disbelieved().total(), 1);
 }
 
-/// A signal in the ECN field is counted for a peer that named it, one in a shim from the first shim
-/// on.
+/// A signal in the ECN field is counted for a peer that offers it. A signal in a shim is counted
+/// from the first shim on.
 #[test]
 fn what_goes_back_is_what_the_peer_can_read() {
     let ecn = TestSignal {
@@ -233,7 +235,7 @@ fn a_kind_that_both_sides_named_goes_in_front_of_data() {
         (&[0, KIND], &[0, KIND], Some(0), true),
         (&[0, KIND], &[0], Some(0), false),
         (&[0, KIND], &[KIND], None, true),
-        // A side that prefers the one that asks wants no other.
+        // A side that prefers the signal that asks doesn't want another one.
         (&[KIND, 0], &[0, KIND], None, true),
     ] {
         let mut feedback = Feedback::new(&signals(own));
@@ -247,8 +249,8 @@ fn a_kind_that_both_sides_named_goes_in_front_of_data() {
     }
 }
 
-/// A client asks ahead of the handshake for the kinds that the server took the last time. The
-/// answer counts unless the server refuses early data or questions.
+/// A client asks before the handshake is complete for the kinds that the server accepted the last
+/// time. The answer counts unless the server refuses early data or questions.
 #[test]
 fn a_question_in_early_data_is_answered() {
     let own = signals(&[0, KIND]);
@@ -274,7 +276,7 @@ fn a_question_in_early_data_is_answered() {
     }
 }
 
-/// What a router wrote is in the shim; a packet whose shim is damaged counts without it.
+/// A router's value is in the shim. A packet with a damaged shim counts without it.
 #[test]
 fn shims_are_counted_by_what_is_in_them() {
     let mut shim = [0; 12];
@@ -298,7 +300,7 @@ fn shims_are_counted_by_what_is_in_them() {
     assert_eq!(counted(&mut feedback), Some(damaged));
     assert!(!feedback.on_packet(ShimPrefix::Plain, arrived(5)));
     assert_eq!(counted(&mut feedback), None);
-    // The peer's next packets come by another path.
+    // The peer's next packets arrive on another path.
     feedback.on_new_incoming_path();
     assert!(feedback.on_packet(front(0), arrived(6)));
     assert_eq!(
@@ -325,7 +327,7 @@ fn early_packets_count_if_they_ask() {
     assert!(!unnamed.on_early_packet(front(KIND), arrived(1)));
 }
 
-/// The code of a signal in the ECN field is no mark.
+/// The code of a signal in the ECN field isn't a mark.
 #[test]
 fn a_mark_means_congestion_unless_a_signal_has_the_field() {
     assert_eq!(negotiated().mark(Ecn::Ce), Ecn::Ce);
@@ -347,7 +349,7 @@ fn a_mark_means_congestion_unless_a_signal_has_the_field() {
     assert_eq!(shim.mark(Ecn::Ce), Ecn::Ce);
 }
 
-/// The clock is in microseconds, and wraps after some 18 minutes.
+/// The clock is in microseconds, and wraps after roughly 18 minutes.
 #[test]
 fn a_frame_reports_when_it_was_written() {
     let bytes = [0; 12];

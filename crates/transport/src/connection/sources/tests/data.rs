@@ -1,4 +1,4 @@
-//! The application's data: what bounds it, and how streams and datagrams share packets.
+//! The application's data: its limits, and how streams and datagrams share packets.
 
 use bytes::Bytes;
 use pathmark_cc::Limit;
@@ -27,7 +27,8 @@ fn the_sender_is_bounded_by_the_window_while_data_waits() {
     assert_eq!(parts.sources.limit(), Limit::Peer, "no credit is left");
 }
 
-/// Whichever comes first in a packet, whatever is in it already, and however little a stream has.
+/// This doesn't depend on which of them is first in a packet, on the packet's other contents, or on
+/// the size of a stream's data.
 #[test]
 fn streams_and_datagrams_get_the_same_bytes_while_both_wait() {
     let mut parts = client();
@@ -59,13 +60,13 @@ fn streams_and_datagrams_get_the_same_bytes_while_both_wait() {
     );
 }
 
-/// The most that the send buffer takes now.
+/// Returns how much the send buffer accepts now.
 fn fill_buffer(parts: &mut Parts, stream: StreamId) -> Result<usize, WriteError> {
     let data = vec![7; CREDIT as usize];
     parts.sources.streams.write(stream, &data)
 }
 
-/// Bytes by which the send buffer grows once the window is known: two windows.
+/// Growth of the send buffer once the window is known, in bytes: two windows.
 const GROWTH: usize = 2 * WINDOW as usize * FULL;
 
 #[test]
@@ -79,8 +80,8 @@ fn the_send_buffer_follows_the_window() {
     assert_eq!(fill_buffer(&mut parts, stream), Ok(GROWTH));
 }
 
-/// RFC 9000 §9.4: another path has a window of its own; another port of the same host has not. RFC
-/// 9000 §9.2: the server follows a client's packets, so a client sends one.
+/// RFC 9000 §9.4: another path has a separate window, but another port of the same host doesn't.
+/// RFC 9000 §9.2: the server follows a client's packets, so the client sends one.
 #[test]
 fn a_move_is_an_event_and_a_client_shows_the_server_where_it_is() {
     for side in [Side::Client, Side::Server] {

@@ -1,4 +1,4 @@
-//! Frame sources without a connection, with spaces and a path next to them.
+//! Frame sources without a connection, together with spaces and a path.
 
 mod data;
 mod probes;
@@ -25,9 +25,9 @@ use crate::wire::transport_parameters::HandshakeIds;
 use crate::wire::{ConnectionId, Frame, TransportParameters};
 
 const FULL: usize = 1200;
-/// The congestion window, datagrams.
+/// The congestion window, in datagrams.
 const WINDOW: u64 = 160;
-/// Bytes that the peer allows on all streams together, and on each.
+/// Bytes that the peer permits on all streams together, and on each.
 const CREDIT: u64 = 1 << 20;
 
 const DATA: SpaceId = SpaceId::Data;
@@ -41,7 +41,7 @@ struct Parts {
     random: Random,
     outbox: Outbox,
     log: Arc<Mutex<ControllerLog>>,
-    /// Bytes of a packet's frames.
+    /// Room for a packet's frames, in bytes.
     room: usize,
 }
 
@@ -113,7 +113,7 @@ impl Parts {
         self.sources.have_frames(self.now, space, path)
     }
 
-    /// What `fill` puts into a packet, and its bytes.
+    /// Returns the contents that `fill` adds to a packet, and its bytes.
     fn fill(
         &mut self,
         space: SpaceId,
@@ -134,12 +134,12 @@ impl Parts {
         (contents, w.written().to_vec())
     }
 
-    /// What the sources put into a packet, and its bytes.
+    /// Returns the contents that the sources add to a packet, and its bytes.
     fn write(&mut self, space: SpaceId) -> (Contents, Vec<u8>) {
         self.fill(space, Sources::write)
     }
 
-    /// A packet that probes `probe` leaves with what the sources have: its bytes.
+    /// Sends a packet that tests `probe` with the sources' frames, and returns its bytes.
     fn send(&mut self, space: SpaceId, probe: Probe) -> Vec<u8> {
         let (contents, bytes) = self.write(space);
         let (number, _) = self.spaces.number(space);
@@ -159,7 +159,7 @@ impl Parts {
         bytes
     }
 
-    /// A stream that the peer lets this side open.
+    /// Opens a stream that the peer permits.
     fn open(&mut self) -> StreamId {
         let limits = peer_limits(&TransportParameters {
             initial_max_data: CREDIT,
@@ -176,7 +176,7 @@ impl Parts {
         assert_eq!(written, Ok(bytes));
     }
 
-    /// CRYPTO data of each level that waits goes to `peer`, a packet of it.
+    /// Passes one packet of CRYPTO data of each level to `peer`.
     fn pass_crypto(&mut self, peer: &mut Self) {
         self.sources.handshake.write(|_| {}).unwrap();
         for space in SpaceId::ALL {
@@ -199,7 +199,7 @@ fn frames(bytes: &[u8]) -> Vec<Frame<'_>> {
     Frames::new(bytes).map(Result::unwrap).collect()
 }
 
-/// Offsets and lengths of STREAM frames, with their streams.
+/// Returns the streams, offsets and lengths of STREAM frames.
 fn stream_data(bytes: &[u8]) -> Vec<(StreamId, u64, usize)> {
     let all = frames(bytes).into_iter();
     let data = all.filter_map(|frame| match frame {
@@ -229,7 +229,7 @@ fn handshake_data_is_due_until_it_is_written_and_again_once_it_is_lost() {
     assert!(!parts.have(INITIAL), "it has arrived");
 }
 
-/// RFC 9001 §4.9: what was sent under keys that are discarded is not sent again.
+/// RFC 9001 §4.9: data sent under discarded keys isn't sent again.
 #[test]
 fn nothing_is_due_in_a_space_whose_keys_are_gone() {
     let mut parts = client();
@@ -273,7 +273,7 @@ fn each_source_of_the_data_space_says_what_it_then_writes() {
     }
 }
 
-/// RFC 9000 §8.2.1: a datagram with a PATH_CHALLENGE is padded, also if that is written alone.
+/// RFC 9000 §8.2.1: a datagram with a PATH_CHALLENGE is padded, even if this is its only frame.
 #[test]
 fn a_packet_with_a_challenge_asks_for_an_answer_and_for_padding() {
     let mut parts = client();
@@ -292,7 +292,7 @@ fn a_packet_with_a_challenge_asks_for_an_answer_and_for_padding() {
     assert!(write(&mut parts).is_empty());
 }
 
-/// draft-ietf-quic-ack-frequency: the frame is of 1-RTT packets.
+/// draft-ietf-quic-ack-frequency: only 1-RTT packets contain this frame.
 #[test]
 fn the_peer_is_asked_for_acknowledgements_once_the_handshake_is_complete() {
     let (mut client, mut server) = (client(), server());
@@ -307,7 +307,7 @@ fn the_peer_is_asked_for_acknowledgements_once_the_handshake_is_complete() {
     client.sources.control.ping = true;
     let bytes = client.send(DATA, Probe::Nothing);
     assert_eq!(frames(&bytes), [Frame::Ping]);
-    // Once a round trip is known, the peer is to acknowledge 16 times in each window.
+    // Once a round trip is known, the peer should acknowledge 16 times in each window.
     client.now += Duration::from_millis(80);
     let (recovery, ..) = client.spaces.split(DATA);
     let number = recovery.space(DATA).sent().next_number() - 1;

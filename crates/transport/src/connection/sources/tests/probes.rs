@@ -1,10 +1,10 @@
-//! What is sent again: by probes, before a timeout, and where early data counts for nothing.
+//! Data that is sent again: by probes, before a timeout, and after early data was refused.
 
 use super::*;
 use crate::recovery::Timeout;
 
 impl Parts {
-    /// The probe timeout of `space` fires.
+    /// Fires the probe timeout of `space`.
     fn time_out(&mut self, space: SpaceId) {
         let recovery = self.spaces.recovery_mut();
         self.now = recovery.deadline().unwrap();
@@ -13,7 +13,7 @@ impl Parts {
         let _ = self.spaces.begin_probes(space);
     }
 
-    /// A stream of which `packets` packets with 100 bytes each have left.
+    /// Opens a stream and sends `packets` packets with 100 bytes each.
     fn sent_stream(&mut self, packets: usize) -> StreamId {
         let stream = self.open();
         for _ in 0..packets {
@@ -24,7 +24,7 @@ impl Parts {
         stream
     }
 
-    /// What a probe of the Data space carries.
+    /// Returns the contents of a probe of the Data space.
     fn data_probe(&mut self) -> Vec<u8> {
         let path = self.paths.path();
         self.sources.fill_data_probe(self.now, &self.spaces, path);
@@ -32,7 +32,7 @@ impl Parts {
     }
 }
 
-/// RFC 9002 §6.2.4: new data is best; where there is none, the oldest packets are repeated.
+/// RFC 9002 §6.2.4: probes carry new data or, if there's none, repeat the oldest packets.
 #[test]
 fn a_servers_first_probe_carries_new_data_or_what_the_two_oldest_packets_did() {
     for new in [0, 70] {
@@ -51,7 +51,8 @@ fn a_servers_first_probe_carries_new_data_or_what_the_two_oldest_packets_did() {
     }
 }
 
-/// RFC 9000 §9.1: a server whose client's NAT has rebound follows no packet of probing frames.
+/// RFC 9000 §9.1: a server whose client's NAT has been rebound doesn't follow packets with only
+/// probing frames.
 #[test]
 fn a_clients_probe_has_a_ping() {
     let mut parts = client();
@@ -61,7 +62,7 @@ fn a_clients_probe_has_a_ping() {
     assert!(frames(&parts.data_probe()).contains(&Frame::Ping));
 }
 
-/// New data may be of no use to a peer that waits for what comes first.
+/// A peer that waits for earlier data may not be able to use new data.
 #[test]
 fn probes_after_the_first_repeat_what_streams_begin_with() {
     let mut parts = server();
@@ -78,7 +79,7 @@ fn probes_after_the_first_repeat_what_streams_begin_with() {
     );
 }
 
-/// RFC 9002 §6.2.4: two packets of a flight are repeated by two probes.
+/// RFC 9002 §6.2.4: two packets of a flight are repeated in two probes.
 #[test]
 fn probes_of_a_handshake_repeat_one_packet_each() {
     let mut parts = client();
@@ -99,7 +100,7 @@ fn probes_of_a_handshake_repeat_one_packet_each() {
     }
 }
 
-/// RFC 9002 §6.2.4: early data that is lost must not wait for the end of the handshake.
+/// RFC 9002 §6.2.4: lost early data must not wait for the end of the handshake.
 #[test]
 fn a_clients_probes_of_the_handshake_carry_the_oldest_early_data() {
     for (side, early) in [
@@ -122,7 +123,7 @@ fn a_clients_probes_of_the_handshake_carry_the_oldest_early_data() {
     }
 }
 
-/// RFC 9001 §4.6.2, RFC 9000 §17.2.5.3: after a refusal or a Retry early data is sent again.
+/// RFC 9001 §4.6.2, RFC 9000 §17.2.5.3: after a refusal or a Retry, early data is sent again.
 #[test]
 fn early_data_that_is_taken_back_is_due_again_and_no_longer_in_flight() {
     let mut parts = client();
@@ -140,7 +141,7 @@ fn early_data_that_is_taken_back_is_due_again_and_no_longer_in_flight() {
     assert_eq!(parts.log.lock().unwrap().questions_lost, 1);
 }
 
-/// RFC 9002 §6.2.3: a server repeats its flight before a timeout, within a bound.
+/// RFC 9002 §6.2.3: a server repeats its flight before a timeout, but only a few times.
 #[test]
 fn a_server_repeats_its_first_flight_eight_times() {
     let (mut client, mut server) = (client(), server());
@@ -155,7 +156,7 @@ fn a_server_repeats_its_first_flight_eight_times() {
     assert!(!server.have(INITIAL), "it left at this instant");
     server.now += Duration::from_millis(1);
     for _ in 0..8 {
-        // What is due already does not count.
+        // Data that is already due doesn't count.
         repeat(&mut server);
         repeat(&mut server);
         assert_eq!(spaces.map(|space| server.write(space).1), flight);

@@ -1,4 +1,4 @@
-//! Keys that come and go, and what that means for timers and packets.
+//! Installed and discarded keys, and their effect on timers and packets.
 
 use super::*;
 use crate::recovery::INITIAL_RTT;
@@ -6,7 +6,7 @@ use crate::wire::frame::{Frames, ack};
 use crate::wire::packet::PartialDecode;
 use crate::wire::{Frame, Writer};
 
-/// A packet with a PING frame.
+/// Builds a packet with a PING frame.
 fn ping(spaces: &mut PacketSpaces, space: SpaceId) -> Vec<u8> {
     let mut room = [0; 100];
     let mut w = Writer::new(&mut room);
@@ -18,7 +18,7 @@ fn ping(spaces: &mut PacketSpaces, space: SpaceId) -> Vec<u8> {
     room[range].to_vec()
 }
 
-/// The number and the key phase of `packet`, if it opens.
+/// Returns the number and the key phase of `packet` if it can be decrypted.
 fn opened(spaces: &mut PacketSpaces, packet: &[u8]) -> Option<(u64, u64)> {
     let Ok(PartialDecode::Protected(found)) = PartialDecode::new(packet, 8) else {
         panic!("{packet:?}");
@@ -27,7 +27,7 @@ fn opened(spaces: &mut PacketSpaces, packet: &[u8]) -> Option<(u64, u64)> {
     Some((opened.number, opened.generation))
 }
 
-/// An ACK frame for packet `number` arrives in `space`, in a packet of key phase `generation`.
+/// Processes an ACK frame for packet `number` in `space`, in a packet of key phase `generation`.
 fn ack_arrives(
     spaces: &mut PacketSpaces,
     space: SpaceId,
@@ -73,7 +73,7 @@ fn initial_packets_begin_again_after_a_retry() {
     assert_eq!(opened(&mut server, &packet), Some((1, 0)));
 }
 
-/// The time after which an answer is late has a bound, for the peer answers as late as it likes.
+/// The time until an answer is late is bounded, because the peer can delay its answers as it likes.
 #[test]
 fn the_probe_timeout_follows_the_peer_up_to_a_bound() {
     // [9002 6.2.1 least-period]
@@ -99,7 +99,7 @@ fn the_delay_that_the_peer_was_asked_for_holds_once_it_is_acknowledged() {
     let mut ask = |client: &mut PacketSpaces, at, interval| {
         client.write_ack_request(at, Some(interval), 10, &mut Writer::new(&mut room))
     };
-    // An eighth of the round trip: until then, the longer of both.
+    // An eighth of the round trip. Until it is acknowledged, the longer of both applies.
     let first = ask(&mut client, after(80), ms(80)).unwrap();
     client.after_data_ack();
     assert_eq!(client.pto(), base + ms(25));

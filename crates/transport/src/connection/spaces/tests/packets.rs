@@ -1,4 +1,4 @@
-//! Packets as they are written: numbers, headers, acknowledgements, seals.
+//! Writing of packets: numbers, headers, acknowledgements, and seals.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::connection::tests::signal::TestSignal;
 use crate::wire::frame::Frames;
 use crate::wire::{Frame, PacketType, Writer};
 
-/// Feedback that has something to return: the peer's signal came in the ECN field of a packet.
+/// Feedback with something to return, because the peer's signal arrived in a packet's ECN field.
 fn feedback() -> Feedback {
     let signal = TestSignal {
         in_ecn: true,
@@ -29,8 +29,8 @@ fn feedback() -> Feedback {
     feedback
 }
 
-/// Writes acknowledgements: the largest number of the ACK frame if there is one, bytes of all
-/// frames, and whether a FEEDBACK frame is the last.
+/// Writes acknowledgements. Returns the largest number in the ACK frame if there's one, the size of
+/// all frames, and whether a FEEDBACK frame is the last.
 fn write_acks(
     spaces: &mut PacketSpaces,
     space: SpaceId,
@@ -48,7 +48,7 @@ fn write_acks(
     (acked, w.position(), feedback)
 }
 
-/// Every second packet of a hundred arrives: more than an ACK frame has room for.
+/// Every second packet of a hundred arrives, which is too much for an ACK frame.
 fn with_gaps(space: SpaceId) -> PacketSpaces {
     let [mut client, _] = both_sides();
     for number in (0..100).step_by(2) {
@@ -112,7 +112,7 @@ fn feedback_follows_acknowledgements_of_one_rtt_packets() {
     }
 }
 
-/// An ACK_FREQUENCY frame that does not fit a packet is written into a later one.
+/// An ACK_FREQUENCY frame that doesn't fit into a packet is written into a later one.
 #[test]
 fn an_ack_frequency_frame_is_written_once() {
     let [mut client, _] = both_sides();
@@ -189,7 +189,7 @@ fn acknowledgements_are_due_where_there_are_keys() {
     // [9000 13.2.6 same-space]
     let mut random = Random::from_u64(1);
     let mut spaces = spaces(&mut random);
-    // A client probes on, until the server has validated its address.
+    // A client continues to probe until the server has validated its address.
     assert!(spaces.deadline(START).is_some());
     spaces.recovery_mut().on_peer_validated();
     assert_eq!(spaces.deadline(Instant::ZERO), None);
@@ -214,7 +214,7 @@ fn a_packet_is_started_with_room_for_its_seal() {
     assert_eq!(w.limit(), 100 - open.tag_len);
     w.put_zeros(w.remaining()).unwrap();
     assert_eq!(spaces.seal(&open, &mut w), Ok(0..100));
-    // There are no keys of another space, and what is written without them is taken back.
+    // There are no keys of another space, so writing there fails and leaves nothing behind.
     assert!(!spaces.may_send(SpaceId::Handshake, false) && spaces.may_send(initial, false));
     assert!(!spaces.may_send(SpaceId::Data, false));
     let mut w = Writer::new(&mut room);
@@ -225,7 +225,7 @@ fn a_packet_is_started_with_room_for_its_seal() {
     let error = spaces.seal(&open, &mut w).unwrap_err();
     assert_eq!(error.code, TransportErrorCode::INTERNAL_ERROR);
     assert_eq!(w.position(), 0);
-    // A packet is no shorter than its sample needs (RFC 9001 §5.4.2).
+    // A packet isn't shorter than its sample requires (RFC 9001 §5.4.2).
     let mut w = Writer::new(&mut room);
     let open = spaces.start(initial, ids(), b"token", &mut w).unwrap();
     let least = open.started.sample_at() + open.tag_len;

@@ -1,4 +1,4 @@
-//! What a probe timeout asks for, and what probes repeat.
+//! Probes after a timeout, and the packets that they repeat.
 
 use super::*;
 use crate::recovery::{Fate, Timeout};
@@ -10,7 +10,7 @@ fn send(spaces: &mut PacketSpaces, space: SpaceId, at: Instant, size: u16) {
     spaces.on_sent(space, number, sent(at, size, crypto()), random);
 }
 
-/// The probe timeout fires: when, and in which space.
+/// Fires the probe timeout, and returns its time and space.
 fn fire(spaces: &mut PacketSpaces) -> (Instant, SpaceId) {
     let at = spaces.deadline(START).unwrap();
     match spaces.recovery_mut().on_timeout(at, |_, _, _| {}) {
@@ -43,7 +43,7 @@ fn a_second_probe_leaves_if_the_first_got_no_answer() {
     assert!(!spaces.probes(initial));
     assert_eq!(spaces.second_probe(1200), Some(initial));
     assert_eq!(spaces.probe_index(initial), Some(1));
-    // An answer ends that.
+    // An answer ends the probes.
     spaces.after_ack();
     assert!(spaces.is_probing());
     spaces.recovery_mut().on_peer_validated();
@@ -59,7 +59,7 @@ fn a_second_probe_leaves_if_the_first_got_no_answer() {
     assert!(fates.contains(&(Fate::Acked, 1)) && !spaces.is_probing());
 }
 
-/// A client that has Handshake keys, and sent a packet of each level.
+/// A client that has Handshake keys and sent a packet of each level.
 fn client_with_both(initial: u16, handshake: u16) -> PacketSpaces {
     let [mut client, _] = both_sides();
     install(&mut client);
@@ -78,7 +78,7 @@ fn the_second_probe_holds_both_levels_if_they_fit_one_datagram() {
         assert_eq!(client.second_probe(1200), Some(SpaceId::Initial));
         assert!(client.probes(SpaceId::Initial));
         assert_eq!(client.probes(SpaceId::Handshake), fits);
-        // After the first probe, the oldest that has no answer is the other level's.
+        // After the first probe, the oldest packet without an answer belongs to the other level.
         let mut client = client_with_both(initial, handshake);
         let (at, _) = fire(&mut client);
         send(&mut client, SpaceId::Initial, at, initial);
@@ -99,7 +99,7 @@ fn a_level_without_keys_has_no_probe() {
     assert!(client.probes(SpaceId::Handshake) && !client.probes(SpaceId::Initial));
 }
 
-/// Data packets go alone, whatever is left of the handshake.
+/// Data packets are sent by themselves, whatever is left of the handshake.
 #[test]
 fn the_second_probe_of_data_has_no_company() {
     let mut client = client_with_both(300, 300);
@@ -135,7 +135,7 @@ fn probes_of_data_repeat_what_was_sent_after_the_first_timeout() {
     assert!(!server.is_probing() && !server.probes_again());
 }
 
-/// What goes beyond the size of the path is no loss, and what asks for no answer needs none.
+/// Probes of the path's size aren't losses, and packets that aren't ack-eliciting need no answer.
 #[test]
 fn packets_of_data_that_are_repeated_want_an_answer_and_probe_no_size() {
     let mut random = Random::from_u64(1);
@@ -172,8 +172,8 @@ fn packets_with_handshake_data_are_repeated_oldest_first() {
     assert_eq!(sizes(spaces.repeatable(SpaceId::Data)), [0; 0]);
 }
 
-/// Before the round trip is known, one packet may be repeated at any time, and all after the time
-/// that timers assume.
+/// Before the round trip is known, one packet may be repeated at any time, and all packets after
+/// the time that timers assume.
 #[test]
 fn packets_older_than_a_round_trip_are_overdue() {
     let [mut client, _] = both_sides();

@@ -48,7 +48,7 @@ fn hand(server: &mut Connection, datagram: &[u8]) {
     server.handle_datagram(START, received, &mut datagram.to_vec());
 }
 
-/// A 0-RTT packet of the flight in a datagram of its own, damaged.
+/// Returns a damaged copy of a 0-RTT packet of the flight that has a separate datagram.
 fn forged(flight: &[Vec<u8>]) -> Vec<u8> {
     let alone = flight.iter().find(|d| types(d) == [PacketType::ZeroRtt]);
     let mut forged = alone.unwrap().clone();
@@ -86,12 +86,12 @@ fn a_replayed_first_flight_is_taken_once() {
     }
 }
 
-/// Tickets are sent in the clear: an observer can offer one, but not prove to have the secret that
-/// belongs to it, nor change anything else in what its owner sends.
+/// Tickets are sent in the clear. An observer can therefore offer one, but can't prove to have its
+/// secret, nor change anything else that its owner sends.
 #[test]
 fn a_ticket_that_a_stranger_offers_serves_its_owner_all_the_same() {
     let known = Acquainted::new();
-    // No lower limits than those that the client remembers.
+    // The limits aren't lower than those that the client remembers.
     let most = 1 << 60;
     let parameters = TransportParameters {
         initial_max_data: most,
@@ -118,7 +118,7 @@ fn a_ticket_that_a_stranger_offers_serves_its_owner_all_the_same() {
         // decrypt_error
         assert_eq!(error.code(), 0x100 + 51, "{error}");
     }
-    // The owner's, then a copy of it.
+    // First the owner's, then a copy of it.
     for resumed in [true, false] {
         let mut server = start();
         server.read_handshake(&hello).unwrap();
@@ -162,7 +162,7 @@ fn what_comes_before_the_first_packet_is_kept_within_bounds() {
     }
     let most = 1000 - server.stats().early_packets_dropped;
     assert!((1..=10).contains(&most) && most as usize * forged.len() <= 15_000);
-    // An honest client goes on.
+    // An honest client continues.
     for datagram in &flight {
         hand(&mut server, datagram);
     }
@@ -229,7 +229,7 @@ fn frames_that_early_data_must_not_have_end_the_connection() {
         offset: 0,
         data: b"hello",
     };
-    // RFC 9000 §12.5; of extensions, all that a parameter allows which is not remembered.
+    // RFC 9000 §12.5, and all extension frames permitted by a parameter that isn't remembered.
     let forbidden = [
         vec![0x02, 0, 0, 0, 0],
         frames(&[Frame::Crypto(crypto)]),
@@ -284,8 +284,8 @@ fn a_challenge_in_early_data_causes_no_migration() {
     pair.upload(10_000, Duration::from_secs(5));
 }
 
-/// Both ends have the same keys for early data, and it goes one way: a client reads none of its own
-/// that is sent back to it (RFC 9001 §5.6).
+/// Both ends have the same keys for early data, but only the client sends with them. It doesn't
+/// read its own early data if this is sent back to it (RFC 9001 §5.6).
 #[test]
 fn a_client_reads_no_early_data() {
     // [9001 5.6 client-opens-none]

@@ -1,4 +1,4 @@
-//! Early data (0-RTT) under TLS: taken, refused, lost, replayed.
+//! Early data (0-RTT) with TLS: accepted, refused, lost, and replayed.
 
 mod hostile;
 mod refused;
@@ -15,7 +15,7 @@ use crate::{Duration, Instant};
 
 const START: Instant = Instant::from_millis(1);
 
-/// A client and a server that have met: the client has two tickets.
+/// A client and a server that have met, so that the client has two tickets.
 struct Acquainted {
     client: Arc<TlsClientConfig>,
     server: Arc<TlsServerConfig>,
@@ -26,7 +26,7 @@ impl Acquainted {
         Self::by(Setup::default())
     }
 
-    /// By a connection of this setup.
+    /// Creates tickets with a connection of this setup.
     fn by(setup: Setup) -> Self {
         let client = testing::client(testing::trust_ca(), &[b"test"]).with_early_data();
         let server = testing::server("server", &[b"test"]).with_early_data(100);
@@ -53,7 +53,7 @@ impl Acquainted {
         }
     }
 
-    /// The client meets a server of another configuration.
+    /// Lets the client meet a server of another configuration.
     fn at(&self, server: TlsServerConfig) -> Self {
         Self {
             client: Arc::clone(&self.client),
@@ -62,7 +62,7 @@ impl Acquainted {
     }
 }
 
-/// The client writes all of `data` on a new stream, and its end.
+/// The client writes all of `data` on a new stream and finishes it.
 fn write(pair: &mut Pair, dir: Dir, data: &[u8]) -> StreamId {
     let streams = pair.client.get().streams();
     let id = streams.open(dir).unwrap();
@@ -71,7 +71,8 @@ fn write(pair: &mut Pair, dir: Dir, data: &[u8]) -> StreamId {
     id
 }
 
-/// Runs until the server has read streams to their ends; each must hold what was written.
+/// Runs until the server has read streams to their ends, and checks that each contains the data
+/// written.
 fn read_all(pair: &mut Pair, written: &[(StreamId, Vec<u8>)], limit: Duration) {
     let mut got = vec![(Vec::new(), false); written.len()];
     let done = pair.run_until(limit, |pair| {
@@ -97,7 +98,7 @@ fn read_all(pair: &mut Pair, written: &[(StreamId, Vec<u8>)], limit: Duration) {
     }
 }
 
-/// Streams of these lengths, written at once.
+/// Writes streams of these lengths at once.
 fn upload(pair: &mut Pair, dir: Dir, lengths: &[usize]) -> Vec<(StreamId, Vec<u8>)> {
     let streams = (0..).zip(lengths).map(|(seed, length)| {
         let data = pattern(*length, seed);
@@ -106,7 +107,7 @@ fn upload(pair: &mut Pair, dir: Dir, lengths: &[usize]) -> Vec<(StreamId, Vec<u8
     streams.collect()
 }
 
-/// The types of a datagram's packets.
+/// Returns the types of a datagram's packets.
 pub(super) fn types(mut datagram: &[u8]) -> Vec<PacketType> {
     let mut types = Vec::new();
     while let Ok(PartialDecode::Protected(found)) = PartialDecode::new(datagram, 8) {

@@ -6,7 +6,7 @@ use crate::wire::packet::negotiation;
 use crate::wire::{SpaceId, TransportErrorCode};
 use crate::wire::{Writer, transport_parameters::EarlyLimits};
 
-/// Early data that the server refuses arrives once, after the handshake.
+/// Checks that early data that the server refuses arrives once, after the handshake.
 fn arrives_once(pair: &mut Pair, lengths: &[usize]) {
     let mut written = upload(pair, Dir::Uni, lengths);
     written.extend(upload(pair, Dir::Bi, &[10]));
@@ -41,7 +41,7 @@ fn another_servers_early_data_arrives_once() {
         testing::server("server", &[b"test"]).with_early_data(10),
         testing::server("server", &[b"test"]).without_resumption(),
     ] {
-        // Each connection here leaves tickets of a server of another kind.
+        // Each connection here leaves tickets of a different server.
         let known = Acquainted {
             client: Acquainted::new().client,
             server: Arc::clone(&known.server),
@@ -81,8 +81,8 @@ fn lower_limits_refuse_it_and_hold_for_what_is_sent_again() {
     setup.server.streams.initial_connection_window = 4000;
     setup.server.streams.initial_stream_window = 1000;
     let mut pair = Pair::with(setup);
-    // Beyond all new limits: streams, bytes of each, bytes of all. One is given up in time, and one
-    // opened and left as it is.
+    // Beyond all new limits: streams, bytes of each, and total bytes. One stream is reset in time,
+    // and one is opened and left unused.
     let lengths = [5000, 0, 3000, 1, 2000, 2000];
     let reset = pair.client.get().streams().open(Dir::Bi).unwrap();
     pair.client.get().streams().write(reset, &[9; 900]).unwrap();
@@ -92,7 +92,8 @@ fn lower_limits_refuse_it_and_hold_for_what_is_sent_again() {
     let mut written = upload(&mut pair, Dir::Uni, &lengths);
     written.extend(upload(&mut pair, Dir::Bi, &[3000]));
     pair.flush();
-    // The server must see streams end to allow others: it reads all of them as they come.
+    // The server must see streams end before it permits others, so it reads all of them as they
+    // arrive.
     let mut got = vec![(Vec::new(), false); written.len()];
     let mut code = None;
     let done = pair.run_until(Duration::from_secs(20), |pair| {
@@ -113,7 +114,7 @@ fn lower_limits_refuse_it_and_hold_for_what_is_sent_again() {
             *ended = *ended || drain(server, *id, bytes);
         }
         if pair.client.get().is_established() {
-            // As long as it is open, no further one is.
+            // While it is open, no other stream is.
             let _ = pair.client.get().streams().finish(idle);
             let _ = pair.client.get().streams().read(idle, &mut [0; 10]);
         }
@@ -158,7 +159,7 @@ fn an_acknowledgement_of_refused_data_breaks_the_rules() {
     let known = Acquainted::new();
     let mut pair = Pair::with(known.at(testing::server("server", &[b"test"])).setup());
     arrives_once(&mut pair, &[5000]);
-    // ACK of number 0 alone.
+    // Only an ACK of number 0.
     let now = pair.now;
     let ack = [0x02, 0, 0, 0, 0];
     let packet = inject::packet(pair.server.get(), now, SpaceId::Data, &ack);
@@ -199,12 +200,12 @@ fn without_a_server_nothing_is_sent_for_ever() {
     pair.up.faults.loss = 1_000_000;
     pair.run(Duration::from_secs(100));
     assert_eq!(pair.client.error(), Some(ConnectionError::TimedOut));
-    // A window's worth, and two datagrams for each probe timeout.
+    // A window, and two datagrams for each probe timeout.
     assert!(pair.client.get().stats().datagrams_sent < 300);
 }
 
-/// Unreliable datagrams that wait when the server refuses early data: they leave
-/// after the handshake if it takes any, and are forgotten if it takes none.
+/// Unreliable datagrams that are waiting when the server refuses early data are sent after the
+/// handshake if it accepts any, and are dropped otherwise.
 #[test]
 fn waiting_datagrams_go_to_a_server_that_takes_any() {
     let taking = || {

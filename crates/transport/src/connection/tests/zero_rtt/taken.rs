@@ -50,7 +50,7 @@ fn a_question_leaves_with_the_first_packet_and_is_answered_after_one_round_trip(
     assert_eq!(server.early_packets_dropped + server.packets_dropped, 0);
     assert_eq!(client.packets_lost + server.packets_lost, 0);
     assert!(pair.client.get().handshake().data().resumed);
-    // Its keys are gone by now on both sides.
+    // By now, its keys are discarded on both sides.
     assert!(!pair.client.get().spaces.keys().has_early());
     assert!(!pair.server.get().spaces.keys().has_early());
 }
@@ -70,7 +70,7 @@ fn nothing_differs_where_one_side_does_not_want_it() {
     assert_eq!(pair.client.get().handshake().early_data(), EarlyData::None);
     assert_eq!(pair.server.get().handshake().early_data(), EarlyData::None);
 
-    // A server that gives tickets and takes no early data.
+    // A server that issues tickets but doesn't accept early data.
     let plain = known.at(testing::server("server", &[b"test"]));
     for _ in 0..2 {
         let mut pair = Pair::connected(plain.setup());
@@ -120,7 +120,8 @@ fn early_datagrams_arrive_where_the_server_took_some_before() {
     let known = Acquainted::by(taking());
     let mut pair = Pair::with(known.setup_from(taking()));
     pair.record = true;
-    // The longest does not fit after the ClientHello, whose datagram must be full all the same.
+    // The longest datagram doesn't fit after the ClientHello, whose datagram must nevertheless be
+    // full.
     let longest = pair.client.get().datagrams().max_size().unwrap();
     let data = pattern(longest, 1);
     let send = |pair: &mut Pair| pair.client.get().datagrams().send(data.clone().into());
@@ -132,7 +133,7 @@ fn early_datagrams_arrive_where_the_server_took_some_before() {
     assert!(!pair.server.get().is_established());
     assert_eq!(pair.server.get().datagrams().read().unwrap(), data);
 
-    // Another server takes none: what waits for it is dropped, and nothing is sent to it.
+    // Another server doesn't accept any, so waiting datagrams are dropped, and none are sent to it.
     let other = known.at(testing::server("server", &[b"test"]));
     let mut setup = other.setup();
     setup.server.datagrams.receive_bytes = 0;
@@ -174,13 +175,13 @@ fn explicit_feedback_is_never_remembered() {
     pair.connect();
     pair.upload(100_000, Duration::from_secs(5));
     pair.run(Duration::from_secs(1));
-    // From the first 1-RTT packet on it is in use, and counts come out even.
+    // It is used from the first 1-RTT packet on, and the counts are equal.
     let sent = pair.client.get().stats().shims_sent;
     assert!(sent > 50);
     assert_eq!(pair.server.get().stats().shims_received, sent);
     assert_eq!(pair.client.get().stats().feedback_bad, 0);
 
-    // A server that knows nothing of it now.
+    // A server that no longer supports it.
     let mut plain = known.setup_from(signalling());
     plain.server.signals.clear();
     let mut pair = Pair::with(plain);
@@ -279,12 +280,12 @@ fn transfers_that_begin_early_get_through_a_bad_path() {
         accepted += u32::from(pair.client.get().handshake().early_data() == EarlyData::Accepted);
         early += pair.server.get().stats().early_packets_received;
     }
-    // Nothing refuses it but a first packet of which only a copy without it arrives.
+    // Early data is only refused if the only first packet that arrives is a copy without it.
     assert!(accepted == 24 && early > 24, "{accepted} {early}");
 }
 
-/// RFC 9002 §6.2.4: early data that was lost with the first flight leaves again with the first
-/// probe, and need not wait for the handshake.
+/// RFC 9002 §6.2.4: early data that was lost with the first flight is sent again with the first
+/// probe, without waiting for the handshake.
 #[test]
 fn early_data_is_repeated_with_the_first_probe() {
     let mut pair = Pair::with(Acquainted::new().setup());
@@ -294,12 +295,12 @@ fn early_data_is_repeated_with_the_first_probe() {
     assert_eq!(pair.client.get().stats().early_packets_sent, 2);
     pair.up.cut();
     read_all(&mut pair, &[(id, data)], Duration::from_secs(5));
-    // 999 ms, and on its way.
+    // 999 ms, plus the latency.
     assert_eq!(pair.now - START, Duration::from_millis(1009));
 }
 
-/// Packets of early data that were overtaken by the end of the handshake are still read (RFC 9001
-/// §4.9.3), as long as they may take.
+/// Packets of early data that arrive after the end of the handshake are still read (RFC 9001
+/// §4.9.3), for as long as they may take.
 #[test]
 fn early_data_that_comes_behind_the_handshake_is_read() {
     let mut pair = Pair::with(Acquainted::new().setup());
@@ -311,7 +312,7 @@ fn early_data_that_comes_behind_the_handshake_is_read() {
     assert_eq!(types(&late), [PacketType::ZeroRtt]);
     let copy = late.clone();
     pair.up.cut();
-    // The first datagram arrives, the second much later.
+    // The first datagram arrives, and the second much later.
     let first = pair.client.sent[0].clone();
     let (from, to) = (pair.client.address, pair.server.address);
     let datagram = |bytes| super::super::link::Datagram {
@@ -336,7 +337,7 @@ fn early_data_that_comes_behind_the_handshake_is_read() {
     read_all(&mut pair, &[(id, data)], Duration::from_secs(5));
 }
 
-/// A client's second flight is its Finished alone: QUIC has no EndOfEarlyData.
+/// A client's second flight is only its Finished, because QUIC has no EndOfEarlyData.
 #[test]
 fn early_data_ends_without_a_message() {
     // [9001 8.3 no-end-of-early-data]
