@@ -10,9 +10,9 @@
 //!   Pacer: when the next bytes may leave
 //! ```
 //!
-//! What a packet carried is a type parameter `F`, handed back once: on acknowledgement or on loss.
-//! The cost of an ACK frame is its ranges plus the packets that it newly acknowledges or condemns,
-//! never the window.
+//! The type parameter `F` describes the contents of a packet. It is returned exactly once: when the
+//! packet is acknowledged or lost. The cost of an ACK frame is proportional to its ranges plus the
+//! packets that it newly acknowledges or declares lost, never to the window.
 
 mod holes;
 mod loss;
