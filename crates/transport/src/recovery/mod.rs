@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   on_sent ──► Recovery ──┬─ RttEstimator          one per path
-//!   on_ack  ──►            ├─ LossDetector × 3      one per packet number space: SentPackets, holes,
-//!   on_timeout ►           │                        remembered losses, reordering thresholds
-//!                          └─ ProbeTimeout          backoff over all three
+//!   on_ack  ──►            ├─ LossDetector × 3      one per packet number space: sent packets,
+//!   on_timeout ►           │                        holes, past losses, reordering thresholds
+//!                          └─ ProbeTimeout          backoff over all spaces
 //!   AckOutcome, LossOutcome, Timeout ──► connection ──► pathmark_cc::Controller
 //!   Pacer: when the next bytes may leave
 //! ```
