@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `Bytes` from the application are kept without copying; small writes are copied into blocks. A
-//! block is freed as soon as all of it is acknowledged, even behind a hole. Otherwise, a single lost
+//! block is freed as soon as all of it is acknowledged, even behind a hole. Otherwise, a lost
 //! packet would keep a round trip's worth of data in memory.
 
 use core::ops::Range;
