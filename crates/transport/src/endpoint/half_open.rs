@@ -1,15 +1,16 @@
-//! Handshakes that clients have begun and not completed: who holds how many places, and who has to
-//! go when there are no more.
+//! Handshakes that clients have begun but not completed, and the choice of the one that must
+//! make room when their number is at its limit.
 //!
-//! A server keeps a bounded number of them. Retry sees to it that made-up addresses fill no place;
-//! hosts with addresses of their own could still fill them all and keep everybody else out. So when
-//! all places are taken, a client that holds few gets the place of the oldest handshake of the
-//! prefix that holds the most. A client whose prefix holds as many as any other gets a place only
-//! from a handshake that has had its time: else a crowd of honest clients would push out each
-//! other, and none would ever get through.
+//! A server limits the number of such handshakes. Because of Retry, spoofed addresses can't
+//! take up places. However, hosts with real addresses could still fill all places and lock
+//! everyone else out. Therefore, when all places are taken, a client whose prefix holds few of
+//! them gets the place of the oldest handshake of the prefix that holds the most. A client
+//! whose prefix holds as many as any other only gets a place from a handshake that has had
+//! enough time. Otherwise, a crowd of honest clients would evict each other, and none would
+//! ever complete its handshake.
 //!
-//! A client whose packets have arrived and are not read yet has perhaps completed its handshake
-//! with them. It keeps its place for a while, and the next one of the same prefix goes.
+//! Unread packets of a client may complete its handshake. Such a client keeps its place for a
+//! while, and the next one of the same prefix is evicted instead.
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -18,30 +19,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ConnectionHandle;
 use crate::{Duration, Instant};
 
-/// A handshake older than this makes room for anyone: more than a round trip over the longest usual
-/// path.
+/// Age above which a handshake makes room for any client: more than a round trip on the longest
+/// usual path.
 const HAD_ITS_TIME: Duration = Duration::from_secs(2);
 
-/// How long a handshake keeps a place that is wanted because packets of its client are not read
-/// yet, from when it is wanted first: a client that sends on and on keeps it no longer.
+/// How long a handshake with unread packets keeps its place, from the first time that the place
+/// is needed. Sending more packets doesn't extend this time.
 const KEPT_UNREAD: Duration = Duration::from_secs(2);
 
-/// Handshakes with packets that are not read yet which are passed over for one new client.
+/// Maximum number of handshakes with unread packets that are skipped for one new client.
 const PASSED_OVER: usize = 16;
 
-/// Bits of the IPv6 prefixes that count, and how much a handshake weighs for each: a host has a /64
-/// to itself, customers get a /56 or a /48, but a provider may have several of them under one /48.
+/// Lengths of the IPv6 prefixes that count, and the weight of a handshake for each. A host has
+/// a /64 to itself, and customers get a /56 or a /48, but a provider may have several customers
+/// under one /48.
 const IPV6_PREFIXES: [(u8, usize); 3] = [(64, HOST_WEIGHT), (56, 2), (48, 1)];
 const HOST_WEIGHT: usize = 4;
 
-/// Whom a place is counted to.
+/// The prefix to which a place is attributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Prefix {
     V4(u32),
     V6 { bits: u8, prefix: u128 },
 }
 
-/// The prefixes that an address belongs to, each with the weight of one handshake.
+/// Returns the prefixes of an address, each with the weight of one handshake.
 fn prefixes(address: IpAddr) -> impl Iterator<Item = (Prefix, usize)> {
     let (v4, v6) = match address.to_canonical() {
         IpAddr::V4(v4) => (Some((Prefix::V4(v4.to_bits()), HOST_WEIGHT)), None),
@@ -56,35 +58,36 @@ fn prefixes(address: IpAddr) -> impl Iterator<Item = (Prefix, usize)> {
     v4.into_iter().chain(of_v6)
 }
 
-/// A handshake's place.
+/// The place of a handshake.
 #[derive(Debug)]
 struct Place {
     handle: ConnectionHandle,
     address: IpAddr,
     since: Instant,
-    /// When it was wanted first, and kept because of packets that were not read.
+    /// When the place was first needed but kept because of unread packets.
     kept: Option<Instant>,
 }
 
 impl Place {
-    /// True if the handshake, some of whose packets are not read yet, may keep its place.
+    /// Returns true if the handshake, which has unread packets, may keep its place.
     fn is_kept(&mut self, now: Instant) -> bool {
         now.saturating_since(*self.kept.get_or_insert(now)) < KEPT_UNREAD
     }
 }
 
-/// The places that are taken.
+/// All places that are taken.
 #[derive(Debug, Default)]
 pub(super) struct HalfOpen {
-    /// By serial number, the oldest first.
+    /// By serial number, oldest first.
     places: BTreeMap<u64, Place>,
-    /// The serial numbers of each prefix.
+    /// Serial numbers by prefix.
     by_prefix: BTreeMap<Prefix, BTreeSet<u64>>,
-    /// Prefixes by what they hold, the greediest last.
+    /// Prefixes by rank; the one that holds the most is last.
     ranked: BTreeSet<Rank>,
 }
 
-/// What a prefix holds: its weight, then how old its oldest handshake is, by serial number.
+/// Rank of a prefix: its total weight, and then the age of its oldest handshake, by serial
+/// number.
 type Rank = (usize, Reverse<u64>, Prefix);
 
 fn rank(prefix: Prefix, weight: usize, held: &BTreeSet<u64>) -> Option<Rank> {
@@ -97,7 +100,7 @@ impl HalfOpen {
         self.places.len()
     }
 
-    /// Gives a place to the handshake with this serial number, which no other had before.
+    /// Adds a handshake with this serial number, which must be unused.
     pub(super) fn add(
         &mut self,
         now: Instant,
@@ -117,7 +120,7 @@ impl HalfOpen {
         self.places.insert(serial, place);
     }
 
-    /// A handshake is complete, or forgotten.
+    /// Removes a handshake that is complete or forgotten.
     pub(super) fn remove(&mut self, serial: u64) {
         let Some(place) = self.places.remove(&serial) else {
             return;
@@ -148,8 +151,8 @@ impl HalfOpen {
         }
     }
 
-    /// Whose place a client at `address` may have: the oldest handshake of the prefix that holds
-    /// the most, but for those of which packets that have arrived are `unread`.
+    /// Returns the handshake that must make room for a client at `address`: the oldest one of
+    /// the prefix that holds the most, skipping those that have `unread` packets.
     pub(super) fn makes_room(
         &mut self,
         now: Instant,
