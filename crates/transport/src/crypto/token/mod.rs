@@ -11,7 +11,7 @@
 //!   } tag (128)
 //! ```
 //!
-//! Wall time is passed in as a duration since 1970-01-01 UTC, so that tokens remain valid after a restart.
+//! Wall time is a duration since 1970-01-01 UTC, so that tokens remain valid after a restart.
 
 use core::net::{IpAddr, SocketAddr};
 
