@@ -37,7 +37,6 @@ pub(super) enum Verdict {
     Drop,
 }
 
-/// The state of one queue.
 #[derive(Clone, Debug)]
 pub(super) struct Delay {
     /// When the delay will have been above the target for an interval.

@@ -33,7 +33,6 @@ pub struct FlowDatagram {
     pub ce: Option<(usize, u8)>,
 }
 
-/// A waiting datagram.
 #[derive(Debug)]
 struct Waiting {
     datagram: FlowDatagram,
@@ -70,7 +69,6 @@ impl Flow {
         }
     }
 
-    /// Decides the fate of the first datagram.
     fn judge(&mut self, now: Instant, interval: Duration) -> Verdict {
         let Some(first) = self.waiting.front() else {
             return Verdict::Pass;
@@ -98,7 +96,6 @@ impl FlowDatagram {
     }
 }
 
-/// The flows of a connection.
 #[derive(Debug)]
 pub(crate) struct Flows {
     flows: FxHashMap<u64, Flow>,
@@ -106,7 +103,6 @@ pub(crate) struct Flows {
     /// Flows that had nothing to send recently, which go first, and all other active flows.
     new: VecDeque<u64>,
     old: VecDeque<u64>,
-    /// Sum of the weights of flows with datagrams.
     busy: usize,
     /// Memory of all flows.
     bytes: usize,
@@ -175,7 +171,6 @@ impl Flows {
         self.busy
     }
 
-    /// Sets the round-trip time of the path.
     pub(crate) fn on_rtt(&mut self, rtt: Duration) {
         self.interval = rtt.max(INTERVAL);
     }
@@ -235,7 +230,6 @@ impl Flows {
         counters.is_some()
     }
 
-    /// Removes the first datagram of a flow.
     fn take(&mut self, id: u64) -> Option<&QueueCounters> {
         let flow = self.flows.get_mut(&id)?;
         self.busy -= flow.busy();

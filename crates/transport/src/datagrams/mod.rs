@@ -93,7 +93,6 @@ impl<T> Queue<T> {
     }
 }
 
-/// Counters of datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) sent: u64,
@@ -104,7 +103,6 @@ pub(crate) struct Counts {
     pub(crate) unread: u64,
 }
 
-/// Both queues of a connection.
 #[derive(Debug)]
 pub(crate) struct Datagrams {
     config: DatagramsConfig,
@@ -149,7 +147,6 @@ impl Datagrams {
         self.counts
     }
 
-    /// Queues a datagram.
     pub(crate) fn send(&mut self, data: Bytes) {
         self.counts.unsent += self.send.push((data, ()), self.config.send_bytes);
     }
@@ -159,7 +156,6 @@ impl Datagrams {
         self.flows.get_or_insert_default().open(counters)
     }
 
-    /// Returns the queues of flows, if any was opened.
     pub(crate) fn flows_mut(&mut self) -> Option<&mut Flows> {
         self.flows.as_deref_mut()
     }
@@ -169,7 +165,6 @@ impl Datagrams {
         self.flows.as_ref().map_or(0, |flows| flows.busy())
     }
 
-    /// Queues a datagram of a flow.
     pub(crate) fn send_in(&mut self, now: Instant, flow: u64, datagram: FlowDatagram) {
         let limit = self.config.send_bytes;
         self.counts.unsent += match &mut self.flows {
@@ -225,7 +220,6 @@ impl Datagrams {
         }
     }
 
-    /// Drops all unsent datagrams.
     pub(crate) fn drop_unsent(&mut self) {
         self.counts.unsent += self.send.waiting.len() as u64;
         if let Some(flows) = &mut self.flows {

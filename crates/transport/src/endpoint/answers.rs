@@ -88,7 +88,6 @@ impl Endpoint {
         }
     }
 
-    /// Sends a Retry to the sender of an Initial to `dcid`.
     pub(super) fn send_retry(
         &mut self,
         now: Instant,
@@ -132,7 +131,6 @@ impl Endpoint {
         }
     }
 
-    /// Sends a CONNECTION_CLOSE to the sender of an Initial to `dcid`.
     pub(super) fn send_close(
         &mut self,
         now: Instant,

@@ -54,7 +54,6 @@ impl Demux {
         }
     }
 
-    /// Returns the connection with this local id.
     #[inline]
     pub(super) fn by_id(&self, id: &[u8; LOCAL_ID_LEN]) -> Option<ConnectionHandle> {
         self.ids.get(&u64::from_ne_bytes(*id)).copied()
@@ -146,7 +145,6 @@ impl Demux {
         known
     }
 
-    /// Removes all entries of a connection.
     pub(super) fn remove(&mut self, handle: ConnectionHandle) {
         if let Some(known) = self.known.remove(&handle) {
             self.forget(known);
@@ -170,13 +168,11 @@ impl Demux {
         give_back(&mut self.known);
     }
 
-    /// Returns the number of entries in all tables.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.ids.len() + self.initial.len() + self.tokens.len() + self.known.len()
     }
 
-    /// Returns the total capacity of all tables.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         let (ids, initial) = (self.ids.capacity(), self.initial.capacity());

@@ -48,7 +48,6 @@ impl Drained {
         }
     }
 
-    /// Returns the number of connections whose ids are kept.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.ids.len()

@@ -58,7 +58,6 @@ fn prefixes(address: IpAddr) -> impl Iterator<Item = (Prefix, usize)> {
     v4.into_iter().chain(of_v6)
 }
 
-/// The place of a handshake.
 #[derive(Debug)]
 struct Place {
     handle: ConnectionHandle,
@@ -75,12 +74,10 @@ impl Place {
     }
 }
 
-/// All places that are taken.
 #[derive(Debug, Default)]
 pub(super) struct HalfOpen {
     /// By serial number, oldest first.
     places: BTreeMap<u64, Place>,
-    /// Serial numbers by prefix.
     by_prefix: BTreeMap<Prefix, BTreeSet<u64>>,
     /// Prefixes by rank; the one that holds the most is last.
     ranked: BTreeSet<Rank>,
@@ -120,7 +117,6 @@ impl HalfOpen {
         self.places.insert(serial, place);
     }
 
-    /// Removes a handshake that is complete or forgotten.
     pub(super) fn remove(&mut self, serial: u64) {
         let Some(place) = self.places.remove(&serial) else {
             return;

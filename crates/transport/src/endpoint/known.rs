@@ -51,7 +51,6 @@ impl KnownPaths {
         }
     }
 
-    /// Returns the known rate of the path to `peer`.
     pub(super) fn get(&self, now: Instant, peer: IpAddr) -> Option<KnownPath> {
         let entry = self.paths.get(&host(peer))?;
         (now.saturating_since(entry.at) <= self.lifetime).then_some(entry.path)
@@ -94,7 +93,6 @@ impl KnownPaths {
         self.paths.insert(peer, Entry { path, at: now });
     }
 
-    /// Returns the number of entries, including expired ones.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.paths.len()

@@ -427,7 +427,6 @@ impl Endpoint {
     }
 }
 
-/// Converts a table entry.
 #[inline]
 fn known(handle: ConnectionHandle) -> DatagramEvent {
     match handle {

@@ -6,7 +6,6 @@ use crate::{Duration, Instant};
 /// once.
 #[derive(Debug)]
 pub(super) struct RateLimit {
-    /// Time between answers.
     spacing: Duration,
     /// When the bucket would be full if nothing more were taken. It is empty one second before.
     full_at: Instant,

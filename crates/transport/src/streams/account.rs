@@ -80,7 +80,6 @@ impl SendAccount {
         self.limit = self.limit.min(bytes);
     }
 
-    /// Sets the limit according to the congestion window.
     pub(super) fn on_congestion_window(&mut self, bytes: u64) {
         let limit = bytes.saturating_mul(WINDOWS).saturating_add(AHEAD);
         self.limit = limit.min(self.max);
@@ -168,7 +167,6 @@ impl SendAccount {
         done
     }
 
-    /// Records that `bytes` were dropped when a stream was reset.
     pub(super) fn on_dropped(&mut self, bytes: u64) {
         self.unacked = self.unacked.saturating_sub(bytes);
     }
@@ -230,13 +228,11 @@ impl SendAccount {
         }
     }
 
-    /// Returns the bytes that all streams together may buffer now.
     #[cfg(test)]
     pub(super) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Returns the length of the queue of writers.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
         self.waiting.len()

@@ -95,14 +95,12 @@ impl Control {
         self.0.clear();
     }
 
-    /// Returns the length of the queue.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-/// Writes the frames due on one stream.
 fn write_due(
     now: Instant,
     rtt: Option<Duration>,

@@ -209,7 +209,6 @@ impl MemoryAccount {
         })
     }
 
-    /// Returns true if the connection shares memory with others.
     pub(super) const fn is_shared(&self) -> bool {
         self.shared.is_some()
     }

@@ -78,7 +78,6 @@ impl Opening {
         id.initiator() == self.side
     }
 
-    /// Opens a stream of this side.
     pub(super) fn open(&mut self, dir: Dir, records: &mut Records) -> Result<StreamId, OpenError> {
         let index = self.kind_mut(dir).local.open();
         let id = index
@@ -222,7 +221,6 @@ impl Opening {
         }
     }
 
-    /// Sets the limits from the peer's transport parameters.
     pub(super) fn set_peer(&mut self, limits: PeerLimits, events: &mut Events) {
         self.peer = limits;
         self.raise(Dir::Bi, limits.max_streams_bidi, events);
@@ -237,7 +235,6 @@ impl Opening {
         }
     }
 
-    /// Processes a STREAMS_BLOCKED frame.
     pub(super) fn on_peer_blocked(&mut self, dir: Dir, limit: u64) {
         self.kind_mut(dir).remote.on_peer_blocked(limit);
     }
@@ -311,7 +308,6 @@ impl Opening {
         Ok(())
     }
 
-    /// Processes the loss of a packet with these frames.
     pub(super) fn on_lost(&mut self, lost: ConnectionFrames) {
         for dir in [Dir::Bi, Dir::Uni] {
             let (max_streams, streams_blocked) = ConnectionFrames::of_streams(dir);

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 pub(crate) struct RangeSet {
     /// Start to end.
     ranges: BTreeMap<u64, u64>,
-    /// Sum of the lengths.
     len: u64,
 }
 
@@ -23,7 +22,6 @@ impl RangeSet {
         self.ranges.is_empty()
     }
 
-    /// Returns the lowest range.
     pub(crate) fn first(&self) -> Option<Range<u64>> {
         self.ranges.first_key_value().map(|(s, e)| *s..*e)
     }
@@ -61,7 +59,6 @@ impl RangeSet {
         start..end
     }
 
-    /// Removes every offset in `range`.
     pub(crate) fn remove(&mut self, range: Range<u64>) {
         let Range { start, end } = range;
         if start >= end || self.ranges.is_empty() {

@@ -172,7 +172,6 @@ impl Reassembly {
         self.held = self.held + block.memory() - before;
     }
 
-    /// Advances the frontier over islands that it has reached.
     fn close_gap(&mut self) {
         while self.frontier < self.highest {
             let likely = self.last_burst.max(self.frontier - self.empty_at);

@@ -35,7 +35,6 @@ pub(crate) struct Receiving {
     window: ReceiveWindow,
     /// Whether MAX_DATA must be sent even if the limit is unchanged.
     max_data_due: bool,
-    /// Memory for received data.
     memory: MemoryAccount,
     /// Number of streams on which the application waits for data.
     readers: u32,
@@ -88,7 +87,6 @@ impl Receiving {
         self.memory.share(memory, self.window.outstanding());
     }
 
-    /// Sets the smoothed RTT, from which windows derive their growth.
     pub(super) fn on_rtt(&mut self, smoothed: Duration) {
         self.rtt = Some(smoothed);
     }
@@ -97,7 +95,6 @@ impl Receiving {
         self.rtt
     }
 
-    /// Processes a STREAM frame.
     pub(super) fn on_data(
         &mut self,
         now: Instant,
@@ -122,7 +119,6 @@ impl Receiving {
         Ok(())
     }
 
-    /// Processes a RESET_STREAM frame.
     pub(super) fn on_reset(
         &mut self,
         now: Instant,
@@ -153,7 +149,6 @@ impl Receiving {
         self.offer_credit(record);
     }
 
-    /// Reads from a stream with `read`.
     pub(super) fn read<T>(
         &mut self,
         record: &mut Record,
@@ -178,7 +173,6 @@ impl Receiving {
         result
     }
 
-    /// Stops a stream with `code`.
     pub(super) fn stop(&mut self, record: &mut Record, code: u64) -> Result<(), ClosedStream> {
         let recv = record.recv.as_mut().ok_or(ClosedStream)?;
         let before = recv.kept();
@@ -232,7 +226,6 @@ impl Receiving {
         }
     }
 
-    /// Processes a STREAM_DATA_BLOCKED frame with this `limit`.
     pub(super) fn on_stream_blocked(&self, record: &mut Record, limit: u64) {
         if let Some(recv) = record.recv.as_mut() {
             recv.window_mut().on_peer_blocked(limit);
@@ -271,7 +264,6 @@ impl Receiving {
         self.memory.change(before, after, self.earned());
     }
 
-    /// Processes a DATA_BLOCKED frame.
     pub(super) fn on_data_blocked(&mut self, limit: u64) {
         self.window.on_peer_blocked(limit);
     }
@@ -299,7 +291,6 @@ impl Receiving {
         Ok(())
     }
 
-    /// Processes the loss of a packet with these frames.
     pub(super) fn on_lost(&mut self, lost: ConnectionFrames) {
         self.max_data_due |= lost.contains(ConnectionFrames::MAX_DATA);
     }

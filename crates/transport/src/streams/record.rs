@@ -113,7 +113,6 @@ pub(super) struct Buffered {
 }
 
 impl RecvPart {
-    /// Returns the received data that is kept.
     pub(super) fn kept(&self) -> Buffered {
         let held = self.buffer.memory();
         let is_empty = self.buffer.base() == self.buffer.highest();

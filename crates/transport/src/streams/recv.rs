@@ -36,7 +36,6 @@ pub enum RecvError {
     ConnectionLimit,
 }
 
-/// The reader's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
     Reading,

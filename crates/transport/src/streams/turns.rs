@@ -188,7 +188,6 @@ impl Turns {
         false
     }
 
-    /// Returns true if DATA_BLOCKED is due.
     pub(super) const fn has_frame(&self) -> bool {
         self.blocked_due
     }
@@ -209,7 +208,6 @@ impl Turns {
         Ok(())
     }
 
-    /// Processes the loss of a packet with these frames.
     pub(super) fn on_lost(&mut self, lost: ConnectionFrames) {
         let blocked = lost.contains(ConnectionFrames::DATA_BLOCKED);
         self.blocked_due |= blocked && self.credit.is_blocked();

@@ -22,7 +22,6 @@ const LONGEST: usize = 4096;
 /// sessions.
 const LIFETIME: u64 = 24 * 3600;
 
-/// A stored session.
 #[derive(Debug)]
 struct StoredSession {
     /// Its position in the order of arrival.
@@ -78,7 +77,6 @@ impl State {
 }
 
 impl Sessions {
-    /// Creates a store for the last `most` sessions.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,

@@ -34,7 +34,6 @@ impl Lately {
         self.present = self.present.max(value);
     }
 
-    /// Returns the largest recent value.
     pub(super) const fn most(&self) -> u64 {
         if self.present > self.previous {
             self.present

@@ -73,7 +73,6 @@ impl Rate {
         self.peak
     }
 
-    /// Returns the bytes that the application read over the last rounds.
     pub(super) fn taken(&self) -> u64 {
         self.read.sum
     }
@@ -104,7 +103,6 @@ struct Recent {
 }
 
 impl Recent {
-    /// Begins a round.
     fn turn(&mut self, total: u64) {
         self.began.rotate_right(1);
         if let Some(latest) = self.began.first_mut() {

@@ -30,7 +30,6 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Returns the bytes of memory in use.
     pub(super) fn memory(&self) -> usize {
         self.places.capacity() * size_of::<Place>() + self.bytes.capacity()
     }
