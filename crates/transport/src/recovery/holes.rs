@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// A set and set difference are the oracle.
+        /// Set and set difference are the reference.
         #[test]
         fn takes_what_a_set_would(
             numbers in prop::collection::btree_set(0u64..400, 0..120),
@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    /// A peer that acknowledges holes one by one, in any order, makes no frame walk over all of
+    /// A peer that acknowledges holes one by one, in any order, doesn't cause walks over all of
     /// them.
     #[test]
     fn one_at_a_time_is_not_quadratic() {
@@ -329,7 +329,7 @@ mod tests {
             }
             let mut taken = 0;
             for i in 0..N {
-                // What was acknowledged before is so again, where it stands next to it.
+                // A frame may repeat adjacent packets that were acknowledged before.
                 let n = 2 * order(i);
                 for from in [n, n.saturating_sub(2 * i)] {
                     let (first, last) = if i % 64 == 0 { (from, n) } else { (n, n) };
@@ -343,7 +343,8 @@ mod tests {
         }
     }
 
-    /// Half of the queue is marks at most, and a burst's memory goes back when it is dealt with.
+    /// At most half of the queue is marks, and a burst's memory is released once all its losses
+    /// are resolved.
     #[test]
     fn what_was_taken_takes_no_memory_for_long() {
         const N: u64 = 10_000;
@@ -352,7 +353,7 @@ mod tests {
             for n in 0..N {
                 holes.push(n, ());
             }
-            // The first stay open, so no mark goes with the front.
+            // The first ones stay open, so no mark is removed at the front.
             let mut taken = 0;
             for last in (0..(N - open) / 3).map(|n| N - 1 - 3 * n) {
                 let mut sweep = holes.sweep();

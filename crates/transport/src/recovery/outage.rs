@@ -72,8 +72,8 @@ impl Outage {
 mod tests {
     use super::*;
 
-    /// The clock stands still from the sending of a packet to its acknowledgement. Samples are a
-    /// microsecond at least.
+    /// The clock doesn't advance between sending a packet and its acknowledgement. Samples are
+    /// at least a microsecond.
     #[test]
     fn a_round_trip_of_no_time_ends_an_outage() {
         let at = Instant::from_millis;

@@ -181,8 +181,8 @@ mod tests {
         assert_eq!(pacer.next(Instant::from_millis(8), 1400), None);
     }
 
-    /// What was earned before a change was earned at the former rate, and no more than the bucket
-    /// holds is ever there.
+    /// Credit earned before a change was earned at the previous rate, and it never exceeds the
+    /// capacity.
     #[test]
     fn credit_is_earned_at_the_rate_of_its_time_and_bounded() {
         let mut pacer = Pacer::new(Instant::ZERO, MTU);
@@ -194,12 +194,12 @@ mod tests {
         pacer.set(at, 0, None, Some(1_000_000));
         assert_eq!(pacer.available(at), 1000);
         assert_eq!(pacer.available(Instant::from_millis(11)), 2000);
-        // Time without a call counts before what is sent.
+        // Time without a call counts before sent bytes do.
         pacer.on_sent(Instant::from_millis(12), 3000);
         assert_eq!(pacer.available(Instant::from_millis(12)), 0);
         let later = Instant::from_millis(60_000);
         assert_eq!(pacer.available(later), 14_000);
-        // More than the bucket holds leaves with a full one.
+        // More than the capacity can be sent with a full bucket.
         assert_eq!(pacer.next(later, 1 << 20), None);
         pacer.on_sent(later, 1 << 20);
         assert_eq!(pacer.available(later), 0, "not in debt");
@@ -213,7 +213,7 @@ mod tests {
         let mut pacer = Pacer::new(at(0), MTU);
         pacer.set(at(0), 0, None, Some(100_000));
         pacer.on_sent(at(0), 14_000);
-        // Ten packets of 9000 bytes; what is there stays.
+        // Ten packets of 9000 bytes; existing credit is kept.
         pacer.set_mtu(at(10), 9000);
         assert_eq!((pacer.available(at(10)), pacer.batch()), (1000, 9000));
         assert_eq!(pacer.available(at(5000)), 90_000);
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(pacer.batch(), u64::from(u16::MAX), "one packet at least");
     }
 
-    /// A rate of nothing would never let anything leave.
+    /// With a rate of zero, nothing could ever be sent.
     #[test]
     fn the_rate_is_a_byte_per_second_at_least() {
         let mut pacer = Pacer::new(Instant::ZERO, MTU);
@@ -254,8 +254,8 @@ mod tests {
     }
 
     proptest! {
-        /// Bytes ≤ rate × time + bucket at any moment, and never a packet less than rate × time,
-        /// from 1 kB/s to 10 GB/s; u128 arithmetic judges.
+        /// At any time, bytes ≤ rate × time + bucket, and never a packet less than rate × time,
+        /// from 1 kB/s to 10 GB/s, checked with u128 arithmetic.
         #[test]
         fn keeps_its_rate_exactly(
             exponent in 0u32..7,
@@ -274,13 +274,13 @@ mod tests {
                 let bytes = pacer.batch();
                 if let Some(at) = pacer.next(now, bytes) {
                     prop_assert!(pacer.next(at - Duration::from_nanos(1), bytes).is_some());
-                    // A driver is late, but never by more than what the bucket is made for.
+                    // A driver is late, but never by more than the bucket allows for.
                     let spare = bucket.saturating_sub(u128::from(bytes)) * u128::from(UNIT);
                     let bearable = u64::try_from(spare / u128::from(rate)).unwrap();
                     now = at + Duration::from_nanos(late.min(bearable.saturating_sub(1)));
                 }
                 if changes {
-                    // Setting another rate and this one again changes nothing.
+                    // Setting another rate and then this one again changes nothing.
                     pacer.set(now, 0, None, Some(rate + 1));
                     pacer.set(now, 0, None, Some(rate));
                 }

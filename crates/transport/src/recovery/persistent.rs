@@ -61,7 +61,7 @@ mod tests {
         assert!(!run.on_lost(at(20), Some(at(0)), three));
         assert!(!run.on_lost(at(23), Some(at(0)), three));
         assert!(run.on_lost(at(24), Some(at(0)), three));
-        // Each that was established begins the next, and the first sample's time counts.
+        // Each established run begins the next one, and the time of the first sample counts.
         let mut run = Run::default();
         let found = [2, 5, 6, 7, 9, 10].map(|t| run.on_lost(at(t), Some(at(2)), three));
         assert_eq!(found, [false, false, true, false, false, true]);

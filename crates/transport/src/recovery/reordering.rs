@@ -134,7 +134,7 @@ mod tests {
         assert_eq!((r.packets(), r.time(&rtt)), (3, Duration::from_millis(90)));
         r.on_spurious(Cause::Packets, 10, 29, 100);
         assert_eq!((r.packets(), r.time(&rtt)), (20, Duration::from_millis(90)));
-        // Twice in a round trip counts once.
+        // Twice in a round trip counts only once.
         r.on_spurious(Cause::Time, 10, 29, 100);
         r.on_spurious(Cause::Time, 11, 29, 100);
         assert_eq!(r.time(&rtt), Duration::from_millis(100));

@@ -180,7 +180,7 @@ mod tests {
             (rtt.srtt(), rtt.min(), rtt.pto_base()),
             (None, None, ms(999))
         );
-        // Samples 100, 120, 80, 100 ms; half nanoseconds round down on reading only.
+        // Samples 100, 120, 80, 100 ms; half nanoseconds are only rounded down when reading.
         let expected = [
             (100, 100_000_000, 50_000_000, 300_000_000),
             (120, 102_500_000, 42_500_000, 272_500_000),
@@ -210,7 +210,7 @@ mod tests {
         rtt.update(Instant::from_millis(9), ms(30), Duration::ZERO);
         assert_eq!((rtt.longest(), rtt.srtt_or_initial()), (ms(100), ms(100)));
         assert_eq!(rtt.first_sample_at(), Some(first));
-        // Without any deviation a millisecond is waited all the same.
+        // Without any deviation, the timeout still includes a millisecond.
         let mut steady = RttEstimator::new();
         for _ in 0..200 {
             steady.update(first, ms(40), Duration::ZERO);

@@ -138,7 +138,7 @@ mod tests {
         Instant::from_millis(ms)
     }
 
-    /// Acknowledges these numbers, descending. True if the last event was none.
+    /// Acknowledges these numbers, descending. Returns true if the last event was spurious.
     fn acked(losses: &mut Losses, numbers: &[u64]) -> bool {
         let mut sweep = losses.sweep();
         let mut found = Vec::new();
@@ -157,10 +157,10 @@ mod tests {
         assert!(!losses.push(at(1), 10, CAUSE, 30), "the last of them");
         assert!(losses.push(at(2), 11, CAUSE, 30));
         assert_eq!(losses.len(), 4);
-        // Those of the event before do not concern this one.
+        // Losses of the previous event don't concern this one.
         assert!(!acked(&mut losses, &[10, 5, 3]));
         assert!(acked(&mut losses, &[11]));
-        // Which is over; what follows begins one of its own.
+        // That event is over, so a later loss begins another one.
         assert!(losses.push(at(3), 12, CAUSE, 30));
         assert!(!losses.push(at(3), 13, CAUSE, 30));
         assert!(!acked(&mut losses, &[12]));

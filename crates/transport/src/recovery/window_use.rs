@@ -48,7 +48,7 @@ mod tests {
         let mut used = WindowUse::default();
         assert!(!used.report());
         used.limited();
-        // The window was full at some point, whatever came after.
+        // The window was full at some point, regardless of later events.
         used.otherwise();
         assert!(used.report());
         // A second ACK of the same batch.

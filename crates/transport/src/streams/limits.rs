@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(local.max(), StreamId::MAX_STREAMS);
     }
 
-    /// The limit that counts may be lower than the one that streams were opened by.
+    /// The new limit may be lower than the one under which streams were opened.
     #[test]
     fn a_lower_limit_in_its_place_holds_up_what_is_open_beyond() {
         let mut local = LocalStreams::default();
@@ -240,12 +240,13 @@ mod tests {
         assert!(!local.start_over(1));
         assert_eq!((local.max(), local.block_due()), (1, true));
         assert_eq!((local.announce_blocked(), local.block_due()), (1, false));
-        // A little more does not do, and is worth another word; all that are open do.
+        // A slightly higher limit isn't sufficient and is reported again; one for all open
+        // streams is sufficient.
         assert!(local.raise(2) && local.block_due());
         assert!(local.raise(3) && !local.block_due());
         assert!(!local.raise(3) && !local.raise(4));
         assert_eq!((local.open(), local.open()), (Some(3), None));
-        // A waiting opener goes on waiting, and gets an event where there is room at once.
+        // A waiting opener keeps waiting, and gets an event if there is room immediately.
         assert!(!local.start_over(4) && local.block_due());
         assert!(local.raise(5) && local.open() == Some(4));
         assert!(!local.start_over(5) && !local.block_due());
@@ -257,7 +258,7 @@ mod tests {
         );
     }
 
-    /// RFC 9001 §4.6.2: streams that were opened for a server that allows fewer wait for it.
+    /// RFC 9001 §4.6.2: streams that exceed a server's lower limit wait for it.
     #[test]
     fn streams_beyond_a_lower_limit_are_reported_though_none_waits_to_be_opened() {
         let mut local = LocalStreams::default();
@@ -292,12 +293,12 @@ mod tests {
         remote.on_peer_blocked(8);
         assert!(remote.update_due());
         assert_eq!((remote.announce(), remote.update_due()), (11, false));
-        // The complaint is answered: one more is not worth a frame at once.
+        // The report was answered, so one more stream isn't worth a frame immediately.
         remote.set_concurrent(80);
         remote.announce();
         remote.on_closed();
         assert!(!remote.update_due());
-        // Promised credit is never taken back, and nothing is announced meanwhile.
+        // Promised credit is never revoked, and nothing is announced meanwhile.
         remote.set_concurrent(0);
         assert!(!remote.update_due());
         assert_eq!(remote.announce(), 81);

@@ -243,7 +243,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A connection that wants `wanted` bytes at first.
+    /// A connection that initially wants `wanted` bytes.
     fn account(memory: &Arc<ReceiveMemory>, wanted: u64) -> MemoryAccount {
         let mut account = MemoryAccount::default();
         account.share(Arc::clone(memory), memory.first_promise(wanted));
@@ -263,14 +263,15 @@ mod tests {
             accounts.push(account);
         }
         assert!(shared.taken() <= 128 * MIB, "{}", shared.taken());
-        // One whose application reads has what the others have not.
+        // A connection whose application reads gets the memory that the others don't have.
         let mut reader = account(&shared, 24 * MIB);
         assert!(reader.base < FLOOR + 4096);
         assert_eq!(reader.window(120 * MIB), reader.base + 120 * MIB);
         assert!(reader.window(500 * MIB) > 190 * MIB);
         let window = reader.window(500 * MIB);
         reader.promise(window, 500 * MIB);
-        // It keeps that although it reads no more, and others get half of the rest at most.
+        // It keeps this memory although it reads no more, and others get at most half of the
+        // rest.
         assert_eq!(reader.window(0), window);
         let other = account(&shared, 24 * MIB);
         assert!((90 * MIB..100 * MIB).contains(&other.window(500 * MIB)));
@@ -294,7 +295,7 @@ mod tests {
         assert!(account.is_out(0));
     }
 
-    /// Little data may take more memory than its bytes, and other things take some as well.
+    /// A few bytes may take more memory than their length, and so may other data.
     #[test]
     fn what_is_held_counts_where_it_exceeds_the_promise() {
         let shared = Arc::new(ReceiveMemory::new(512 * MIB));

@@ -150,7 +150,7 @@ mod tests {
         assert!(set.is_empty());
     }
 
-    /// What is there, or touches it, is one range with it.
+    /// Overlapping and adjacent ranges are merged with it.
     #[test]
     fn an_insertion_says_which_range_it_is_in_now() {
         let mut set = RangeSet::default();

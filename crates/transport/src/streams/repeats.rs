@@ -101,12 +101,12 @@ mod tests {
         let mut buffer = lost(2);
         buffer.on_lost(3000..4000);
         assert_eq!(buffer.take_lost(1000), Some(0..1000));
-        // What else was lost goes between the two.
+        // Other lost data is sent between the two packets.
         assert_eq!(buffer.take_lost(1000), Some(3000..4000));
         assert_eq!(buffer.first_lost(), Some(0..1000));
         assert_eq!(buffer.take_lost(1000), Some(0..1000));
         assert!(!buffer.has_lost());
-        // One of the two may be lost.
+        // One of the two packets may be lost.
         buffer.on_lost_again(0..1000);
         assert!(!buffer.has_lost());
         buffer.on_lost_again(0..1000);
@@ -139,7 +139,7 @@ mod tests {
         assert!(!buffer.has_lost());
     }
 
-    /// As a probe does.
+    /// Like a probe.
     #[test]
     fn what_is_repeated_is_lost_whatever_is_on_its_way() {
         let mut buffer = lost(2);

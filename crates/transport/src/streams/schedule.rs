@@ -208,7 +208,7 @@ mod tests {
         schedule.push_back((-3, ONE), id(3));
         assert!(schedule.rotate((0, ONE), id(1)));
         assert_eq!(schedule.first(), Some(id(2)));
-        // Of another priority since it was put there.
+        // Its priority has changed since it was queued.
         assert!(schedule.rotate((-7, ONE), id(2)));
         let order: Vec<_> = core::iter::from_fn(|| schedule.pop()).collect();
         assert_eq!(order, [1, 3, 2].map(id));
@@ -245,13 +245,13 @@ mod tests {
             packets.collect::<Vec<_>>(),
             [0, 1, 1, 1, 2, 2, 0, 1, 1, 1, 2, 2]
         );
-        // A turn that is cut short leaves nothing to the next stream.
+        // A turn that ends early doesn't affect the next stream.
         schedule.rotate((0, weight(0)), id(0));
         schedule.rotate((0, weight(1)), id(1));
         assert_eq!(schedule.pop(), Some(id(1)));
         assert!(!schedule.rotate((0, weight(2)), id(2)));
         assert!(schedule.rotate((0, weight(2)), id(2)));
-        // A weight that changes holds at once, and in the sum.
+        // A changed weight applies immediately, and is included in the sum.
         assert_eq!(schedule.weight(), 3);
         schedule.rotate((0, weight(1)), id(0));
         assert_eq!(schedule.weight(), 5);

@@ -85,7 +85,7 @@ mod tests {
         let mut lately = Lately::default();
         assert_eq!(sample(&mut lately, at(0), 9), 9);
         assert_eq!(sample(&mut lately, at(200), 1), 1);
-        // Time that goes back changes nothing.
+        // Time that goes backwards changes nothing.
         assert_eq!(sample(&mut lately, at(0), 0), 1);
     }
 }
