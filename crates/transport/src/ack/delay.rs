@@ -211,7 +211,7 @@ mod tests {
             }
         }
 
-        /// True if `number` makes an ACK due; it is then sent.
+        /// Returns true if `number` makes an ACK due, which is then sent.
         fn gets(&mut self, number: u64, eliciting: bool, ce: bool) -> bool {
             assert!(self.ranges.insert(number));
             self.delay

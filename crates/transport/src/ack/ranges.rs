@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(contained, [0, 1, 2, 3, 4, 5, 8]);
     }
 
-    /// The one at the floor is the first that was not pruned.
+    /// The number at the floor is the first one that was not pruned.
     #[test]
     fn all_may_be_forgotten_and_more_come() {
         let mut r = ReceivedRanges::default();
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(list(&r), [(10, 10)]);
     }
 
-    /// Late ones as well: a range between others, at the limit, makes the oldest go.
+    /// A late range between others also removes the oldest one at the limit.
     #[test]
     fn the_limit_holds_for_what_comes_late() {
         let mut r = ReceivedRanges::new(3);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     proptest! {
-        /// A set of numbers is the oracle.
+        /// A set of numbers is the reference.
         #[test]
         fn equals_a_set(steps in prop::collection::vec((0u64..120, 0u8..20), 1..300)) {
             let mut r = ReceivedRanges::new(usize::MAX);

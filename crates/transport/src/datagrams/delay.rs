@@ -146,8 +146,8 @@ mod tests {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
-    /// One datagram per millisecond behind a standing queue of 60 ms: the times of the signals by
-    /// hand from the RFC's rule.
+    /// One datagram per millisecond behind a standing queue of 60 ms. The times of signals are
+    /// computed by hand from the RFC's rule.
     #[test]
     fn signals_come_closer_with_the_root_of_their_number() {
         for (response, verdict) in [
@@ -159,15 +159,16 @@ mod tests {
             let signals: Vec<_> = (5..450)
                 .filter(|ms| delay.judge(at(*ms), wait, response, INTERVAL) == verdict)
                 .collect();
-            // Above the target from 5 ms on, so the first is at 105 ms, then after 100, 100/√2,
-            // 100/√3, 100/√4 and 100/√5 ms, each at the next whole millisecond.
+            // Above the target from 5 ms, so the first signal is at 105 ms, and the others
+            // follow after 100, 100/√2, 100/√3, 100/√4 and 100/√5 ms, each at the next whole
+            // millisecond.
             assert_eq!(signals, [105, 205, 276, 334, 384, 429]);
             let short = (Duration::from_millis(4), false);
             assert_eq!(
                 delay.judge(at(451), short, response, INTERVAL),
                 Verdict::Pass
             );
-            // The memory of 16 intervals: signals go on with five.
+            // Within 16 intervals, signals resume with a count of five.
             let again =
                 (452..560).find(|ms| delay.judge(at(*ms), wait, response, INTERVAL) == verdict);
             assert_eq!((again, delay.count), (Some(552), 5));

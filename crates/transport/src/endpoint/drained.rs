@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(drained.len(), MOST);
         drained.forget_old(until, &mut demux);
         assert_eq!((drained.len(), demux.len()), (0, 0));
-        // The memory goes with them.
+        // Their memory is released as well.
         assert!(demux.capacity() <= 4 * 2048, "{}", demux.capacity());
         assert!(drained.ids.capacity() <= KEPT);
     }

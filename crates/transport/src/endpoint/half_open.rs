@@ -180,7 +180,7 @@ mod tests {
 
     const NOW: Instant = Instant::from_millis(10_000);
 
-    /// Adds one after the other, `handle` and serial number counting up.
+    /// Adds handshakes one after the other, with ascending `handle` and serial number.
     fn filled(addresses: impl IntoIterator<Item = String>) -> HalfOpen {
         let mut half_open = HalfOpen::default();
         for (n, text) in addresses.into_iter().enumerate() {
@@ -194,7 +194,7 @@ mod tests {
         room_with_unread(&[], half_open, now, address)
     }
 
-    /// Where packets of these are not read yet.
+    /// While packets of these handshakes are unread.
     fn room_with_unread(
         unread: &[usize],
         half_open: &mut HalfOpen,
@@ -214,7 +214,7 @@ mod tests {
         let mut half_open = filled(others.into_iter().chain(greedy));
         assert_eq!(room(&mut half_open, NOW, "192.0.2.9"), Some(3));
         assert_eq!(room(&mut half_open, NOW, "::ffff:192.0.2.9"), Some(3));
-        // Who holds one less than the greediest would be as greedy itself.
+        // A client that holds one less would be as greedy as the greediest.
         assert_eq!(room(&mut half_open, NOW, "192.0.2.3"), Some(3));
         half_open.remove(3);
         assert_eq!(room(&mut half_open, NOW, "192.0.2.3"), None);
@@ -246,7 +246,7 @@ mod tests {
                 (0..20).map(|n| format!("2001:db8:0:{n:x}00::1")).collect(),
             ),
         ] {
-            // Each of the honest ones has two, from its one address.
+            // Each honest address has two.
             let honest = (0..10).map(|n| format!("198.51.100.{}", n / 2));
             let mut half_open = filled(honest.chain(address));
             assert_eq!(room(&mut half_open, NOW, "203.0.113.1"), Some(10), "{bits}");
@@ -275,15 +275,15 @@ mod tests {
         let greedy = (0..3).map(|_| "192.0.2.1".to_owned());
         let mut half_open = filled(greedy.chain(["192.0.2.2".to_owned()]));
         let other = "192.0.2.9";
-        // The next one of the same address goes instead, and none of another address.
+        // The next one of the same address is evicted instead, but none of another address.
         assert_eq!(room_with_unread(&[0], &mut half_open, NOW, other), Some(1));
         assert_eq!(
             room_with_unread(&[0, 1, 2], &mut half_open, NOW, other),
             None
         );
-        // A packet that is read keeps the place no longer.
+        // Once its packets are read, a handshake no longer keeps its place.
         assert_eq!(room_with_unread(&[1], &mut half_open, NOW, other), Some(0));
-        // From the first time on, whatever comes meanwhile.
+        // From the first time on, regardless of later events.
         let before = NOW + KEPT_UNREAD.saturating_sub(Duration::from_nanos(1));
         assert_eq!(
             room_with_unread(&[0, 1, 2], &mut half_open, before, other),

@@ -144,18 +144,18 @@ mod tests {
         };
         assert_eq!(learn(0, None, false), None);
         assert_eq!(learn(0, Some(5), false), path(5));
-        // A short connection at the same time measures nothing of the path.
+        // A short connection at the same time doesn't measure the path.
         assert_eq!(learn(1, Some(3), false), path(5));
         assert_eq!(learn(1, None, false), path(5));
         assert_eq!(learn(2, Some(7), false), path(7));
         assert_eq!(learn(3, Some(4), true), path(4));
         assert_eq!(learn(4, None, true), None);
-        // What is too old bounds nothing.
+        // An expired rate has no effect.
         assert_eq!(learn(5, Some(9), false), path(9));
         assert_eq!(learn(3700, Some(1), false), path(1));
     }
 
-    /// Many peers that come once take no place for long from one that comes again.
+    /// Many peers that connect once don't displace a peer that returns.
     #[test]
     fn a_full_table_forgets_the_oldest() {
         let mut known = table(100);

@@ -163,7 +163,7 @@ mod tests {
             let (buffer, n) = encode(value).unwrap();
             assert_eq!(&buffer[..n], bytes);
         }
-        // Longer than need be, and valid all the same.
+        // Not in its shortest form, but still valid.
         assert_eq!(decode(&[0x40, 0x25]), Some((37, 2)));
     }
 

@@ -262,7 +262,7 @@ mod tests {
             assert_eq!(taken.is_some(), is_taken);
             assert_eq!(sessions.len(), 0);
         }
-        // Parameters that cannot be read promise nothing.
+        // Invalid parameters promise nothing.
         let mut broken = ForConnection::new(Arc::new(sessions), &[0xff], 0);
         assert!(!broken.put(vec![1], vec![1]) && !broken.can_cache());
         broken.limits = Some(limits(0));
@@ -289,8 +289,8 @@ mod tests {
             one.settle(resumed);
             assert_eq!(sessions.len(), left);
         }
-        // It went back into its place: 2 is the oldest, and goes first. What is too old, or of
-        // which there are too many meanwhile, does not come back.
+        // It was put back in its position: 2 is the oldest, and is removed first. Expired
+        // sessions, and those for which there is no room anymore, aren't put back.
         assert_eq!(one.take(&[2; 32]), Some(vec![2]));
         for id in 4..=6 {
             assert!(put(&sessions, 1, id));

@@ -45,7 +45,7 @@ mod tests {
         let packet = VersionNegotiation::decode(&bytes).unwrap();
         assert_eq!((packet.dcid, packet.scid), (&[0xd1][..], &[0x51, 0x52][..]));
         assert!(packet.versions().eq([1, 0x1a2a_3a4a]));
-        // Cut anywhere but between versions: no Version Negotiation.
+        // If cut anywhere except between versions, it isn't Version Negotiation.
         for cut in (0..bytes.len()).filter(|&cut| cut != 14) {
             assert!(VersionNegotiation::decode(&bytes[..cut]).is_err());
         }

@@ -157,7 +157,7 @@ mod tests {
         );
     }
 
-    /// The candidate nearest to what is expected, searched rather than computed.
+    /// The candidate nearest to the expected number, searched instead of computed.
     fn nearest(value: u64, len: u32, expected: u64) -> u64 {
         let window = 1i128 << (8 * len);
         let base = i128::from(expected) / window * window + i128::from(value);
