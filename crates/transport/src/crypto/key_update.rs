@@ -114,7 +114,6 @@ pub struct OneRttKeys {
     confirmed: bool,
     /// Earliest time of the next update by this side.
     not_before: Instant,
-    /// Packets sealed in the current phase.
     sealed: u64,
     /// Number of packets after which this side should update.
     update_after: u64,

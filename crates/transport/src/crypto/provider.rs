@@ -56,7 +56,6 @@ pub(super) fn initial_suite() -> Option<rustls::quic::Suite> {
         .and_then(rustls::Tls13CipherSuite::quic_suite)
 }
 
-/// Returns the SHA-256 of `data`.
 pub(super) fn sha256(data: &[u8]) -> [u8; 32] {
     let mut out = [0; 32];
     let digest = digest::digest(&digest::SHA256, data);
@@ -74,7 +73,6 @@ const RETRY_NONCE: [u8; 12] = [
     0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb,
 ];
 
-/// Computes Retry Integrity Tags.
 pub(super) struct RetryKey(LessSafeKey);
 
 impl RetryKey {

@@ -44,7 +44,6 @@ enum State<T> {
 pub(super) struct Sweep {
     /// Holes at or above this index are above all remaining ranges.
     cursor: usize,
-    /// Whether any hole was taken.
     taken: bool,
 }
 
@@ -205,7 +204,6 @@ impl<T> Holes<T> {
         sweep.cursor = high;
     }
 
-    /// Ends a sweep.
     pub(super) fn close(&mut self, sweep: &Sweep) {
         if !sweep.taken {
             return;

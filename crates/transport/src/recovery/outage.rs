@@ -23,7 +23,6 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    /// Records a probe timeout.
     pub(super) fn on_probe_timeout(&mut self, rtt: &RttEstimator) {
         if self.before.is_none() && rtt.srtt().is_some() {
             self.before = Some(rtt.clone());

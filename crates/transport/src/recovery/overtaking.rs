@@ -13,7 +13,6 @@ use super::{Probe, SentPacket};
 /// After this many consecutive ack-eliciting packets without a shim, shims are considered rare.
 const FEW_SHIMS: u32 = 16;
 
-/// The largest acknowledged packets, with and without a shim.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Overtaking {
     largest: Option<u64>,

@@ -102,7 +102,6 @@ impl Reordering {
         }
     }
 
-    /// Records the beginning of a loss event.
     pub(super) fn on_loss_event(&mut self) {
         self.calm += 1;
         if self.calm >= CALM {

@@ -71,7 +71,6 @@ impl PathNumber {
 }
 
 impl Default for PathNumber {
-    /// The first number.
     fn default() -> Self {
         Self(1)
     }
@@ -108,7 +107,6 @@ pub struct SentPackets<F> {
     ring: VecDeque<Option<SentPacket<F>>>,
     /// Older packets that still wait for an acknowledgement.
     aside: BTreeMap<u64, SentPacket<F>>,
-    /// The current path.
     path: PathNumber,
     bytes_in_flight: u64,
     /// The previous path, with its bytes in flight.
@@ -377,7 +375,6 @@ impl<F> SentPackets<F> {
         }
     }
 
-    /// Removes resolved slots at the front.
     fn trim(&mut self) {
         while let Some(None) = self.ring.front() {
             self.ring.pop_front();

@@ -14,7 +14,6 @@ const MAX_REMEMBERED: usize = 1 << 15;
 #[derive(Clone, Copy, Debug)]
 struct Remembered {
     declared_at: Instant,
-    /// The loss event that it belongs to.
     event: u32,
     cause: Cause,
 }
@@ -29,7 +28,6 @@ struct Event {
     recovered: u64,
 }
 
-/// Recently declared losses.
 #[derive(Debug)]
 pub(super) struct Losses {
     holes: Holes<Remembered>,
@@ -110,7 +108,6 @@ impl Losses {
         self.event.take_if(|e| e.recovered == e.lost).is_some()
     }
 
-    /// Forgets losses that were declared more than `age` ago.
     pub(super) fn forget(&mut self, now: Instant, age: Duration) {
         while self
             .holes

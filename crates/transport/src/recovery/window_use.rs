@@ -20,7 +20,6 @@ impl WindowUse {
         self.reported = false;
     }
 
-    /// Records that something else limits the sender.
     #[inline]
     pub(super) const fn otherwise(&mut self) {
         if self.reported {

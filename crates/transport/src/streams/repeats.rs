@@ -25,7 +25,6 @@ pub(super) struct Repeats {
     second: RangeSet,
     /// In flight in two packets.
     both: RangeSet,
-    /// Bytes that were sent twice.
     bytes: u64,
 }
 
@@ -63,7 +62,6 @@ impl Repeats {
         self.second.first()
     }
 
-    /// Takes at most `max` of these bytes.
     pub(super) fn take(&mut self, max: u64) -> Option<Range<u64>> {
         let range = self.second.pop_front(max)?;
         self.both.insert(range.clone());

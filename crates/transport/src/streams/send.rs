@@ -24,7 +24,6 @@ pub enum SendState {
     ResetRecvd,
 }
 
-/// The end of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fin {
     /// The application may write more.
@@ -127,12 +126,10 @@ impl SendPart {
         self.weight = weight;
     }
 
-    /// Returns the weight. See [`set_weight`](Self::set_weight).
     pub(super) fn weight(&self) -> u64 {
         self.weight.get().into()
     }
 
-    /// Returns its priority and weight.
     pub(super) const fn turn(&self) -> (i32, NonZeroU8) {
         (self.priority, self.weight)
     }

@@ -309,7 +309,6 @@ impl SendBuffer {
         };
     }
 
-    /// Removes chunks below `base`.
     fn drop_acked(&mut self) {
         while self
             .chunks

@@ -5,7 +5,6 @@ use core::ops::Range;
 use super::{Dir, StreamId};
 use crate::wire::{WriteError, Writer};
 
-/// One frame that belongs to a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// STREAM: `len` bytes from `offset`, with the end of the stream if `fin`; retransmitted if
@@ -157,7 +156,6 @@ impl AckedRun {
         self.0 = Some((id, range, fin));
     }
 
-    /// Takes the contents.
     #[inline]
     pub(super) fn take(&mut self) -> Option<(StreamId, Range<u64>, bool)> {
         self.0.take()

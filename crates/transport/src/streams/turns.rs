@@ -23,7 +23,6 @@ const LITTLE: u64 = 32 * 1024;
 pub(crate) struct Turns {
     /// The peer's credit for all streams together.
     credit: SendCredit,
-    /// Whether DATA_BLOCKED is due.
     blocked_due: bool,
     schedule: Schedule,
     /// The stream whose turn it is, if known. This is a cache because it is needed several
@@ -47,7 +46,6 @@ impl Turns {
         self.credit.available()
     }
 
-    /// Returns the bytes retransmitted so far, on all streams.
     pub(crate) fn retransmitted(&self) -> u64 {
         self.retransmitted
     }
@@ -87,7 +85,6 @@ impl Turns {
         }
     }
 
-    /// Records that a stream or its data has changed.
     pub(super) fn on_change(&mut self) {
         self.ready = None;
     }

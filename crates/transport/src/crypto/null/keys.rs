@@ -45,7 +45,6 @@ impl Digest {
         self.number(bytes.len() as u64)
     }
 
-    /// Adds a number.
     #[inline]
     pub(super) fn number(mut self, n: u64) -> Self {
         let [a, b, c, d] = self.0;

@@ -44,7 +44,6 @@ const fn padding(kind: u8) -> usize {
     }
 }
 
-/// Appends a message with `fields` to `out`.
 pub(super) fn write(kind: u8, fields: &[&[u8]], out: &mut Vec<u8>) {
     let len = fields.iter().map(|f| 2 + f.len()).sum::<usize>() + padding(kind);
     let [_, high, mid, low] = u32::try_from(len).unwrap_or(0).to_be_bytes();
@@ -56,7 +55,6 @@ pub(super) fn write(kind: u8, fields: &[&[u8]], out: &mut Vec<u8>) {
     out.resize(out.len() + padding(kind), 0);
 }
 
-/// Removes the next field from a body.
 pub(super) fn field<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], HandshakeError> {
     let (len, rest) = body
         .split_first_chunk::<2>()

@@ -150,7 +150,6 @@ impl PhaseKeys for TlsPhases {
     }
 }
 
-/// Converts the keys of one direction.
 fn directional(keys: quic::DirectionalKeys) -> DirectionalKeys {
     DirectionalKeys {
         header: Box::new(TlsHeaderKey(keys.header)),
@@ -158,7 +157,6 @@ fn directional(keys: quic::DirectionalKeys) -> DirectionalKeys {
     }
 }
 
-/// Converts the keys of one encryption level.
 pub(super) fn wrap(keys: quic::Keys) -> Keys {
     Keys {
         local: directional(keys.local),

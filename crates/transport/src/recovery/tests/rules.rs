@@ -50,7 +50,7 @@ fn what_has_no_shim_may_overtake_what_has_one() {
         s.send_shim(200, true);
     }
     let plain = s.send_shim(200, false);
-    // It isn't delayed in a queue of shims, so their round trip isn't shorter than before.
+    // It doesn't wait in a queue for shims, so it reveals nothing about the others.
     s.ack(300, SpaceId::Data, &[(plain, plain)]);
     assert!(
         s.out.iter().all(|(fate, _)| *fate == Fate::Acked),

@@ -83,7 +83,6 @@ impl<'a> Ack<'a> {
         })
     }
 
-    /// Writes the frame.
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         encode(w, self.ranges(), self.delay, self.ecn, usize::MAX).map(|_| ())
     }
@@ -97,7 +96,6 @@ impl<'a> Ack<'a> {
     }
 }
 
-/// The reason that an ACK frame is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
     /// It is incomplete.

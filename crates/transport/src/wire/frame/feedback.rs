@@ -33,7 +33,6 @@ pub struct Feedback<'a> {
     counters: &'a [u8],
 }
 
-/// The reason that a FEEDBACK frame is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
     /// It is incomplete.
@@ -92,7 +91,6 @@ impl<'a> Feedback<'a> {
         })
     }
 
-    /// Writes the frame.
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         encode(w, self.kind, self.epoch, self.time, &self.counters())
     }

@@ -168,7 +168,6 @@ pub(super) fn long(
     put_id(w, scid.as_slice())
 }
 
-/// Writes a length byte and a connection id.
 pub(in crate::wire) fn put_id(w: &mut Writer<'_>, id: &[u8]) -> Result<(), WriteError> {
     let n = u8::try_from(id.len()).map_err(|_| WriteError::Value(id.len() as u64))?;
     w.put_u8(n)?;

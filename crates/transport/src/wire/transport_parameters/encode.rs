@@ -59,7 +59,6 @@ impl TransportParameters {
         Ok(w.written().to_vec())
     }
 
-    /// Writes the parameters whose value is a varint.
     fn numbers(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         let default = Self::DEFAULT;
         for (id, value, default) in [
@@ -122,7 +121,6 @@ impl TransportParameters {
         })
     }
 
-    /// Writes flags and byte strings.
     fn others(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         for (id, value) in [
             (

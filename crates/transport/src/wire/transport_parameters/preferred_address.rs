@@ -40,12 +40,10 @@ impl PreferredAddress {
         }))
     }
 
-    /// Returns the length of the value.
     pub(super) const fn len(&self) -> usize {
         4 + 2 + 16 + 2 + 1 + self.connection_id.len() + 16
     }
 
-    /// Writes the value.
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         let v4 = self
             .v4
