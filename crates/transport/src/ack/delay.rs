@@ -6,8 +6,8 @@ use crate::{Duration, Instant, wire::frame::AckFrequency};
 /// Decides whether and when an ACK is due in one packet number space.
 #[derive(Clone, Debug)]
 pub struct AckDelay {
-    /// Ack-eliciting packets that may arrive before an ACK is due; with 1, every second one is
-    /// acknowledged (RFC 9000 §13.2.2).
+    /// Ack-eliciting packets that may arrive before an ACK is due; 1 acknowledges every second
+    /// one (RFC 9000 §13.2.2).
     threshold: u64,
     max_delay: Duration,
     /// Reordering that requires an immediate ACK, in packets; 0: none does.
@@ -31,8 +31,7 @@ pub struct AckDelay {
 }
 
 impl AckDelay {
-    /// Creates a schedule that acknowledges every second ack-eliciting packet, and after
-    /// `max_ack_delay` at the latest.
+    /// Acknowledges every second ack-eliciting packet, after `max_ack_delay` at the latest.
     #[must_use]
     pub const fn new(max_ack_delay: Duration) -> Self {
         Self {
@@ -50,8 +49,8 @@ impl AckDelay {
         }
     }
 
-    /// Creates a schedule that acknowledges each ack-eliciting packet immediately, for the
-    /// Initial and Handshake spaces (RFC 9000 §13.2.1).
+    /// Acknowledges each ack-eliciting packet immediately, for the Initial and Handshake spaces
+    /// (RFC 9000 §13.2.1).
     #[must_use]
     pub const fn immediate() -> Self {
         let mut delay = Self::new(Duration::ZERO);
@@ -59,8 +58,8 @@ impl AckDelay {
         delay
     }
 
-    /// Records that packet `number` arrived for the first time. It must have been inserted in
-    /// `ranges`. `ce` says whether it was marked CE.
+    /// Records that packet `number` arrived for the first time, marked CE if `ce`. It must have
+    /// been inserted in `ranges`.
     #[inline]
     pub fn on_packet(
         &mut self,
@@ -93,8 +92,8 @@ impl AckDelay {
         }
     }
 
-    /// Returns true if an ACK would let the sender declare a packet lost that no ACK has
-    /// reported missing yet.
+    /// Returns true if an ACK would let the sender declare a packet lost that no ACK has shown
+    /// missing.
     #[inline]
     fn reordered(&self, late: bool, largest: u64, ranges: &ReceivedRanges) -> bool {
         match self.reordering {
@@ -141,8 +140,8 @@ impl AckDelay {
         true
     }
 
-    /// Returns the latest time for sending an ACK. If it isn't after `now`, the ACK must be
-    /// sent immediately with the next datagram.
+    /// Returns the latest time for sending an ACK. Unless this is after `now`, the next
+    /// datagram must contain it immediately.
     #[must_use]
     #[inline]
     pub const fn deadline(&self) -> Option<Instant> {
@@ -156,16 +155,15 @@ impl AckDelay {
         self.due_at.is_some_and(|at| at <= now)
     }
 
-    /// Returns true if an ACK would report anything new. It should then be added to any packet
-    /// that is sent.
+    /// Returns true if an ACK would report anything new, so that it is worth adding to any
+    /// packet.
     #[must_use]
     #[inline]
     pub const fn news(&self) -> bool {
         self.news
     }
 
-    /// Returns how long ago the largest packet was received, for the delay field of the ACK
-    /// frame.
+    /// Returns how long ago the largest packet arrived: the delay field of the ACK frame.
     #[must_use]
     #[inline]
     pub const fn held(&self, now: Instant) -> Duration {

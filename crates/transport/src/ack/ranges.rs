@@ -3,8 +3,7 @@
 use core::ops::RangeInclusive;
 use std::collections::VecDeque;
 
-/// Default limit on ranges: a window of gaps on a long, lossy path, and 64 KiB at the very
-/// worst.
+/// Default limit on ranges: a window of gaps on a long, lossy path, and at worst 64 KiB.
 const DEFAULT_LIMIT: usize = 4096;
 /// Capacity for ranges that is always kept.
 const KEPT: usize = 16;
@@ -12,7 +11,7 @@ const KEPT: usize = 16;
 /// The set of packet numbers received in one packet number space.
 ///
 /// Ranges ascend and never touch. All numbers below the [`floor`](Self::floor) count as
-/// received: once they are pruned, they can be neither acknowledged again nor accepted twice.
+/// received, because pruned ones can be neither acknowledged again nor accepted twice.
 #[derive(Clone, Debug)]
 pub struct ReceivedRanges {
     /// First and last number of each range.
@@ -40,8 +39,8 @@ impl ReceivedRanges {
         }
     }
 
-    /// Adds `number`. Returns false if the packet is a duplicate to be dropped, because the
-    /// number is in the set already or below the floor.
+    /// Adds `number`. Returns false for a duplicate to be dropped, which is in the set already
+    /// or below the floor.
     #[inline]
     pub fn insert(&mut self, number: u64) -> bool {
         let fresh = match self.ranges.back_mut() {
@@ -103,7 +102,7 @@ impl ReceivedRanges {
         true
     }
 
-    /// Returns the number of ranges that start at or below `number`.
+    /// Returns how many ranges start at or below `number`.
     fn position(&self, number: u64) -> usize {
         self.ranges.partition_point(|&(first, _)| first <= number)
     }
@@ -181,8 +180,8 @@ impl ReceivedRanges {
         self.limit
     }
 
-    /// Sets the maximum number of ranges (at least 1). The newest are kept, and unused memory
-    /// is released.
+    /// Sets the maximum number of ranges (at least 1). The newest are kept, and memory is
+    /// released.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.max(1);
         self.bound_to(self.limit);

@@ -45,8 +45,8 @@ pub struct LocalIds {
 }
 
 impl LocalIds {
-    /// Creates the state with the id of the handshake, sequence number 0. If this id is empty,
-    /// no others are issued.
+    /// Starts with the id of the handshake, sequence number 0. If it is empty, no others are
+    /// issued.
     #[must_use]
     pub fn new(first: ConnectionId) -> Self {
         Self {
@@ -67,8 +67,8 @@ impl LocalIds {
         self.limit = usize::try_from(limit).unwrap_or(MAX_LOCAL).min(MAX_LOCAL);
     }
 
-    /// Creates the next id if the peer accepts one more, and returns `None` otherwise. The
-    /// endpoint must route it to this connection before its frame is sent.
+    /// Creates the next id, or returns `None` if the peer accepts no more. The endpoint must
+    /// route the id to this connection before its frame is sent.
     pub fn issue(&mut self, random: &mut Random) -> Option<ConnectionId> {
         let zero_length = self.entries.iter().any(|e| e.id.is_empty());
         // Ids that the peer was asked to retire don't count (RFC 9000 §5.1.1).
@@ -94,8 +94,7 @@ impl LocalIds {
     }
 
     /// Requests that the peer retire all its ids. [`issue`](Self::issue) can then create new
-    /// ones, whose frames contain the request. This is useful for long-lived connections that
-    /// should not be linkable.
+    /// ones, whose frames contain the request. This makes long-lived connections unlinkable.
     pub fn rotate(&mut self) {
         self.retire_prior_to = self.next_sequence;
     }

@@ -21,9 +21,8 @@ use super::{AeadLimitReached, HeaderKey, Keys, PacketKey, PacketKeys, PhaseKeys}
 use super::{OpenError, SAMPLE_LEN, SealError};
 use crate::{Duration, Instant};
 
-/// Packets that are sealed in the first phase before the keys of the next one are derived. A
-/// connection that is opened and closed without further data seals fewer. Deriving takes 3 % of
-/// a handshake.
+/// Packets sealed in the first phase before the keys of the next one are derived. A connection
+/// that is opened and closed again seals fewer. Deriving takes 3 % of a handshake.
 const AHEAD_AFTER: u64 = 8;
 
 /// The Key Phase bit of short headers.
@@ -74,7 +73,7 @@ pub enum SealFailure {
     LimitReached(#[from] AeadLimitReached),
 }
 
-/// The peer violated the rules of key updates. The connection must be closed with
+/// The peer violated the rules of key updates, so the connection must be closed with
 /// [`CODE`](Self::CODE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("peer acknowledged packets of the new key phase under old keys")]
@@ -314,8 +313,8 @@ impl OneRttKeys {
         })
     }
 
-    /// Records the first packet of the current phase. From now on, the previous key is kept for
-    /// three PTOs, and this side begins no other update during this time (RFC 9001 §6.5).
+    /// Records the first packet of the current phase. For three PTOs, the previous key is kept,
+    /// and this side begins no other update (RFC 9001 §6.5).
     fn on_peer_followed(&mut self, now: Instant, pto: Duration, pn: u64) {
         self.first_received = Some(pn);
         let until = now + pto.saturating_mul(3);
@@ -325,8 +324,8 @@ impl OneRttKeys {
         }
     }
 
-    /// Counts `packets` towards the integrity limit that failed to open with other keys of the
-    /// connection.
+    /// Counts `packets` that failed to open with other keys of the connection towards the
+    /// integrity limit.
     pub const fn count_forged(&mut self, packets: u64) {
         self.forged = self.forged.saturating_add(packets);
     }
@@ -341,7 +340,7 @@ impl OneRttKeys {
         Err(OpenFailure::Unauthentic)
     }
 
-    /// Returns the keys of the next phase, and derives them if necessary.
+    /// Returns the keys of the next phase, deriving them if necessary.
     fn next_keys(&mut self) -> &PacketKeys {
         let Self { next, source, .. } = self;
         next.get_or_insert_with(|| source.next_phase())
@@ -416,8 +415,8 @@ impl OneRttKeys {
         true
     }
 
-    /// Returns when [`on_time`](Self::on_time) should be called. Old keys may be discarded
-    /// late, because [`open`](Self::open) discards them as well.
+    /// Returns when [`on_time`](Self::on_time) should be called. This may be late, because
+    /// [`open`](Self::open) discards old keys as well.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.previous.as_ref().and_then(|p| p.drop_at)

@@ -1,4 +1,4 @@
-//! A client's first packet, before the server keeps any state about the client.
+//! A client's first packet, before any state about the client is kept.
 
 use core::net::SocketAddr;
 
@@ -98,9 +98,9 @@ impl Origin {
     }
 }
 
-/// Returns the keys for the Initial that `found` describes if they open it. In this case, its
-/// sender speaks the protocol, and the packet arrived undamaged. `packet` must be a copy,
-/// because it is overwritten.
+/// Returns the keys for the Initial that `found` describes if they open it, which proves that
+/// it is undamaged and its sender speaks the protocol. `packet` must be a copy, because it is
+/// overwritten.
 pub(super) fn keys_that_open(
     crypto: &dyn InitialCrypto,
     found: &Protected,

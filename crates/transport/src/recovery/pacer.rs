@@ -20,8 +20,8 @@ const GAIN: (u64, u64) = (5, 4);
 /// A token bucket whose rate follows the controller.
 ///
 /// The bucket holds ten packets, or the bytes of two milliseconds if that is more: one batch,
-/// plus an allowance for a late timer. At rates up to about 60 Mbit/s, the buffer of a router
-/// therefore receives at most ten packets at once.
+/// plus an allowance for a late timer. At up to about 60 Mbit/s, a router's buffer therefore
+/// receives at most ten packets at once.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     /// Bytes per second. `None`: no rate can be derived yet, so only the window limits the
@@ -103,8 +103,7 @@ impl Pacer {
     }
 
     /// Returns how many bytes are worth waiting for, so that they can be sent together: a
-    /// packet at low rates, and a millisecond's worth at high rates, limited to one system
-    /// call.
+    /// packet at low rates, a millisecond's worth at high rates, and at most one system call's.
     #[must_use]
     pub fn batch(&self) -> u64 {
         match self.rate {
@@ -137,7 +136,7 @@ impl Pacer {
     }
 
     /// Records that `bytes` were sent. If this exceeds the credit, as it can for probes, the
-    /// bucket becomes empty but does not go into debt.
+    /// bucket becomes empty without going into debt.
     #[inline]
     pub fn on_sent(&mut self, now: Instant, bytes: u64) {
         self.refill(now);
@@ -255,7 +254,7 @@ mod tests {
 
     proptest! {
         /// At any time, bytes ≤ rate × time + bucket, and never a packet less than rate × time,
-        /// from 1 kB/s to 10 GB/s, checked with u128 arithmetic.
+        /// from 1 kB/s to 10 GB/s, checked in u128.
         #[test]
         fn keeps_its_rate_exactly(
             exponent in 0u32..7,

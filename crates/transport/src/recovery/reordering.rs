@@ -14,8 +14,8 @@ const INITIAL_PACKETS: u64 = 3;
 const MAX_PACKETS: u64 = 1 << 15;
 /// RFC 9002 §6.1.2: kTimeThreshold is 9/8, that is, one eighth more than the RTT.
 const INITIAL_EIGHTHS: u32 = 1;
-/// A question for a starting rate is lost no sooner than this many eighths after the RTT, well
-/// within the two round trips for which its sender waits for the answer.
+/// Minimum of the time threshold of a question for a starting rate, well within the two round
+/// trips for which its sender waits for the answer.
 const QUESTION_EIGHTHS: u32 = 4;
 /// RFC 8985 §6.2 limits the reordering window to one smoothed RTT.
 const MAX_EIGHTHS: u32 = 8;
@@ -86,7 +86,7 @@ impl Reordering {
     }
 
     /// Records that packet `number`, which was declared lost for `cause`, was acknowledged when
-    /// the largest acknowledged packet was `largest`. `last_sent` is the newest packet number.
+    /// `largest` was the largest acknowledged one. `last_sent` is the newest packet number.
     pub(super) fn on_spurious(&mut self, cause: Cause, number: u64, largest: u64, last_sent: u64) {
         self.calm = 0;
         match cause {

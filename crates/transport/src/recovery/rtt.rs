@@ -27,8 +27,8 @@ struct Sampled {
     /// 4 × RTT variation, in ns.
     var_4: u64,
     first_at: Instant,
-    /// When the last outage whose samples were discarded ended, and the base of the probe
-    /// timeout that these samples gave.
+    /// When the last outage with discarded samples ended, and the base of the probe timeout by
+    /// these samples.
     outage: Option<(Instant, Duration)>,
 }
 
@@ -89,7 +89,7 @@ impl RttEstimator {
     }
 
     /// Returns [`pto_base`](Self::pto_base) for judging the loss of packets sent at `sent_at`.
-    /// For packets sent during an outage, it includes the samples from the outage.
+    /// For packets sent during an outage, it includes its samples.
     #[must_use]
     pub(super) fn pto_base_at(&self, sent_at: Instant) -> Duration {
         let outage = self.sampled.as_ref().and_then(|s| s.outage);

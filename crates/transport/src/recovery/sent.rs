@@ -345,10 +345,9 @@ impl<F> SentPackets<F> {
         self.shrink();
     }
 
-    /// Makes `path` the current one. If it was kept, the packets in flight on it count again.
-    /// With `keep`, the path that is left takes the place of the previously kept one, because
-    /// the connection may return to it. A peer may change its address with every packet, so
-    /// this visits no packet.
+    /// Makes `path` the current one, on which packets in flight count again if it was kept.
+    /// With `keep`, the path that is left replaces the kept one, because the connection may
+    /// return to it. A peer may change its address with every packet, so this visits no packet.
     pub fn change_path(&mut self, path: PathNumber, keep: bool) {
         let left = LeftPath {
             path: self.path,
@@ -362,8 +361,8 @@ impl<F> SentPackets<F> {
         }
     }
 
-    /// Frees all path numbers except the current and the kept one for reuse, by setting the
-    /// path of packets with any other number to [`PathNumber::OTHER`].
+    /// Frees all path numbers except the current and the kept one, by setting the path of other
+    /// packets to [`PathNumber::OTHER`].
     pub fn forget_left(&mut self) {
         let (path, kept) = (self.path, self.kept.map(|kept| kept.path));
         let ring = self.ring.iter_mut().flatten();

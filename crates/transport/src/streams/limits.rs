@@ -121,8 +121,8 @@ pub struct RemoteStreams {
 }
 
 impl RemoteStreams {
-    /// Creates a state in which `concurrent` streams may be open at once, as announced in the
-    /// transport parameters.
+    /// Allows `concurrent` streams to be open at once, as announced in the transport
+    /// parameters.
     #[must_use]
     pub fn new(concurrent: u64) -> Self {
         let concurrent = concurrent.min(StreamId::MAX_STREAMS);
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!((local.max(), local.block_due()), (1, true));
         assert_eq!((local.announce_blocked(), local.block_due()), (1, false));
         // A slightly higher limit isn't sufficient and is reported again; one for all open
-        // streams is sufficient.
+        // streams is.
         assert!(local.raise(2) && local.block_due());
         assert!(local.raise(3) && !local.block_due());
         assert!(!local.raise(3) && !local.raise(4));

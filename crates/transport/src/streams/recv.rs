@@ -139,7 +139,7 @@ impl RecvPart {
     /// Processes a STREAM frame.
     ///
     /// # Errors
-    /// [`RecvError`] if the peer violated a rule, in which case the connection must be closed.
+    /// [`RecvError`] if the peer violated a rule, so the connection must be closed.
     pub fn on_data(
         &mut self,
         now: Instant,
@@ -167,7 +167,7 @@ impl RecvPart {
     /// Processes a RESET_STREAM frame, which is ignored if all data has arrived already.
     ///
     /// # Errors
-    /// [`RecvError`] if the peer violated a rule, in which case the connection must be closed.
+    /// [`RecvError`] if the peer violated a rule, so the connection must be closed.
     pub fn on_reset(
         &mut self,
         now: Instant,
@@ -226,7 +226,7 @@ impl RecvPart {
     }
 
     /// Drops all readable data, and returns its length, or `None` at the end of the stream,
-    /// which is reported once. Afterwards, the part can't be read anymore.
+    /// which is reported once. Afterwards, the part can't be read.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -239,8 +239,8 @@ impl RecvPart {
         Ok(Some(len))
     }
 
-    /// Returns the code of the peer's RESET_STREAM and marks it as reported to the application,
-    /// or returns `None` while one may still arrive.
+    /// Reports the code of the peer's RESET_STREAM to the application, or returns `None` while
+    /// one may still arrive.
     ///
     /// # Errors
     /// [`ClosedStream`] if none can arrive, because all data has arrived or the application
@@ -290,7 +290,7 @@ impl RecvPart {
         }
     }
 
-    /// Fails if data was skipped, because it isn't kept and can't be read.
+    /// Fails if data was skipped and therefore not kept.
     fn check_kept(&self) -> Result<(), ReadError> {
         if self.buffer.is_counted() {
             return Err(ReadError::Closed);
@@ -317,7 +317,7 @@ impl RecvPart {
     }
 
     /// Returns true if any of `len` bytes at `offset` would be kept, because the application
-    /// reads and they aren't all contiguous data already.
+    /// reads and hasn't got all of them.
     #[must_use]
     pub fn keeps(&self, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
@@ -327,8 +327,8 @@ impl RecvPart {
             && end > self.buffer.frontier()
     }
 
-    /// RFC 9000 §4.5: checks that data up to `end` is within the final size, and that `end` can
-    /// be the final size if `is_final`.
+    /// RFC 9000 §4.5: checks that data up to `end` is within the final size, which `end` must
+    /// be if `is_final`.
     fn check_final_size(&self, end: u64, is_final: bool) -> Result<(), RecvError> {
         let fits = match self.final_size {
             Some(size) if is_final => end == size,
@@ -361,7 +361,7 @@ impl RecvPart {
         Ok(())
     }
 
-    /// Drops buffered data and returns its credit, because the application will not read it.
+    /// Drops buffered data and returns its credit, because the application won't read it.
     fn discard(&mut self, connection: &mut ReceiveWindow) {
         let left = self.highest - self.consumed;
         self.consumed = self.highest;

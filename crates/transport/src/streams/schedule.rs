@@ -133,8 +133,8 @@ impl Schedule {
     pub fn pop(&mut self) -> Option<StreamId> {
         while let Some(mut queue) = self.queues.first_entry() {
             let entry = queue.get_mut().pop_front();
-            // Usually, all streams have the same priority. By keeping the queue of that
-            // priority, we avoid allocations.
+            // Usually, all streams have the same priority. By keeping its queue, we avoid
+            // allocations.
             if queue.get().is_empty() && (entry.is_none() || self.len > 1) {
                 queue.remove();
             }

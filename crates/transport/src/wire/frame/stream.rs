@@ -48,7 +48,7 @@ pub struct Fit {
 
 impl StreamHeader {
     /// Returns the number of bytes in front of the data. `data_len` is given if the frame
-    /// contains its length.
+    /// contains a length.
     #[inline]
     #[must_use]
     pub const fn len(&self, data_len: Option<usize>) -> usize {
@@ -174,7 +174,7 @@ impl Crypto<'_> {
     }
 
     /// Returns how many of `available` bytes at `offset` fit into a frame of at most `room`
-    /// bytes, or `None` if no byte fits.
+    /// bytes, or `None` if none does.
     #[inline]
     #[must_use]
     pub const fn fit(offset: u64, room: usize, available: usize) -> Option<usize> {
