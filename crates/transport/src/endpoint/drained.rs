@@ -1,6 +1,6 @@
 //! Connections that their peers have closed (RFC 9000 §10.2.2). Since nothing is sent for them
 //! anymore, they are dropped immediately, which frees nearly all of their memory. Only their
-//! ids are kept, for three probe timeouts, in order to recognize and drop late packets.
+//! ids are kept, for three probe timeouts, to recognize and drop late packets.
 //! Otherwise, these would cause stateless resets, and a duplicate of a client's first packet
 //! would begin a new connection.
 

@@ -1,4 +1,4 @@
-//! Remembers recent losses in order to detect spurious ones.
+//! Remembers recent losses to detect spurious ones.
 
 use core::ops::RangeInclusive;
 

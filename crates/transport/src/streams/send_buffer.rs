@@ -161,7 +161,7 @@ impl SendBuffer {
         });
     }
 
-    /// Takes at most `max` lost bytes in order to send them again.
+    /// Takes at most `max` lost bytes to send them again.
     // [9000 2.2 same-data]
     pub fn take_lost(&mut self, max: u64) -> Option<Range<u64>> {
         let Some(range) = self.lost.pop_front(max) else {

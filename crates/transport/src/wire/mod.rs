@@ -4,7 +4,7 @@
 //!  datagram ─PartialDecode─► packet ─(header protection removed)─► PlainHeader
 //!                                   ─(decrypted)─► Frames ─► Frame<'a>
 //!  Frame::encode, StreamHeader::encode, ack::encode ─┬► Writer over the send batch
-//!  Header::encode … Started::finish ────────────────────┘
+//!  Header::encode … Started::finish ─────────────────┘
 //! ```
 //!
 //! This module has no keys, state or clocks. Decoding borrows from the input, never allocates, and

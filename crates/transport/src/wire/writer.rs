@@ -61,7 +61,7 @@ impl<'a> Writer<'a> {
         self.limit
     }
 
-    /// Moves the limit, in order to reserve room for an AEAD tag or to end a datagram. The
+    /// Moves the limit, to reserve room for an AEAD tag or to end a datagram. The
     /// limit is clamped to the written part and to the buffer.
     #[inline]
     pub fn set_limit(&mut self, limit: usize) {
